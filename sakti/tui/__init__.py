@@ -1,4 +1,4 @@
-"""The terminal interface. Messages go up, attributes down; each part is handed what it needs and knows a `Host`.
+"""Draw the terminal interface. Messages go up, attributes down; each part is handed what it needs and knows a `Host`.
 
 `run` starts `app`, the window: themes, workers, terminal. In it `startup` opens the session, `bridge` turns its events
 into calls, `commands` runs the slash commands. `chat` is the screen with its parts; `screens` lie over it; `panes`

@@ -1,4 +1,4 @@
-"""What goes on now, in the words of the last line: one state and one clock. Pure; fed with events."""
+"""Follow what goes on now, in the words of the last line: one state and one clock. Pure; fed with events."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Activity:
 
     @property
     def state(self) -> State | None:
-        """What matters most of what goes on; None where nothing does."""
+        """Return what matters most of what goes on; None where nothing does."""
         if self._questions:
             return State("waiting", "waiting for you", min(s.since for s in self._questions.values()))
         if self._retry is not None:

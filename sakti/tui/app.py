@@ -1,4 +1,4 @@
-"""The window: its looks, its workers and its terminal. What happens in it is the chat's, and of the screens over it."""
+"""Open the window: its looks, its workers and its terminal. What happens in it belongs to the chat and its screens."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class SaktiApp(App[int]):
             hang_up()
 
     def _only_raises(self, event: events.Event) -> bool:
-        """Whether a press of the mouse comes with the window's turn to the front: it was meant for the window."""
+        """Return whether a press of the mouse came with the window's turn to the front, so meant for the window."""
         now = self.session.clock.monotonic
         if isinstance(event, events.AppFocus):
             self._raised = now()

@@ -1,4 +1,4 @@
-"""How the window looks: its theme, what colours the terminal has, whether anything moves."""
+"""Set how the window looks: its theme, the terminal's colours, whether anything moves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Appearance:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with theme files: sentences for the user."""
+        """Return what is wrong with theme files: sentences for the user."""
         return self._themes.problems
 
     @property
@@ -71,7 +71,7 @@ class Appearance:
 
     @property
     def theme(self) -> str:
-        """The name of the theme that is shown."""
+        """Return the name of the theme that is shown."""
         return self.app.theme
 
     def preview(self, name: str) -> None:
@@ -80,13 +80,13 @@ class Appearance:
 
     @property
     def colours(self) -> str:
-        """What the terminal can show: "none", "standard" (sixteen), "256", "truecolor"."""
+        """Return what the terminal can show: "none", "standard" (sixteen), "256", "truecolor"."""
         app = self.app
         return "none" if app.no_color else (app.console.color_system or "none") if not app.is_headless else "256"
 
     @property
     def theme_key(self) -> str:
-        """What the last choice of a theme is remembered under."""
+        """Return what the last choice of a theme is remembered under."""
         return "theme16" if self.colours == "standard" else "theme"
 
     def restore(self, state: Mapping[str, str]) -> None:

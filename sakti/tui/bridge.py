@@ -47,7 +47,7 @@ READING = "reading the prompt"  # what a model on this machine does before its f
 
 
 def no_model_card() -> CardBlock:
-    """What to do where there is no model; a card in the chat, so the prompt keeps its focus."""
+    """Return what to do where there is no model; a card in the chat, so the prompt keeps its focus."""
     return CardBlock(
         title="No model configured. Tools, search and tasks still work.",
         rows=(
@@ -149,7 +149,7 @@ def _memory(chat: ChatScreen, event: Event) -> None:
 
 
 def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> NoticeBlock:
-    """The line that says what happened when the bar dropped; `by_hand`: for /compact."""
+    """Return the line that says what happened when the bar dropped; `by_hand`: for /compact."""
     full = "was ready when you compacted" if by_hand else "the window was full"
     why = {"threshold": full, "idle": "after a pause", "provider_change": "another model"}
     if event.operation_type == "reflection":

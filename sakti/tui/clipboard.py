@@ -1,4 +1,4 @@
-"""An image in the system's clipboard, read by the programs that desktops have for it."""
+"""Read an image from the system's clipboard by the programs that desktops have for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WINDOWS = (
 
 
 def command(env: Mapping[str, str], workspace: Path) -> list[str]:
-    """What writes the clipboard's image to its standard output here; empty where nothing outside the workspace does."""
+    """Return the command that prints the clipboard's image; empty where nothing outside the workspace does."""
     candidates: list[list[str]] = [
         ["wl-paste", "--no-newline", "--type", "image/png"] if env.get("WAYLAND_DISPLAY") else [],
         ["xclip", "-selection", "clipboard", "-target", "image/png", "-out"] if env.get("DISPLAY") else [],
@@ -40,7 +40,7 @@ def command(env: Mapping[str, str], workspace: Path) -> list[str]:
 
 
 async def image(env: Mapping[str, str], workspace: Path) -> bytes | None:
-    """The image in the clipboard; None where it holds none. Raises `SaktiError` where nothing here can read it."""
+    """Return the image in the clipboard, None where it holds none. Raises `SaktiError` where nothing can read it."""
     words = command(env, workspace)
     if not words:
         raise SaktiError(

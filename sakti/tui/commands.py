@@ -1,4 +1,4 @@
-"""What is typed on the screen: a command runs its action, all else goes to the session."""
+"""Act on what is typed: a command runs its action, all else goes to the session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Commands:
         self._scope = Scope(host.session, self._drawing.draw, chat.compaction.working)
 
     async def run(self, text: str) -> None:
-        """A line from the prompt: a command, a shell line, a note or a message."""
+        """Act on a line from the prompt: a command, a shell line, a note or a message."""
         typed = line.parse(text)
         session = self._host.session
         match typed.kind:

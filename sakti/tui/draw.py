@@ -1,4 +1,4 @@
-"""How the screen shows what an action returns: a notice, a card, or a screen of its own for what it has a view for."""
+"""Show what an action returns: a notice, a card, or a screen of its own where it has one."""
 
 from __future__ import annotations
 

@@ -58,13 +58,13 @@ class Input:
         self._now = now
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """The messages that end in `data`."""
+        """Yield the messages that end in `data`."""
         text = self._decoder.decode(data)
         yield from self._messages(self._pastes.feed(text, self._now()) if text else ())
         yield from self.tick()
 
     def tick(self) -> Iterator[Message]:
-        """What becomes clear because nothing more came: that Esc was a key, that a paste pauses."""
+        """Yield what becomes clear because nothing more came: that Esc was a key, that a paste pauses."""
         waited = list(self._parser.tick())
         if waited:
             self._pastes.forget()
@@ -94,7 +94,7 @@ class Ending(threading.Event):
 
 
 def forgiving(base: type[Driver]) -> type[Driver]:
-    """The driver `base`, writing to an `Output`, reading nothing from a terminal that is gone.
+    """Return the driver `base`, writing to an `Output`, reading nothing from a terminal that is gone.
 
     A terminal that is closed sends SIGCONT behind SIGHUP. Textual then starts to read it anew, in a second thread
     beside the first, and ends only one of them; none where the program leaves already. What was the terminal is always
@@ -141,7 +141,7 @@ def forgiving(base: type[Driver]) -> type[Driver]:
 
 
 def _reading(base: type[Driver]) -> type[Driver]:
-    """The driver `base` with a reading thread of our own, where it reads a terminal."""
+    """Return the driver `base` with a reading thread of our own, where it reads a terminal."""
     from textual.drivers.linux_driver import LinuxDriver  # not there on Windows
 
     if not issubclass(base, LinuxDriver):
@@ -167,7 +167,7 @@ def _reading(base: type[Driver]) -> type[Driver]:
 
 
 def _read(fd: int) -> bytes:
-    """What there is to read, nothing where the other side is closed."""
+    """Return what there is to read, nothing where the other side is closed."""
     try:
         return os.read(fd, AT_ONCE)
     except OSError:

@@ -1,4 +1,4 @@
-"""The prompt in the user's own editor. The screen is lent to it; the session goes on behind."""
+"""Edit the prompt in the user's own editor. The screen is lent to it; the session goes on behind."""
 
 from __future__ import annotations
 

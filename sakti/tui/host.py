@@ -1,4 +1,4 @@
-"""What widgets, panes, screens and parts may ask of the window around them; none of them knows the app."""
+"""Declare what widgets, panes, screens and parts may ask of the window around them; none of them knows the app."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Host(Protocol):
 
     @property
     def palette(self) -> Palette:
-        """The colours of the current theme."""
+        """Return the colours of the current theme."""
         ...
 
     @property

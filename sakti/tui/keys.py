@@ -1,4 +1,4 @@
-"""The keys of everything on the screen: what is declared, what the user's own are, and how a key is written."""
+"""Collect the keys of everything on the screen: the declared ones, the user's own, and how a key is written."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _pressable(value: Any) -> list[str]:
 
 
 def _named(key: str) -> str:
-    """`ctrl+x`, `?` and `Enter` as Textual names them; "" for what is no key."""
+    """Return a key such as `ctrl+x`, `?` or `Enter` as Textual names it; "" for what is no key."""
     *modifiers, last = key.split("+") if key != "+" and not key.endswith("++") else [*key[:-2].split("+"), "+"]
     modifiers = [m.lower() for m in modifiers if m]
     if len(last) == 1:

@@ -18,7 +18,7 @@ _KEPT_BEGIN = ("WAYLAND_", "XDG_", "DBUS_", "LC_", "WSL", "DESKTOP_", "KDE_", "G
 
 
 def command(url: str, env: Mapping[str, str], workspace: Path, platform: str = sys.platform) -> list[str] | None:
-    """What opens `url` (http, https or mailto); None where the system has nothing for it outside the workspace.
+    """Return what opens `url` (http, https or mailto); None where the system has nothing for it outside the workspace.
 
     Raises `SaktiError` for an address of another kind.
     """
@@ -32,7 +32,7 @@ def command(url: str, env: Mapping[str, str], workspace: Path, platform: str = s
 
 
 def environment(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
-    """What a program that shows pages needs of `env`: no key of a model is in it, nor the workspace in its PATH."""
+    """Return what a program that shows pages needs of `env`: no key of a model, no workspace in its PATH."""
     kept = {k: v for k, v in env.items() if k in _KEPT or k.startswith(_KEPT_BEGIN)}
     return safe_environment(kept, workspace)
 

@@ -1,4 +1,4 @@
-"""The colours of lines that sakti draws itself, by role, and their defaults for themes that leave them out."""
+"""Name the colours of lines that sakti draws itself, by role, with defaults for themes that leave them out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TEXT_ROLES = ("muted", "faint", "user", "agent", "heading", "link", "ok", "warn"
 
 
 def variable_defaults(dark: bool, colours: str = "truecolor") -> dict[str, str]:
-    """Every colour variable of sakti's own, as `get_theme_variable_defaults` wants them.
+    """Return every colour variable of sakti's own, as `get_theme_variable_defaults` wants them.
 
     `colours`: what the terminal has ("none", "standard": sixteen); a theme's own grounds cannot be told apart in so
     few.
@@ -88,7 +88,7 @@ _WANTED = ("foreground", "panel", GROUND, *(PREFIX + role for role in DEFAULTS))
 
 
 def make_palette(variables: Mapping[str, str], dark: bool) -> Palette:
-    """The palette of a theme, from `App.theme_variables`. A colour that cannot be read takes its default."""
+    """Return the palette of a theme, from `App.theme_variables`. A colour that cannot be read takes its default."""
     return _make(tuple((n, variables[n]) for n in _WANTED if n in variables), dark)
 
 

@@ -39,7 +39,7 @@ class Pastes:
         self._stalled = False
 
     def feed(self, text: str, now: float) -> list[str | Pasted]:
-        """`text` in its order. `now` in seconds, of a clock that only goes forward."""
+        """Yield `text` in its order. `now` in seconds, of a clock that only goes forward."""
         out: list[str | Pasted] = []
         if self._inside and self._stalled and not self._parts and text in _WAYS_OUT:
             self._leave(out)
@@ -49,7 +49,7 @@ class Pastes:
         return out
 
     def silence(self, now: float) -> list[str | Pasted]:
-        """What to hand on when nothing came until `now`: of a paste that pauses, what there is."""
+        """Return what to hand on when nothing came until `now`: of a paste that pauses, what there is."""
         if not self._inside or not self._parts or now - self._last < (AGAIN if self._stalled else PATIENCE):
             return []
         whole = "".join(self._parts)
@@ -61,7 +61,7 @@ class Pastes:
         return [Pasted(shown)] if shown else []
 
     def forget(self) -> None:
-        """The parser of keys gave up waiting: the beginning of a marker was a key."""
+        """Drop the beginning of a marker: the parser of keys gave up waiting, so it was a key."""
         self._matched = 0
 
     def _keys(self, text: str, out: list[str | Pasted]) -> str:
@@ -110,5 +110,5 @@ class Pastes:
 
 
 def _overlap(text: str, marker: str) -> int:
-    """How many characters at the end of `text` are the beginning of `marker`."""
+    """Return how many characters at the end of `text` are the beginning of `marker`."""
     return next((n for n in range(min(len(text), len(marker) - 1), 0, -1) if text.endswith(marker[:n])), 0)

@@ -1,4 +1,4 @@
-"""From the first picture to an open session: what is typed meanwhile waits, or is given back."""
+"""Start, from the first picture to an open session: what is typed meanwhile waits, or is given back."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Startup:
         return await answer
 
     def _occupied(self) -> bool:
-        """Whether the user is in the middle of something, or came for something."""
+        """Return whether the user is in the middle of something, or came for something."""
         asked = self._prompt or self._waiting or self._pick_thread
         return bool(asked or self._chat.prompt.text or self._host.session.busy or not self._chat.is_current)
 
@@ -100,7 +100,7 @@ class Startup:
             self._host.go(self._remember, text, group="history")
 
     def _give_back(self, text: str) -> None:
-        """Nothing can take it: it stands in the prompt again."""
+        """Put what nothing can take into the prompt again."""
         self._chat.conversation.give_back(text)
         self._host.note("sakti could not start; the problem is shown above")
 

@@ -55,7 +55,7 @@ def files_seen() -> tuple[tuple[str, int, int], ...]:
 
 
 def load_themes() -> Themes:
-    """Every theme that can be read. `sakti-dark` is always among them."""
+    """Return every theme that can be read. `sakti-dark` is always among them."""
     found: dict[str, Theme] = {}
     problems: list[str] = []
     for folder in folders("themes"):
@@ -82,7 +82,7 @@ def load_themes() -> Themes:
 
 
 def read_theme(path: Path) -> Theme:
-    """One theme file. Raises ValueError or OSError with what is wrong in it."""
+    """Return one theme file. Raises ValueError or OSError with what is wrong in it."""
     table: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
     name = table.pop("name", path.stem)
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):

@@ -20,6 +20,7 @@ CHECKED = (
     "cli",
     "plain",
     "bench",
+    "tui",
 )
 OPENERS = frozenset(
     "a all an any each either every everything for from how in is it its none nothing of on one raises returns"

@@ -1,1 +1,1 @@
-"""The chat: the screen of a window, and the parts that own what happens on it."""
+"""Hold the chat: the screen of a window, and the parts that own what happens on it."""

@@ -91,7 +91,7 @@ def after(area: str, sidebar: Sidebar) -> str:
 
 
 def is_for_the_prompt(event: events.Event, screen: Screen[Any]) -> bool:
-    """Whether what was typed or pasted has nothing that takes it.
+    """Return whether what was typed or pasted has nothing that takes it.
 
     No line of input, no area that is browsed, no question that the key answers.
     """

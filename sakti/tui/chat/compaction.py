@@ -1,4 +1,4 @@
-"""/compact on the screen: under way, told in the last line, given up with Esc."""
+"""Show /compact on the screen: under way, told in the last line, given up with Esc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The column of the conversation: what was said, what waits for an answer, the prompt; and what they do together."""
+"""Lay out the column of the conversation: what was said, what waits for an answer, the prompt, and how they act."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of the open thread, a page at a time."""
+"""Load the messages of the open thread, a page at a time."""
 
 from __future__ import annotations
 

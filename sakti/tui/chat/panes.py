@@ -1,4 +1,4 @@
-"""What fills the panes: one query in, one pane shown; and what is remembered of them."""
+"""Fill the panes: one query in, one pane shown; and remember their state."""
 
 from __future__ import annotations
 

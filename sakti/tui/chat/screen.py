@@ -1,4 +1,4 @@
-"""The chat: what is on the screen, its keys, and the parts that act on them."""
+"""Show the chat: what is on the screen, its keys, and the parts that act on them."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class ChatScreen(Screen[None]):
         return Browsing(told.title, host.key_name("app.interrupt"), keys)
 
     def _stay_in_sight(self) -> None:
-        """What is not shown any more does not keep the keys."""
+        """Take the keys from what is not shown any more."""
         if self._browsed in PANES and not self.sidebar.shows(self._browsed):
             self.set_focus(self.prompt)
 
@@ -162,7 +162,7 @@ class ChatScreen(Screen[None]):
             self.loader.show(thread.id)
 
     def _keep_queued(self) -> None:
-        """What was queued in the thread before is not sent in this one: it stands in the prompt."""
+        """Put what was queued in the thread before into the prompt; it is not sent in this one."""
         queue = self.conversation.queue
         if queue.queued and not self.host.session.queued:
             self.conversation.give_back("\n\n".join(queue.queued))
@@ -263,7 +263,7 @@ class ChatScreen(Screen[None]):
     # --- keys -------------------------------------------------------------------------------------------------
 
     def action_stop(self) -> None:
-        """ctrl+c: copy what is selected; else interrupt, or clear the prompt; twice quits."""
+        """Answer ctrl+c: copy what is selected; else interrupt, or clear the prompt; twice quits."""
         selected = self.get_selected_text() or self.prompt.selected_text
         if selected:
             self.host.copy_to_clipboard(selected)
@@ -336,7 +336,7 @@ class ChatScreen(Screen[None]):
         self.note(f"Panes hidden · {self.host.key_name('app.panes')} shows them", SHORTLY)
 
     def action_cycle_approval(self) -> None:
-        """The next approval mode, from strict to free and round."""
+        """Switch to the next approval mode, from strict to free and round."""
         session = self.host.session
         mode = APPROVAL_MODES[(APPROVAL_MODES.index(session.approval_mode) + 1) % len(APPROVAL_MODES)]
         session.set_approval_mode(mode)

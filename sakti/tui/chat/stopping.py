@@ -18,7 +18,7 @@ class Stopping:
         self._last_stop = self._last_quit = float("-inf")
 
     def stop(self) -> None:
-        """ctrl+c: interrupt what runs, or clear the prompt; twice quits."""
+        """Answer ctrl+c: interrupt what runs, or clear the prompt; twice quits."""
         session = self._host.session
         now = session.clock.monotonic()
         if now - self._last_stop < TWICE:
@@ -31,7 +31,7 @@ class Stopping:
         self._prompt.call_after_refresh(self._quit_offered)
 
     def _quit_offered(self) -> None:
-        """The two seconds begin where the hint can be read, however late a busy machine paints it."""
+        """Begin the two seconds where the hint can be read, however late a busy machine paints it."""
         self._last_stop = self._host.session.clock.monotonic()
         self._prompt.set_timer(TWICE, self._clear_note)
 
@@ -55,7 +55,7 @@ class Stopping:
         await self._host.session.interrupt()
 
     def may_quit(self) -> bool:
-        """ctrl+q: whether the window may close; with work under way only when asked twice."""
+        """Return whether ctrl+q may close the window; with work under way only when asked twice."""
         session = self._host.session
         now = session.clock.monotonic()
         if session.busy and now - self._last_quit > TWICE * 3:

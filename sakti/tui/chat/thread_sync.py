@@ -1,4 +1,4 @@
-"""What another window says in the open thread shows here as well, while no turn of our own runs."""
+"""Show what another window says in the open thread here as well, while no turn of our own runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a search hit to its place, and back to where one came from."""
+"""Go from a search hit to its place, and back."""
 
 from __future__ import annotations
 

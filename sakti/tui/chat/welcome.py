@@ -1,4 +1,4 @@
-"""The welcome over the chat: when it shows, and that typing goes through it to the prompt."""
+"""Show the welcome over the chat; typing goes through it to the prompt."""
 
 from __future__ import annotations
 

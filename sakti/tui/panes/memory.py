@@ -1,4 +1,4 @@
-"""The windows: how full the memory is, what is computed in the background, what it costs, what happened last."""
+"""Show the windows: how full the memory is, what is computed in the background, what it costs, what happened last."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def memory_lines(
     turn_tokens: int | None = None,
     sign: str = SIGNS[False],
 ) -> list[Line]:
-    """The pane's lines, its title first: in words a newcomer knows.
+    """Return the pane's lines, its title first: in words a newcomer knows.
 
     What is technical stands in `/memory` and behind Enter.
     """
@@ -244,7 +244,7 @@ def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int
 
 
 def _reflection(status: MemoryStatus) -> str:
-    """What a reflection in the background comes to; empty where there is none."""
+    """Return what a reflection in the background comes to; empty where there is none."""
     reflection = status.buffered_reflection
     if not reflection.input_observation_tokens or not reflection.observation_tokens:
         return ""
@@ -262,7 +262,7 @@ def gauge_line(
     next_at: int | None = None,
     ready: int = 0,
 ) -> Line:
-    """`Conversation ███████▒▒░┃ 21.4k of 30k`.
+    """Return a gauge as `Conversation ███████▒▒░┃ 21.4k of 30k`.
 
     ▒ is what notes that are ready will free, ┃ where the next background observation begins.
     """
@@ -288,7 +288,7 @@ def gauge_line(
 
 
 def _crop(line: Line, width: int) -> Line:
-    """`line` with its second segment cut where the line is too long."""
+    """Return `line` with its second segment cut where the line is too long."""
     over = line_width(line) - width
     if over > 0 and len(line) > 1:
         text, style, _ = line[1]
@@ -297,7 +297,7 @@ def _crop(line: Line, width: int) -> Line:
 
 
 def _cost(spent: Spent) -> str:
-    """The share of the conversation's input that came from the cache, and the price of all calls, where it is known."""
+    """Return the cached share of the conversation's input, and the price of all calls, where it is known."""
     usage = spent.actor
     if not usage.input_tokens:
         return ""
@@ -307,7 +307,7 @@ def _cost(spent: Spent) -> str:
 
 
 def draw_event(event: MemoryEvent, width: int, palette: Palette) -> Line:
-    """`12:04 ● 4 messages → 3 lines`: what fits of it."""
+    """Return an event as `12:04 ● 4 messages → 3 lines`: what fits of it."""
     head = event_head(event, palette, "%H:%M")
     room, text = max(4, width - line_width(head)), one_line(in_a_line(event), 300)
     if event.kind in ("observed", "activated"):

@@ -1,4 +1,4 @@
-"""The observation log by date, and what filters it. Priority shows by colour and by shape."""
+"""Show the observation log by date, and filter it. Priority shows by colour and by shape."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ Row = DateRow | ObservationRow
 
 
 def wants(line: LogLine, wanted: str) -> bool:
-    """Whether a line passes a filter: text it holds, `#` and the beginning of its category, `?` for doubtful ones."""
+    """Return whether a line passes a filter: text, `#` and the beginning of its category, `?` for doubtful ones."""
     words = wanted.lower().split()
     categories = [w[1:] for w in words if w.startswith("#")]
     text = " ".join(w for w in words if w != "?" and not w.startswith("#"))
@@ -85,7 +85,7 @@ def wants(line: LogLine, wanted: str) -> bool:
 def all_rows(
     lines: Sequence[LogLine], waiting: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = frozenset()
 ) -> list[Row]:
-    """The log as rows, and under a divider the notes that are `waiting`: made, and not in the prompt yet."""
+    """Return the log as rows, and under a divider the notes that are `waiting`: made, and not in the prompt yet."""
     rows, more = log_rows(lines, wanted, unfolded), log_rows(waiting, wanted, unfolded)
     if not any(isinstance(row, ObservationRow) for row in more):
         return rows
@@ -138,7 +138,7 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = fr
 
 
 def _folded(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]]:
-    """Of every line with many nested ones that is not unfolded: the ids of those."""
+    """Return the ids of lines with many nested ones that are not unfolded."""
     under: dict[str, list[str]] = {}
     top: LogLine | None = None
     for line in lines:
@@ -155,7 +155,7 @@ def _priority(value: str | None) -> str:
 
 
 def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
-    """One row of the log in the side bar."""
+    """Return one row of the log in the side bar."""
     if isinstance(row, DateRow):
         return (
             [[Segment(f" {row.text} ".center(width, "┄"), palette.faint)]]
@@ -274,7 +274,7 @@ class ObservationsPane(Vertical):
     def show(
         self, lines: Sequence[LogLine], moments: Sequence[LogChange] = (), waiting: Sequence[LogLine] = ()
     ) -> None:
-        """The log as it is now, and the notes `waiting` for it; stays at the end when the end was in sight.
+        """Show the log as it is now and the notes `waiting` for it; stay at the end when the end was in sight.
 
         Who looks at the past goes on doing so, where the log still has that past.
         """

@@ -1,4 +1,4 @@
-"""The panes beside the chat: which of them show, in wide terminals and as an overlay in narrow ones."""
+"""Lay out the panes beside the chat, in wide terminals as a side bar and in narrow ones as an overlay."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Sidebar(Vertical):
             self.apply()
 
     def shows(self, pane: str) -> bool:
-        """Whether a pane is open and not folded to its title."""
+        """Return whether a pane is open and not folded to its title."""
         return pane in self.open_panes and pane not in self._folded
 
     def toggle(self, pane: str) -> bool:
@@ -148,7 +148,7 @@ class Sidebar(Vertical):
     # --- its width --------------------------------------------------------------------------------------------
 
     def set_width(self, width: int) -> None:
-        """In cells, as far as the chat keeps enough of the window; 0: as wide as the window allows."""
+        """Set the width in cells, as far as the chat keeps enough of the window; 0: as wide as the window allows."""
         self._width = max(NARROWEST, min(WIDEST, width)) if width else 0
         self.fit()
 
@@ -168,12 +168,12 @@ class Sidebar(Vertical):
         return self.query_one(f"#{name}")
 
     def set_height(self, pane: str, lines: int) -> None:
-        """Of memory or tasks, as far as the others keep enough of the side bar."""
+        """Set the height of memory or tasks, as far as the others keep enough of the side bar."""
         self._heights[pane] = self._that_fits(pane, lines)
         self.apply()
 
     def _that_fits(self, pane: str, lines: int) -> int:
-        """The log keeps LOWEST lines, the tasks beside the windows too; the windows keep those that they have."""
+        """Return the height that fits: the log keeps LOWEST lines, the tasks beside the windows too."""
         log = LOWEST if "log" in self.open_panes else 0
         other = "memory" if pane == "tasks" else "tasks"
         keeps = self._pane(other).outer_size.height if pane == "tasks" else LOWEST
@@ -185,7 +185,7 @@ class Sidebar(Vertical):
             self.apply()
 
     def action_heighten(self, step: int) -> None:
-        """The pane with the focus; the log's height is what the tasks, or else the windows, leave it."""
+        """Heighten the pane with the focus; the log's height is what the tasks, or else the windows, leave it."""
         pane = self._focused_pane()
         if pane == "log":
             pane, step = "tasks" if "tasks" in self.open_panes else "memory", -step
@@ -225,7 +225,7 @@ class Sidebar(Vertical):
         return pane in self.open_panes and self._pane(pane).region.y == y
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """A title that is drawn takes the line between its pane and the one above with it."""
+        """Drag the line between a pane and the one above with the pane's title."""
         y = int(event.screen_y)
         if self._drawn == "edge":
             self.set_width(self.region.right - int(event.screen_x))

@@ -1,4 +1,4 @@
-"""The task board as a list: in progress, ready, blocked (and by what), closed today."""
+"""Show the task board as a list: in progress, ready, blocked (and by what), closed today."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SIGNS = {"in_progress": "▶", "ready": "·", "blocked": "✗", "container": "�
 
 
 def task_rows(board: Board) -> list[TaskRow]:
-    """The board's tasks, what is worked on first."""
+    """Return the board's tasks, what is worked on first."""
     rows: list[TaskRow] = []
     ready, blocked, working, closed = board.counts or (0, 0, 0, 0)
     for state, tasks, count in (
@@ -61,7 +61,7 @@ def task_rows(board: Board) -> list[TaskRow]:
 
 
 def waits_for(task: BoardTask) -> str:
-    """What a card waits for: `← t4k2`, or its children."""
+    """Return what a card waits for: `← t4k2`, or its children."""
     if task.blocked_by:
         return f"← {', '.join(one_line(str(b), 60) for b in task.blocked_by)}"
     count = task.waits_for_children

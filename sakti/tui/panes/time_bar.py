@@ -1,4 +1,4 @@
-"""The log's past as a bar: ● observations that entered it, ◆ reflections, the present at its end."""
+"""Draw the log's past as a bar: ● observations that entered it, ◆ reflections, the present at its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TimeBar(Widget):
         self.display = False
 
     def show(self, moments: Sequence[LogChange], at: int | None) -> None:
-        """One moment is no past: the bar shows from the second on."""
+        """Show the bar from the second moment on: one moment is no past."""
         self.moments, self.at = moments, at
         self.display = len(moments) > 1
         self.refresh()
@@ -57,13 +57,13 @@ class TimeBar(Widget):
 
 
 def place(index: int, count: int, width: int) -> int:
-    """The cell of the moment `index` of `count`; the last cell but a space is now's (`index` = `count`). Pure."""
+    """Return the cell of the moment `index` of `count`; now (`index` = `count`) has the last but one. Pure."""
     room = max(1, width - 3)
     return 1 + round(index / max(1, count) * room)
 
 
 def moment_at(x: int, count: int, width: int) -> int | None:
-    """The moment that stands nearest to the cell `x`, None for now. Pure."""
+    """Return the moment that stands nearest to the cell `x`, None for now. Pure."""
     nearest = min(range(count + 1), key=lambda i: abs(place(i, count, width) - x))
     return None if nearest == count else nearest
 

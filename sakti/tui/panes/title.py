@@ -1,4 +1,4 @@
-"""The first line of a pane: its name with figures, and whether it is folded."""
+"""Draw the first line of a pane: its name with figures, and whether it is folded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PaneTitle(Static):
         self._folded = False
 
     def say(self, name: str, *figures: str) -> None:
-        """All safe to show; figures that do not fit are left out, the last ones first."""
+        """Set the figures, all safe to show; those that do not fit are left out, the last ones first."""
         self._name, self._figures = name, figures
         self._fit()
 

@@ -1,4 +1,4 @@
-"""The task board over the whole screen: four columns, with keys and mouse, as fresh as the database."""
+"""Show the task board over the whole screen: four columns, with keys and mouse, as fresh as the database."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class BoardScreen(Panel[None]):
     line = query_one("#board-input", AskLine)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What opens the line below goes before all else, so that what is typed on lands in it; then it is text."""
+        """Return whether an action may run; on the line below a list it is typed text, but for what opens that line."""
         return not (action == "ask" and self.line.asked)
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ class BoardScreen(Panel[None]):
 
     @property
     def column(self) -> LineList:
-        """The column that has the focus, or had it before the line below."""
+        """Return the column that has the focus, or had it before the line below."""
         focused = self.focused
         return focused if isinstance(focused, LineList) else self._back or self._list("ready")
 
@@ -274,7 +274,7 @@ class BoardScreen(Panel[None]):
 
 
 def _heading(title: str, count: int, shown: int, containers: int, containers_shown: int) -> str:
-    """`Blocked  2 · 1 container`; a column that is longer than what is read says how much more there is."""
+    """Return a heading as `Blocked  2 · 1 container`; a column longer than what is read says how much more there is."""
     parts = [f"{title}  {count}"]
     if containers:
         parts.append(f"{containers} container{'s' * (containers != 1)}")

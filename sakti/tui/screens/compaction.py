@@ -1,4 +1,4 @@
-"""What the last /compact did: figures, and the log before and after as a diff."""
+"""Show what the last /compact did: figures, and the log before and after as a diff."""
 
 from __future__ import annotations
 

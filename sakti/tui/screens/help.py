@@ -1,4 +1,4 @@
-"""Every key of every part of the screen, read from the bindings themselves."""
+"""List every key of every part of the screen, read from the bindings themselves."""
 
 from __future__ import annotations
 

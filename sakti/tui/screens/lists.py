@@ -22,7 +22,7 @@ LOOK = 0.5  # seconds between looks at the theme files, while the picker is open
 
 
 def age(then_ms: int, now_ms: int) -> str:
-    """How long ago, in one unit: `now`, `5m`, `3h`, `12d`, and the date for what is older than a month."""
+    """Return how long ago, in one unit: `now`, `5m`, `3h`, `12d`, and the date for what is older than a month."""
     seconds = max(0, now_ms - then_ms) // 1000
     if seconds < 60:
         return "now"

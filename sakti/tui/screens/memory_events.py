@@ -1,4 +1,4 @@
-"""All that happened to a memory, newest first; each opens with the lines that it made."""
+"""List all that happened to a memory, newest first; each opens with the lines that it made."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class MemoryEventsScreen(ListPanel):
 
 
 def event_blocks(event: MemoryEvent, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:
-    """What an event made: the text of its groups; of a reflection, the lines before and after as a diff."""
+    """Return what an event made: the text of its groups; of a reflection, the lines before and after as a diff."""
     models = ", ".join(dict.fromkeys(one_line(g.model, 60) for g in groups if g.model))
     indexes = [i for g in groups for i in (g.first_index, g.last_index) if i is not None]
     facts = (

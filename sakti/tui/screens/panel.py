@@ -1,4 +1,4 @@
-"""What the screens over the chat share: a frame, a title, a line of keys, Esc to go back."""
+"""Share a frame, a title, a line of keys and Esc to go back among the screens over the chat."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Panel(ModalScreen[Result]):
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not been left: its widgets go before it does, and what was asked for may come later still."""
+        """Return whether it has not been left: its widgets go before it does, and an answer may come later still."""
         return self in app_of(self).screen_stack
 
     def compose(self) -> ComposeResult:
@@ -102,7 +102,7 @@ class ListPanel(Panel[Any]):
         raise NotImplementedError
 
     def nothing(self, text: str) -> str:
-        """What to say where no row passes the filter `text`, or there is none at all ("")."""
+        """Return what to say where no row passes the filter `text`, or there is none at all ("")."""
         return self.empty
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:

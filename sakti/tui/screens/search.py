@@ -144,7 +144,7 @@ class SearchScreen(Panel[Any]):
 
     @property
     def kept(self) -> Kept:
-        """This search, to be gone on with."""
+        """Return this search, so that it can be continued."""
         chosen = self.result_list.current
         return Kept(self.input.value, self._scope, len(self._hits), chosen.id if chosen else "")
 
@@ -223,7 +223,7 @@ class SearchScreen(Panel[Any]):
             self.host.go(self._more, group="search", exclusive=True)
 
     async def _more(self) -> None:
-        """The next page below what is there."""
+        """Add the next page below what is there."""
         page = await self._page(self._asked(), PAGE, len(self._hits))
         if page is not None:
             self._hits += page.hits
@@ -308,7 +308,7 @@ class SearchScreen(Panel[Any]):
             self.dismiss(sanitise(str(hit.text)))
 
     def action_sources(self) -> None:
-        """Every message that an observation was made from, over this screen."""
+        """Show every message that an observation was made from, over this screen."""
         hit = self.result_list.current
         if hit is not None and hit.kind in ("observation", "reflection"):
             self.host.go(self._open_sources, hit, group="sources", exclusive=True)

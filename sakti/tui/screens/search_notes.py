@@ -1,4 +1,4 @@
-"""What a hit needs said beside its text: why it was found without the word, and where else the same stands. Pure."""
+"""Say beside a hit why it was found without the word, and where else the same text stands. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def folded(hits: Sequence[Hit]) -> tuple[list[Hit], dict[str, int]]:
-    """`hits` with what tools showed more than once listed once.
+    """Return `hits` with what tools showed more than once listed once.
 
     Behind what people said where it would stand before it; and of each such hit, by its id, how many more there are.
     """
@@ -30,7 +30,7 @@ def folded(hits: Sequence[Hit]) -> tuple[list[Hit], dict[str, int]]:
 
 
 def notes(hits: Iterable[Hit], more: Mapping[str, int]) -> dict[str, str]:
-    """What to say of each hit that needs it, by its id."""
+    """Return what to say of each hit that needs it, by its id."""
     found = ((h, h.reason, h.copies + more.get(h.id, 0)) for h in hits)
     told = ((h.id, " · ".join(p for p in (why, f"the same {n} times more" if n else "") if p)) for h, why, n in found)
     return {i: text for i, text in told if text}

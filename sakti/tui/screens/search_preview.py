@@ -1,4 +1,4 @@
-"""What stands round a hit: the messages before and after it, its words highlighted; beside the list, or on its own."""
+"""Show what stands round a hit: the messages before and after it, its words highlighted; beside the list or alone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Passage:
 
 
 async def passage_of(views: Views, hit: Hit, query: str, around: int = 3) -> Passage:
-    """What to show of a hit: its message between `around` others; of a line of the log where it comes from."""
+    """Return what to show of a hit: its message between `around` others; for a line of the log its source."""
     pattern = pattern_of(searched_words(hit, query))
     text = hit.text[max(0, hit.start - BEFORE) : hit.start + AFTER]
     passage = ("…" if hit.start > BEFORE else "") + text + ("…" if hit.start + AFTER < len(hit.text) else "")

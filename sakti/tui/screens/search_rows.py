@@ -1,4 +1,4 @@
-"""What the search screen shows of a page of hits, and how its filters stand in the query. Pure."""
+"""Lay out a page of hits as rows, and write filters into the query. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Row: TypeAlias = "Heading | Hit"
 
 
 def grouped(hits: Iterable[Hit], after: str = "") -> list[Row]:
-    """`hits`, best first, under the threads that they stand in: the thread of the best hit first.
+    """Return `hits`, best first, under the threads that they stand in: the thread of the best hit first.
 
     `after`: the key of the heading that stands above already, which is not said again.
     """
@@ -67,7 +67,7 @@ def grouped(hits: Iterable[Hit], after: str = "") -> list[Row]:
 
 
 def last_key(rows: Sequence[Row]) -> str:
-    """The key of the last heading."""
+    """Return the key of the last heading."""
     return next((r.key for r in reversed(rows) if isinstance(r, Heading)), "")
 
 
@@ -83,7 +83,7 @@ def _title(hit: Hit) -> str:
 
 
 def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Line]:
-    """A heading, or who said it when, a `note` on why it is there, and the snippet with what matched marked."""
+    """Return a heading, or who said it when, a `note` on why it is there, and the snippet with what matched marked."""
     width -= 1  # the last cell is the scroll bar's
     if isinstance(row, Heading):
         right = f"{row.count} · {_when(row.time)}" if row.count > 1 else _when(row.time)
@@ -110,7 +110,7 @@ def _when(time: int) -> str:
 
 
 def marked(snippet: str, marks: tuple[tuple[int, int], ...], palette: Palette) -> list[Span]:
-    """`snippet` as spans, the `marks` (start, end) highlighted; safe to show."""
+    """Return `snippet` as spans, the `marks` (start, end) highlighted; safe to show."""
     spans: list[Span] = []
     at = 0
     strong = palette.bold + palette.mark
@@ -128,7 +128,7 @@ def _flat(text: str) -> str:
 
 
 def searched_words(hit: Hit, query: str) -> list[str]:
-    """What to highlight in the text of a hit: what matched in its snippet, and the words that were asked for."""
+    """Return what to highlight in the text of a hit: what matched in its snippet, and the words that were asked for."""
     asked = parse_query(query)
     words = [hit.snippet[a:b] for a, b in hit.marks]
     words += [*asked.phrases, *asked.prefixes, *(w for w in terms(asked.text) if len(w) > 2)]
@@ -143,26 +143,26 @@ def _operator(name: str) -> re.Pattern[str]:
 
 
 def filter_of(query: str, name: str) -> str:
-    """The value of the filter `name` in a query, "" where it has none."""
+    """Return the value of the filter `name` in a query, "" where it has none."""
     found = _operator(name).findall(query)
     value = str(found[-1]).strip('"').lower() if found else ""
     return value.rstrip("s") if name == "kind" else value
 
 
 def with_filter(query: str, name: str, value: str) -> str:
-    """`query` with that filter set, or without it where `value` is ""; filters stand first, text stays at the end."""
+    """Return `query` with that filter set, or without it where `value` is ""; filters stand first, then text."""
     rest = _operator(name).sub("", query)
     return f"{name}:{value} {rest}" if value else rest
 
 
 def next_filter(query: str, name: str) -> str:
-    """`query` with the next value of the filter `name`; after a value that was typed by hand comes none."""
+    """Return `query` with the next value of the filter `name`; after a value that was typed by hand comes none."""
     values = list(FILTERS[name])
     now = filter_of(query, name)
     return with_filter(query, name, values[(values.index(now) + 1) % len(values)] if now in values else "")
 
 
 def filter_text(query: str, name: str) -> str:
-    """What a filter is set to, for people."""
+    """Return what a filter is set to, for people."""
     value = filter_of(query, name)
     return FILTERS[name].get(value) or one_line(f"since {value}" if name == "after" else value, 20)

@@ -1,4 +1,4 @@
-"""Every setting with its value and where it comes from; a value is tried, shown as the line it makes, and written."""
+"""Show every setting with its value and source; a value is tried, shown as the line it makes, and written."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class SettingsScreen(ListPanel):
         self._try()
 
     def action_turn(self) -> None:
-        """The other file, for a setting that a project may set."""
+        """Switch to the other file, for a setting that a project may set."""
         row = self._chosen
         if not self.line.asked or row is None:
             self._tell("Enter opens the line of a value; there ^t chooses your own file or this project's.")
@@ -142,7 +142,7 @@ class SettingsScreen(ListPanel):
 
     @on(Input.Changed, "#panel-line")
     def _try(self) -> None:
-        """What Enter would write."""
+        """Show what Enter would write."""
         if not self.line.asked or self._chosen is None:
             return
         name = self._chosen.name

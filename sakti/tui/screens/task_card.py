@@ -1,4 +1,4 @@
-"""A task whole: what it is, what it waits for, how it ended, what was done to it, and what was said about it."""
+"""Show a task whole: what it is, what it waits for, how it ended, its history, and what was said about it."""
 
 from __future__ import annotations
 

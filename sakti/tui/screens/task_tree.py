@@ -1,4 +1,4 @@
-"""What a task waits for and what waits for it, as a tree; Enter goes on to another task's."""
+"""Show what a task waits for and what waits for it, as a tree; Enter goes on to another task's."""
 
 from __future__ import annotations
 

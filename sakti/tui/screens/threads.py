@@ -1,4 +1,4 @@
-"""All threads of a workspace: open, rename, fork, delete and restore, export; by keys and by mouse."""
+"""List all threads of a workspace: open, rename, fork, delete and restore, export; by keys and by mouse."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class ThreadsScreen(ListPanel):
         ]
 
     def say(self, text: str = "") -> None:
-        """In the title: what came of the last change, or what the next key would do."""
+        """Show in the title what came of the last change, or what the next key would do."""
         self.set_title("  ".join(p for p in (f"Threads  {len(self._summaries)}", one_line(text, 180)) if p))
 
     def _row(self) -> ThreadSummary | None:
@@ -120,7 +120,7 @@ class ThreadsScreen(ListPanel):
             self.say()
 
     async def _reload(self, at: str = "") -> None:
-        """The list as it is now, the cursor on the thread `at` if that is in it."""
+        """Read the list again, the cursor on the thread `at` if that is in it."""
         session = self.host.session
         self._summaries = await session.views.threads()
         self._titles = told_apart(s.thread for s in self._summaries)
@@ -153,7 +153,7 @@ class ThreadsScreen(ListPanel):
             self._do(self._choose_fork, row)
 
     def action_delete(self) -> None:
-        """The first time it says what would go, the second time it goes."""
+        """Say at the first press what would go, and delete it at the second."""
         row = self._row()
         if row is None:
             return
@@ -222,7 +222,7 @@ class ThreadsScreen(ListPanel):
 
 
 def _tag(row: ThreadSummary) -> str:
-    """How it came about, where nobody sat before it."""
+    """Return how it came about, where nobody sat before it."""
     return "run" if row.thread.metadata.get(HEADLESS) else ""
 
 

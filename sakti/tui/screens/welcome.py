@@ -1,4 +1,4 @@
-"""The first start, on one screen: what was found, who answers, the ways to go on. Everything can be left out."""
+"""Show the first start on one screen: what was found, which model, the ways to go on. Everything can be left out."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class WelcomeScreen(Panel[None]):
 
     @property
     def typing(self) -> bool:
-        """Whether what is typed belongs here, and not to the prompt."""
+        """Return whether what is typed belongs here, and not to the prompt."""
         return self.line.display
 
     async def _look(self) -> None:
@@ -257,7 +257,7 @@ class WelcomeScreen(Panel[None]):
     # --- approval -------------------------------------------------------------------------------------
 
     async def _approval(self) -> None:
-        """The next mode, kept in the user's own configuration."""
+        """Switch to the next mode and keep it in the user's own configuration."""
         session = self.host.session
         modes: Sequence[str] = APPROVAL_MODES
         mode = modes[(modes.index(session.approval_mode) + 1) % len(modes)]

@@ -1,1 +1,1 @@
-"""What the transcript shows, without a widget: blocks, and the text, Markdown, code and diffs in them as lines."""
+"""Hold what the transcript shows, without a widget: blocks, and text, Markdown, code and diffs in them as lines."""

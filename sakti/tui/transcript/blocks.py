@@ -1,4 +1,4 @@
-"""What a transcript is made of. A block knows its text and how to draw itself at a width, nothing of scrolling.
+"""Define the blocks of a transcript: a block knows its text and how to draw itself at a width, nothing of scrolling.
 
 Everything that comes from outside is sanitised when a block takes it.
 """
@@ -54,12 +54,12 @@ class Block:
         """Fold or unfold."""
 
     def plain(self) -> str:
-        """The text that copying gives."""
+        """Return the text that copying gives."""
         return ""
 
     @property
     def source(self) -> str | None:
-        """What was written, where all of it is shown; None where its lines say better what is."""
+        """Return what was written, where all of it is shown; None where its lines say better what is."""
         return None
 
     @property
@@ -69,7 +69,7 @@ class Block:
 
     @property
     def head(self) -> int:
-        """The line that is marked when it is chosen."""
+        """Return the line that is marked when it is chosen."""
         return int(self.gap)
 
     def holds(self, message_id: str) -> bool:
@@ -77,7 +77,7 @@ class Block:
         return self.message_id == message_id
 
     def above(self, width: int, palette: Palette) -> Line:
-        """The line before it, where it has a gap."""
+        """Return the line before it, where it has a gap."""
         return []
 
     def render(self, width: int, palette: Palette) -> list[Line]:
@@ -171,7 +171,7 @@ def wrap_rows(text: str, style: Style, width: int, link: Style | None = None) ->
 
 
 def size_text(text: str) -> str:
-    """How much `text` is, for people."""
+    """Return how much `text` is, for people."""
     lines = text.count("\n") + 1
     size = len(text)
     amount = f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.0f} kB" if size >= 10_000 else ""
@@ -270,7 +270,7 @@ class WaitingBlock(Block):
     elapsed: int = 0
 
     def tick(self, now: float) -> bool:
-        """Whether the clock has gone on since it was drawn last."""
+        """Return whether the clock has gone on since it was drawn last."""
         before, self.elapsed = self.elapsed, max(0, int(now - self.since))
         return self.elapsed != before
 
@@ -354,7 +354,7 @@ class CardBlock(Block):
         return [*out, bottom]
 
     def _inside(self, width: int, palette: Palette) -> list[Line]:
-        """The rows and the warnings."""
+        """Return the rows and the warnings."""
         out: list[Line] = []
         name = max((len(k) for k, _ in self.rows), default=0)
         for key, value in self.rows:

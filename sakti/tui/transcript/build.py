@@ -42,7 +42,7 @@ _TOLD = ("interrupted", "error", "cut")
 
 
 def message_blocks(messages: Iterable[Message]) -> list[Block]:
-    """`messages`, oldest first, as blocks.
+    """Return `messages`, oldest first, as blocks.
 
     A result joins the call it answers; consecutive messages of the agent stand under one label.
     """
@@ -70,7 +70,7 @@ def message_blocks(messages: Iterable[Message]) -> list[Block]:
 
 
 def _told_endings(messages: Sequence[Message]) -> set[str]:
-    """The messages of turns whose ending is stored: a mark in the answer says the same once more."""
+    """Return the messages of turns whose ending is stored: a mark in the answer says the same once more."""
     out: set[str] = set()
     told = False
     for message in reversed(messages):
@@ -82,7 +82,7 @@ def _told_endings(messages: Sequence[Message]) -> set[str]:
 
 
 def _in_order(messages: Iterable[Message]) -> list[Message]:
-    """A command that the user ran while an answer streamed was stored before that answer.
+    """Return messages with each command that the user ran during an answer behind that answer; it was stored before.
 
     It stands below it, as it did then.
     """
@@ -130,7 +130,7 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
 
 
 def user_blocks(message: Message) -> list[Block]:
-    """What the user sent: the text, and the names of what came with it."""
+    """Return what the user sent: the text, and the names of what came with it."""
     blocks: list[Block] = [Label(message.id, who="you", created_at=message.created_at)]
     command = message.metadata.get("shell")
     if isinstance(command, str):
@@ -153,7 +153,7 @@ def user_blocks(message: Message) -> list[Block]:
 
 
 def image_line(image: ImagePart) -> str:
-    """What stands for an image: its name, and how large it is, as far as that is known."""
+    """Return what stands for an image: its name, and how large it is, as far as that is known."""
     pixels = f"  {image.width}×{image.height}" if image.width and image.height else ""
     size = len(image.data) * 3 // 4  # base64
     amount = f"  {size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"  {-(-size // 1000)} kB" if size else ""

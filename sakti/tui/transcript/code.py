@@ -36,7 +36,7 @@ def _lexer(language: str) -> Lexer | None:
 
 @lru_cache(maxsize=256)
 def language_of(path: str) -> str:
-    """The language that the name of a file tells, "" where it tells none."""
+    """Return the language that the name of a file tells, "" where it tells none."""
     every = cast("Callable[..., Iterable[tuple[str, tuple[str, ...], tuple[str, ...], object]]]", _all_lexers())
     name = path.rpartition("/")[2]
     for _, aliases, patterns, _ in every(plugins=False):
@@ -58,7 +58,7 @@ def warm_lexer(language: str) -> None:
 
 
 def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
-    """The lines of `code`, tabs as spaces, each a list of spans; plain where `language` is not known."""
+    """Return the lines of `code`, tabs as spaces, each a list of spans; plain where `language` is not known."""
     code = code.expandtabs(TAB)
     lexer = _lexer(language.lower()) if language and len(code) <= HIGHLIGHT_CAP else None
     if lexer is None:
@@ -104,7 +104,7 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
 
 
 def code_lines(code: str, language: str, width: int, palette: Palette) -> list[Line]:
-    """A block of code on its own background, one cell of room on each side, long lines folded."""
+    """Return a block of code on its own background, one cell of room on each side, long lines folded."""
     background = Style(bgcolor=palette.code_block.bgcolor)
     inner = max(1, width - 2)
     out: list[Line] = []
@@ -117,7 +117,7 @@ def code_lines(code: str, language: str, width: int, palette: Palette) -> list[L
 
 
 def code_head(language: str, width: int, palette: Palette, copies: str = "") -> Line:
-    """What stands above a block of code, at the right: its language, and where a click copies it.
+    """Return what stands above a block of code, at the right: its language, and where a click copies it.
 
     `copies`: the code, "" where the block knows it.
     """

@@ -1,4 +1,4 @@
-"""What copying gives: the text of a message, of a block of code, of a range, as it was written."""
+"""Copy the text of a message, of a block of code or of a range, as it was written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORD = re.compile(r"[\w./:@#%+~-]+|\s+|.")
 
 
 def code_of(document: Document, index: int) -> str | None:
-    """The code of block `index`: of the block that begins there, or of the first one inside a list or a quote."""
+    """Return the code of the block that begins at `index`, or of the first one inside a list or a quote there."""
     block = document.blocks[index]
     if isinstance(block, ChunkBlock) and block.chunk.language is not None:
         while not block.chunk.first and index and isinstance(before := document.blocks[index - 1], ChunkBlock):
@@ -32,7 +32,7 @@ def code_of(document: Document, index: int) -> str | None:
 
 
 def message_of(document: Document, index: int) -> str:
-    """What was said where block `index` stands: of a label, all that stands below it; of another, its message.
+    """Return what was said where block `index` stands: of a label, all that stands below it; of another, its message.
 
     Where nothing was said, as by a tool, what it shows.
     """
@@ -49,7 +49,7 @@ def message_of(document: Document, index: int) -> str:
 
 
 def said(blocks: Iterable[Block]) -> str:
-    """The Markdown of answers and the text of questions among `blocks`."""
+    """Return the Markdown of answers and the text of questions among `blocks`."""
     out = ""
     for block in blocks:
         if isinstance(block, ChunkBlock):
@@ -62,7 +62,7 @@ def said(blocks: Iterable[Block]) -> str:
 
 
 def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -> str:
-    """From a place, (line, character), to another: whole blocks as they were written, the rest as it is shown."""
+    """Return the text from a place, (line, character), to another: whole blocks as written, the rest as it is shown."""
     first, last = document.locate(start[0]), document.locate(end[0])
     if first is None or last is None:
         return ""
@@ -90,14 +90,14 @@ def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -
 
 
 def _covers(lines: list[Line], wanted: int, left: int, right: int | None) -> bool:
-    """Is all of these lines in it, and are they as many as wanted?"""
+    """Return whether all of these lines are in it, and they are as many as wanted."""
     if len(lines) != wanted or left > row_of(lines[0]).skip:
         return False
     return right is None or right >= len("".join(s.text for s in lines[-1])) - row_of(lines[-1]).tail
 
 
 def word_at(line: Line, x: int) -> tuple[int, int]:
-    """From and to which character the word at character `x` stands, as a double click selects it."""
+    """Return (start, end) of the word at character `x`, as a double click selects it."""
     text = "".join(s.text for s in line)
     for match in _WORD.finditer(text):
         if match.start() <= x < match.end():
@@ -106,7 +106,7 @@ def word_at(line: Line, x: int) -> tuple[int, int]:
 
 
 def whole_line(document: Document, y: int) -> tuple[int, int]:
-    """The first and the last drawn line of the line of the source that line `y` belongs to."""
+    """Return the first and the last drawn line of the line of the source that line `y` belongs to."""
 
     def join(at: int) -> str | None:
         place = document.locate(at)
@@ -122,7 +122,7 @@ def whole_line(document: Document, y: int) -> tuple[int, int]:
 
 
 def amount(text: str) -> str:
-    """How much was copied, for people."""
+    """Return how much was copied, for people."""
     lines = text.count("\n") + 1
     if lines > 1:
         return f"{lines:,} lines"

@@ -1,4 +1,4 @@
-"""A unified diff as coloured lines: the number of each line, its sign, and the code in its language's colours."""
+"""Draw a unified diff as coloured lines: the number of each line, its sign, and the code in its language's colours."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def diff_counts(diff: str) -> tuple[int, int]:
 
 
 def diff_rows(diff: str) -> list[DiffRow]:
-    """The lines of `diff`.
+    """Return the lines of `diff`.
 
     Those that name its files are left out, as are blank ones of the context at the end of a hunk, which show nothing.
     """
@@ -71,7 +71,7 @@ def _drop_blank(rows: list[DiffRow]) -> None:
 
 
 def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None, more: str = "") -> list[Line]:
-    """`diff`, sanitised before, as lines of at most `width` cells.
+    """Return `diff`, sanitised before, as lines of at most `width` cells.
 
     With `limit`, at most so many and a note of the rest, which ends with `more`. Files are not named: the line above
     already does.
@@ -99,7 +99,7 @@ SIDE = 4  # cells of indent that a diff in the conversation stands behind
 
 
 def _coloured(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
-    """The code of `rows` in colours.
+    """Return the code of `rows` in colours.
 
     What was and what is are read as one text each, so that a string or a comment of several lines is seen as one.
     """
@@ -122,7 +122,7 @@ def _coloured(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
 
 
 def _row_lines(row: DiffRow, spans: list[Span], room: tuple[int, int], palette: Palette) -> list[Line]:
-    """One line of a diff, folded; `room`: digits of its number (0: it has none), cells in all."""
+    """Return one line of a diff, folded; `room`: digits of its number (0: it has none), cells in all."""
     digits, width = room
     style = {"+": palette.added, "-": palette.removed}.get(row.kind, Style.null())
     ground = Style(bgcolor=style.bgcolor) if style.bgcolor else Style.null()

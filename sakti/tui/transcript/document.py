@@ -39,7 +39,7 @@ class Document:
         return self._total
 
     def top(self, index: int) -> int:
-        """The first line of block `index`."""
+        """Return the first line of block `index`."""
         self._sum_up(index)
         return self._tops[index]
 
@@ -47,7 +47,7 @@ class Document:
         return self._heights[index]
 
     def locate(self, y: int) -> tuple[int, int] | None:
-        """The block at line `y` and the line inside it; None outside."""
+        """Return the block at line `y` and the line inside it; None outside."""
         if not 0 <= y < self._total:
             return None
         while not self._clean or self._tops[self._clean - 1] + self._heights[self._clean - 1] <= y:
@@ -56,7 +56,7 @@ class Document:
         return index, y - self._tops[index]
 
     def take_changed(self) -> int:
-        """The first line that may look otherwise than when this was asked last."""
+        """Return the first line that may look otherwise than when this was asked last."""
         first, self._changed = min(self._changed, len(self.blocks)), len(self.blocks)
         return self.top(first) if first < len(self.blocks) else self._total
 
@@ -70,7 +70,7 @@ class Document:
             self._tops.append(0)
 
     def insert(self, index: int, blocks: Sequence[Block]) -> None:
-        """`blocks` before block `index`, their heights estimated."""
+        """Insert `blocks` before block `index`, their heights estimated."""
         self._changed = min(self._changed, index)
         heights = [b.estimate(self.width) for b in blocks]
         self.blocks[index:index] = blocks
@@ -124,7 +124,7 @@ class Document:
         return self._exact[index]
 
     def lines(self, index: int) -> list[Line]:
-        """The drawn lines of block `index`, with the blank line before it where it has one."""
+        """Return the drawn lines of block `index`, with the blank line before it where it has one."""
         return self._draw(self.blocks[index])
 
     def restyle(self, palette: Palette | None = None, width: int | None = None) -> None:
@@ -141,11 +141,11 @@ class Document:
             self._clean = 0
 
     def index_of(self, message_id: str) -> int | None:
-        """The first block of a message."""
+        """Return the first block of a message."""
         return next((i for i, b in enumerate(self.blocks) if b.holds(message_id)), None)
 
     def stops(self) -> Iterable[int]:
-        """The blocks that going from block to block stops at."""
+        """Return the blocks that going from block to block stops at."""
         return (i for i, b in enumerate(self.blocks) if b.stop)
 
     def _draw(self, block: Block) -> list[Line]:

@@ -1,4 +1,4 @@
-"""The health report as it stands in the conversation: what is wrong first, each with its sign in its colour."""
+"""Draw the health report in the conversation: what is wrong first, each with its sign in its colour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What in a text leads somewhere: addresses, and places in files.
+"""Find what leads somewhere in a text: addresses, and places in files.
 
 Where a link leads stands in its segments' meta, for this program alone: the terminal is told nothing of it, so no
 text can break out of a link.
@@ -24,7 +24,7 @@ _SAFE = "!#$%&'()*+,/:;=?@[]~-._"
 
 
 def address(href: str) -> str | None:
-    """`href` as it may be opened: http, https or mailto, nothing in it that is not of an address; else None."""
+    """Return `href` as it may be opened: http, https or mailto, nothing in it that is not of an address; else None."""
     href = href.strip()
     if not re.match(r"(?:https?://[^\s/]|mailto:[^\s])", href, re.IGNORECASE) or re.search(r"[\s\x00-\x20\x7f]", href):
         return None
@@ -32,7 +32,7 @@ def address(href: str) -> str | None:
 
 
 def place(text: str) -> str | None:
-    """The file that `text` names, without a line number, where it looks like one and no other thing; else None."""
+    """Return the file that `text` names, without a line number; None where it may be any other thing."""
     if not _PATH.fullmatch(text) or not ("/" in text or ":" in text):
         return None
     return text.partition(":")[0]
@@ -43,14 +43,14 @@ def leading_to(style: Style, kind: Literal["url", "file"], target: str) -> Style
 
 
 def target_of(style: Style | None) -> Target | None:
-    """Where a segment of that style leads."""
+    """Return where a segment of that style leads."""
     if style is None or not style.meta:
         return None
     return cast("Target | None", style.meta.get("to"))
 
 
 def linked(text: str, style: Style, link: Style) -> list[Span]:
-    """`text` with its addresses and its places in files as links."""
+    """Return `text` with its addresses and its places in files as links."""
     if ":" not in text:
         return [(text, style)]
     out: list[Span] = []
@@ -75,7 +75,7 @@ def linked(text: str, style: Style, link: Style) -> list[Span]:
 
 
 def trimmed(url: str) -> str:
-    """An address without the punctuation of the sentence it stands in."""
+    """Return an address without the punctuation of the sentence it stands in."""
     while url:
         if url[-1] in ".,;:!?*_~" or (url[-1] in ")]" and url.count(url[-1]) > url.count("(["[url[-1] == "]"])):
             url = url[:-1]

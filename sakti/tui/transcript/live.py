@@ -1,4 +1,4 @@
-"""One turn as it happens: events become blocks at the end of a `Document`, and only the last text is open."""
+"""Show one turn as it happens: events become blocks at the end of a `Document`, and only the last text is open."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ class LiveTurn:
         return awaited
 
     def shift(self, added: int) -> None:
-        """`added` blocks were put before everything."""
+        """Note that `added` blocks were put before everything."""
         self._step_start += added
         self._sealed += added
 
     def draw(self) -> None:
-        """The open end of the answer, and the blocks that changed, as they are now."""
+        """Draw the open end of the answer, and the blocks that changed, as they are now."""
         if self._splitter is not None:
             self._drop_tail()
             self._sealed = self._end
@@ -113,11 +113,11 @@ class LiveTurn:
 
     @property
     def ticking(self) -> bool:
-        """Whether a clock is shown."""
+        """Return whether a clock is shown."""
         return self._wait is not None or any(b.state in ("running", "waiting") for b in self._tools.values())
 
     def tick(self) -> None:
-        """A second has gone by."""
+        """Move the clocks on by a second."""
         now = self._clock()
         blocks = [*self._tools.values(), *([self._wait.block] if self._wait is not None else [])]
         for block in blocks:
@@ -127,7 +127,7 @@ class LiveTurn:
     # --- what the user did --------------------------------------------------------------------------------------
 
     def show_user(self, message: Message) -> None:
-        """A message of the user, typed now or delivered from the queue."""
+        """Show a message of the user, typed now or delivered from the queue."""
         if message.id in self.seen:
             return
         self.seen.add(message.id)
@@ -142,7 +142,7 @@ class LiveTurn:
         self._changed()
 
     def begin_shell(self, command: str) -> ToolBlock:
-        """The user's own `!command`: what it prints stands under what was typed."""
+        """Show the user's own `!command`: what it prints stands under what was typed."""
         call = ToolBlock(name="bash", own=True)
         call.enter("running", self._clock())
         blocks = (Label(who="you"), TextBlock(text=f"!{command}"), call)
@@ -151,14 +151,14 @@ class LiveTurn:
         return call
 
     def fail_shell(self, call: ToolBlock) -> None:
-        """That command was not run."""
+        """Mark a command of the user's as not run."""
         self._own = [o for o in self._own if o.call is not call]
         if call.state == "running":
             call.enter("stopped", 0.0)
             self._touch(call)
 
     def _claim_own(self, command: str, message_id: str) -> None:
-        """The message of a command of the user's is stored."""
+        """Give the blocks of a command of the user's to its message, which is stored."""
         for own in self._own:
             if own.command == command and own.call.call_id:
                 for block in own.blocks:
@@ -169,7 +169,7 @@ class LiveTurn:
     # --- what a step brings -------------------------------------------------------------------------------------
 
     def begin_wait(self, text: str = "thinking") -> None:
-        """Where the answer will appear stands what is waited for."""
+        """Show what is waited for where the answer will appear."""
         self._in_turn = True
         if self._streaming:
             return
@@ -187,7 +187,7 @@ class LiveTurn:
         self.begin_wait(waiting)
 
     def add_text(self, delta: str) -> None:
-        """A piece of the answer."""
+        """Add a piece of the answer."""
         delta = self._clean(delta)
         if not delta:
             return
@@ -216,13 +216,13 @@ class LiveTurn:
         self._touch(self._thinking)
 
     def write_call(self, call_id: str, name: str, text: str) -> None:
-        """The model is writing a call's arguments."""
+        """Show that the model is writing a call's arguments."""
         block = self._tool(call_id, one_line(name, 40))
         block.write(sanitise(text))
         self._touch(block)
 
     def start_tool(self, call: ToolCallPart, *, own: bool = False) -> None:
-        """A call begins; `own`: it is the user's."""
+        """Show that a call begins; `own`: it is the user's."""
         if own:
             self._start_own(call)
             return
@@ -243,7 +243,7 @@ class LiveTurn:
         self._touch(block)
 
     def set_state(self, call_id: str, state: Literal["waiting", "running"]) -> None:
-        """A call waits for the user's answer, or does so no longer."""
+        """Show that a call waits for the user's answer, or does so no longer."""
         if (block := self._tools.get(call_id)) is not None:
             block.enter(state, self._clock())
             self._touch(block)
@@ -259,7 +259,7 @@ class LiveTurn:
             self._touch(block)
 
     def discard_step(self, reason: str) -> None:
-        """What was streamed of this step is void."""
+        """Remove what was streamed of this step."""
         self._stop_wait(label=True)
         self._splitter = self._thinking = None
         self._open_tail = self._streaming = False
@@ -273,7 +273,7 @@ class LiveTurn:
         self.add_block(NoticeBlock(tone="warning", title="Started over", text=reason))
 
     def claim(self, message: Message) -> None:
-        """`message` is stored: the blocks that were drawn for it live belong to it now."""
+        """Give the blocks that were drawn live for `message`, which is stored, to it."""
         if message.role == "user":
             self.show_user(message)
             return
@@ -330,17 +330,17 @@ class LiveTurn:
         self._changed()
 
     def add_block(self, block: Block) -> None:
-        """A notice or a card: below what is said, and never in the middle of it."""
+        """Add a notice or a card below what is said, never in the middle of it."""
         self._place(block)
 
     @property
     def speaking(self) -> bool:
-        """A turn has something on the screen already."""
+        """Return whether a turn has something on the screen already."""
         return self._speaker != ""
 
     @property
     def last_answer(self) -> str:
-        """The Markdown of the newest answer, as far as it has come."""
+        """Return the Markdown of the newest answer, as far as it has come."""
         return "".join(self.answer).strip()
 
     def _clean(self, delta: str) -> str:
@@ -374,7 +374,7 @@ class LiveTurn:
         self._changed()
 
     def _stop_wait(self, *, label: bool = False) -> None:
-        """Nothing is waited for any more; `label`: nothing came of it, and its heading goes as well."""
+        """Remove what was waited for; `label`: nothing came of it, and its heading goes as well."""
         if self._wait is None:
             return
         wait, self._wait = self._wait, None
@@ -390,7 +390,7 @@ class LiveTurn:
         self._label()
 
     def _step_stored(self) -> None:
-        """What a step said is complete: what waited below it is below it for good."""
+        """Complete what a step said: what waited below it is below it for good."""
         self._streaming = False
         self._release()
 
@@ -417,7 +417,7 @@ class LiveTurn:
 
     @property
     def _end(self) -> int:
-        """Where the answer goes on."""
+        """Return where the answer goes on."""
         return self._blocks - self._held
 
     def _add(self, *blocks: Block) -> None:

@@ -38,7 +38,7 @@ def _parser() -> MarkdownIt:
 
 
 def markdown_lines(source: str, width: int, palette: Palette, *, code_width: int = 0) -> list[Line]:
-    """`source`, already free of control characters, as lines of at most `width` cells.
+    """Return `source`, already free of control characters, as lines of at most `width` cells.
 
     Code and tables may take `code_width`, where that is more.
     """
@@ -244,7 +244,7 @@ class _Writer:
 
 
 def _link(style: Style, href: str) -> Style:
-    """The style of a link's text: where it leads, if that is an address or a file."""
+    """Return the style of a link's text: where it leads, if that is an address or a file."""
     if (target := address(href)) is not None:
         return leading_to(style, "url", target)
     return leading_to(style, "file", file) if (file := place(href)) else style
@@ -263,7 +263,7 @@ def _is_tight(tokens: list[Token], index: int) -> bool:
 def _table_lines(
     rows: list[list[list[Span]]], sources: list[str], aligns: list[str], room: int, palette: Palette
 ) -> list[Line]:
-    """`sources`: how each row, and the rule below the first of them, was written."""
+    """Return a table's lines; `sources`: how each row, and the rule below the first of them, was written."""
     columns = max((len(r) for r in rows), default=0)
     natural = [
         max((sum(cell_len(t) for t, _ in r[c]) for r in rows if c < len(r)), default=1) or 1 for c in range(columns)

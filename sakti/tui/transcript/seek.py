@@ -14,13 +14,13 @@ UNFOLDED = 200_000  # characters of a text that is unfolded for a word in it
 
 
 def pattern_of(words: Iterable[str]) -> re.Pattern[str] | None:
-    """Any of `words`, in either case, the longest first; None where there are none."""
+    """Return a pattern for any of `words`, in either case, the longest first; None where there are none."""
     wanted = sorted({w.lower() for w in words if w.strip()}, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, wanted)), re.IGNORECASE) if wanted else None
 
 
 def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
-    """The block of a message and the line in it with most of the words; a block that hides them is unfolded.
+    """Return the block of a message and the line in it with most of the words; a block that hides them is unfolded.
 
     Only the `DRAWN` blocks with most of them are drawn for it.
     """
@@ -40,7 +40,7 @@ def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple
 
 
 def rows_with(document: Document, message_id: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
-    """The lines of a message, by block and line, that show what `pattern` finds."""
+    """Return the lines of a message, by block and line, in which `pattern` finds something."""
     return [
         (index, number)
         for index, block in enumerate(document.blocks)
@@ -55,7 +55,7 @@ def _words(text: str, pattern: re.Pattern[str]) -> set[str]:
 
 
 def _text(block: Block) -> str:
-    """Everything that it can show."""
+    """Return everything that it can show."""
     if isinstance(block, ToolBlock):
         return "\n".join((block.summary, block.output, block.diff, *map(str, block.arguments.values())))
     return block.plain()

@@ -71,7 +71,7 @@ class Splitter:
         return done
 
     def tail(self) -> Chunk | None:
-        """The open chunk as it can be shown now; None when nothing is open."""
+        """Return the open chunk as it can be shown now; None when nothing is open."""
         if not self._lines and not self._partial:
             return None
         return self._chunk(self._lines, "".join(self._partial), last=False)
@@ -133,7 +133,7 @@ class Splitter:
         self._size += len(line)
 
     def _cut_line(self, done: list[Chunk]) -> None:
-        """A line without end: give away what can be given at a space, as a chunk of its own."""
+        """Cut a line without end: give away what can be given at a space, as a chunk of its own."""
         text = "".join(self._partial)
         cut = text.rfind(" ", CAP // 2) + 1 or len(text)
         if self._blank and self._content and self._fence is None:
@@ -177,6 +177,6 @@ def _closes(line: str, fence: str) -> bool:
 
 
 def split(text: str) -> list[Chunk]:
-    """A whole answer as chunks."""
+    """Return a whole answer as chunks."""
     splitter = Splitter()
     return [*splitter.feed(text), *splitter.finish()]

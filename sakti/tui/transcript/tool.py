@@ -1,4 +1,4 @@
-"""One tool call: a line that says what runs and how it stands, and below it what matters of what it gave.
+"""Draw one tool call: a line that says what runs and how it stands, and below it what matters of its output.
 
 A command that runs shows its last lines, one that failed the end of what it printed, a short success all of it; what is
 long and went well is folded. What the user ran is shown whole.
@@ -85,11 +85,11 @@ class ToolBlock(Block):
     # --- what happens to it ---------------------------------------------------------------------------------
 
     def write(self, text: str) -> None:
-        """The model writes its arguments."""
+        """Show that the model writes its arguments."""
         self.raw = (self.raw + text)[-2_000:]
 
     def plan(self, call: ToolCallPart) -> None:
-        """The call is whole, and its turn is still to come."""
+        """Show that the call is whole, and its turn is still to come."""
         self.name = one_line(call.name, 40)
         self.state = "pending"
         self.arguments = call.arguments or {}
@@ -105,12 +105,12 @@ class ToolBlock(Block):
         self.state, self.since, self.elapsed = state, now, 0
 
     def tick(self, now: float) -> bool:
-        """Whether the clock has gone on since it was drawn last."""
+        """Return whether the clock has gone on since it was drawn last."""
         before, self.elapsed = self.elapsed, max(0, int(now - self.since))
         return self.state in ("running", "waiting") and self.elapsed != before
 
     def add_output(self, text: str) -> None:
-        """A piece of what it prints; the newest `KEEP_OUTPUT` characters are kept."""
+        """Add a piece of what it prints; the newest `KEEP_OUTPUT` characters are kept."""
         text = sanitise(text[-KEEP_OUTPUT:])
         joined = self.output + text
         if len(joined) > KEEP_OUTPUT:
@@ -158,7 +158,7 @@ class ToolBlock(Block):
         return self.state == "error" or bool(self.detail)
 
     def _shows(self, lines: int) -> int:
-        """How many of so many lines of output show, the last ones."""
+        """Return how many of so many lines of output show, the last ones."""
         if self.state in ("running", "waiting", "pending"):
             return LIVE_OWN if self.own else SHOW_OUTPUT if self.open else LIVE
         if self._whole:
@@ -226,7 +226,7 @@ class ToolBlock(Block):
         return [*out, *self._hidden(palette, dot=bool(out))]
 
     def _hidden(self, palette: Palette, *, dot: bool = True) -> list[tuple[str, Style]]:
-        """How much there is, and that some of it is folded."""
+        """Return how much there is, and that some of it is folded."""
         if self.diff and self.state == "ok":
             return []
         lines = self._lines()
@@ -286,7 +286,7 @@ class ToolBlock(Block):
 
 
 def output_size(output: str, details: Json) -> str:
-    """How much a tool gave, where that is more than a glance."""
+    """Return how much a tool gave, where that is more than a glance."""
     total = details.get("characters")
     if isinstance(total, int) and total >= 100_000:
         return f"{total / 1_000_000:.1f} MB"
@@ -299,7 +299,7 @@ def output_size(output: str, details: Json) -> str:
 
 
 def summarise(call: ToolCallPart) -> str:
-    """The one argument that says most about a call."""
+    """Return the one argument that says most about a call."""
     arguments = call.arguments
     if arguments is None:
         return one_line(call.raw, 300)
@@ -314,7 +314,7 @@ def summarise(call: ToolCallPart) -> str:
 
 
 def duration(ms: int) -> str:
-    """1900 → "1.9 s", 12000 → "12 s", 75000 → "1 m 15 s"."""
+    """Return seconds for people: 1900 → "1.9 s", 12000 → "12 s", 75000 → "1 m 15 s"."""
     seconds = ms / 1000
     if seconds >= 60:
         return f"{int(seconds) // 60} m {int(seconds) % 60:02d} s"

@@ -41,19 +41,19 @@ class Row(list[Segment]):
         self.copies: str | None = None
 
     def behind(self, prefix: Line, skip: int) -> Row:
-        """The same line behind `prefix`, `skip` characters that only lay it out."""
+        """Return the same line behind `prefix`, `skip` characters that only lay it out."""
         row = Row((*prefix, *self), self.skip + skip, self.join)
         row.tail, row.leaf, row.copies = self.tail, self.leaf, self.copies
         return row
 
 
 def continued(line: Line, join: str) -> Row:
-    """`line` goes on where the one above was folded; `join` stood between them."""
+    """Return `line` as the continuation of the one above, from which it was folded; `join` stood between them."""
     return Row(line, 0, join)
 
 
 def made_from(lines: list[Line], source: str) -> list[Line]:
-    """`lines` say what was written as `source`."""
+    """Return `lines` with their `source`, as it was written."""
     leaf = Leaf(source, len(lines))
     out: list[Line] = []
     for line in lines:
@@ -156,7 +156,7 @@ def _append(line: Line, text: str, style: Style) -> None:
 
 
 def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
-    """One line of code or output into lines of at most `width` cells, cut anywhere; spaces are kept."""
+    """Return one line of code or output as lines of at most `width` cells, cut anywhere; spaces are kept."""
     width = max(1, width)
     lines: list[Line] = [[]]
     used = 0
@@ -182,7 +182,7 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
 
 
 def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list[Line]:
-    """One line of code or output into lines of at most `width` cells.
+    """Return one line of code or output as lines of at most `width` cells, broken at words.
 
     Ended behind a space or a sign where one stands in their second half, else cut anywhere; spaces are kept, so that
     all of them together are the line. `hang`: what goes on stands further in than the line began.
@@ -226,7 +226,7 @@ _SPACES, _SIGNS = re.compile(r"\s+"), re.compile(r"[,;)\]}/|&=]+")
 
 
 def _break(head: str) -> int:
-    """Where a line that begins with `head` is best broken: behind a space, else behind a sign, else at its end."""
+    """Return where to break a line that begins with `head`: behind a space, else behind a sign, else at its end."""
     for pattern in (_SPACES, _SIGNS):
         ends = [m.end() for m in pattern.finditer(head) if m.end() > len(head) // 2]
         if ends:
@@ -235,7 +235,7 @@ def _break(head: str) -> int:
 
 
 def _split_spans(spans: Sequence[Span], at: int) -> tuple[list[Span], list[Span]]:
-    """`spans` before and behind character `at`."""
+    """Return `spans` before and behind character `at`."""
     first: list[Span] = []
     for number, (text, style) in enumerate(spans):
         if len(text) >= at:
@@ -247,7 +247,7 @@ def _split_spans(spans: Sequence[Span], at: int) -> tuple[list[Span], list[Span]
 
 
 def plain_lines(text: str, style: Style, width: int, limit: int | None = None) -> list[Line]:
-    """Each line of `text`, tabs as spaces, folded at `width` cells; at most `limit` lines."""
+    """Return each line of `text`, tabs as spaces, folded at `width` cells; at most `limit` lines."""
     out: list[Line] = []
     for row in text.split("\n"):
         lines = fold_words([(row.expandtabs(TAB), style)], width)
@@ -258,7 +258,7 @@ def plain_lines(text: str, style: Style, width: int, limit: int | None = None) -
 
 
 def fit(text: str, width: int) -> str:
-    """`text` in exactly `width` cells: cut with …, or filled with spaces."""
+    """Return `text` in exactly `width` cells: cut with …, or filled with spaces."""
     if width <= 0:
         return ""
     if cell_len(text) <= width:
@@ -267,12 +267,12 @@ def fit(text: str, width: int) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """`text` in at most `width` cells, with … where something was cut."""
+    """Return `text` in at most `width` cells, with … where something was cut."""
     return fit(text, width) if cell_len(text) > width else text
 
 
 def pad(line: Line, width: int, style: Style | None = None) -> Line:
-    """`line` filled with spaces to `width` cells."""
+    """Return `line` filled with spaces to `width` cells."""
     missing = width - line_width(line)
     if missing <= 0:
         return line
@@ -286,7 +286,7 @@ def pad(line: Line, width: int, style: Style | None = None) -> Line:
 
 
 def indent(lines: Iterable[Line], prefix: Segment) -> list[Line]:
-    """Every line behind `prefix`, which only lays it out."""
+    """Return every line behind `prefix`, which only lays it out."""
     skip = len(prefix.text)
     out: list[Line] = []
     for line in lines:
@@ -295,7 +295,7 @@ def indent(lines: Iterable[Line], prefix: Segment) -> list[Line]:
 
 
 def row_of(line: Line) -> Row:
-    """`line` with what it knows of itself."""
+    """Return `line` with what it knows of itself."""
     return line if isinstance(line, Row) else Row(line)
 
 

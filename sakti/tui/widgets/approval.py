@@ -42,7 +42,7 @@ def is_command(asked: ApprovalRequested) -> bool:
 
 
 def question(tool: str) -> str:
-    """What is asked about a call of `tool`."""
+    """Return what is asked about a call of `tool`."""
     return "Run this command?" if tool == "bash" else f"Allow {one_line(tool, 40)}?"
 
 
@@ -55,7 +55,7 @@ def lay_out(
     *,
     writing: bool = False,
 ) -> tuple[list[Line], bool]:
-    """The question `at` in full, all of them as a list under it where there are several.
+    """Lay out the question `at` in full, all of them as a list under it where there are several.
 
     Also whether something of it is missing. At most `height` lines: the keys stand always, what is asked about gives
     way first. `writing`: the line below is open and has the keys.
@@ -104,7 +104,7 @@ def _whole_keys(keys: list[Span], room: int) -> list[Line]:
 
 
 def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tuple[list[Line], bool]:
-    """What would run or change, in at most `limit` lines, and whether something of it is missing."""
+    """Return what would run or change, in at most `limit` lines, and whether something of it is missing."""
     if now.diff and not is_command(now):
         whole = diff_lines(sanitise(now.diff), room, palette)
         most = min(limit, DIFF_LINES + 1)
@@ -144,7 +144,7 @@ def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, ro
 
 
 def _list(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: Palette) -> list[Line]:
-    """One line each; a click on one comes to it."""
+    """Return one line for each question; a click on one comes to it."""
     if len(pending) < 2:
         return []
     first = max(0, min(at - 1, len(pending) - OTHERS))
@@ -204,7 +204,7 @@ class ApprovalView(Widget, can_focus=True):
 
     @property
     def is_cut(self) -> bool:
-        """Whether a part of the command in question is not on the screen."""
+        """Return whether a part of the command in question is not on the screen."""
         return self.current is not None and is_command(self.current) and self._layout(self.size.width)[1]
 
     def _layout(self, width: int) -> tuple[list[Line], bool]:
@@ -286,7 +286,7 @@ class ApprovalBox(Vertical):
         return self.view.pending
 
     def show(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
-        """`take_focus`: the user is not in the middle of typing something else."""
+        """Show the question; `take_focus`: the user is not in the middle of typing something else."""
         before = self.view.current
         self.view.show(pending)
         self.display = bool(pending)

@@ -1,4 +1,4 @@
-"""A line below a list that asks for one thing at a time: a title, a summary, a file."""
+"""Ask for one thing at a time in a line below a list: a title, a summary, a file."""
 
 from __future__ import annotations
 

@@ -57,11 +57,11 @@ def _lines(bar: ScrollBar, crop: Region) -> list[Strip]:
 
 @lru_cache(maxsize=128)
 def _cell(segment: Segment, around: Style) -> Strip:
-    """One strip for each look of a cell: it knows how it is written when it comes again."""
+    """Return the strip of a cell, one for each look: it knows how it is written when it comes again."""
     return Strip(Segment.apply_style([segment], around))
 
 
 @lru_cache(maxsize=32)
 def ground(background: Color) -> Style:
-    """A background alone."""
+    """Return a style that is a background alone."""
     return VisualStyle(background=background).rich_style

@@ -1,4 +1,4 @@
-"""A key with what it does, or what it is set to: a click does the same as the key."""
+"""Show a key with what it does, or what it is set to: a click does the same as the key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Chip(Static):
         self._key, self._action = key, action
 
     def say(self, text: str, *, on: bool) -> None:
-        """What it is set to; `on`: other than by default. `text` is safe to show."""
+        """Set the value that is shown; `on`: other than by default. `text` is safe to show."""
         self.update(f"{self._key} {text}")
         self.set_class(on, "-on")
 

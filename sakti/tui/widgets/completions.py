@@ -1,4 +1,4 @@
-"""The list of completions above the prompt. It never takes the focus: the prompt moves in it."""
+"""List completions above the prompt. The list never takes the focus: the prompt moves in it."""
 
 from __future__ import annotations
 

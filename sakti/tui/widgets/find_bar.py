@@ -1,4 +1,4 @@
-"""The line under the conversation in which words are typed that are to be found in it."""
+"""Find words in the conversation from a line under it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FindBar(Horizontal):
         return self.query_one(Input).value.strip()
 
     def say(self, text: str) -> None:
-        """`text` is safe to show."""
+        """Show `text`, which is safe to show."""
         self.query_one("#find-count", Static).update(text)
 
     def on_mount(self) -> None:

@@ -1,4 +1,4 @@
-"""The first line: thread, model, mode, approval, git branch."""
+"""Draw the first line: thread, model, mode, approval, git branch."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class HistorySearch:
 
     @property
     def current(self) -> str | None:
-        """The entry that is shown; None where nothing matches, or nothing is looked for yet."""
+        """Return the entry that is shown; None where nothing matches, or nothing is looked for yet."""
         found = self.matches
         return found[min(self.at, len(found) - 1)] if found else None
 
@@ -38,7 +38,7 @@ class HistorySearch:
         return replace(self, at=max(0, min(self.at + step, len(self.matches) - 1)))
 
     def describe(self) -> str:
-        """What the status line says."""
+        """Return what the status line says."""
         keys = "ctrl+r older · enter use · esc cancel"
         found = len(self.matches)
         if not self.query:

@@ -1,4 +1,4 @@
-"""A list of rows on the line API: one widget for observations, tasks, results, threads and models."""
+"""List rows on the line API: one widget for observations, tasks, results, threads and models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GUTTER = 1  # cells before a row, where the bar of the cursor stands
 
 
 def _barred(row: Row, bar: Segment) -> Line:
-    """`row` with the bar in its gutter."""
+    """Return `row` with the bar in its gutter."""
     if not any(segment.text.strip() for segment in row):
         return row  # a line that sets rows apart
     first = row[0]
@@ -108,7 +108,7 @@ class LineList(LineView):
             self._show_cursor()
 
     def say_empty(self, text: str) -> None:
-        """What stands there without rows."""
+        """Set what stands there without rows."""
         if text != self._empty:
             self._empty = text
             if not self.rows:
@@ -162,7 +162,7 @@ class LineList(LineView):
         return self.has_focus or self.cursor_always
 
     def _with_bar(self) -> list[Line]:
-        """The lines under the cursor, marked so that it is seen without colours, too."""
+        """Return the lines under the cursor, marked so that it is seen without colours, too."""
         if self._barred[0] != self.cursor:
             bar = Segment("▌", self.palette.agent)
             rows = map(row_of, self._lines[self.cursor])

@@ -44,7 +44,7 @@ class LineView(ScrollView, can_focus=True):
 
     @property
     def palette(self) -> Palette:
-        """The colours of the current theme."""
+        """Return the colours of the current theme."""
         if self._palette is None:
             self._palette = host_of(self).palette
         return self._palette
@@ -68,15 +68,15 @@ class LineView(ScrollView, can_focus=True):
         self.refresh()
 
     def line_at(self, y: int) -> Line | None:
-        """The line at content position `y`; None below the end."""
+        """Return the line at content position `y`; None below the end."""
         raise NotImplementedError
 
     def line_style(self, y: int) -> Style | None:
-        """What lies under a whole line: a cursor, a highlight."""
+        """Return what lies under a whole line: a cursor, a highlight."""
         return None
 
     def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
-        """What stands out in a line: from and to which character, in which style."""
+        """Return what stands out in a line: from and to which character, in which style."""
         return []
 
     @property
@@ -92,7 +92,7 @@ class LineView(ScrollView, can_focus=True):
             event.stop()  # and the screen's to select everything
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines as they are painted.
+        """Return the lines as they are painted.
 
         A line that was painted before is given as the same strip, which knows by then how it is cut and written: what
         only moved costs next to nothing.
@@ -118,13 +118,13 @@ class LineView(ScrollView, can_focus=True):
         return out
 
     def render_line(self, y: int) -> Strip:
-        """A line without what surrounds it; its segments say where in the content they stand."""
+        """Return a line without what surrounds it; its segments say where in the content they stand."""
         y += self.scroll_offset.y
         base = self.rich_style
         return self._strip(y, self.size.width, 0, base, base).apply_offsets(0, y - self._moved)
 
     def _strip(self, y: int, width: int, left: int, base: Style, around: Style) -> Strip:
-        """The line at content position `y` in the style `base`, behind `left` cells, in `width` cells altogether."""
+        """Return the line at content position `y` in the style `base`, behind `left` cells, in `width` cells in all."""
         line = self.line_at(y)
         if line is None:
             line = _NOTHING
@@ -156,13 +156,13 @@ class LineView(ScrollView, can_focus=True):
         return Strip([s for s in (before, *strip, after) if s.text], width)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text as it was written, without what only lays it out."""
+        """Return the selected text as it was written, without what only lays it out."""
         start, end = self.selected(selection)
         lines = [self.line_at(y) or [] for y in range(start.y, end.y + 1)]
         return (rows_text(lines, start.x, end.x), "\n") if lines else None
 
     def selected(self, selection: Selection) -> tuple[Offset, Offset]:
-        """Its first and last place in the content as it stands now."""
+        """Return the selection's first and last place in the content as it stands now."""
         last = max(0, self.virtual_size.height - 1)
         moved = Offset(0, self._moved)
         start = Offset(0, 0) if selection.start is None else selection.start + moved
@@ -172,7 +172,7 @@ class LineView(ScrollView, can_focus=True):
         return (start if start.y >= 0 else Offset(0, 0)), end
 
     def set_height(self, height: int) -> None:
-        """The content's height in lines; its width is the widget's. What is shown is painted by who changed it."""
+        """Set the content's height in lines; its width is the widget's. What is shown is painted by who changed it."""
         size = Size(self.size.width, height)
         if size == self.virtual_size:
             return
@@ -186,7 +186,7 @@ class LineView(ScrollView, can_focus=True):
 
 
 def mark(line: Line, span: tuple[int, int], style: Style) -> Line:
-    """`line` with `style` over the code points of `span`; an end of -1 is the line's end."""
+    """Return `line` with `style` over the code points of `span`; an end of -1 is the line's end."""
     start, end = span
     out: Line = []
     at = 0

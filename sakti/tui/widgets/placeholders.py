@@ -30,14 +30,14 @@ class Placeholders:
         self._whole.clear()
 
     def fold(self, text: str) -> str:
-        """`text` as it is shown: made safe, or a sign where it is long."""
+        """Return `text` as it is shown: made safe, or a sign where it is long."""
         lines = text.count("\n") + 1
         if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
             return sanitise(text)  # the editor would pass control characters to the terminal
         return self._sign(f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters", text)
 
     def image(self, path: Path, size: int) -> str:
-        """A sign for an image of `size` bytes; what is sent is its `@path`."""
+        """Return a sign for an image of `size` bytes; what is sent is its `@path`."""
         return self._sign(f"image {one_line(path.name, 40)} {images.in_words(size)}", mention(path))
 
     def _sign(self, what: str, whole: str) -> str:
@@ -49,7 +49,7 @@ class Placeholders:
         return sign
 
     def unfold(self, text: str) -> str:
-        """`text` as it is sent."""
+        """Return `text` as it is sent."""
         if not self._whole:
             return text
         return self._pattern().sub(lambda m: self._unfolded(m, text), text)
@@ -63,18 +63,18 @@ class Placeholders:
         return re.compile("|".join(map(re.escape, sorted(self._whole, key=len, reverse=True))))
 
     def around(self, line: str, column: int) -> tuple[int, int] | None:
-        """(start, end) of the sign in `line` that `column` stands strictly within."""
+        """Return (start, end) of the sign in `line` that `column` stands strictly within."""
         return self._found(line, lambda start, end: start < column < end)
 
     def before(self, line: str, column: int) -> tuple[int, int] | None:
-        """(start, end) of the sign that ends at `column`, the blank behind an image with it."""
+        """Return (start, end) of the sign that ends at `column`, the blank behind an image with it."""
         found = self._found(line, lambda start, end: end == column)
         if found is None and line[column - 1 : column] == " ":
             found = self._found(line, lambda start, end: end == column - 1 and line.startswith(_IMAGE, start))
         return found and (found[0], column)
 
     def after(self, line: str, column: int) -> tuple[int, int] | None:
-        """(start, end) of the sign that begins at `column`."""
+        """Return (start, end) of the sign that begins at `column`."""
         return self._found(line, lambda start, end: start == column)
 
     def _found(self, line: str, fits: Callable[[int, int], bool]) -> tuple[int, int] | None:

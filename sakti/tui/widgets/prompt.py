@@ -1,4 +1,4 @@
-"""Where the user types. Enter sends; what is pasted in bulk is folded to a short sign and sent whole."""
+"""Edit what the user types. Enter sends; what is pasted in bulk is folded to a short sign and sent whole."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Prompt(VimArea):
 
     @property
     def value(self) -> str:
-        """What would be sent now."""
+        """Return what would be sent now."""
         return self._placeholders.unfold(self.text)
 
     def put(self, text: str) -> None:
@@ -197,7 +197,7 @@ class Prompt(VimArea):
     # --- signs: a folded paste or an image is one thing ---------------------------------------------------------
 
     def _out_of_sign(self) -> None:
-        """Nothing is typed into a sign: it would no longer stand for what it stands for."""
+        """Move the cursor out of a sign: with text in it, it would no longer stand for its paste."""
         row, column = self.cursor_location
         if self.selection.is_empty and (span := self._placeholders.around(self.document.get_line(row), column)):
             self.move_cursor((row, span[1]))
@@ -237,12 +237,12 @@ class Prompt(VimArea):
         await super().action_delete_to_end_of_line_or_delete_line()
 
     def action_paste(self) -> None:
-        """ctrl+v: an image of the system's clipboard, or what was copied in here."""
+        """Paste an image of the system's clipboard, or what was copied in here."""
         self.post_message(self.ClipboardWanted())
 
     @property
     def own_clipboard(self) -> str:
-        """What was copied in this window."""
+        """Return what was copied in this window."""
         return app_of(self).clipboard
 
     def paste_own(self) -> bool:
@@ -347,7 +347,7 @@ class Prompt(VimArea):
         self.post_message(self.Searching(search.describe()))
 
     def _search_key(self, event: events.Key) -> bool:
-        """Whether the key belongs to the search; any other takes what is shown and does what it always does."""
+        """Return whether the key belongs to the search; any other takes what is shown and does what it always does."""
         assert self._search is not None
         match event.key:
             case "ctrl+r" | "up":
@@ -381,5 +381,5 @@ class Prompt(VimArea):
 
 
 def _sizes(text: str) -> list[tuple[Path, int]]:
-    """The images that a paste names, with their bytes."""
+    """Return the images that a paste names, with their bytes."""
     return [(path, path.stat().st_size) for path in pasted_images(text)]

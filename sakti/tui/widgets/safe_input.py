@@ -1,4 +1,4 @@
-"""A line of input that shows nothing which a terminal would obey, whoever wrote it: typed, pasted or put there."""
+"""Edit a line that shows nothing which a terminal would obey, whoever wrote it: typed, pasted or put there."""
 
 from __future__ import annotations
 

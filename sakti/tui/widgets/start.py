@@ -1,4 +1,4 @@
-"""What an empty conversation shows: where it is, who answers, one example and three keys."""
+"""Show in an empty conversation the folder, the model, one example and three keys."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Start(Widget):
 
 
 def start_lines(folder: str, model: str, width: int, palette: Palette, height: int) -> list[Line]:
-    """The lines, without what there is no room for; the keys go last."""
+    """Return the lines, without what there is no room for; the keys go last."""
     width = max(8, min(width, WIDEST))
     label = 8
     room = max(4, width - label)
@@ -68,7 +68,7 @@ def start_lines(folder: str, model: str, width: int, palette: Palette, height: i
 
 
 def _from_home(folder: Path) -> str:
-    """`~/code/shop`, safe to show."""
+    """Return a folder as `~/code/shop`, safe to show."""
     home = Path.home()
     text = f"~/{folder.relative_to(home)}" if folder != home and folder.is_relative_to(home) else str(folder)
     return one_line(text, 200)

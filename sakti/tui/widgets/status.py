@@ -1,4 +1,4 @@
-"""The last line: what goes on now, what is queued, the keys that matter."""
+"""Draw the last line: what goes on now, what is queued, the keys that matter."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class StatusLine(Widget):
         self.refresh()
 
     def _browsed(self, browsing: Browsing, text: Text) -> Text:
-        """What has the keys and the way out, then a note or the keys that act there."""
+        """Return which pane has the keys and the way out, then a note or the keys that act there."""
         key = self.get_component_rich_style("status--key", partial=True)
         muted = self.get_component_rich_style("status--muted", partial=True)
         text.append(f" {browsing.title} ", key + Style(reverse=True))
@@ -127,7 +127,7 @@ class StatusLine(Widget):
         return text
 
     async def on_click(self, event: events.Click) -> None:
-        """A key that is clicked does what it does when it is pressed."""
+        """Do for a key that is clicked what it does when it is pressed."""
         for start, end, action in self._spots:
             if start <= event.x < end:
                 await self.run_action(action)

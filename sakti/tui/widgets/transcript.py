@@ -1,4 +1,4 @@
-"""The conversation as it is read: going from block to block, folding, selecting, copying, links, words to find."""
+"""Read the conversation: going from block to block, folding, selecting, copying, links, words to find."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Transcript(TranscriptView):
             self._toggle(index)
 
     def _select_at(self, event: events.Click) -> None:
-        """A double click selects a word, a triple click a line of the source."""
+        """Select a word by a double click, a line of the source by a triple click."""
         _, offset = self.screen.get_widget_and_offset_at(event.screen_x, event.screen_y)
         if offset is None:
             return
@@ -271,7 +271,7 @@ class Transcript(TranscriptView):
         self._extend(start)
 
     def _extend(self, y: int) -> None:
-        """The selection of lines goes to line `y`, which comes into sight."""
+        """Extend the selection of lines to line `y`, which comes into sight."""
         assert self._anchor is not None
         y = max(0, min(y, self.document.height - 1))
         self._cursor = y - self._moved
@@ -328,7 +328,7 @@ class Transcript(TranscriptView):
             host_of(self).copy_to_clipboard(text)
 
     def action_copy(self) -> None:
-        """The selected lines; else the chosen message; else the last answer."""
+        """Copy the selected lines; else the chosen message; else the last answer."""
         selection = self.text_selection
         if selection is not None:
             self._copy((self.get_selection(selection) or ("", ""))[0])
@@ -339,7 +339,7 @@ class Transcript(TranscriptView):
             self._copy(self.last_answer)
 
     def action_copy_code(self) -> None:
-        """The chosen block of code; else the last one that begins on the screen or above it."""
+        """Copy the chosen block of code; else the last one that begins on the screen or above it."""
         blocks = self.document.blocks
         if self._chosen is not None and self._chosen in blocks:
             first = last = blocks.index(self._chosen)
@@ -385,7 +385,7 @@ class Transcript(TranscriptView):
 
 
 def _links(line: Line) -> list[tuple[tuple[int, int], Target]]:
-    """The links in a line: from and to which character, and where each leads."""
+    """Return the links in a line: from and to which character, and where each leads."""
     out: list[tuple[tuple[int, int], Target]] = []
     at = 0
     for text, style, _ in line:

@@ -1,4 +1,4 @@
-"""A scrolling view over a `Document`, live at its end, loading older messages at its top."""
+"""Scroll over a `Document`, live at its end, loading older messages at its top."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ class TranscriptView(LineView):
             self._moved += shift
 
     def let_go(self) -> None:
-        """Nothing is selected any more."""
+        """Drop the selection."""
         if self.text_selection is not None:
             self.screen.clear_selection()
         self._moved = 0
 
     def _above(self, index: int) -> int:
-        """The first block of the screenful above block `index`, by the heights that are known."""
+        """Return the first block of the screenful above block `index`, by the heights that are known."""
         have = 0
         while index > 0 and have <= self.size.height:
             index -= 1
@@ -174,7 +174,7 @@ class TranscriptView(LineView):
         return len(self.document.blocks)
 
     def _move(self, y: int) -> None:
-        """The top of the screen to line `y`; only what changed is painted anew, where the rest stays in its place."""
+        """Move the top of the screen to line `y`; only what changed is painted, where the rest stays in its place."""
         top, first = self.scroll_offset.y, self.document.take_changed()
         self._settling = True
         try:
@@ -221,13 +221,13 @@ class TranscriptView(LineView):
         self.scroll_end_now()
 
     def begin_empty(self) -> None:
-        """A new thread: what was said before it is gone from the screen, notices of the start stay."""
+        """Begin a new thread: what was said before it is gone from the screen, notices of the start stay."""
         if self.live.seen:
             self.clear_screen()
             self.live.seen.clear()
 
     def load_older(self, messages: Iterable[Message], more: bool) -> None:
-        """`messages` above what is shown; what is on the screen stays where it is."""
+        """Add older `messages` above what is shown; what is on the screen stays where it is."""
         place = self.document.locate(self.scroll_offset.y)
         before = self._blocks
         old = self.document.top(place[0]) if place is not None else 0
@@ -242,7 +242,7 @@ class TranscriptView(LineView):
         self._settle((place[0] + added, place[1]) if place is not None and not self._follow else None)
 
     def clear_screen(self) -> None:
-        """Nothing on the screen; nothing is deleted anywhere."""
+        """Clear the screen; nothing is deleted anywhere."""
         self.let_go()
         self.document.clear()
         self.live.reset()
@@ -252,7 +252,7 @@ class TranscriptView(LineView):
 
     @property
     def place(self) -> str:
-        """The message that stands at the top of the screen; "" at the end, where new ones come."""
+        """Return the message that stands at the top of the screen; "" at the end, where new ones come."""
         top = None if self._follow else self.document.locate(self.scroll_offset.y)
         return next((b.message_id for b in self.document.blocks[top[0] :] if b.message_id), "") if top else ""
 
@@ -284,7 +284,7 @@ class TranscriptView(LineView):
 
     @property
     def last_answer(self) -> str:
-        """The Markdown of the newest answer, as far as it has come."""
+        """Return the Markdown of the newest answer, as far as it has come."""
         return self.live.last_answer
 
     def _schedule(self, now: bool) -> None:
@@ -320,7 +320,7 @@ class TranscriptView(LineView):
         return host_of(self).session.clock.monotonic()
 
     def _tick_while_needed(self) -> None:
-        """The clocks of what runs go on; no timer runs where there is none."""
+        """Keep the clocks of what runs going; no timer runs where there is none."""
         needed = self.live.ticking
         if needed and self._clock_timer is None:
             self._clock_timer = self.set_interval(1.0, self.live.tick)

@@ -110,7 +110,7 @@ def press(state: Vim, key: str, text: str, at: int) -> Step:
 
 
 def _again(state: Vim, text: str, at: int) -> Step:
-    """The last change once more, with what was typed behind it."""
+    """Repeat the last change, with what was typed behind it."""
     step, now = Step(state, at), replace(state, pending="")
     for key in state.last:
         step = press(now, key, text, at)
@@ -146,7 +146,7 @@ def _normal(state: Vim, keys: str, text: str, at: int) -> Step:
 
 
 def _unfinished(keys: str) -> bool:
-    """Whether what stands behind an operator is no motion yet: `2`, `g`, `2g`."""
+    """Return whether what stands behind an operator is no motion yet, as `2`, `g` or `2g`."""
     return _counted(keys)[1] in ("", "g") and keys[:1] != "0"
 
 
@@ -214,7 +214,7 @@ def _single(command: str, count: int, text: str, at: int) -> Step | None:
 
 
 def _operate(operator: str, what: str, count: int, text: str, at: int) -> Step | None:
-    """`d`, `c` or `y` with a motion, or twice for whole lines; None where it means nothing."""
+    """Apply `d`, `c` or `y` with a motion, or twice for whole lines; None where it means nothing."""
     if what == operator:
         end = _end(text, at)
         for _ in range(count - 1):
@@ -251,7 +251,7 @@ def _take(operator: str, text: str, start: int, end: int, *, lines: bool = False
 
 
 def _put(register: Register, count: int, text: str, at: int, *, before: bool) -> Step:
-    """`p` and `P`: what was taken last, behind or before the cursor; lines below or above its line."""
+    """Put what was taken last behind (`p`) or before (`P`) the cursor; lines below or above its line."""
     begin, end = _begin(text, at), _end(text, at)
     if register.lines:
         lines = "\n".join([register.text] * count)
@@ -264,7 +264,7 @@ def _put(register: Register, count: int, text: str, at: int, *, before: bool) ->
 
 
 def _overwrite(character: str, text: str, start: int, end: int) -> Step:
-    """`r`: every character but line breaks becomes this one."""
+    """Replace every character but line breaks by the one behind `r`."""
     put = "".join("\n" if c == "\n" else character for c in text[start:end])
     return Step(Vim("normal"), start, start, end, put)
 
@@ -310,7 +310,7 @@ def _end(text: str, at: int) -> int:
 
 
 def _onto(text: str, at: int) -> int:
-    """In normal mode the cursor stands on a character, where the line has one."""
+    """Return the place in normal mode: the cursor stands on a character, where the line has one."""
     return max(_begin(text, at), at - 1) if at == _end(text, at) else at
 
 
@@ -320,7 +320,7 @@ def _first_word(text: str, begin: int) -> int:
 
 
 def _line(text: str, at: int, step: int) -> int:
-    """The same column a line below or above, as far as that line goes; `at` where there is none."""
+    """Return the same column a line below or above, as far as that line goes; `at` where there is none."""
     begin, end = _begin(text, at), _end(text, at)
     if (step > 0 and end == len(text)) or (step < 0 and not begin):
         return at

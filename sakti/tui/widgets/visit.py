@@ -1,4 +1,4 @@
-"""The line above the conversation while it shows what a search found: the way back, and to results."""
+"""Draw the line above the conversation while it shows what a search found: the way back, and to results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class VisitBar(Horizontal):
         yield Chip("×", "stay here", "screen.stay")
 
     def show(self, title: str) -> None:
-        """`title` of the thread that a step back leads to; "" where it is the same one."""
+        """Show the way back; `title`: of the thread that it leads to, "" where it is the same one."""
         where = f"back to {one_line(title, 30)}" if title else "back to where you were"
         self.query_one("#visit-back", Chip).say(where, on=True)
         self.display = True

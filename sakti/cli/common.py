@@ -178,6 +178,6 @@ def log_to_file(*, debug: bool = False) -> Path:
         handler = logging.FileHandler(path)
         handler.setFormatter(log_format.masking("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.WARNING)
-        for noisy in ("openai", "anthropic", "httpcore", "httpx2", "httpcore2", "markdown_it", "asyncio"):
+        for noisy in ("httpx2", "httpcore2", "markdown_it", "asyncio"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
     return path

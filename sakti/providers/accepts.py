@@ -15,7 +15,7 @@ from sakti.providers.protocol import StreamEvent
 
 log = logging.getLogger(__name__)
 
-# The API's own smallest budget; the SDKs of 2026 have no temperature at all.
+# The API's own smallest budget; the newest models take no temperature at all.
 ANTHROPIC_LEAST_THINKING = 1_024
 
 
@@ -29,7 +29,7 @@ class Accepted:
 
 
 def accepted(provider: str, model: str, temperature: float | None, thinking_tokens: int | None) -> Accepted:
-    """Return the settings that `model` of `provider` takes. Imports no SDK."""
+    """Return the settings that `model` of `provider` takes."""
     found = facts.family(provider, model)
     no_temperature = no_thinking = ""
     if provider == "anthropic":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -12,10 +11,10 @@ from typing import Any, cast
 
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import Json, ModelInfo, Part, Request, TextPart, ThinkingPart, ToolCallPart, Usage
-from sakti.providers import facts, prices, serving
+from sakti.providers import facts, prices, server, serving
 from sakti.providers.accepts import RefusedParameters
 from sakti.providers.anthropic_render import render
-from sakti.providers.errors import Where, boundary, from_event, no_key, stream_cut
+from sakti.providers.errors import Where, from_event, no_key, stream_cut
 from sakti.providers.facts import Served
 from sakti.providers.history import CallIds, merged, read_arguments
 from sakti.providers.protocol import (
@@ -26,11 +25,12 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
+from sakti.providers.server import Server
 from sakti.providers.sse import chunks, protocol_errors, whole_parts
 from sakti.providers.usage import table, tokens
 
 BASE_URL = "https://api.anthropic.com"
-GATEWAY_VERSION = "2023-06-01"
+API_VERSION, GATEWAY_VERSION = "2026-10-21", "2023-06-01"
 _STOPS: dict[str, StopReason] = {
     "tool_use": "tool_use",
     "max_tokens": "length",
@@ -65,29 +65,14 @@ class AnthropicProvider:
         self.elsewhere = elsewhere
         self._extra = dict(extra or {})
         self._where = Where(name, self._base_url, key_env, key or "", timeout)
-        self._client: Any = None
+        self._server = Server(self._where, _headers(key, own=self._base_url == BASE_URL))
         self._taken = RefusedParameters()
 
-    def _open(self) -> Any:
-        """Return the SDK's client, made on first use: importing the SDK takes seconds on a slow machine."""
-        if self._client is None:
-            import httpx2
-            from anthropic import AsyncAnthropic
-
-            if not self._key and self._base_url == BASE_URL:
-                raise no_key(self._where)
-            key = self._key or "none"
-            # The SDK sends a bearer token and its newest version; gateways look for these two.
-            gateway = {"x-api-key": key, "anthropic-version": GATEWAY_VERSION}
-            headers = {} if self._base_url == BASE_URL else gateway
-            self._client = AsyncAnthropic(
-                api_key=key,
-                base_url=self._base_url,
-                max_retries=0,
-                default_headers=headers,
-                timeout=httpx2.Timeout(self._where.timeout, connect=min(15.0, self._where.timeout)),
-            )
-        return self._client
+    def _open(self) -> Server:
+        """Return the server. Raises ProviderError (authentication) where it needs a key and there is none."""
+        if not self._key and self._base_url == BASE_URL:
+            raise no_key(self._where)
+        return self._server
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         body = render(self._with_extra(request), self.name)
@@ -97,13 +82,9 @@ class AnthropicProvider:
 
     async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
-        with boundary(self._where):
-            opened = self._open().messages.with_streaming_response.create(
-                model=request.model, max_tokens=body["max_tokens"], messages=(), stream=True, extra_body=body
-            )  # sent as it stands, see openai_chat
-            async with opened as response:
-                async for chunk in chunks(response, self._where, _as_events, answer):
-                    yield chunk
+        async with self._open().stream("/v1/messages", body) as response:
+            async for chunk in chunks(response, self._where, _as_events, answer):
+                yield chunk
         if not answer.done:
             raise stream_cut(self._where)
         with protocol_errors(self._where):
@@ -116,38 +97,32 @@ class AnthropicProvider:
 
     async def count_tokens(self, request: Request) -> int | None:
         body = {k: v for k, v in render(request, self.name).items() if k != "max_tokens"}
-        with boundary(self._where):
-            counted = await self._open().messages.count_tokens(**body)
-            return int(counted.input_tokens)
+        counted = await self._open().post("/v1/messages/count_tokens", body)
+        with protocol_errors(self._where):
+            return int(counted["input_tokens"])
 
     async def models(self) -> Sequence[ModelInfo]:
-        with boundary(self._where):
-            page = await self._open().models.list(limit=100)
-            rows = [(str(m.id), cast("Json", m.model_dump())) for m in page.data]
+        rows = serving.listed(await self._open().get("/v1/models?limit=100"))
         own = ProviderSettings(context_window=self._window)
         return [facts.known(self.name, name, own, serving.from_listing({"data": [row]}, name)) for name, row in rows]
 
     async def served(self, model: str) -> Served | None:
         """Return what the server says about `model`; None where it does not answer."""
-        key = self._key or "none"
-        headers = {"x-api-key": key, "Authorization": f"Bearer {key}", "anthropic-version": GATEWAY_VERSION}
+        headers = _headers(self._key, own=False)
         return await serving.served(f"{self._base_url}/v1", model, headers, elsewhere=self.elsewhere)
 
     async def warm(self) -> None:
-        await asyncio.to_thread(_import)
-        if self._key or self._base_url != BASE_URL:
-            self._open()
+        await server.warm()
+        self._server.open()
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        await self._server.close()
 
 
-def _import() -> None:
-    import anthropic.resources.messages  # noqa: F401  # pyright: ignore[reportUnusedImport]
-
-    prices.warm()
+def _headers(key: str | None, *, own: bool) -> dict[str, str]:
+    """Return the headers of every request; gateways look for an older version and for the key under its older name."""
+    headers = {"Authorization": f"Bearer {key or 'none'}", "anthropic-version": API_VERSION if own else GATEWAY_VERSION}
+    return headers if own else {**headers, "x-api-key": key or "none"}
 
 
 def _as_events(whole: Json) -> list[Json]:

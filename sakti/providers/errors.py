@@ -1,7 +1,6 @@
-"""Convert failures of a model call to our own errors; the only place that knows the SDKs' exceptions.
+"""Convert failures of a model call to our own errors; the only place that knows the HTTP client's exceptions.
 
-They are told apart by class name and status, so that nothing has to be imported to catch them: an SDK that raised is
-loaded, one that is not loaded cannot raise.
+They are told apart by class name, so that nothing has to be imported to catch them.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Where:
 
 @contextmanager
 def boundary(where: Where) -> Generator[None]:
-    """Convert everything that an SDK raises inside to a ProviderError; cancellation passes through."""
+    """Convert everything that is raised inside to a ProviderError; cancellation passes through."""
     try:
         yield
     except ProviderError:
@@ -68,7 +67,7 @@ def boundary(where: Where) -> Generator[None]:
 
 
 def from_exception(error: Exception, where: Where) -> ProviderError:
-    """Convert whatever an SDK or its HTTP client raised to a ProviderError."""
+    """Convert whatever the HTTP client raised to a ProviderError."""
     status: Any = getattr(error, "status_code", None)
     if isinstance(status, int):
         response: Any = getattr(error, "response", None)

@@ -1,19 +1,20 @@
-"""Share what both OpenAI protocols need: the SDK's client, the list of models, warming and closing."""
+"""Share what both OpenAI protocols need: the server, the list of models, warming and closing."""
 
 from __future__ import annotations
 
-import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from sakti.core.config.providers import ProviderSettings
-from sakti.core.types import Json, ModelInfo, Request
-from sakti.providers import facts, prices, serving
+from sakti.core.types import ModelInfo, Request
+from sakti.providers import facts, server, serving
 from sakti.providers.accepts import RefusedParameters
-from sakti.providers.errors import Where, boundary, no_key
+from sakti.providers.errors import Where, no_key
 from sakti.providers.facts import Served
 from sakti.providers.history import merged
+from sakti.providers.server import Server
 
 BASE_URL = "https://api.openai.com/v1"
 
@@ -46,24 +47,14 @@ class OpenAIClient:
         self.elsewhere = elsewhere
         self._extra = dict(extra or {})
         self._where = Where(name, self._base_url, key_env, key or "", timeout)
-        self._client: Any = None
+        self._server = Server(self._where, _headers(name, key))
         self._taken = RefusedParameters()
 
-    def _open(self) -> Any:
-        """Return the SDK's client, made on first use: importing the SDK takes seconds on a slow machine."""
-        if self._client is None:
-            import httpx2
-            from openai import AsyncOpenAI
-
-            if not self._key and self._needs_key:
-                raise no_key(self._where)
-            self._client = AsyncOpenAI(
-                api_key=self._key or "none",
-                base_url=self._base_url,
-                max_retries=0,
-                timeout=httpx2.Timeout(self._where.timeout, connect=min(15.0, self._where.timeout)),
-            )
-        return self._client
+    def _open(self) -> Server:
+        """Return the server. Raises ProviderError (authentication) where it needs a key and there is none."""
+        if not self._key and self._needs_key:
+            raise no_key(self._where)
+        return self._server
 
     def _with_extra(self, request: Request) -> Request:
         return replace(request, extra=merged(self._extra, request.extra)) if self._extra else request
@@ -73,10 +64,8 @@ class OpenAIClient:
         return None
 
     async def models(self) -> Sequence[ModelInfo]:
-        with boundary(self._where):
-            page = await self._open().models.list()
-            listed: list[Any] = list(page.data)
-            rows = [(str(m.id), cast("Json", m.model_dump())) for m in listed]
+        listing = await self._open().get("/models")
+        rows = serving.listed(listing)
         own = ProviderSettings(context_window=self._window)
         return [facts.known(self.name, name, own, serving.from_listing({"data": [row]}, name)) for name, row in rows]
 
@@ -88,18 +77,17 @@ class OpenAIClient:
         )
 
     async def warm(self) -> None:
-        await asyncio.to_thread(_import)
-        if self._key or not self._needs_key:
-            self._open()
+        await server.warm()
+        self._server.open()
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        await self._server.close()
 
 
-def _import() -> None:
-    import openai.resources.chat.completions  # pyright: ignore[reportUnusedImport]
-    import openai.resources.responses  # noqa: F401  # pyright: ignore[reportUnusedImport]
-
-    prices.warm()
+def _headers(name: str, key: str | None) -> dict[str, str]:
+    headers = {"Authorization": f"Bearer {key or 'none'}"}
+    if name == "openai":  # whose account pays, for keys that belong to several
+        for header, variable in (("OpenAI-Organization", "OPENAI_ORG_ID"), ("OpenAI-Project", "OPENAI_PROJECT_ID")):
+            if value := os.environ.get(variable):
+                headers[header] = value
+    return headers

@@ -22,7 +22,7 @@ from sakti.core.types import (
     Usage,
 )
 from sakti.providers import facts, prices
-from sakti.providers.errors import Where, boundary, from_event, stream_cut
+from sakti.providers.errors import Where, from_event, stream_cut
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     CallIds,
@@ -172,13 +172,9 @@ class ResponsesProvider(OpenAIClient):
 
     async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
-        with boundary(self._where):
-            opened = self._open().responses.with_streaming_response.create(
-                model=request.model, input=(), stream=True, extra_body=body
-            )  # sent as it stands, see openai_chat
-            async with opened as response:
-                async for chunk in chunks(response, self._where, _as_events, answer):
-                    yield chunk
+        async with self._open().stream("/responses", body) as response:
+            async for chunk in chunks(response, self._where, _as_events, answer):
+                yield chunk
         if not answer.done:
             raise stream_cut(self._where)
         with protocol_errors(self._where):

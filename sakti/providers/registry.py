@@ -1,4 +1,4 @@
-"""Select the model to use and say why: names, keys, selection. Imports no SDK until a model is used."""
+"""Select the model to use and say why: names, keys, selection. Imports no HTTP client until a model is used."""
 
 from __future__ import annotations
 

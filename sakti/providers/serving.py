@@ -107,6 +107,14 @@ class _Server:
 # --- pure -------------------------------------------------------------------------------------------------
 
 
+def listed(listing: Json) -> list[tuple[str, Json]]:
+    """Return (id, entry) of each model that a server lists; what has no id is left out."""
+    entries: Any = listing.get("data")
+    found = cast("list[Any]", entries) if isinstance(entries, list) else []
+    rows = [cast("Json", entry) for entry in found if isinstance(entry, dict)]
+    return [(str(row["id"]), row) for row in rows if row.get("id")]
+
+
 def from_listing(listing: Json, model: str) -> Served:
     """Read the entry of `model` in a list of models (`data` or `models`); the only one, where the names differ."""
     entries: Any = listing.get("data") or listing.get("models") or []

@@ -1,7 +1,7 @@
 """Read server-sent events as JSON objects, straight from the bytes.
 
-The SDKs build a typed model for every event, which costs several times as much CPU as the JSON itself; a long answer
-has 20,000 of them.
+A typed model for every event would cost several times as much CPU as the JSON itself; a long answer has 20,000 of
+them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def answer_events(response: Any, where: Where, whole: Callable[[Json], Ite
     it says, and stream_cut for a stream that cannot be read.
     """
     kind = str(response.headers.get("content-type") or "").partition(";")[0].strip().lower()
-    pieces = cast("AsyncIterator[bytes]", response.iter_bytes())
+    pieces = cast("AsyncIterator[bytes]", response.aiter_bytes())
     first = b""
     async for chunk in pieces:  # what it is shows in its first sign, whatever the header says
         first += chunk

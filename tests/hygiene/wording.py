@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -52,10 +53,11 @@ def texts(path: Path) -> Iterator[Text]:
             yield Text(file, node.lineno, text)
 
 
-def every_text() -> list[Text]:
+@functools.cache
+def every_text() -> tuple[Text, ...]:
     """Return the texts of all files but those that hold data."""
     files = sorted(ROOT.rglob("*.py"))
-    return [t for f in files if not str(f.relative_to(ROOT)).startswith(NOT_SHOWN) for t in sorted(texts(f))]
+    return tuple(t for f in files if not str(f.relative_to(ROOT)).startswith(NOT_SHOWN) for t in sorted(texts(f)))
 
 
 def _is_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

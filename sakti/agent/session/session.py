@@ -1,6 +1,6 @@
 """Drive a session: one user in one workspace, one thread at a time. The TUI and the headless run both use it.
 
-Constructing one is cheap and imports neither the database nor an SDK; `start` opens what is needed. Whoever listens
+Constructing one is cheap and imports neither the database nor the HTTP client; `start` opens what is needed. Whoever listens
 gets every event, from turns and from memory's background work, on the event loop, in order.
 """
 
@@ -128,7 +128,7 @@ class Session(State):
         await current_thread.look(self)
 
     async def warm(self) -> None:
-        """Load what the first answer needs, in threads: SDK, tokenizer, tools."""
+        """Load what the first answer needs, in threads: HTTP client, tokenizer, tools."""
         await current_thread.warm_counter(self)
         if self.provider is not None:
             await self.provider.warm()

@@ -65,7 +65,7 @@ def dying(name: str) -> script.Script:
     return dataclasses.replace(
         base,
         settings=dataclasses.replace(base.settings, observation=dataclasses.replace(observation, buffer_tokens=buffer)),
-        turns=base.turns[:10],
+        turns=base.turns[:6],
         fail_rate=0.0,
         incompressible=False,
         budget=None,

@@ -6,9 +6,10 @@ would download it). Where it cannot be built the estimator replaces it and sets 
 
 from __future__ import annotations
 
-import base64
+import binascii
 import functools
 import hashlib
+import itertools
 import json
 import logging
 import math
@@ -114,10 +115,8 @@ def _o200k() -> Callable[[str], list[int]]:
     data = resources.files("sakti.core.data").joinpath("o200k_base.tiktoken").read_bytes()
     if hashlib.sha256(data).hexdigest() != O200K_SHA256:
         raise ValueError("o200k_base.tiktoken is damaged: install sakti again")
-    ranks: dict[bytes, int] = {}
-    for line in data.splitlines():
-        token, _, rank = line.partition(b" ")
-        ranks[base64.b64decode(token)] = int(rank)
+    tokens = map(binascii.a2b_base64, data.split()[::2])
+    ranks = dict(zip(tokens, itertools.count(), strict=False))  # the file has them in order of rank
     encoding = tiktoken.Encoding(
         "o200k_base",
         pat_str=O200K_PATTERN,

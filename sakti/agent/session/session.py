@@ -1,6 +1,6 @@
 """Drive a session: one user in one workspace, one thread at a time. The TUI and the headless run both use it.
 
-Constructing one is cheap and imports neither the database nor the HTTP client; `start` opens what is needed. Whoever listens
+Constructing one is cheap and imports neither database nor HTTP client; `start` opens what is needed. Whoever listens
 gets every event, from turns and from memory's background work, on the event loop, in order.
 """
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.spec import MEMORY, Group, action, arg, flag
 from sakti.actions.tasks.arguments import AS
-from sakti.actions.values import Text, Value
+from sakti.actions.values import USAGE, Text, Value
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted
 
@@ -26,7 +26,7 @@ WHERE = "A repository, its .beads folder, an issues.jsonl file or the database."
 @action(arg("path", WHERE, kind="path"), flag("--dry-run", help="Only show what would be done."), AS,
         shell="import beads")  # fmt: skip
 async def beads(scope: Scope, path: Path, dry_run: bool, as_: str | None) -> Value:
-    """Import tasks of beads (bd). A second run imports only what changed since. Exit 1: refused, 2: nothing found."""
+    """Import tasks of beads (bd). Again, it imports what changed since. Exit 1: refused, 2: nothing to import."""
     issues = beads_file.read(path)
     try:
         report = await scope.change(beads_file.import_issues, as_, ids.TimeIds(clock.SystemClock()), issues, dry_run)
@@ -43,4 +43,6 @@ async def beads(scope: Scope, path: Path, dry_run: bool, as_: str | None) -> Val
         f" {counted(report.dependencies, 'dependency', 'dependencies')},"
         f" {counted(len(report.cycles), 'cycle')} refused"
     )
-    return Text(tuple(out), json={"success": True, "dryRun": dry_run, **beads_file.describe(report)})
+    taken = report.imported + report.updated + report.unchanged
+    told = {"success": True, "dryRun": dry_run, **beads_file.describe(report)}
+    return Text(tuple(out), json=told, exit=USAGE if report.skipped and not taken else 0)

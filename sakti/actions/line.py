@@ -97,4 +97,4 @@ def unknown(typed: Typed) -> Refused:
     """Make the error for a command that does not exist."""
     near = [f"/{s}" for s in typed.suggestions]
     hint = f"Did you mean {', '.join(near)}?" if near else "/help lists all commands."
-    return Refused(f"There is no command /{one_line(typed.name, 40)}. {hint}", title="Unknown command")
+    return Refused(f"/{one_line(typed.name, 40)} does not exist. {hint}", title="Unknown command")

@@ -139,8 +139,9 @@ def load(path: Path) -> Script:
         lines: list[Json] = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line.strip()]
         config = next((x["config"] for x in lines if "config" in x), dict[str, Any]())
         turns = tuple(_turn(x) for x in lines if "user" in x or "restart" in x)
-    except (OSError, ValueError, KeyError, TypeError) as e:
-        raise ConfigError(f"{path} is no recorded conversation: {e}.") from e
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
+        why = "it is nested too deep" if isinstance(e, RecursionError) else e
+        raise ConfigError(f"{path} is no recorded conversation: {why}.") from e
     if not turns:
         raise ConfigError(f"{path} has no turn in it.")
     return Script(

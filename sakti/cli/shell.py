@@ -143,7 +143,7 @@ def _show(value: Value | None, as_json: bool) -> None:
 
 def _refuse(error: TaskError, as_json: bool) -> NoReturn:
     """Exit with a refusal of the board; programs read why."""
-    code = common.USAGE if error.code == "no_input" else common.FAILED
+    code = common.USAGE if error.code in ("no_input", "unreadable", "bad_text") else common.FAILED
     if as_json:
         common.say_json({"success": False, "error": error.message, "code": error.code})
         raise SystemExit(code)

@@ -63,18 +63,19 @@ class DryRun(Exception):
 
 
 def read(path: Path) -> list[Json]:
-    """Return the issues at `path`. Raises `TaskError`: no_input where there is nothing, invalid where it is broken."""
+    """Return the issues at `path`. Raises `TaskError`: no_input for nothing, unreadable for what is broken."""
     file = _find(path)
     if file.suffix in (".db", ".sqlite", ".sqlite3"):
         return beads_db.beads_issues(file)
     try:
         text = file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
-        raise TaskError(f"{file} cannot be read: {e}.", code="invalid") from e
+        why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
+        raise TaskError(f"{file} cannot be read: {why}.", code="unreadable") from e
     try:
         return [line for line in parse(split_lines(text)) if line.get("_type", "issue") == "issue"]
     except TaskError as e:
-        raise TaskError(f"{file}: {e.message} Nothing was imported.", code="invalid") from e
+        raise TaskError(f"{file}: {e.message} Nothing was imported.", code=e.code) from e
 
 
 def _find(path: Path) -> Path:

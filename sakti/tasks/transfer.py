@@ -102,11 +102,11 @@ def _numbered(lines: Iterable[Json | str]) -> Iterator[tuple[int, Json]]:
         try:
             value: Any = json.loads(line) if isinstance(line, str) else line
         except ValueError as e:
-            raise TaskError(f"Line {number} is not JSON: {e}.", code="invalid") from e
+            raise TaskError(f"Line {number} is not JSON: {e}.", code="unreadable") from e
         except RecursionError as e:
-            raise TaskError(f"Line {number} is nested too deep.", code="invalid") from e
+            raise TaskError(f"Line {number} is nested too deep.", code="unreadable") from e
         if not isinstance(value, dict) or not cast("Json", value).get("id"):
-            raise TaskError(f"Line {number} is not a task with an id.", code="invalid")
+            raise TaskError(f"Line {number} is not a task with an id.", code="unreadable")
         yield number, cast("Json", value)
 
 
@@ -124,7 +124,8 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
         made, known = _add(db, actor, lines)
         wanted = [edge for task, line, number in made for edge in _edges(db, actor, task, line, number)]
     except TaskError as e:
-        raise TaskError(f"{e.message} Nothing was imported.", code=e.code) from e
+        code = "unreadable" if e.code == "invalid" else e.code
+        raise TaskError(f"{e.message} Nothing was imported.", code=code) from e
     connected, left_out = _connect(db, actor, wanted)
     for task, line, _ in made:
         for message in line.get("messages") or ():

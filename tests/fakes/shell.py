@@ -41,3 +41,12 @@ def sakti(*arguments: str) -> Ended:
         except SystemExit as e:
             code = int(e.code or 0)
     return Ended(code, out.text(), err.text())
+
+
+def code(*argv: str) -> int:
+    """Run a command and return its exit code; what it prints goes where the test's own output goes."""
+    try:
+        run_cli(argv)
+    except SystemExit as e:
+        return int(e.code or 0)
+    return 0

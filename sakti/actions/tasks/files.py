@@ -38,10 +38,13 @@ async def export(scope: Scope, path: Path | None) -> Value | None:
 @action(arg("path", "JSON Lines; - is standard input.", metavar="FILE", kind="path"), AS, shell="tasks import")
 async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
     """Import tasks of an export; existing tasks stay as they are."""
+    if str(path) != "-" and path.exists() and not path.is_file():
+        raise Refused(f"{path} is not a regular file.", code=USAGE)  # a device or a pipe may never end
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        raise Refused(f"{path} cannot be read: {e}.", code=USAGE) from e
+        why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
+        raise Refused(f"{path} cannot be read: {why}.", code=USAGE) from e
     done = await scope.change(task_transfer.import_tasks, as_, task_transfer.split_lines(text))
     edges = counted(done.dependencies, "dependency", "dependencies")
     were = "was" if done.known == 1 else "were"

@@ -182,6 +182,14 @@ class _Reader:
         if self._source[start:end].strip(b" \t\n;"):
             self._note("cannot be parsed")
 
+    def _children(self, node: Node) -> Iterator[Node]:
+        """Yield the parts of a node, and note what stands between them."""
+        last = node.start_byte
+        for child in node.children:
+            self._gap(last, child.start_byte)
+            yield child
+            last = child.end_byte
+
     def _walk(self, node: Node, *, piped: bool) -> None:
         if node.is_named and node.type not in _PLAIN and node.type != "file_redirect":
             self._note(f"holds a {node.type.replace('_', ' ')}")
@@ -191,10 +199,8 @@ class _Reader:
         if node.type == "redirected_statement":
             self._redirected(node, piped=piped)
             return
-        last, seen_pipe = node.start_byte, False
-        for child in node.children:
-            self._gap(last, child.start_byte)
-            last = child.end_byte
+        seen_pipe = False
+        for child in self._children(node):
             if not child.is_named and child.type not in _SIGNS:
                 self._note("holds shell syntax")
             seen_pipe = seen_pipe or (node.type == "pipeline" and child.type == "|")
@@ -205,10 +211,7 @@ class _Reader:
         first = len(self.commands)
         reads: list[Word] = []
         writes: list[Word] = []
-        last = node.start_byte
-        for child in node.children:
-            self._gap(last, child.start_byte)
-            last = child.end_byte
+        for child in self._children(node):
             if child.type == "file_redirect":
                 self._redirect(child, reads, writes)
             else:
@@ -235,10 +238,7 @@ class _Reader:
         assigned: list[str] = []
         reads: list[Word] = []
         writes: list[Word] = []
-        last = node.start_byte
-        for child in node.children:
-            self._gap(last, child.start_byte)
-            last = child.end_byte
+        for child in self._children(node):
             if child.type == "variable_assignment":
                 assigned.append(self._text(child).partition("=")[0].rstrip("+"))
                 self._note("sets a variable")

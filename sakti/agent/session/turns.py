@@ -14,7 +14,7 @@ from sakti.core.errors import NoModelError, SaktiError
 from sakti.core.events import Notice, QueueChanged, TurnFinished, TurnStarted
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import clean_surrogates, count_k
-from sakti.core.tokens import count_parts
+from sakti.core.tokens import Counter, count_parts
 from sakti.core.types import FilePart, Part, TextPart, Usage
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ with lazy_imports:
 log = logging.getLogger(__name__)
 
 LONG = 8_000  # characters from which a message may be more than a model's window
+FAR = 10  # characters a token from which it surely is: counting millions of them takes seconds
+SAMPLE = 20_000  # characters that are counted then
 
 
 class Turns:
@@ -113,12 +115,12 @@ class Turns:
         info = await build.learn(self._state)
         if info.context_window is None or length < info.context_window:
             return
-        tokens = sum(await asyncio.to_thread(count_parts, self._state.counter, parts))
-        if tokens > info.context_window:
-            window = count_k(info.context_window)
+        counter, limit = self._state.counter, info.context_window
+        tokens = await asyncio.to_thread(_tokens, counter, parts, limit)
+        if tokens > limit:
             raise SaktiError(
-                f"It has {count_k(tokens)} tokens, {info.full_name} takes {window} in all: nothing was sent. Put it "
-                "into a file and ask about that: the agent reads and searches it in parts.",
+                f"It has about {count_k(tokens)} tokens, {info.full_name} takes {count_k(limit)} in all: nothing was "
+                "sent. Put it into a file and ask about that: the agent reads and searches it in parts.",
                 title="Too long",
                 code="context_too_long",
             )
@@ -272,6 +274,14 @@ class Turns:
             owner=state.owner or None,
             require=lease.require,
         )
+
+
+def _tokens(counter: Counter, parts: tuple[Part, ...], limit: int) -> int:
+    """Return the tokens of parts; where they are far beyond `limit`, what their beginning makes likely."""
+    text = "".join(p.text for p in parts if isinstance(p, TextPart | FilePart))
+    if len(text) < FAR * limit:
+        return sum(count_parts(counter, parts))
+    return counter.count(text[:SAMPLE]) * len(text) // SAMPLE
 
 
 def _settle(taken: asyncio.Future[None], error: SaktiError | None = None) -> None:

@@ -10,8 +10,8 @@ from sakti.actions.line import parse, unknown
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("/thread", "There is no command /thread. Did you mean /threads?"),
-        ("/qqqqqq", "There is no command /qqqqqq. /help lists all commands."),
+        ("/thread", "/thread does not exist. Did you mean /threads?"),
+        ("/qqqqqq", "/qqqqqq does not exist. /help lists all commands."),
     ],
 )
 def test_it_says_what_to_do(typed, said):

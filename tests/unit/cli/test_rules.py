@@ -9,17 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sakti.cli.start import run_cli
 from sakti.store import user_state
 from sakti.store.database import Store
-
-
-def code(*argv: str) -> int:
-    try:
-        run_cli(argv)
-    except SystemExit as e:
-        return int(e.code or 0)
-    return 0
+from tests.fakes.shell import code
 
 
 def test_rules_are_listed_and_revoked(

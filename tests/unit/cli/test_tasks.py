@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def test_wrong_usage_is_two_and_a_refusal_one(run: Any) -> None:
     run("update", "t", code=2)
     run("undo", code=1)
     run("import", "nowhere.jsonl", code=2)
-    refused = run("import", "-", code=1, stdin='{"id": "a", "title": "a"}\n{"id": "b", "title": "b\\u0000"}\n')
+    refused = run("import", "-", code=2, stdin='{"id": "a", "title": "a"}\n{"id": "b", "title": "b\\u0000"}\n')
     assert "Line 2: the task.title has a NUL character" in refused and "Nothing was imported." in refused
     assert run("list", "--json")["total"] == 0
     run("link", "nothing", "nothing", code=1)
@@ -195,7 +196,7 @@ def test_tasks_of_beads_come_in_by_their_own_command(
     assert [t["handle"] for t in run("ready", "--json")["tasks"]] == ["bd-1"]
     assert "0 imported, 0 updated, 2 unchanged" in bring(str(folder / "issues.jsonl"))
     (folder / "issues.jsonl").write_text("{")
-    assert bring(str(folder), "--json", code=1)["code"] == "invalid"
+    assert bring(str(folder), "--json", code=2)["code"] == "unreadable"
 
 
 def test_what_somebody_else_has_claimed_is_changed_only_by_force(run: Any) -> None:
@@ -295,3 +296,16 @@ def test_nothing_that_is_printed_or_exported_holds_a_secret(run: Any) -> None:
     ]
     told += [run("update", made["handle"], "-p", "1"), run("explain", run("list", "--json")["tasks"][1]["handle"])]
     assert key not in json.dumps(told) and json.dumps(told).count("[secret:aws:") > 9
+
+
+def test_what_is_no_file_of_tasks_is_refused_in_a_sentence(run: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "deep").write_text('{"id": "a", "title": ' + "[" * 100_000)
+    (tmp_path / "half").write_text('{"id": "a", "title": "\\ud800"}')
+    (tmp_path / "latin").write_bytes(b"\xe9")
+    for name, words in {
+        "pipe": "is not a regular file", "deep": "nested too deep", "half": "half of a surrogate pair",
+        "latin": "it is not UTF-8", "none": "No such file",
+    }.items():  # fmt: skip
+        assert words in run("import", str(tmp_path / name), code=2)
+    assert run("list", "--json")["tasks"] == []

@@ -7,15 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.cli.start import run_cli
-
-
-def code(*argv: str) -> int:
-    try:
-        run_cli(argv)
-    except SystemExit as e:
-        return int(e.code or 0)
-    return 0
+from tests.fakes.shell import code
 
 
 def test_from_untrusted_to_trusted_and_back(

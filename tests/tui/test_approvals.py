@@ -106,6 +106,7 @@ async def test_a_long_command_is_seen_whole_and_edited_outside(running, session,
         await pilot.press("v")
         await settle(app, pilot)
         assert isinstance(app.screen, ReadScreen) and "echo line 9" in screen_text(app)
+        assert "unfold" not in screen_text(app), "nothing here folds"
         await pilot.press("escape", "e")
         await settle(app, pilot)
         assert edited == [LONG] and not session.calls[1:], "left as it was: the question waits"

@@ -57,10 +57,14 @@ class Panel(ModalScreen[Result]):
         with Vertical(id="panel"):
             yield Static(self._title, id="panel-title", markup=False)
             yield from self.body()
-            yield Static(clickable(self.keys), id="panel-keys", markup=False)
+            yield Static(clickable(self.named_keys()), id="panel-keys", markup=False)
 
     def body(self) -> ComposeResult:
         raise NotImplementedError
+
+    def named_keys(self) -> Keys:
+        """Give the keys that the last line names."""
+        return self.keys
 
     def set_title(self, title: str) -> None:
         self.query_one("#panel-title", Static).update(one_line(title, 200))

@@ -162,9 +162,9 @@ async def label(scope: Scope, task: str, labels: list[str], remove: bool, force:
 
 @action(TASK, FORCE, AS, shell="tasks delete", chat="tasks delete")
 async def delete(scope: Scope, task: str, force: bool, as_: str | None) -> Value:
-    """Delete a task; `restore` and `undo` bring it back."""
+    """Delete a task; `restore` and `undo` reverse it."""
     gone, freed = await scope.change(task_service.delete, as_, task, force=force)
-    return changed(gone, f"{gone.handle} was deleted.", freed, more="Undo brings it back.")
+    return changed(gone, f"{gone.handle} was deleted.", freed, more="Undo restores it.")
 
 
 @action(TASK, AS, shell="tasks restore", chat="tasks restore")

@@ -110,7 +110,7 @@ def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
         ("Doubtful", doubtful if done.doubtful else ""),
         ("Tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} (messages and notes), {freed}"),
         ("Diff", "/compact diff shows the log before and after"),
-        ("Undo", "/compact undo brings the messages back"),
+        ("Undo", "/compact undo restores the messages"),
     ]
     return [(name, text) for name, text in found if text]
 

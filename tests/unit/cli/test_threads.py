@@ -70,7 +70,7 @@ def test_a_thread_from_its_fork_to_its_end(run):
     assert "is back" in run("threads", "restore", made["id"])
     assert "matches 0 deleted" in run("threads", "restore", made["id"], code=1)
     assert "Nothing deleted to remove" in run("db", "purge")
-    assert "brings it back" in run("threads", "delete", made["id"])
+    assert "restores it" in run("threads", "delete", made["id"])
     assert "Nothing was removed" in run("db", "purge")
     assert run("db", "purge", "--yes", "--days", "1", "--json")["threads"] == []
     assert "removed" in run("db", "purge", "--yes")

@@ -231,3 +231,19 @@ async def test_the_words_below_follow_what_is_listed(store, tmp_path):
         screen.input.value = "no such thing"
         await settle(app, pilot)
         assert not str(screen.query_one("#panel-detail").render()).strip()
+
+
+async def test_while_a_value_is_written_its_choices_and_keys_are_named(store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "w"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        app.run_command("/settings")
+        await settle(app, pilot)
+        await pilot.press(*"ui.notify", "enter")
+        await settle(app, pilot)
+        text = screen_text(app)
+        assert "Takes off, bell or desktop" in text and 'notify = "bell"' in text
+        assert "enter write · ^t for this project · esc cancel" in text
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert "enter another value · esc back" in screen_text(app) and "enter write" not in screen_text(app)

@@ -199,7 +199,7 @@ async def restore(scope: Scope, thread: str) -> Value:
             listed = "`sakti threads list --deleted` shows them."
             raise Refused(f"{thread!r} matches {len(found)} deleted threads; {listed}")
         restored = await actions.restore(found[0].id)
-    return Done(f"{restored.title or 'untitled'!r} is back.", json={"thread": asdict(restored)})
+    return Done(f"Restored {restored.title or 'untitled'!r}.", json={"thread": asdict(restored)})
 
 
 @action(
@@ -257,7 +257,7 @@ async def delete_said(scope: Scope, which: str) -> Value:
 async def resume(scope: Scope, thread: str) -> Value | None:
     """Switch to another thread."""
     if not thread:
-        return await list_.run(scope, limit=100, deleted=False)
+        return await list_.run(scope, limit=100, deleted=False, all_workspaces=False)
     await scope.session.open_thread((await _matching(scope, thread))[0].id)
     return None
 

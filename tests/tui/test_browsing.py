@@ -21,7 +21,7 @@ from tests.tui.scene import log, scene
 from tests.tui.test_approvals import ask, asked
 from tests.tui.test_board import click_on
 
-OPENING = "help theme setup tasks settings search model context memory observations threads".split()
+OPENING = "help theme setup tasks settings search model context memory observations threads resume rules trust".split()
 
 
 def last_line(app) -> str:

@@ -176,7 +176,7 @@ async def test_settings_by_keys(store, tmp_path):
         assert "33" in screen_text(app) and HERE in screen_text(app) and "whole number" in screen_text(app)
         await pilot.press("ctrl+u", *"50")
         await settle(app, pilot)
-        assert "Enter will write" in screen_text(app) and "max_steps = 50" in screen_text(app)
+        assert "Enter writes this to" in screen_text(app) and "max_steps = 50" in screen_text(app)
         assert user.read_text() == "# mine\n"
         await pilot.press("enter")
         await settle(app, pilot)
@@ -201,7 +201,7 @@ async def test_settings_by_keys(store, tmp_path):
         await settle(app, pilot)
         assert app.theme == "sakti-light"
         await choose(pilot, "ui.theme", "")
-        assert "take ui.theme out of" in screen_text(app)
+        assert "Enter removes ui.theme from" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
         assert app.theme == "sakti-dark" and "theme" not in user.read_text()

@@ -171,7 +171,7 @@ async def delete(scope: Scope, task: str, force: bool, as_: str | None) -> Value
 async def restore(scope: Scope, task: str, as_: str | None) -> Value:
     """Restore a deleted task, or the full text of one that was shortened with age."""
     back = await scope.change(task_service.restore, as_, task)
-    return changed(back, f"{back.handle} is back.")
+    return changed(back, f"{back.handle} was restored.")
 
 
 @action(arg("count", "How many changes (default 1).", kind="whole", low=1, default=1, metavar="N"), AS,

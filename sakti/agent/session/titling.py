@@ -16,9 +16,8 @@ from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.types import Thread
 
 if TYPE_CHECKING:
-    from peewee import Database
-
     from sakti.agent.session.state import State
+    from sakti.store.connection import Database
 
 with lazy_imports:
     from sakti.memory import model_call

@@ -166,9 +166,9 @@ class SettingsScreen(ListPanel):
         except SaktiError as e:
             self._tell(e.message)
             return
-        what = f"Enter will take {name} out of"
+        what = f"Enter removes {name} from"
         if value is not None:
-            what = f"{as_lines(name, value)}\nEnter will write this into"
+            what = f"{as_lines(name, value)}\nEnter writes this to"
         takes = one_line(self._chosen.takes, 200)
         self._tell(f"Takes {takes}\n{what} {self._file}")  # the path last: it may be longer than there is room
 

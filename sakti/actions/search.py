@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from sakti.actions.spec import MEMORY, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Open, Refused, Rows, Value, one
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import counted
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -83,7 +84,7 @@ def _told(h: Hit, explain: bool) -> dict[str, object]:
 def _line(hit: Hit, explain: bool = False) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.time / 1000))
     where = hit.thread_title or hit.thread_id or ""
-    copies = f"the same {hit.copies} times more" if hit.copies else ""
+    copies = f"{counted(hit.copies, 'identical text')} not listed" if hit.copies else ""
     notes = " · ".join(n for n in (hit.reason, copies) if n)
     lines = [f"{hit.rank:>3}  {when}  {hit.kind:<11} {hit.role:<9} {where}", f"     {hit.snippet}"]
     if notes:

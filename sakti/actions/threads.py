@@ -156,12 +156,12 @@ async def fork(scope: Scope, thread: str, upto: int | None) -> Value | None:
 
 @action(WHICH, shell="threads delete", chat="threads delete", needs="store")
 async def delete(scope: Scope, thread: str) -> Value:
-    """Delete a thread from lists and search; `restore` brings it back, `sakti db purge` removes it for good."""
+    """Delete a thread from lists and search; `restore` undoes it, `sakti db purge` removes it for good."""
     async with _actions(scope) as actions:
         found = await _one(scope, thread)
         gone = await actions.delete(found.id)
     back = "/threads restore" if scope.live is not None else f"`sakti threads restore {found.id[-8:]}`"
-    return Done(f"Deleted {gone.in_words()}. {back} brings it back.", json=gone.as_json())
+    return Done(f"Deleted {gone.in_words()}. {back} restores it.", json=gone.as_json())
 
 
 @action(arg("message", "Id, or the end of it: `threads show` has them."), shell="threads delete-message",
@@ -199,7 +199,7 @@ async def restore(scope: Scope, thread: str) -> Value:
             listed = "`sakti threads list --deleted` shows them."
             raise Refused(f"{thread!r} matches {len(found)} deleted threads; {listed}")
         restored = await actions.restore(found[0].id)
-    return Done(f"{restored.title or 'untitled'!r} is back.", json={"thread": asdict(restored)})
+    return Done(f"Restored {restored.title or 'untitled'!r}.", json={"thread": asdict(restored)})
 
 
 @action(
@@ -257,7 +257,7 @@ async def delete_said(scope: Scope, which: str) -> Value:
 async def resume(scope: Scope, thread: str) -> Value | None:
     """Switch to another thread."""
     if not thread:
-        return await list_.run(scope, limit=100, deleted=False)
+        return await list_.run(scope, limit=100, deleted=False, all_workspaces=False)
     await scope.session.open_thread((await _matching(scope, thread))[0].id)
     return None
 

@@ -13,6 +13,8 @@ FEW = 4  # words below which a first line says too little
 HEADLESS = "headless"  # key of a thread's metadata: nobody sat before it, as in `sakti run`
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LEAD = re.compile(r"^(?:[#>*\-\s]+|\d+[.)]\s+)")
+_QUOTES = " \t\"'`*_“”„«»"
+_NAMED = re.compile(r"^\W{0,2}title\W{1,3}\s*", re.IGNORECASE)
 _POLITE = re.compile(r"^(?:please|hi|hello|hey|can you|could you|would you|bitte)\b[,.!:]?\s+", re.IGNORECASE)
 
 
@@ -33,6 +35,13 @@ def first_title(text: str) -> str:
     while (shorter := _POLITE.sub("", title)) != title and shorter:
         title = shorter
     return one_line(title, LENGTH)
+
+
+def given_title(text: str) -> str:
+    """Return the title that a model answered with: its first line without markup, quotes and a closing period."""
+    lines = (_LEAD.sub("", line).strip() for line in text.split("\n"))
+    line = _NAMED.sub("", next((x for x in lines if x and not x.startswith("```")), ""))
+    return one_line(line.lstrip(_QUOTES).rstrip(f"{_QUOTES}."), LENGTH)
 
 
 def told_apart(threads: Iterable[Thread]) -> dict[str, str]:

@@ -36,8 +36,8 @@ def open_chat(asked: Chat) -> None:
     common.log_to_file(debug=asked.debug)
     had_terminal = sys.stdin.isatty()
     code = talk(sessions.Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.resume == "")
-    if had_terminal and terminal.is_gone():
-        os._exit(code)  # the store is closed, and nobody is there to wait for anything else
+    if had_terminal:
+        terminal.end(code)  # the store is closed, and the shell waits for nothing else
     raise SystemExit(code)
 
 

@@ -10,6 +10,7 @@ from sakti.actions.scope import Scope
 from sakti.actions.spec import CHAT, action
 from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
+from sakti.core import terminal
 from sakti.core.lazy import lazy_imports
 
 with lazy_imports:
@@ -26,8 +27,6 @@ async def tour(scope: Scope) -> None:
         raise Refused("the tour needs a terminal.", code=USAGE)
     common.log_to_file()
     with tempfile.TemporaryDirectory(prefix="sakti-tour-") as folder:
-        raise SystemExit(
-            chat_command.talk(
-                scripted_tour.tour_session(Path(folder), env=dict(os.environ)), prompt=scripted_tour.FIRST
-            )
-        )
+        session = scripted_tour.tour_session(Path(folder), env=dict(os.environ))
+        code = chat_command.talk(session, prompt=scripted_tour.FIRST)
+    terminal.end(code)

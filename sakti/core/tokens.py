@@ -66,7 +66,7 @@ O200K_PATTERN = "|".join(
 
 
 class Counter(Protocol):
-    """Token counter; `name` is stored beside every number, `approximate` puts ≈ before figures on the screen."""
+    """Token counter; `name` is stored beside every number, `approximate` puts ~ before figures on the screen."""
 
     name: str
     approximate: bool

@@ -36,6 +36,7 @@ TARGET_LINES = 12
 TAIL_LINES = 10
 _EXIT = re.compile(r"\[exit code \d+\]")
 _MAIN = ("path", "command", "pattern", "query", "url", "id")
+_ABOUT = re.compile(r"~(?=\$?\d)")
 _PLACE = re.compile(r"\+(\d+)")
 _SIGNS = {"+": "add: ", "-": "remove: ", " ": "keep: "}
 _WHY = {"threshold": "the window was full", "idle": "after a pause", "provider_change": "another model"}
@@ -221,7 +222,7 @@ def rows(found: Iterable[tuple[str, str]]) -> list[str]:
 
 def spoken(text: str) -> str:
     """Return `text` with its signs in words."""
-    return text.replace(" → ", " to ").replace(" · ", ", ").replace("≈", "about ")
+    return _ABOUT.sub("about ", text.replace(" → ", " to ").replace(" · ", ", "))
 
 
 def event(happened: MemoryEvent) -> str:

@@ -121,7 +121,7 @@ def import_issues(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], 
 def _why_not(issue: Json, before: Sourced | None, is_twice: bool) -> str:
     """Return why an issue is not imported, "" where it is."""
     if before is not None and before.deleted:
-        return "it was deleted here; `sakti tasks restore` brings it back"
+        return "it was deleted here; `sakti tasks restore` restores it"
     if issue.get("status") == "tombstone" or issue.get("deleted_at"):
         return "it was deleted in beads"
     return "it is there twice; the first one is used" if is_twice else ""

@@ -98,6 +98,8 @@ class Appearance:
     def adapt(self) -> None:
         """Use what colours there are."""
         self._colours = self.colours
+        self.app.set_class(self._colours == "none", "-no-colours")
+        self.app.set_class(self._colours == "standard", "-sixteen-colours")
         if self._colours in ("none", "standard"):
             theme = self.app.theme
             self.use(SIXTEEN if self._colours == "standard" and theme == FALLBACK else theme)

@@ -108,6 +108,40 @@ def test_what_is_pending_is_observed_before_leaving_and_ctrl_c_skips_it(place: P
     place.sound()
 
 
+SLOW_END = """
+import threading, time
+
+threading.Timer.start = lambda timer: None  # what ends the process late must not hide what ends it at once
+
+class Last:
+    def __del__(self, sleep=time.sleep):
+        sleep(600)
+
+last = Last()  # goes when the interpreter takes its modules apart
+"""
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["idle", "in a stream"])
+def test_leaving_is_over_when_everything_is_stored(place: Place, *, streams: bool) -> None:
+    site = place.home / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(SLOW_END)
+    before = place.env.get("PYTHONPATH", "")
+    place.env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(site), before)))
+    place.model.play("first thing", Reply("A long answer that never ", hold=True))
+    with place.open() as t:
+        t.started()
+        if streams:
+            t.say("first thing", "that never")
+        assert t.quit() == 0
+        restored(t)
+        assert not streams or "Resume with: sakti -c" in t.text
+    place.env["PYTHONPATH"] = before
+    if streams:
+        assert place.messages() == [("user", "first thing"), ("assistant", "A long answer that never ")]
+    place.sound()
+
+
 def test_suspended_and_brought_back(place: Place) -> None:
     place.model.play("say", "Said it.")
     with place.open() as t:

@@ -12,6 +12,7 @@ from tests.hygiene import wording
 # What is not written, and the word for it.
 INSTEAD = {
     r"\btak(e|es|en|ing) (it |them |that )?back\b": "undo",
+    r"\b(bring|brings|brought) (it |them |that |the \w+ )?back\b": "restore",
     r"\b(go|goes|going) on with\b": "continue",
     r"\b(all|no|this|another|every|a new) conversations?\b": "thread",
     r"\bmend(s|ed|ing)?\b": "fix, repair",

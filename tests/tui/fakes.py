@@ -231,6 +231,12 @@ class FakeSession:
     async def warm(self) -> None:
         self.calls.append(("warm",))
 
+    async def learn(self) -> None:
+        assert self.model is not None
+        self.calls.append(("learn",))
+        self.model = ModelChanged(self.model.model, self.model.reason, 200_000)
+        self.emit(self.model)
+
     async def submit(self, text: str) -> None:
         if self.model is None or self.model.model is None:
             raise NoModelError("Set a key.")

@@ -106,12 +106,21 @@ async def test_a_long_command_is_seen_whole_and_edited_outside(running, session,
         await pilot.press("v")
         await settle(app, pilot)
         assert isinstance(app.screen, ReadScreen) and "echo line 9" in screen_text(app)
+        assert "unfold" not in screen_text(app), "nothing here folds"
         await pilot.press("escape", "e")
         await settle(app, pilot)
         assert edited == [LONG] and not session.calls[1:], "left as it was: the question waits"
         await pilot.press("e")
         await settle(app, pilot)
         assert session.calls[-1] == ("resolve", "p1", True, "once", "", "make one\nmake two")
+
+
+async def test_keys_are_folded_between_them(running, session):
+    async with running((80, 24)) as (app, pilot):
+        await ask(app, pilot, session, asked(id="p1"), asked(id="p2", target=LONG))
+        lines = [line.strip("┃ ") for line in screen_text(app).split("\n")]
+        keys = [line for line in lines if "Allow once" in line or "Next question" in line]
+        assert len(keys) == 2 and not any(line.endswith("·") or line.startswith("·") for line in keys)
 
 
 async def test_only_a_command_can_be_edited(running, session):

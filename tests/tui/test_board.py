@@ -190,7 +190,7 @@ async def test_everything_goes_by_mouse_too(running, board, store):
         await settle(app, pilot)
         await click_on(app, pilot, "gamma")
         await click_on(app, pilot, "del delete")
-        assert "Undo brings it back" in screen_text(app)
+        assert "Undo restores it" in screen_text(app)
         assert "gamma" not in screen_text(app)
         await click_on(app, pilot, "u undo")
         assert "gamma" in screen_text(app)

@@ -21,7 +21,7 @@ from tests.tui.scene import log, scene
 from tests.tui.test_approvals import ask, asked
 from tests.tui.test_board import click_on
 
-OPENING = "help theme setup tasks settings search model context memory observations threads".split()
+OPENING = "help theme setup tasks settings search model context memory observations threads resume rules trust".split()
 
 
 def last_line(app) -> str:
@@ -325,3 +325,15 @@ async def test_threads_are_left_alone_by_words(running, session):
         await press(app, pilot, *"/threads", "enter")
         await press(app, pilot, *random_words(3, 20).replace(" ", "x"))
         assert "older one" not in chat_text(app) and session.thread.id == "t1"
+
+
+async def test_what_is_chosen_in_the_conversation_bears_a_bar(tmp_path):
+    app = SaktiApp(scene(tmp_path))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await press(app, pilot, "f6", "left_square_bracket", "left_square_bracket")
+        barred = [line for line in screen_text(app).split("\n") if line.startswith("▌")]
+        assert len(barred) == 1 and "pytest tests/auth -q" in barred[0]
+        await press(app, pilot, "escape")
+        await press(app, pilot, "escape")
+        assert "\n▌" not in screen_text(app) and app.chat.prompt.has_focus

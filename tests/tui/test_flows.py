@@ -96,7 +96,7 @@ async def test_commands_are_completed_with_a_preview(running, session):
     async with running() as (app, pilot):
         await pilot.press(*"/comp")
         await settle(app, pilot)
-        assert "38 messages, 21.4k → ≈2.1k tokens" in screen_text(app)
+        assert "38 messages, 21.4k → ~2.1k tokens" in screen_text(app)
         await pilot.press("tab")
         await settle(app, pilot)
         assert app.chat.prompt.text == "/compact "
@@ -526,7 +526,7 @@ async def test_memory_is_explained_paused_and_its_last_reflection_taken_back(ses
             await settle(app, pilot)
         assert session.calls[-3:] == [("pause", True), ("pause", False), ("undo_reflection",)]
         said = chat_text(app)
-        assert "84.0k tokens left · 3 calls · ≈$0.12" in said
+        assert "84.0k tokens left · 3 calls · ~$0.12" in said
         assert "anthropic/claude-haiku-4-5 (the small model of anthropic)" in said
         assert "1 line with 1 claim that their source does not have" in said
         assert "0 important lines and 2 paths" in said

@@ -11,6 +11,7 @@ from sakti.tui.app import SaktiApp
 from sakti.tui.chat.screen import chat_parts
 from sakti.tui.keys import bindings_of, in_short, keymap
 from sakti.tui.screens.help import parts
+from sakti.tui.screens.panel import clickable
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import FakeSession
 
@@ -88,3 +89,29 @@ async def test_a_project_may_not_set_keys(tmp_path):
     found = load(project_file=file)
     assert dict(found.config.keys) == {} and "a project may not set keys.app.search" in found.warnings[0]
     assert dataclasses.asdict(found.config)["keys"] == {}
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (0, ["aa one · b two · cc three"]),
+        (80, ["aa one · b two · cc three"]),
+        (25, ["aa one · b two · cc three"]),
+        (24, ["aa one · b two", "cc three"]),
+        (9, ["aa one", "b two", "cc three"]),
+        (2, ["aa one", "b two", "cc three"]),
+    ],
+)
+def test_the_keys_of_a_screen_are_folded_between_them(width, lines):
+    keys = (("aa one", ""), ("b two", "do"), ("cc three", ""))
+    assert clickable(keys, width).plain.split("\n") == lines
+
+
+async def test_help_is_named_where_there_is_little_room(running, session):
+    async with running((40, 12)) as (app, pilot):
+        assert "F1 help" in screen_text(app).split("\n")[-1]
+        await pilot.resize_terminal(80, 24)
+        app.chat.status_line.sent(24_000)
+        await settle(app, pilot)
+        last = screen_text(app).split("\n")[-1]
+        assert "context 24.0k" in last and last.index("^C quit") < last.index("^P palette") < last.index("F1 help")

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sakti.agent.reports.memory_report import STEPS, context_words, doing, forecast, waiting_notes
-from sakti.core.events import Backlog, BufferedObservations, BufferedReflection, Gauge, MemoryOperation
+from sakti.agent.session.queries import ContextBlock
+from sakti.core.events import Backlog, BufferedObservations, BufferedReflection, Gauge, MemoryOperation, ModelChanged
 from sakti.store.log import figures as memory_figures
 from sakti.store.log.figures import Figures
 from sakti.tui.app import SaktiApp
@@ -53,6 +54,24 @@ def test_a_forecast_does_not_move_with_every_turn(tmp_path):
 )
 def test_the_context_is_told_with_its_limit(tokens, window, about, says):
     assert context_words(tokens, window, about=about) == says
+
+
+async def test_the_limit_of_a_thread_that_is_continued_is_looked_up(running, session):
+    session.first_model = ModelChanged("openai/bench", "OPENAI_API_KEY", None)
+    session.views.blocks = [ContextBlock("messages", "messages", 900, "…", cached=False)]
+    async with running((140, 40)) as (app, pilot):
+        assert session.calls.count(("learn",)) == 1
+        assert "context ~900 of 200k" in screen_text(app)
+        await session.set_model("openai/another")
+        session.emit(ModelChanged("openai/third", "/model", None))
+        await settle(app, pilot)
+        assert "context ~900 of 200k" in screen_text(app)
+
+
+async def test_an_empty_thread_looks_no_limit_up(running, session):
+    session.first_model = ModelChanged("openai/bench", "OPENAI_API_KEY", None)
+    async with running((140, 40)) as (app, _):
+        assert ("learn",) not in session.calls and "limit unknown" not in screen_text(app)
 
 
 def test_what_is_ready_is_told_in_words(tmp_path):

@@ -33,6 +33,7 @@ from sakti.core.types import FilePart, Message, TextPart, Thread, ToolCallPart, 
 from sakti.store.log.history import LogChange
 from sakti.store.search.search import Hit
 from sakti.tasks.service import BoardTask
+from sakti.tui.screens.panel import Panel
 from sakti.tui.screens.settings import SettingsScreen
 from sakti.tui.screens.threads import ForkScreen
 from tests.tui.conftest import chat_text, screen_text, settle
@@ -53,7 +54,8 @@ def everything_painted(app) -> str:
 def check(app):
     painted = everything_painted(app)
     assert not FORBIDDEN.search(painted)
-    own = {f"screen.{action}" for _, action in getattr(app.screen, "keys", ())}  # the keys below that can be clicked
+    keys = app.screen.named_keys() if isinstance(app.screen, Panel) else ()
+    own = {f"screen.{action}" for _, action in keys}  # the keys below that can be clicked
     for strip in app.screen._compositor.render_strips():
         for segment in strip:
             if segment.style is not None:

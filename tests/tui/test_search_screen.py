@@ -602,8 +602,8 @@ def test_a_row_shows_why_it_is_there_and_how_often_it_was_said():
     ]
     assert notes(found, {"c": 1}) == {
         "a": "same stem: testing",
-        "b": "similar: redirct · the same 2 times more",
-        "c": "the same 1 times more",
+        "b": "similar: redirct · 2 identical texts not listed",
+        "c": "1 identical text not listed",
     }
 
 

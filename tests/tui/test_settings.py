@@ -176,7 +176,7 @@ async def test_settings_by_keys(store, tmp_path):
         assert "33" in screen_text(app) and HERE in screen_text(app) and "whole number" in screen_text(app)
         await pilot.press("ctrl+u", *"50")
         await settle(app, pilot)
-        assert "Enter will write" in screen_text(app) and "max_steps = 50" in screen_text(app)
+        assert "Enter writes this to" in screen_text(app) and "max_steps = 50" in screen_text(app)
         assert user.read_text() == "# mine\n"
         await pilot.press("enter")
         await settle(app, pilot)
@@ -201,7 +201,7 @@ async def test_settings_by_keys(store, tmp_path):
         await settle(app, pilot)
         assert app.theme == "sakti-light"
         await choose(pilot, "ui.theme", "")
-        assert "take ui.theme out of" in screen_text(app)
+        assert "Enter removes ui.theme from" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
         assert app.theme == "sakti-dark" and "theme" not in user.read_text()
@@ -231,3 +231,19 @@ async def test_the_words_below_follow_what_is_listed(store, tmp_path):
         screen.input.value = "no such thing"
         await settle(app, pilot)
         assert not str(screen.query_one("#panel-detail").render()).strip()
+
+
+async def test_while_a_value_is_written_its_choices_and_keys_are_named(store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "w"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        app.run_command("/settings")
+        await settle(app, pilot)
+        await pilot.press(*"ui.notify", "enter")
+        await settle(app, pilot)
+        text = screen_text(app)
+        assert "Takes off, bell or desktop" in text and 'notify = "bell"' in text
+        assert "enter write · ^t for this project · esc cancel" in text
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert "enter another value · esc back" in screen_text(app) and "enter write" not in screen_text(app)

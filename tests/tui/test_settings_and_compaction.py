@@ -76,7 +76,7 @@ async def test_compacting_is_seen_stopped_and_taken_back(store, tmp_path):
         app.run_command("/compact the ports")
         await settle(app, pilot)
         text = chat_text(app)
-        assert "Removed" in text and "Kept" in text and "/compact undo brings" in text and " freed" in text
+        assert "Removed" in text and "Kept" in text and "/compact undo restores" in text and " freed" in text
         assert app.session.engine.preview().messages != before.messages
         app.run_command("/compact undo")
         await settle(app, pilot)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from textual.color import Color
+from textual.command import CommandList
 
 from sakti.core.resources import config_home
 from sakti.tui.app import SaktiApp
@@ -66,6 +67,14 @@ async def test_few_colours_are_told_apart(session, monkeypatch, colours, shown):
         assert bool(palette.mark.reverse) == (colours != "256")
         ground = Color.from_rich_color(palette.cursor.bgcolor).hex
         assert ground == {"standard": "#0000AA", "none": "#383838"}.get(colours, app.current_theme.panel.upper())
+        await pilot.press("ctrl+p")
+        await settle(app, pilot)
+        chosen = app.screen.query_one(CommandList).get_visual_style("option-list--option-highlighted")
+        plain = app.screen.query_one(CommandList).get_visual_style("option-list--option")
+        assert chosen.background != plain.background
+        assert contrast(chosen.foreground.hex, chosen.background.hex) >= 4.5
+        await pilot.press("escape")
+        await settle(app, pilot)
         for role in ("text", "muted", "bad") if colours != "256" else ():
             assert contrast(Color.from_rich_color(getattr(palette, role).color).hex, ground) >= 4
         await app.commands.run("/theme sakti-light")

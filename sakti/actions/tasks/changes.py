@@ -162,16 +162,16 @@ async def label(scope: Scope, task: str, labels: list[str], remove: bool, force:
 
 @action(TASK, FORCE, AS, shell="tasks delete", chat="tasks delete")
 async def delete(scope: Scope, task: str, force: bool, as_: str | None) -> Value:
-    """Delete a task; `restore` and `undo` bring it back."""
+    """Delete a task; `restore` and `undo` reverse it."""
     gone, freed = await scope.change(task_service.delete, as_, task, force=force)
-    return changed(gone, f"{gone.handle} was deleted.", freed, more="Undo brings it back.")
+    return changed(gone, f"{gone.handle} was deleted.", freed, more="Undo restores it.")
 
 
 @action(TASK, AS, shell="tasks restore", chat="tasks restore")
 async def restore(scope: Scope, task: str, as_: str | None) -> Value:
     """Restore a deleted task, or the full text of one that was shortened with age."""
     back = await scope.change(task_service.restore, as_, task)
-    return changed(back, f"{back.handle} is back.")
+    return changed(back, f"{back.handle} was restored.")
 
 
 @action(arg("count", "How many changes (default 1).", kind="whole", low=1, default=1, metavar="N"), AS,

@@ -30,13 +30,13 @@ def stale_leases(event: StaleLeases) -> str:
 
 
 def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
-    """Format work left: `84.0k tokens left · 3 calls · ≈$0.12`; `unit` stands behind the number."""
+    """Format work left: `84.0k tokens left · 3 calls · ~$0.12`; `unit` stands behind the number."""
     parts = ["paused"] if backlog.paused else []
     parts.append(f"{count_k(backlog.tokens)}{unit}")
     if backlog.calls:
         parts.append(f"{backlog.calls} call{'s' * (backlog.calls != 1)}")
     if backlog.calls and backlog.cost_usd is not None:
-        parts.append(f"≈${backlog.cost_usd:.2f}")
+        parts.append(f"~${backlog.cost_usd:.2f}")
     return " · ".join(parts)
 
 
@@ -110,7 +110,7 @@ def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
         ("Doubtful", doubtful if done.doubtful else ""),
         ("Tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} (messages and notes), {freed}"),
         ("Diff", "/compact diff shows the log before and after"),
-        ("Undo", "/compact undo brings the messages back"),
+        ("Undo", "/compact undo restores the messages"),
     ]
     return [(name, text) for name, text in found if text]
 

@@ -146,7 +146,7 @@ class Session(State):
 
     async def close(self) -> None:
         """Stop what runs, keeping what was streamed; memory's unfinished work is simply left."""
-        await self.interrupt()
+        await self._turns.close()
         if self.made_toolbox is not None:
             await background.stop_all(self.made_toolbox.bench)
             if not self.saved:

@@ -53,10 +53,10 @@ class TurnLease:
                 new = "/new starts a new one; your text is kept in the prompt."
                 raise _removed(new if self._interactive else "Without --continue and --resume a new one starts.")
             if threads.is_deleted(db, self._thread_id):
-                back = "ctrl+t and ctrl+y bring it back, /new starts another."
+                back = "ctrl+t and ctrl+y restore it, /new starts another."
                 raise SaktiError(
                     "This thread was deleted in another window: "
-                    + (back if self._interactive else "`sakti threads restore` brings it back."),
+                    + (back if self._interactive else "`sakti threads restore` restores it."),
                     title="Thread deleted",
                     code=DELETED,
                 )

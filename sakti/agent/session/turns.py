@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from sakti.agent import mentions
-from sakti.agent.session import build, current_thread
+from sakti.agent.session import build, current_thread, titling
 from sakti.agent.workspace import git_state
 from sakti.core.errors import NoModelError, SaktiError
 from sakti.core.events import Notice, QueueChanged, TurnFinished, TurnStarted
@@ -41,6 +41,7 @@ class Turns:
         self._state = state
         self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
+        self._titling = titling.Titling(state)
 
     @property
     def busy(self) -> bool:
@@ -160,6 +161,11 @@ class Turns:
             await asyncio.wait({task})
         return True
 
+    async def close(self) -> None:
+        """End what runs, and what works beside it."""
+        await self.interrupt()
+        await self._titling.end()
+
     async def wait(self) -> None:
         """Wait until no turn runs."""
         while self._task is not None and not self._task.done():
@@ -222,6 +228,8 @@ class Turns:
                     self._task = None
                     self._state.emit(self._state.engine.status())
                 self._state.emit(event)
+                if isinstance(event, TurnFinished) and event.status == "answered":
+                    self._titling.begin(text, event.text)
         if self._state.failed is None and not turn.interrupted:
             await self._send_queued()
 

@@ -94,7 +94,7 @@ class ThreadActions:
         return await self._session.store.read(thread_removal.contents, thread_id)
 
     async def delete(self, thread_id: str) -> Contents:
-        """Take a thread out of sight; `restore` brings it back. Where it is the open one, a new one begins."""
+        """Take a thread out of sight; `restore` makes it visible again. Where it is the open one, a new one begins."""
         session = self._session
         live = self._is_open(thread_id)
         if live is not None and live.busy:

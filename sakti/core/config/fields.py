@@ -201,6 +201,9 @@ class Config:
     fallback_model: str | None = setting(
         None, "Model for the rest of a turn when `model` stays overloaded.", at_once=True
     )
+    title_model: str | None = setting(
+        None, "Model that names a thread after its first answer; none: the first line, then the Observer.", at_once=True
+    )
     mode: str = setting("default", "What the Observer looks for.", project=True, at_once=True)
     memory: MemorySettings = setting(make=MemorySettings)
     approval: ApprovalSettings = setting(make=ApprovalSettings)

@@ -91,7 +91,7 @@ def _searchable(db: Database) -> Finding:
 def _check_tasks(db: Database) -> list[Finding]:
     """Check the counts of the task graph, and that no tasks wait for each other in a cycle."""
     stale = len(checks.find_stale(db))
-    detail = f"{stale} workspaces are out of step" if stale else "in step"
+    detail = f"{stale} workspaces have wrong counts" if stale else "consistent"
     rings = deadlocks.find_deadlocks(db)
     told = "; ".join(f"{' → '.join(ring.path)} in {ring.resource_id}" for ring in rings[:5])
     more = f"; and {len(rings) - 5} more" if len(rings) > 5 else ""
@@ -137,14 +137,14 @@ def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
             what.append(f"{n} texts are others")
     if f"{table}{index_upkeep.OLD}" in index_upkeep.replaced(db):
         what.append("an old one is still there")
-    detail = f"out of step with its texts: {', '.join(what)}" if what else "in step"
+    detail = f"does not match its texts: {', '.join(what)}" if what else "consistent"
     return Finding(table, not what, detail, INDEX, mendable=True)
 
 
 def _task_index(db: Database, *, broken: bool) -> Finding:
     missing = len(unindexed_tasks(db))
     told = "it is damaged" if broken else f"{missing} tasks are missing" if missing else ""
-    detail = f"out of step with the tasks: {told}" if told else "in step"
+    detail = f"does not match the tasks: {told}" if told else "consistent"
     return Finding(search_index.TASKS, not told, detail, INDEX, mendable=True)
 
 

@@ -79,5 +79,5 @@ class Completer:
         messages, before, after = self._session.compact_preview()
         if not messages:
             return Choice(choice.insert, choice.label, "nothing is pending")
-        hint = f"{messages} messages, {count_k(before)} → ≈{count_k(after)} tokens"
+        hint = f"{messages} messages, {count_k(before)} → ~{count_k(after)} tokens"
         return Choice(choice.insert, choice.label, hint)

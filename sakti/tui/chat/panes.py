@@ -87,7 +87,12 @@ class Panes:
         self._host.go(self._load_context, group="context", exclusive=True)
 
     async def _load_context(self) -> None:
-        self._line.estimate(await self._host.session.views.context_tokens())
+        """Look up the window of a continued thread, too: nothing was sent here that would have told it."""
+        session = self._host.session
+        tokens = await session.views.context_tokens()
+        self._line.estimate(tokens)
+        if tokens and not self._line.window and session.model is not None and session.model.model:
+            await session.learn()
 
     def show_status(self, status: MemoryStatus) -> None:
         """Show how full the memory is; the log is loaded when it changed, by another window too."""

@@ -173,6 +173,8 @@ class ChatScreen(Screen[None]):
         self.conversation.start.model = model or ""
         self.status_line.why = one_line(f"{model.partition('/')[0]}: {reason}" if model else reason, 60)
         self.status_line.window = window or 0
+        if model and not window and self.loader.shown:  # another model: what its window is has to be looked up
+            self.panes.load_context()
 
     def show_modes(self) -> None:
         """Show the Observer's mode and how tools are approved."""

@@ -19,7 +19,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import BoardChanged, waits_for, who
-from sakti.tui.screens.panel import BACK, Keys, Panel, clickable
+from sakti.tui.screens.panel import BACK, KeyLine, Keys, Panel
 from sakti.tui.transcript.wrap import Line, shorten, wrap
 from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
@@ -110,7 +110,7 @@ class BoardScreen(Panel[None]):
                     yield Static(COLUMNS[name], id=f"board-title-{name}", classes="board-title", markup=False)
                     yield LineList(_drawer(name, self._now), id=f"board-{name}", empty=EMPTY.get(name, "none"))
         yield AskLine(id="board-input")
-        yield Static("", id="board-actions", markup=False)
+        yield KeyLine((), id="board-actions")
 
     def on_mount(self) -> None:
         self.set_interval(POLL, self.look)
@@ -119,7 +119,7 @@ class BoardScreen(Panel[None]):
     @on(events.DescendantFocus)
     def _focused(self) -> None:
         can = ACTIONS[self._name_of(self.column)]
-        self.query_one("#board-actions", Static).update(clickable([LABELS[n] for n in can]))
+        self.query_one("#board-actions", KeyLine).show([LABELS[n] for n in can])
 
     def _now(self) -> int:
         return self.host.session.clock.now()
@@ -295,13 +295,12 @@ def _drawer(column: str, now: Callable[[], int]) -> Callable[[Any, int, Palette]
 
 def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: int) -> list[Line]:
     """Priority and handle, the title on one or two lines, what blocks it or who works on it since when."""
-    handle = one_line(card.handle, 40)
+    handle, kind = one_line(card.handle, 40), one_line(card.type, 12)
     lines: list[Line] = [
         [
             Segment(f"P{card.priority} ", palette.faint),
             Segment(shorten(handle, max(4, width - 4)), palette.muted),
-            Segment("  ", palette.faint),
-            Segment(shorten(one_line(card.type, 12), max(0, width - 5 - len(handle))), palette.faint),
+            Segment(f"  {kind}" if len(handle) + len(kind) + 5 <= width else "", palette.faint),
         ],
         *_title(one_line(card.title, 300), width, palette),
     ]

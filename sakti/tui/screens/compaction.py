@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CompactionScreen(ReadScreen):
-    """Read-only; `/compact undo` takes it back."""
+    """Read-only; `/compact undo` undoes it."""
 
     HELP = "What the last /compact did: + are lines that the log has since. The messages are kept, search finds them."
 
@@ -24,9 +24,9 @@ class CompactionScreen(ReadScreen):
         rows = [
             ("when", datetime.fromtimestamp(done.created_at / 1000).strftime("%Y-%m-%d %H:%M")),
             ("focus", done.focus),
-            ("went", f"{done.message_count} messages, numbers {done.first_index + 1} to {done.last_index + 1}"),
+            ("removed", f"{done.message_count} messages, numbers {done.first_index + 1} to {done.last_index + 1}"),
             ("tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)}, {count_k(max(0, saved))} freed"),
-            ("log", f"{len(shown.before)} → {len(shown.after)} lines"),
+            ("notes", f"{len(shown.before)} → {len(shown.after)} lines"),
             ("pinned", f"{shown.pinned} line{'s' * (shown.pinned != 1)}, always kept" if shown.pinned else ""),
             ("doubtful", f"{shown.doubtful} new lines are not supported by their source" if shown.doubtful else ""),
             ("undo", "/compact undo"),

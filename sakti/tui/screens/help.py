@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from sakti.tui.keys import bindings_of, with_own
 from sakti.tui.screens.board import BoardScreen
-from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
+from sakti.tui.screens.panel import ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
 from sakti.tui.screens.settings import SettingsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
@@ -37,7 +37,6 @@ class HelpScreen(ReadScreen):
     """Commands, then keys by part."""
 
     HELP = "Every command and every key."
-    keys: ClassVar[Keys] = (("↑↓ scroll", ""), BACK)
 
     def __init__(self, chat: Sequence[Part], own: Mapping[str, str]) -> None:
         found = [(name, with_own(b, own)) for name, owner in parts(chat) for b in bindings_of(owner)]

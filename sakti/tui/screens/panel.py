@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -27,9 +28,35 @@ Keys: TypeAlias = Sequence[tuple[str, str]]  # what is written, and the screen's
 BACK = ("esc back", "close")
 
 
-def clickable(keys: Keys) -> Content:
-    """Keys with what they do, in one line. Only text of our own may stand in it: it is markup."""
-    return Content.from_markup(" · ".join(f"[@click=screen.{do}]{text}[/]" if do else text for text, do in keys))
+def clickable(keys: Keys, width: int = 0) -> Content:
+    """Keys with what they do, folded between them where `width` cells do not hold them all in one line.
+
+    Only text of our own may stand in it: it is markup.
+    """
+    out, used = "", 0
+    for text, do in keys:
+        size = cell_len(text)
+        folds = used and width and used + 3 + size > width
+        out += "\n" if folds else " · " if used else ""
+        used = size if folds or not used else used + 3 + size
+        out += f"[@click=screen.{do}]{text}[/]" if do else text
+    return Content.from_markup(out)
+
+
+class KeyLine(Static):
+    """The keys of a screen; a click on one of them does what it does."""
+
+    def __init__(self, keys: Keys, *, id: str) -> None:
+        super().__init__(clickable(keys), id=id, markup=False)
+        self._keys = keys
+
+    def show(self, keys: Keys) -> None:
+        """Name other keys."""
+        self._keys = keys
+        self.update(clickable(keys, self.size.width))
+
+    def on_resize(self) -> None:
+        self.show(self._keys)
 
 
 class Panel(ModalScreen[Result]):
@@ -57,10 +84,14 @@ class Panel(ModalScreen[Result]):
         with Vertical(id="panel"):
             yield Static(self._title, id="panel-title", markup=False)
             yield from self.body()
-            yield Static(clickable(self.keys), id="panel-keys", markup=False)
+            yield KeyLine(self.named_keys(), id="panel-keys")
 
     def body(self) -> ComposeResult:
         raise NotImplementedError
+
+    def named_keys(self) -> Keys:
+        """Give the keys that the last line names."""
+        return self.keys
 
     def set_title(self, title: str) -> None:
         self.query_one("#panel-title", Static).update(one_line(title, 200))

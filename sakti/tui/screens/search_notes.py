@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sakti.core.text import counted
+
 if TYPE_CHECKING:
     from sakti.store.search.search import Hit
 
@@ -31,6 +33,6 @@ def folded(hits: Sequence[Hit]) -> tuple[list[Hit], dict[str, int]]:
 
 def notes(hits: Iterable[Hit], more: Mapping[str, int]) -> dict[str, str]:
     """Return what to say of each hit that needs it, by its id."""
-    found = ((h, h.reason, h.copies + more.get(h.id, 0)) for h in hits)
-    told = ((h.id, " · ".join(p for p in (why, f"the same {n} times more" if n else "") if p)) for h, why, n in found)
-    return {i: text for i, text in told if text}
+    found = ((h, h.copies + more.get(h.id, 0)) for h in hits)
+    told = {h.id: (h.reason, f"{counted(n, 'identical text')} not listed" if n else "") for h, n in found}
+    return {i: " · ".join(filter(None, pieces)) for i, pieces in told.items() if any(pieces)}

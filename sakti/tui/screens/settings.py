@@ -18,10 +18,12 @@ from sakti.agent.reports.settings_view import Setting, as_lines, as_toml, settin
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
-from sakti.tui.screens.panel import BACK, Keys, ListPanel
+from sakti.tui.screens.panel import BACK, KeyLine, Keys, ListPanel
 from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
+
+WRITING = (("enter write", ""), ("^t for this project", "turn"), ("esc cancel", "close"))
 
 
 class SettingsScreen(ListPanel):
@@ -38,7 +40,7 @@ class SettingsScreen(ListPanel):
         Binding("ctrl+t", "turn", "For all projects, or for this one", show=False, priority=True, id="settings.file"),
     ]
     placeholder = "filter by name, value, origin or words"
-    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter another value", "open"), ("^t for this project", "turn"), BACK)
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter another value", "open"), BACK)
     line = query_one("#panel-line", AskLine)
 
     def __init__(
@@ -53,7 +55,7 @@ class SettingsScreen(ListPanel):
 
     def _take(self, found: Sequence[Setting]) -> None:
         self._found = sorted(found, key=lambda s: s.origin == "default")  # what was changed comes first
-        self._title = f"Settings  {len(found)} · {sum(s.origin != 'default' for s in found)} changed"
+        self._title = f"Settings {len(found)} · {sum(s.origin != 'default' for s in found)} changed"
 
     def body(self) -> ComposeResult:
         yield from super().body()
@@ -124,6 +126,19 @@ class SettingsScreen(ListPanel):
             "value", f"{one_line(row.takes, 80)}; empty: back to {as_toml(row.default) or 'not set'}", row.text
         )
         self._try()
+        self._name_keys()
+
+    def action_close(self) -> None:
+        super().action_close()
+        if self.is_open:
+            self._name_keys()
+            self._tell_current()
+
+    def named_keys(self) -> Keys:
+        return WRITING if self.is_mounted and self.line.asked else self.keys
+
+    def _name_keys(self) -> None:
+        self.query_one("#panel-keys", KeyLine).show(self.named_keys())
 
     def action_turn(self) -> None:
         """Switch to the other file, for a setting that a project may set."""
@@ -151,10 +166,11 @@ class SettingsScreen(ListPanel):
         except SaktiError as e:
             self._tell(e.message)
             return
-        what = f"Enter will take {name} out of"
+        what = f"Enter removes {name} from"
         if value is not None:
-            what = f"{as_lines(name, value)}\nEnter will write this into"
-        self._tell(f"{what} {self._file}")  # the path last: it may be longer than there is room
+            what = f"{as_lines(name, value)}\nEnter writes this to"
+        takes = one_line(self._chosen.takes, 200)
+        self._tell(f"Takes {takes}\n{what} {self._file}")  # the path last: it may be longer than there is room
 
     @on(Input.Submitted, "#panel-line")
     def _line_entered(self, event: Input.Submitted) -> None:
@@ -178,6 +194,7 @@ class SettingsScreen(ListPanel):
         if not self.is_open:
             return
         self.line.end()
+        self._name_keys()
         self.set_title(self._title)
         self.refresh_rows()
         names = [s.name for s in self.result_list.rows]

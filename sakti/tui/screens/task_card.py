@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Static
 
 from sakti.actions.tasks import by_hand
 from sakti.core.errors import TaskError
@@ -16,7 +15,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Json, Message
 from sakti.tui.panes.tasks import BoardChanged
-from sakti.tui.screens.panel import BACK, Keys, Panel, clickable
+from sakti.tui.screens.panel import BACK, KeyLine, Keys, Panel
 from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock, TextBlock
 from sakti.tui.transcript.build import message_blocks
 from sakti.tui.widgets.transcript import Transcript
@@ -67,7 +66,7 @@ class TaskCardScreen(Panel[None]):
         self._status = str(task["task"]["status"])
         self.set_title("  ".join(p for p in (f"{task['task']['handle']} {task['task']['title']}", said) if p))
         keys: Keys = (*KEYS.get(self._status, ()), ("t tree", "tree"), BACK)
-        self.query_one("#panel-keys", Static).update(clickable(keys))
+        self.query_one("#panel-keys", KeyLine).show(keys)
         reader = self.query_one(Transcript)
         reader.document.clear()
         reader.document.append(*card_blocks(task, messages))

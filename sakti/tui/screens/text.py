@@ -55,12 +55,16 @@ class ReadScreen(Panel[bool]):
     """Blocks to read and scroll; its result is whether their end was on the screen."""
 
     AUTO_FOCUS = "Transcript"
-    keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("[ ] and enter unfold", ""), BACK)
+    keys: ClassVar[Keys] = (("↑↓ scroll", ""), BACK)
 
     def __init__(self, title: str, blocks: Sequence[Block]) -> None:
         super().__init__(title)
         self._blocks = blocks
         self._ended = False
+
+    def named_keys(self) -> Keys:
+        folds = any(b.foldable for b in self._blocks)
+        return (self.keys[0], ("[ ] and enter unfold", ""), *self.keys[1:]) if folds else self.keys
 
     def body(self) -> ComposeResult:
         yield Transcript()

@@ -100,7 +100,8 @@ def lay_out(
 def _whole_keys(keys: list[Span], room: int) -> list[Line]:
     """Fold between the keys, not within what one of them does."""
     held = [(f"{HELD}· " if text == SEPARATOR else text.replace(" ", HELD), style) for text, style in keys]
-    return [[Segment(s.text.replace(HELD, " "), s.style) for s in line] for line in wrap(held, room)]
+    lines = [[Segment(s.text.replace(HELD, " "), s.style) for s in line] for line in wrap(held, room)]
+    return [line[:-1] if line and line[-1].text.strip() == SEPARATOR.strip() else line for line in lines]
 
 
 def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tuple[list[Line], bool]:

@@ -75,6 +75,10 @@ class LineView(ScrollView, can_focus=True):
         """Return what lies under a whole line: a cursor, a highlight."""
         return None
 
+    def line_bar(self, y: int) -> Style | None:
+        """Return the style of a bar before a chosen line, where the widget has a cell for it."""
+        return None
+
     def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
         """Return what stands out in a line: from and to which character, in which style."""
         return []
@@ -137,7 +141,8 @@ class LineView(ScrollView, can_focus=True):
             if spans or under is not None:
                 for span, own in spans:
                     line = mark(line, span, own)
-                return self._lay(line, width, left, around, base + under if under is not None else base)
+                style = base + under if under is not None else base
+                return self._lay(line, width, left, around, style, self.line_bar(y))
         key = (id(line), width, left)
         cached = self._strips.get(key)
         if cached is not None and cached[0] is line and cached[1] is base:
@@ -146,13 +151,15 @@ class LineView(ScrollView, can_focus=True):
         self._strips[key] = (line, base, strip)
         return strip
 
-    def _lay(self, line: Line, width: int, left: int, around: Style, style: Style) -> Strip:
+    def _lay(self, line: Line, width: int, left: int, around: Style, style: Style, bar: Style | None = None) -> Strip:
         content = self.size.width
         strip = Strip(Segment.apply_style(line, style)).crop_extend(0, content, style)
         right = width - left - content
         if not left and not right:
             return strip
         before, after = Segment(" " * left, around), Segment(" " * right, around)
+        if bar is not None and left:
+            before = Segment("▌".rjust(left), around + bar)
         return Strip([s for s in (before, *strip, after) if s.text], width)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,6 +29,18 @@ KEYS = (
     ("F4", "tasks", "screen.pane('tasks')"),
     ("F1", "help", "screen.help"),
 )
+NEEDED = ("^C", "F1", "^P")  # keys that are named first where there is little room
+
+
+def _fitting(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str, str, str]]:
+    """Return the keys that have room, in their order; help is named before any pane."""
+    taken: list[tuple[str, str, str]] = []
+    for key in sorted(keys, key=lambda k: NEEDED.index(k[0]) if k[0] in NEEDED else len(NEEDED)):
+        room -= len(f"{key[0]} {key[1]}") + 3
+        if room < 0:
+            break
+        taken.append(key)
+    return [key for key in keys if key in taken]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +194,9 @@ class StatusLine(Widget):
             parts.append((f"{self.queued} queued", busy))
         for number, (part, style) in enumerate(parts):
             text.append(" · " if number or self.approval[0] else "", muted).append(part, style)  # pyright: ignore[reportArgumentType]
-        busy_now = state is not None
-        for name, what, action in (("^C", "stop" if busy_now else "quit", "screen.stop"), *KEYS):
+        stop = ("^C", "stop" if state is not None else "quit", "screen.stop")
+        for name, what, action in _fitting((stop, *KEYS), width - cell_len(text.plain) - 1):
             piece = f"{name} {what}"
-            if cell_len(text.plain) + len(piece) + 4 > width:
-                break
             text.append(" · " if text.plain.strip() else "", muted)
             start = cell_len(text.plain)
             self._spots.append((start, start + len(piece), action))

@@ -75,6 +75,9 @@ class TranscriptView(LineView):
             return self.palette.mark
         return self.palette.cursor if block is self._chosen and place[1] == block.head else None
 
+    def line_bar(self, y: int) -> Style | None:
+        return self.palette.agent if self.line_style(y) == self.palette.cursor else None
+
     def on_resize(self, event: events.Resize) -> None:
         width = max(8, self.size.width - 1)
         if width != self.document.width:

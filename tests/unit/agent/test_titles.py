@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.agent.titles import LENGTH, first_title, told_apart
+from sakti.agent.titles import LENGTH, first_title, given_title, told_apart
 from sakti.core.types import Thread
 
 
@@ -26,6 +26,24 @@ from sakti.core.types import Thread
 )
 def test_a_first_title_says_what_it_is_about(text: str, title: str) -> None:
     assert first_title(text) == title
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Fix login redirect", "Fix login redirect"),
+        ('Title: "Fix `login` redirect".', "Fix `login` redirect"),
+        ("**Title:** Fix login", "Fix login"),
+        ("\n# Fix login\n\nbecause", "Fix login"),
+        ("„Weiterleitung nach dem Login“", "Weiterleitung nach dem Login"),
+        ("Titles of books", "Titles of books"),
+        ("```\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_given_title_is_what_the_model_meant(text: str, title: str) -> None:
+    assert given_title(text) == title
+    assert len(given_title(text * 40)) <= LENGTH
 
 
 def test_a_title_is_one_short_line() -> None:

@@ -67,10 +67,10 @@ def test_a_thread_from_its_fork_to_its_end(run):
     assert listed(run).count(made["title"]) == 1
     assert listed(run, "--deleted") == [made["title"]]
     assert "No thread of this workspace" in run("threads", "delete", made["id"], code=1)
-    assert "is back" in run("threads", "restore", made["id"])
+    assert "Restored" in run("threads", "restore", made["id"])
     assert "matches 0 deleted" in run("threads", "restore", made["id"], code=1)
     assert "Nothing deleted to remove" in run("db", "purge")
-    assert "brings it back" in run("threads", "delete", made["id"])
+    assert "restores it" in run("threads", "delete", made["id"])
     assert "Nothing was removed" in run("db", "purge")
     assert run("db", "purge", "--yes", "--days", "1", "--json")["threads"] == []
     assert "removed" in run("db", "purge", "--yes")

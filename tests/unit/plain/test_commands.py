@@ -182,7 +182,8 @@ async def test_threads_are_listed_and_opened(lines: Lines) -> None:
     assert "thread: Gate" in await lines.heard("1")
     assert "Renamed" in await lines.heard("/threads rename 1 Fence")
     assert "Deleted 'Fence'" in await lines.heard("/threads delete 1")
-    assert "is back" in await lines.heard("/threads restore")
+    assert "Restored" in await lines.heard("/threads restore")
+    assert "Fence" in await lines.heard("/resume"), "alone it lists them"
     assert "thread: Fence" in await lines.heard("/resume fence")
 
 

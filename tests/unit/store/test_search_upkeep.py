@@ -48,7 +48,7 @@ async def test_an_index_out_of_step_is_rebuilt(store: Store, table: str) -> None
     assert not {f.name: f for f in await store.read(maintenance.check)}[table].ok
     by_name = {f.name: f for f in await upkeep.check(store)}
     assert by_name[table].ok and "2 texts are missing" in by_name[table].detail
-    assert {f.name: f.detail for f in await store.read(maintenance.check)}[table] == "in step"
+    assert {f.name: f.detail for f in await store.read(maintenance.check)}[table] == "consistent"
     assert await found(store, "walrus") == ["m0"]
 
 
@@ -87,7 +87,7 @@ async def test_however_it_came_out_of_step_it_is_found_and_mended(
     await store.write(say, ["the walrus", "and the carpenter", "were walking close at hand"])
     await store.write(damage, table)
     mended = {f.name: f for f in await upkeep.check(store)}
-    assert mended[table].detail != "in step" and all(f.ok for f in mended.values())
+    assert mended[table].detail != "consistent" and all(f.ok for f in mended.values())
     assert all(f.ok for f in await store.read(maintenance.check))
     assert await found(store, "walking") == ["m2"]
 
@@ -105,7 +105,7 @@ async def test_a_rebuild_that_was_killed_is_finished_and_holds_nobody_up(
     assert await found(store, "heron") == ["new"]
     assert not all(f.ok for f in await store.read(maintenance.check))
     assert all(f.ok for f in await upkeep.check(store))
-    assert {f.name: f.detail for f in await store.read(maintenance.check)}["search_words"] == "in step"
+    assert {f.name: f.detail for f in await store.read(maintenance.check)}["search_words"] == "consistent"
     assert await store.read(index_upkeep.replaced) == []
     assert (await store.read(search, "walrus", Scope("/w"))).total == 40
     assert store.written - before > 20  # so many times another window could write

@@ -1,0 +1,106 @@
+"""Name a thread by the model that the settings name, after its first answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from sakti.agent import titles
+from sakti.core.config import ModelSettings
+from sakti.core.errors import SaktiError
+from sakti.core.events import Notice, ThreadChanged
+from sakti.core.lazy import lazy_imports
+from sakti.core.resources import fill_prompt, read_prompt
+from sakti.core.types import Thread
+
+if TYPE_CHECKING:
+    from sakti.agent.session.state import State
+    from sakti.store.connection import Database
+
+with lazy_imports:
+    from sakti.memory import model_call
+    from sakti.providers import registry
+    from sakti.store import secrets
+    from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import threads as stored_threads
+
+log = logging.getLogger(__name__)
+
+TITLED = "titled"  # key of a thread's metadata: the model that named it
+SHOWN = 3_000  # characters of the prompt, and of the answer, that the model is shown
+
+
+class Titling:
+    """Asks the model of `title_model` beside what the session does; a title of the user's or the Observer's stays."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._task: asyncio.Task[None] | None = None
+        self._told = False  # that it does not work
+
+    def begin(self, prompt: str, answer: str) -> None:
+        """Name the open thread by its last exchange, where nobody named it yet."""
+        thread, idle = self._state.thread, self._task is None or self._task.done()
+        if not self._state.config.title_model or thread is None or _is_named(thread):
+            return
+        if idle and answer.strip():
+            self._task = asyncio.create_task(self._run(thread, prompt, answer))
+
+    async def end(self) -> None:
+        """Give up what is under way: it is asked for after the next answer."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({self._task})
+
+    async def _run(self, thread: Thread, prompt: str, answer: str) -> None:
+        try:
+            await self._name(thread, prompt, answer)
+        except SaktiError as e:
+            log.info("no title: %s", e.message)
+            if not self._told:
+                self._told = True
+                self._state.emit(Notice("warning", "No title", f"{self._state.config.title_model}: {e.message}"))
+
+    async def _name(self, thread: Thread, prompt: str, answer: str) -> None:
+        state = self._state
+        full_name = await registry.complete(state.config.title_model or "", state.env, state.config.providers)
+        provider, name = state.models.background(full_name)
+        if provider is None or name is None:
+            return
+        settings = ModelSettings(temperature=0.3, thinking_tokens=0)
+        model = model_call.MemoryModel(provider, name, state.counter, state.clock, settings=settings)
+        shown = (secrets.masked(text)[:SHOWN] for text in (prompt, answer))
+        asked = fill_prompt("title#input", **dict(zip(("prompt", "answer"), shown, strict=True)))
+        text, call = await model.ask(read_prompt("title"), asked)
+        await state.store.write(
+            stored_messages.add_step,
+            id=state.store.ids.new(),
+            thread_id=thread.id,
+            purpose="observer",  # what works in the background is one sum
+            model=call.model,
+            usage=call.usage,
+            now=state.clock.now(),
+            counted_tokens=call.counted_tokens,
+            duration_ms=call.duration_ms,
+            stop_reason=call.stop_reason,
+        )
+        title = titles.given_title(secrets.masked(text))
+        renamed = await state.store.write(_rename, thread.id, title, call.model, state.clock.now()) if title else None
+        if renamed is not None and state.thread is not None and state.thread.id == renamed.id:
+            state.emit(ThreadChanged(renamed))
+
+
+def _is_named(thread: Thread) -> bool:
+    """Return whether the user, the Observer or a model gave the title."""
+    return thread.title_pinned or "title_index" in thread.metadata or TITLED in thread.metadata
+
+
+def _rename(db: Database, thread_id: str, title: str, model: str, now: int) -> Thread | None:
+    thread = stored_threads.get(db, thread_id)
+    if thread is None or _is_named(thread):
+        return None
+    stored_threads.update_metadata(db, thread_id, {TITLED: model})
+    return stored_threads.rename(db, thread_id, title, now, by_user=False)

@@ -144,6 +144,8 @@ _NAMES_ONLY = frozenset(
     " printf rm touch chmod chown".split()
 )
 _GIT_NAMES_ONLY = frozenset("add commit status check-ignore ls-files rm mv restore log tag branch config".split())
+# What makes `git log` show what is in files; glued to others in a cluster too.
+_SHOWS_CONTENT = re.compile(r"-(?!-)\w*[puLSGcm]|--(patch|unified|cc|full-diff|pickaxe|word-d|color-w|func)")
 _READERS = frozenset(
     "cat head tail less more bat nl tac rev od xxd hexdump strings base64 base32 grep egrep fgrep rg ag ack sed awk"
     " gawk cut sort uniq wc tr cp mv ln tar zip 7z gzip bzip2 xz zcat rsync scp sftp curl wget nc ncat socat source ."
@@ -168,7 +170,9 @@ def _secrets(script: Script, nested: Sequence[Simple], place: Place) -> Iterator
 
 def _is_name(simple: Simple) -> bool:
     if simple.program == "git":
-        return git.words_of(simple.argv)[1:2] != () and git.words_of(simple.argv)[1] in _GIT_NAMES_ONLY
+        _, command, *arguments = [*git.words_of(simple.argv), ""]
+        shown = command == "log" and any(_SHOWS_CONTENT.match(a) for a in arguments)
+        return command in _GIT_NAMES_ONLY and not shown
     return simple.program in _NAMES_ONLY
 
 
@@ -191,10 +195,15 @@ def _walks(simple: Simple) -> bool:
     )
 
 
+def _sees_hidden(simple: Simple) -> bool:
+    """Return whether a search goes into files whose names begin with a dot, which ripgrep leaves out."""
+    return simple.program != "rg" or any(re.match(r"-[a-zA-Z]*[.u]|--hid|--unr", a) for a in simple.argv)
+
+
 def _come_upon(simple: Simple, place: Place) -> str:
     folders = [p for p in _read_by(simple.argv, place) if p.is_dir()] or [place.cwd]
     for folder in folders:
-        if (file := holds_secrets(folder)) is not None:
+        if (file := holds_secrets(folder, hidden=_sees_hidden(simple))) is not None:
             return place.show(file)
     return ""
 

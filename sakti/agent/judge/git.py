@@ -17,7 +17,8 @@ _READ = frozenset(
 # Written out or cut short, they run a program, write a file or leave the repository.
 _REFUSED = tuple(
     "--output --ext-diff --textconv --open-files-in-pager --exec-path --upload-pack --config-env --git-dir --work-tree"
-    " --no-index --filters --contents --show-signature".split()
+    " --no-index --filters --contents --show-signature --batch --batch-check --batch-command --exclude-from"
+    " --exclude-per-directory --ignore-revs-file --edit-description".split()
 )
 _LISTS = {
     # options that list, and those with which words may follow: else a word is a new name
@@ -58,8 +59,9 @@ def reads_only(argv: Sequence[str]) -> bool:
     if any(_is_refused(o) for o in options):
         return False
     if command in _READ:
-        # -O of grep opens a pager, --contents of blame reads any file
-        return not any(re.match(r"-[a-zA-Z]*O", o) for o in options) or command != "grep"
+        # -O of grep opens a pager, -X of ls-files reads any file
+        wrong = {"grep": r"-[a-zA-Z]*O", "ls-files": r"-[a-zA-Z]*X"}.get(command)
+        return wrong is None or not any(re.match(wrong, o) for o in options)
     if command in _LISTS:
         alone, with_words = _LISTS[command]
         lists = [o for o in options if with_words is not None and with_words.fullmatch(o)]

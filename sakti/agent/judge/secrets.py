@@ -129,6 +129,11 @@ def _inside(pattern: str) -> str:
     return "".join("[^/]*" if c == "*" else re.escape(c) for c in pattern)
 
 
-def holds_secrets(folder: Path) -> Path | None:
-    """Return a file with secrets below `folder`, the first one found; None where there is none."""
-    return next(_secret_files(folder), None)
+def holds_secrets(folder: Path, *, hidden: bool = True) -> Path | None:
+    """Return a file with secrets below `folder`, the first one found; None where there is none.
+
+    `hidden`: also those whose name, or a folder's above them, begins with a dot.
+    """
+    found = _secret_files(folder)
+    seen = (f for f in found if hidden or not any(p.startswith(".") for p in f.relative_to(folder).parts))
+    return next(seen, None)

@@ -2,6 +2,14 @@
 
 # Never free, in no mode: they remove, publish, reach out, run what nobody has read, or change what runs later.
 HARMFUL = [
+    "git cat-file --batch < list",
+    "git cat-file --batch-check --batch-all-objects",
+    "git ls-files --exclude-from=/etc/shadow",
+    "git ls-files -oX /etc/shadow",
+    "git blame --ignore-revs-file=/etc/shadow a.py",
+    "sha256sum -c list",
+    "md5sum --check list",
+    "file --files-from list",
     "rm -rf ~",
     "rm -rf /",
     "rm --recursive --force ~",
@@ -322,6 +330,11 @@ HARD = [
 
 # They would print or copy a secret; the workspace of the tests has `.env`, `sub/.env`, a link and a hard link to it.
 SECRETS = [
+    "git log -p -- .env",
+    "git log -L1,9:.env",
+    "git log --patch HEAD -- .env",
+    "rg --hidden K",
+    "rg -uu K",
     "cat .env",
     "cat ./.env",
     "cat sub/.env",
@@ -347,8 +360,6 @@ SECRETS = [
     "grep K .env",
     "grep -r K .",
     "grep -rn K",
-    "rg --hidden K",
-    "rg -uu K",
     "cp .env x",
     "cp -r ~/.local/share .",
     "mv .env x",
@@ -464,6 +475,9 @@ NAMES = [
 
 # Ordinary reads, free in `ask`.
 READS = [
+    'rg "class .*View" --type py',
+    "git log --stat -- .env",
+    "sha256sum a.py",
     "ls -la",
     "cat a.py",
     "head -20 a.py",

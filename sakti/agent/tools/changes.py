@@ -74,6 +74,8 @@ def writable(path: Path, name: str) -> None:
 
 def put(bench: Workbench, changes: Sequence[Changed]) -> None:
     """Write all changes; the model knows these files as they are then."""
+    new = 0o666 & ~_umask()
+    bench.recorder.writing([(c.path, c.data, stat.S_IFREG | new) for c in changes])
     for change in changes:
         if change.data is None:
             change.path.unlink()

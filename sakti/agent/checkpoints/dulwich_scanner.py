@@ -127,9 +127,10 @@ def _mode(found: os.stat_result) -> int:
 
 def _entry(found: os.stat_result, oid: str) -> Any:
     from dulwich.index import IndexEntry
+    from dulwich.objects import ObjectID
 
     mtime, ctime = divmod(found.st_mtime_ns, 10**9), divmod(found.st_ctime_ns, 10**9)
     return IndexEntry(
         ctime, mtime, found.st_dev & 0xFFFFFFFF, found.st_ino & 0xFFFFFFFF, _mode(found), found.st_uid, found.st_gid,
-        found.st_size & 0xFFFFFFFF, oid.encode(),
+        found.st_size & 0xFFFFFFFF, ObjectID(oid.encode()),
     )  # fmt: skip  # pyright: ignore

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from sakti.core.errors import SaktiError
@@ -16,11 +16,12 @@ LEVEL = 1  # of zlib: an edit waits for it
 
 
 class Objects:
-    """`folder` is the repository, `beside` the folder of secret contents."""
+    """`folder` is the repository, `beside` the folder of secret contents; `packed` reads what git has packed."""
 
-    def __init__(self, folder: Path, beside: Path) -> None:
+    def __init__(self, folder: Path, beside: Path, packed: Callable[[str], bytes | None] = lambda _oid: None) -> None:
         self._objects = folder / "objects"
         self._beside = beside
+        self._packed = packed
 
     def put(self, data: bytes, *, secret: bool = False, sync: bool = True) -> str:
         """Keep a content, durably with `sync`; return its id. Raises OSError."""
@@ -38,10 +39,32 @@ class Objects:
             data = self._path(oid).read_bytes()
             return data if oid.startswith(SECRET) else zlib.decompress(data).partition(b"\0")[2]
         except (OSError, zlib.error) as e:
+            if (found := self._from_pack(oid)) is not None:
+                return found
             raise SaktiError("This checkpoint is no longer complete: it was pruned or damaged.", title="Undo") from e
 
     def has(self, oid: str) -> bool:
-        return self._path(oid).exists()
+        return self._path(oid).exists() or self._from_pack(oid) is not None
+
+    def packs(self) -> list[Path]:
+        """Return the files of packs."""
+        return sorted((self._objects / "pack").glob("*"))
+
+    def unpack(self, needed: Iterable[str]) -> int:
+        """Put what is needed of the packs beside them, then delete these; return their bytes."""
+        files = self.packs()
+        if not files:
+            return 0
+        for oid in needed:
+            if not self._path(oid).exists() and (data := self._from_pack(oid)) is not None:
+                self.put(data)
+        freed = sum(f.stat().st_size for f in files)
+        for file in files:
+            file.unlink(missing_ok=True)
+        return freed
+
+    def _from_pack(self, oid: str) -> bytes | None:
+        return None if oid.startswith(SECRET) or not self.packs() else self._packed(oid)
 
     def everything(self) -> Iterator[tuple[str, Path, os.stat_result]]:
         """Yield the id, file and status of every content."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sakti.agent.checkpoints.plan import Change
+from sakti.agent.tools import changes
 
 _THREAD = re.compile(r"[0-9A-Za-z_.-]{1,200}")
 
@@ -84,9 +85,9 @@ class Records:
     folder: Path
     _made: set[Path] = field(default_factory=set[Path])
 
-    def add(self, thread_id: str, index: int, at: int, changes: Sequence[Change], left_out: Iterable[str] = ()) -> None:
+    def add(self, thread_id: str, index: int, at: int, made: Sequence[Change], left_out: Iterable[str] = ()) -> None:
         """Append what a call changed. Raises OSError."""
-        line = {"at": at, "changes": [c.as_json() for c in changes], "left_out": sorted(left_out)[:100]}
+        line = {"at": at, "changes": [c.as_json() for c in made], "left_out": sorted(left_out)[:100]}
         append(self._of(thread_id) / f"{index:08}.jsonl", line)
 
     def turns(self, thread_id: str) -> list[Turn]:
@@ -94,10 +95,10 @@ class Records:
         out: list[Turn] = []
         for file in sorted(self._of(thread_id).glob("[0-9]*.jsonl")):
             rows = list(read(file))
-            changes = tuple(Change.of(c) for r in rows for c in r["changes"])
+            made = tuple(Change.of(c) for r in rows for c in r["changes"])
             left_out = tuple(dict.fromkeys(p for r in rows for p in r["left_out"]))
-            if changes or left_out:
-                out.append(Turn(thread_id, int(file.stem), rows[0]["at"], changes, left_out))
+            if made or left_out:
+                out.append(Turn(thread_id, int(file.stem), rows[0]["at"], made, left_out))
         return out
 
     def undone(self) -> list[Undone]:
@@ -168,8 +169,8 @@ class Records:
         return self.folder / "turns" / name
 
 
-def _named(changes: Iterable[Change]) -> set[str]:
-    return {e.oid for c in changes for e in (c.before, c.after) if e is not None and e.oid}
+def _named(made: Iterable[Change]) -> set[str]:
+    return {e.oid for c in made for e in (c.before, c.after) if e is not None and e.oid}
 
 
 def append(file: Path, value: dict[str, Any]) -> None:
@@ -202,14 +203,4 @@ def write(file: Path, data: bytes) -> None:
         f.flush()
         os.fsync(f.fileno())
     temporary.replace(file)
-    flush_folder(file.parent)
-
-
-def flush_folder(folder: Path) -> None:
-    """Make names in a folder durable, where the system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    changes.flush_folder(file.parent)

@@ -19,6 +19,7 @@ from sakti.agent.checkpoints import places, records
 from sakti.agent.checkpoints.objects import SECRET, Objects
 from sakti.agent.checkpoints.plan import Change, Entry, fits, same
 from sakti.agent.checkpoints.records import Records, Undone
+from sakti.agent.tools import changes
 from sakti.core.errors import SaktiError
 
 JOURNAL = "restoring.json"
@@ -78,7 +79,7 @@ class Restorer:
             self.records.add_undone(undo)
         self.reached("record")
         (self.folder / JOURNAL).unlink(missing_ok=True)
-        records.flush_folder(self.folder)
+        changes.flush_folder(self.folder)
         return left
 
     def _keep(self, steps: Sequence[Change]) -> None:

@@ -24,6 +24,7 @@ LARGEST = 10_000_000  # bytes of a file that is covered
 MOST = 100_000  # paths that are added at once
 MOST_BYTES = 2_000_000_000
 PATIENCE = 60.0  # seconds for one call of git
+PACKED = 500  # files that are added at once from which they go into a pack
 LEAVES = 1_000  # empty folders that are looked for below one that is not covered
 
 # Attributes of the workspace would convert line ends and encodings, or run filters.
@@ -36,6 +37,7 @@ _CONFIG = """[core]
 \tignorecase = false
 \tautocrlf = false
 \tsafecrlf = false
+\tcompression = 1
 \tlooseCompression = 0
 \tfsync = none
 \tfsmonitor = false
@@ -81,6 +83,33 @@ def program(workspace: Path) -> str | None:
     return find_program("git", workspace)
 
 
+def packed(git: str, folder: Path, oid: str) -> bytes | None:
+    """Return a content that git has put into a pack; None where it is not there."""
+    done = subprocess.run(
+        [git, f"--git-dir={folder}", "cat-file", "blob", oid],
+        env=_environment(folder, Path(os.devnull)),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return done.stdout if done.returncode == 0 else None
+
+
+def _environment(folder: Path, workspace: Path) -> dict[str, str]:
+    """Return the environment of our git: of the user's own files nothing is read."""
+    kept = {k: v for k, v in safe_environment(os.environ, workspace).items() if k in ("PATH", "TMPDIR")}
+    return {
+        **kept,
+        "HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder),
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+
+
 def excluded(path: str, secret: Callable[[str], bool]) -> bool:
     """Return whether a path is never covered: secrets, and git's own files."""
     return secret(path) or ".git" in path.split("/")
@@ -112,9 +141,10 @@ class GitScanner:
             if not add and not drop:
                 break
             self._update(add, drop)
+            if not below and not drop:
+                break  # else what is empty in them is seen only now
         self._load()
-        entries = {p: self._whole(p, e) for p, e in self._entries.items()}
-        return Picture({**entries, **folders}, frozenset(left_out))
+        return Picture({**self._entries, **folders} if folders else self._entries, frozenset(left_out))
 
     def ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
         with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
@@ -144,20 +174,6 @@ class GitScanner:
         if not target.exists() or target.read_bytes() != text:
             target.write_bytes(text)
 
-    def _environment(self) -> dict[str, str]:
-        kept = {k: v for k, v in safe_environment(os.environ, self.workspace).items() if k in ("PATH", "TMPDIR")}
-        home = str(self.folder)  # of the user's own files nothing is read
-        return {
-            **kept,
-            "HOME": home,
-            "XDG_CONFIG_HOME": home,
-            "LC_ALL": "C",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_TERMINAL_PROMPT": "0",
-        }
-
     def _run(
         self,
         words: Sequence[str],
@@ -167,7 +183,7 @@ class GitScanner:
         index: Path | None = None,
         ok: Sequence[int] = (0,),
     ) -> bytes:
-        env = self._environment() | ({"GIT_INDEX_FILE": str(index)} if index is not None else {})
+        env = _environment(self.folder, self.workspace) | ({"GIT_INDEX_FILE": str(index)} if index is not None else {})
         where = tree or self.workspace
         command = [self.git, f"--git-dir={self.folder}", f"--work-tree={where}", "-c", "core.bare=false", *words]
         try:
@@ -207,10 +223,10 @@ class GitScanner:
         """Sort paths into those to add or refresh, and those to drop; note what is not covered."""
         add: list[str] = []
         drop: list[str] = []
-        size = 0
+        size, top = 0, f"{self.workspace}/"  # a Path for each would take longer than git
         for path in dict.fromkeys(paths):
             try:
-                found = os.lstat(self.workspace / path)
+                found = os.lstat(top + path)
             except (FileNotFoundError, NotADirectoryError):
                 drop.append(path)
                 continue
@@ -218,7 +234,7 @@ class GitScanner:
                 drop.append(path)  # a file gave way to a folder
                 continue
             kind = stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)
-            readable = not stat.S_ISREG(found.st_mode) or os.access(self.workspace / path, os.R_OK)
+            readable = not stat.S_ISREG(found.st_mode) or os.access(top + path, os.R_OK)
             if not kind or not readable or found.st_size > LARGEST or excluded(path, self.secret):
                 left_out.add(path)
                 continue
@@ -238,13 +254,15 @@ class GitScanner:
         if drop:
             self._run(("update-index", "--force-remove", "-z", "--stdin"), _zero(drop))
         if add:
-            self._run(("update-index", "--add", "--remove", "--replace", "-z", "--stdin"), _zero(add))
+            pack = ("-c", "core.bigFileThreshold=1") if len(add) > PACKED else ()  # one pack, not a file for each
+            self._run((*pack, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"), _zero(add))
 
-    def _empty(self, below: Iterable[str], files: set[str]) -> dict[str, Entry]:
+    def _empty(self, below: Sequence[str], files: set[str]) -> dict[str, Entry]:
         """Return the folders that hold nothing at all."""
         out: dict[str, Entry] = {}
+        filled = {f[: at + 1] for f in files for at, sign in enumerate(f) if sign == "/"} if below else set[str]()
         for top in below:
-            if any(f.startswith(top) for f in files):
+            if top in filled:
                 continue
             seen = 0
             for folder, folders, names in os.walk(self.workspace / top):
@@ -269,20 +287,20 @@ class GitScanner:
         now = (found.st_ino, found.st_mtime_ns, found.st_size)
         if now == self._seen:
             return
-        entries: dict[str, Entry] = {}
-        for row in self._run(("ls-files", "-s", "-z")).split(b"\0"):
+        before, entries = self._entries, dict[str, Entry]()
+        for row in self._run(("ls-files", "-s", "-z")).decode("utf-8", "surrogateescape").split("\0"):
             if row:
-                facts, _, name = row.partition(b"\t")
-                mode, oid, _ = facts.split(b" ")
-                entries[os.fsdecode(name)] = Entry(int(mode, 8), oid.decode())
+                facts, _, path = row.partition("\t")
+                entry = self._whole(path, int(facts[:6], 8), facts[7:-2])
+                known = before.get(path)
+                entries[path] = known if known is not None and known == entry else entry  # one object: compared at once
         self._seen, self._entries = now, entries
 
-    def _whole(self, path: str, entry: Entry) -> Entry:
-        """Return an entry with all permissions of its file: git keeps only whether it is executable."""
-        mode = self._modes.get(path)
-        if mode is None or stat.S_IFMT(mode) != stat.S_IFMT(entry.mode):
-            return entry
-        return Entry(mode, entry.oid) if bool(mode & 0o100) == bool(entry.mode & 0o100) else entry
+    def _whole(self, path: str, mode: int, oid: str) -> Entry:
+        """Make an entry with all permissions of its file: git keeps only whether it is executable."""
+        own = self._modes.get(path, mode)
+        fits = stat.S_IFMT(own) == stat.S_IFMT(mode) and bool(own & 0o100) == bool(mode & 0o100)
+        return Entry(own if fits else mode, oid)
 
 
 def too_many(number: int) -> str:

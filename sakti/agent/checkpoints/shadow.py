@@ -16,7 +16,7 @@ from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints.objects import Objects
 from sakti.agent.checkpoints.plan import Change, Entry, Plan
 from sakti.agent.checkpoints.records import Records, Undone
-from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, program
+from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, packed, program
 from sakti.agent.judge.secrets import secret_filter, secret_reason
 from sakti.agent.judge.where import Place
 from sakti.core import resources
@@ -55,7 +55,7 @@ class Shadow:
     _scanner: Scanner | None = None
 
     def __post_init__(self) -> None:
-        self.objects = Objects(self.folder / "git", self.folder / "secret")
+        self.objects = _objects(self.folder)
         self.records = Records(self.folder)
 
     # --- what calls do --------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class Shadow:
             old, new = before.picture.entries, picture.entries
             left_out = before.picture.left_out | picture.left_out
             both = (old.keys() | new.keys()) - left_out
-            paths = sorted(p for p in both if not _equal(old.get(p), new.get(p)))
+            paths = sorted(p for p in both if (was := old.get(p)) is not (now := new.get(p)) and not _equal(was, now))
             changes = [Change(p, old.get(p), new.get(p)) for p in paths]
             changes = self._without_unhidden(scanner, before, changes)
             grown = [p for p in picture.left_out if self._touched(p, before.at)]
@@ -176,6 +176,11 @@ class Shadow:
         with self.locked():
             return self.restorer().recover()
 
+    def content(self, path: str, oid: str) -> bytes | None:
+        """Return the content that stands at a path now, where it is the one of that id."""
+        found, data = places.look(self.workspace, path)
+        return data if found is not None and found.oid == oid else None
+
     def restorer(self) -> restore.Restorer:
         return restore.Restorer(self.workspace, self.folder, self.objects, self.records)
 
@@ -254,7 +259,8 @@ def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("i
 
     `keep_index`: the last picture of the workspace stays, so that the next one is quick.
     """
-    objects, records = Objects(folder / "git", folder / "secret"), Records(folder)
+    freed = 0
+    objects, records = _objects(folder), Records(folder)
     needed = records.needed()
     if keep_index:
         indexed = _in_index(folder / "git" / "index")
@@ -263,8 +269,17 @@ def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("i
         needed |= indexed
     else:
         (folder / "git" / "index").unlink(missing_ok=True)
-        (folder / "git" / "picture.json").unlink(missing_ok=True)
-    return objects.sweep(needed, older_than)
+        freed = objects.unpack(needed)
+    return freed + objects.sweep(needed, older_than)
+
+
+def _objects(folder: Path) -> Objects:
+    git = program(Path(os.devnull))
+
+    def read(oid: str) -> bytes | None:
+        return packed(git, folder / "git", oid) if git is not None else None
+
+    return Objects(folder / "git", folder / "secret", read)
 
 
 def _in_index(file: Path) -> set[str] | None:

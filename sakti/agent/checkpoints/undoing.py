@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent.session import current_thread, turn_lease
+    from sakti.agent.threads import reindexing
     from sakti.agent.tools import diffs, textfile
     from sakti.store.threads import fork as thread_fork
     from sakti.store.threads import messages as stored_messages
@@ -222,7 +223,7 @@ class Undoing:
                 )
             except BaseException:
                 if thread is not None:
-                    await self._store.write(thread_removal.delete, thread.id, self._clock.now())
+                    await self._delete(thread.id)
                 raise
         finally:
             await lease.give_back()
@@ -275,7 +276,15 @@ class Undoing:
             return
         newer = await self._store.read(stored_messages.after, thread_id, int(fork.metadata.get("forked_at", -1)))
         if not newer:
-            await self._store.write(thread_removal.delete, thread_id, self._clock.now())
+            await self._delete(thread_id)
+
+    async def _delete(self, thread_id: str) -> None:
+        """Take a thread out of sight, with its search rows; it can be restored."""
+        await self._store.write(thread_removal.delete, thread_id, self._clock.now())
+        indexing = self._live.indexing if self._live is not None else reindexing.Indexing()
+        indexing.begin(self._store)
+        if self._live is None:
+            await indexing.wait()
 
     def _last_undo(self) -> Undone | None:
         """Return the newest undo that stands: made in this thread, or that led to it."""

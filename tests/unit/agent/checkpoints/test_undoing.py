@@ -80,6 +80,7 @@ async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(sto
     assert await store.read(messages.after, first, -1) == whole
     gone = await store.read(thread_removal.deleted, session.resource_id)
     assert [c.thread.id for c in gone] == [fork]  # nothing was said in it
+    await session.indexing.wait()
     await session.close()
     assert [f for f in inspection.inspect(store.path) if not f.ok] == []
 

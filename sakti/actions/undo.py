@@ -1,4 +1,4 @@
-"""Declare `/undo`, `/redo` and `/diff`: restore the files and the conversation from before a turn."""
+"""Declare `/undo`: restore the files and the conversation from before a turn."""
 
 from __future__ import annotations
 
@@ -64,19 +64,6 @@ async def _nothing(found: Undoing, preview: Preview) -> str:
     return "No file was changed in this thread." if preview.what == "files" else "Nothing was said in this thread yet."
 
 
-@action(chat="redo", needs="session")
-async def redo_here(scope: Scope) -> Value:
-    """Undo the last undo: its files and its conversation."""
-    return said(await undoing.of_session(scope.session).redo(), redo=True)
-
-
-@action(arg("turn", kind="whole", default=1, low=1), chat="diff", hint="[TURN]", needs="session",
-        summary="show what the last turn changed in files (2: the turn before it)")  # fmt: skip
-async def diff_here(scope: Scope, turn: int) -> Value:
-    """Show what the last turn that changed files did to them; 2 is the one before it."""
-    return Text(tuple(await undoing.of_session(scope.session).diff(turn)), kind="diff", title="Diff")
-
-
 @action(
     arg("number", "How many turns.", kind="whole", default=1, low=1),
     flag("--files", help="Only the files; the conversation stays."),
@@ -94,7 +81,7 @@ async def undo(
     """Undo the last turns of a thread: files and conversation. Exit 1: a file was left as it is."""
     if files and conversation:
         raise Refused("--files and --conversation exclude each other.", code=USAGE)
-    found = await _of(scope, thread)
+    found = await of_thread(scope, thread)
     preview = await found.preview(number, "files" if files else "conversation" if conversation else "both")
     if preview.empty:
         raise Refused(await _nothing(found, preview))
@@ -109,23 +96,7 @@ async def undo(
     return Text(done.lines, json={**json, "done": True, "left": left}, exit=int(bool(left)))
 
 
-@action(THREAD, shell="redo", panel=CHAT, needs="store")
-async def redo(scope: Scope, thread: str) -> Value:
-    """Undo the last undo of a thread. Exit 1: a file was left as it is."""
-    result = await (await _of(scope, thread)).redo()
-    left = [*result.left, *result.kept]
-    return Text(said(result, redo=True).lines, json={"left": left}, exit=int(bool(left)))
-
-
-@action(arg("turn", "2: the turn before the last one that changed files.", kind="whole", default=1, low=1), THREAD,
-        shell="diff", panel=CHAT, needs="store")  # fmt: skip
-async def diff(scope: Scope, turn: int, thread: str) -> Value:
-    """Show what the last turn that changed files did to them."""
-    found = tuple(await (await _of(scope, thread)).diff(turn))
-    return Text(found, kind="diff", json={"diff": "\n".join(found)})
-
-
-async def _of(scope: Scope, thread: str) -> Undoing:
+async def of_thread(scope: Scope, thread: str) -> Undoing:
     if thread:
         found = await scope.store.read(stored_threads.find, scope.resource, thread)
     else:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sakti.actions import line, undo
+from sakti.actions import diff, line, redo, undo
 from sakti.actions.scope import Scope
 from sakti.agent.checkpoints import undoing
 from sakti.agent.threads import purge
@@ -190,8 +190,8 @@ async def test_the_shell_shows_first_and_undoes_with_yes(store, tmp_path, monkey
     done = await undo.undo.run(scope, **given, yes=True)
     assert done.exit == 0
     assert not (root / "two.txt").exists()
-    assert "+one" in "\n".join((await undo.diff.run(scope, turn=1, thread="")).lines)
-    await undo.redo.run(scope, thread="")
+    assert "+one" in "\n".join((await diff.diff.run(scope, turn=1, thread="")).lines)
+    await redo.redo.run(scope, thread="")
     assert (root / "two.txt").exists()
 
 

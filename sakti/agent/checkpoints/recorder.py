@@ -65,6 +65,7 @@ class Recorder:
     def _after(self, before: Before, turn: tuple[str, int]) -> None:
         try:
             self.shadow.after(before, *turn)
+            self.shadow.prune()  # here, where nobody waits for it, and not on leaving
         except (OSError, SaktiError) as e:
             self._uncovered(e)
 

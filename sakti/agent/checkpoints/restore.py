@@ -108,7 +108,7 @@ class Restorer:
             else:
                 data = self.objects.get(step.after.oid) if step.after.oid else b""
                 places.write(self.root, step.path, step.after, data)
-        except (OSError, places.Blocked):
+        except (OSError, SaktiError):
             return False
         return True
 

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import struct
+import time
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,11 @@ from sakti.core.lazy import lazy_imports
 
 with lazy_imports:
     from sakti.agent.checkpoints import dulwich_scanner
+
+DAY_S = 86_400
+KEPT_DAYS = 30
+LARGEST = 2_000_000_000  # bytes of the contents of one workspace
+YOUNG_S = 3_600  # what was kept so lately may be of a call that has not been recorded yet
 
 try:
     import fcntl
@@ -180,6 +186,32 @@ class Shadow:
         """Return the content that stands at a path now, where it is the one of that id."""
         found, data = places.look(self.workspace, path)
         return data if found is not None and found.oid == oid else None
+
+    def prune(self) -> None:
+        """Delete what is older than 30 days, and the oldest while all takes more than 2 GB; once a day."""
+        stamp = self.folder / "pruned"
+        with contextlib.suppress(FileNotFoundError):
+            if stamp.stat().st_mtime > time.time() - DAY_S:
+                return
+        with self.locked():
+            stamp.touch(mode=0o600)
+            os.utime(stamp)
+            now = self.clock.now()
+            if self.records.forget_before(now - KEPT_DAYS * DAY_S * 1000):
+                sweep(self.folder, older_than=time.time() - YOUNG_S)
+            for _ in range(8):
+                oldest = self.records.oldest()
+                if self.size() <= LARGEST:
+                    break
+                if oldest is not None:
+                    self.records.forget_before(oldest + max(1, (now - oldest) // 4))
+                sweep(self.folder, keep_index=False)
+
+    def size(self) -> int:
+        """Return the bytes of all contents."""
+        return sum(s.st_size for _, _, s in self.objects.everything()) + sum(
+            p.stat().st_size for p in self.objects.packs()
+        )
 
     def restorer(self) -> restore.Restorer:
         return restore.Restorer(self.workspace, self.folder, self.objects, self.records)

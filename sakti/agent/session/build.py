@@ -155,6 +155,10 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
     )
     if state.saved and state.config.agent.checkpoints:
         shadow = checkpoints.open_shadow(state.workspace, state.clock, state.store.ids)
+        try:
+            shadow.recover()
+        except OSError as e:  # the next undo says it
+            log.warning("unfinished undo: %s", e)
         bench.recorder = state.recorder = recording.Recorder(
             shadow, lambda why: state.emit(Notice("warning", "Checkpoints", why))
         )

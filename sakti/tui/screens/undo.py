@@ -60,7 +60,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
 
     def __init__(self, preview: Preview, clock: Clock) -> None:
         turns = counted(len(preview.turns), "turn")
-        super().__init__(f"Undo {turns}, from {words.title_of(preview.turns[0])!r} on  ({SAID[preview.what]})")
+        super().__init__(f"Undo {turns} · {SAID[preview.what]} · from {words.title_of(preview.turns[0])[:30]!r}")
         self._preview, self._clock = preview, clock
         self._since = clock.monotonic()
         self._restored: set[str] = set()

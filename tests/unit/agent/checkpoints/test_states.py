@@ -383,6 +383,26 @@ def test_what_is_too_large_is_named(place: Place) -> None:
     assert tree(place.root).keys() == {"large.bin"}
 
 
+def test_what_is_old_or_too_much_is_pruned(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.edit("a", b"old")
+    place.edit("a", b"newer")
+    place.clock.advance(31 * 86_400)
+    place.edit("b", b"of today", turn=2)
+    place.run("echo x > c", turn=3)
+    monkeypatch.setattr(shadows, "YOUNG_S", -10)
+    place.shadow.prune()
+    assert [t.index for t in place.shadow.records.turns("thread")] == [2, 3]
+    kept = {place.shadow.objects.get(o) for o, _, _ in place.shadow.objects.everything()}
+    assert b"old" not in kept
+    assert b"of today" in kept
+    (place.shadow.folder / "pruned").unlink()
+    monkeypatch.setattr(shadows, "LARGEST", 0)
+    place.clock.advance(60)
+    place.shadow.prune()
+    assert place.shadow.records.turns("thread") == []
+    assert place.shadow.size() == 0
+
+
 def test_a_thread_that_is_purged_takes_its_contents(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     repository(place)
     place.edit("a.txt", b"only here\n")

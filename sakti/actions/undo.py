@@ -25,7 +25,7 @@ THREAD = option("--thread", help="Id, the end of it, or part of the title (defau
                 offers="threads")  # fmt: skip
 
 
-@action(arg("words", default=""), chat="undo", needs="session", hint="[N] [files|conversation] [yes]", choices=WORDS,
+@action(arg("words", default=""), chat="undo", needs="session", hint="[N | files]", choices=WORDS,
         summary="undo the last turn (2: the last two), its files and its conversation; it is shown first")  # fmt: skip
 async def undo_here(scope: Scope, words: str) -> Value | None:
     """Undo the last turns: files and conversation. It is shown first; in plain mode `yes` does it."""

@@ -6,11 +6,14 @@ from collections.abc import Awaitable
 
 from sakti.actions import line
 from sakti.actions.scope import Scope
+from sakti.actions.values import Done
 from sakti.core.errors import NOT_SAVED, RAN, SaktiError
 from sakti.tui.chat.screen import ChatScreen
 from sakti.tui.chat.welcome import Welcome
 from sakti.tui.draw import Drawing
 from sakti.tui.host import Host
+
+REDONE_S = 8.0  # seconds that the result of a redo stands
 
 
 class Commands:
@@ -73,6 +76,9 @@ class Commands:
                 chat.panes.load_board()
             case "delete-message" if typed.argument == "yes" and session.thread is not None:
                 await chat.loader.load(session.thread.id)
+            case "redo" if isinstance(value, Done):
+                self._host.note(value.sentence, REDONE_S)  # in the chat another thread may be being shown
+                return
             case _:
                 pass
         await self._drawing.show(value)

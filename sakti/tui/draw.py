@@ -19,6 +19,7 @@ with lazy_imports:
     from sakti.tui.screens import settings as settings_screen
     from sakti.tui.screens import text as text_screens
     from sakti.tui.screens import threads as thread_screens
+    from sakti.tui.screens import undo as undo_screen
 
 
 class Drawing:
@@ -76,6 +77,8 @@ class Drawing:
                 host.push(text_screens.ContextScreen(data))
             case "compaction":
                 host.push(compaction_screen.CompactionScreen(data))
+            case "undo":
+                undo_screen.open_preview(host, chat.conversation.give_back, *data)
             case "settings":
                 found, user_file, project_file = data
                 host.push(settings_screen.SettingsScreen(found, user_file, project_file, chat.apply_setting))

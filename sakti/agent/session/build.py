@@ -17,7 +17,7 @@ from sakti.agent.tools.approvals import Approvals
 from sakti.agent.workspace import local_timezone, moving_facts, scrubbed
 from sakti.core import resources
 from sakti.core.config import model_choices
-from sakti.core.events import StoreWaiting
+from sakti.core.events import Notice, StoreWaiting
 from sakti.core.lazy import lazy_imports, load
 from sakti.core.types import Block, ModelInfo
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import budget
+    from sakti.agent.checkpoints import recorder as recording
+    from sakti.agent.checkpoints import shadow as checkpoints
     from sakti.agent.tools import base as tool_base
     from sakti.agent.tools import catalog
     from sakti.agent.tools import toolbox as tool_box
@@ -151,6 +153,15 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
         state.config.agent.bash_timeout,
         own_paths(state),
     )
+    if state.saved and state.config.agent.checkpoints:
+        shadow = checkpoints.open_shadow(state.workspace, state.clock, state.store.ids)
+        try:
+            shadow.recover()
+        except OSError as e:  # the next undo says it
+            log.warning("unfinished undo: %s", e)
+        bench.recorder = state.recorder = recording.Recorder(
+            shadow, lambda why: state.emit(Notice("warning", "Checkpoints", why))
+        )
     approval = state.config.approval
     approvals = Approvals(state.emit, interactive=state.options.interactive)
     tools = catalog.all_tools(
@@ -197,7 +208,8 @@ def own_paths(state: State) -> tuple[Path, ...]:
     """
     database = state.store.path.resolve()
     beside = (database.with_name(database.name + end) for end in ("", "-wal", "-shm", "-journal"))
-    return (resources.data_home(), resources.config_home(), trust.folder(), *beside, *state.options.closed)
+    kept = resources.state_home() / "checkpoints"
+    return (resources.data_home(), resources.config_home(), trust.folder(), kept, *beside, *state.options.closed)
 
 
 def system(state: State) -> tuple[Block, ...]:

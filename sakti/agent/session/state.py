@@ -23,6 +23,7 @@ from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Block, ModelInfo, Part, Thread, Usage
 
 if TYPE_CHECKING:
+    from sakti.agent.checkpoints.recorder import Recorder
     from sakti.agent.processors.base import Processor
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
@@ -127,6 +128,7 @@ class State:
         self.opened_store: Store | None = None
         self.opened_engine: MemoryEngine | None = None
         self.made_toolbox: Toolbox | None = None
+        self.recorder: Recorder | None = None  # of what calls do to files; None: nothing of it is kept
         self._listeners: list[Callable[[Event], None]] = []
 
     def _take_options(self, options: Options) -> None:

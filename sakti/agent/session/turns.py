@@ -11,11 +11,11 @@ from sakti.agent import mentions
 from sakti.agent.session import build, current_thread, titling
 from sakti.agent.workspace import git_state
 from sakti.core.errors import NoModelError, SaktiError
-from sakti.core.events import Notice, QueueChanged, TurnFinished, TurnStarted
+from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFinished, TurnStarted
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import Counter, count_parts
-from sakti.core.types import FilePart, Part, TextPart, Usage
+from sakti.core.types import FilePart, Message, Part, TextPart, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
@@ -216,6 +216,7 @@ class Turns:
         turn = self._turn = await self._make_turn(lease)
         async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
             async for event in events:
+                self._mark(event)
                 if isinstance(event, TurnStarted):
                     self._state.failed = None
                     _settle(taken)
@@ -232,6 +233,15 @@ class Turns:
                     self._titling.begin(text, event.text)
         if self._state.failed is None and not turn.interrupted:
             await self._send_queued()
+
+    def _mark(self, event: Event) -> None:
+        """Let checkpoints know which message of the user what follows belongs to."""
+        match event:
+            case TurnStarted(thread_id, message) | MessageSaved(Message(thread_id=thread_id, role="user") as message):
+                if self._state.recorder is not None:
+                    self._state.recorder.begin(thread_id, message.index)
+            case _:
+                pass
 
     async def _send_queued(self) -> None:
         """Begin a turn with what was queued after the last look into the inbox."""

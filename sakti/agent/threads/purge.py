@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from sakti.agent.checkpoints import shadow as checkpoints
 from sakti.core import resources
 from sakti.core.errors import StoreError
 from sakti.store.maintenance import purging, vacuuming
@@ -75,6 +77,7 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
     found.copies = purging.remove(found.copies)
     found.files = [f for f in found.files if _removed(f)]
     for contents in found.threads:
+        await asyncio.to_thread(checkpoints.purge_thread, contents.thread.id)
         await purging.purge_thread(store, contents.thread.id)
     for task in found.tasks:
         await purging.purge_task(store, task.id)

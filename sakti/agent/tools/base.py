@@ -9,15 +9,16 @@ The first parameter is the context of the call; the others are the model's argum
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
 import re
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pydantic
 
@@ -46,6 +47,31 @@ class Outcome:
     images: tuple[ImagePart, ...] = ()
 
 
+class Recorder(Protocol):
+    """Records what calls do to files, so that it can be undone."""
+
+    def writing(self, files: Sequence[tuple[Path, bytes | None, int]]) -> None:
+        """Hear of files that are about to be written: path, content (None: deleted), permissions of a new one."""
+        ...
+
+    def around(
+        self, effect: str, arguments: Mapping[str, Any], place: Place
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """Surround a call of a tool with this effect."""
+        ...
+
+
+class NoRecorder:
+    """Records nothing."""
+
+    def writing(self, files: Sequence[tuple[Path, bytes | None, int]]) -> None:
+        return None
+
+    @contextlib.asynccontextmanager
+    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[None]:
+        yield
+
+
 @dataclass(slots=True)
 class Workbench:
     """State shared by the tools of one session.
@@ -66,6 +92,7 @@ class Workbench:
     files: SeenFiles = field(default_factory=SeenFiles)
     background: dict[str, Any] = field(default_factory=dict[str, Any])
     changed: dict[Path, str] = field(default_factory=dict[Path, str])  # files that run later, with what was changed
+    recorder: Recorder = field(default_factory=NoRecorder)
     started: int = 0  # commands that ever went to the background: no number is given twice
 
     def resolve(self, path: str) -> Path:

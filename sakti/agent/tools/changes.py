@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tempfile
@@ -74,9 +75,12 @@ def writable(path: Path, name: str) -> None:
 
 def put(bench: Workbench, changes: Sequence[Changed]) -> None:
     """Write all changes; the model knows these files as they are then."""
+    new = 0o666 & ~_umask()
+    bench.recorder.writing([(c.path, c.data, stat.S_IFREG | new) for c in changes])
     for change in changes:
         if change.data is None:
             change.path.unlink()
+            flush_folder(change.path.parent)
             bench.files.forget(change.path)
         else:
             replace_file(change.path, change.data)
@@ -86,7 +90,9 @@ def put(bench: Workbench, changes: Sequence[Changed]) -> None:
 def replace_file(path: Path, data: bytes) -> None:
     """Write a temporary file and rename it over the target, so that a crash leaves the old or the new file.
 
-    A file with several links, of another owner, or in a folder that is not writable is overwritten in place.
+    A file with several links, of another owner, or in a folder that is not writable is overwritten in place: a new file
+    in its stead would lose the other names or the owner, which nobody asked for, while a crash in that moment costs at
+    most what its checkpoint has. A symbolic link is resolved before: its target is written, the link stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -108,6 +114,17 @@ def replace_file(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Make the names in a folder durable, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _of_another(there: os.stat_result) -> bool:

@@ -159,7 +159,8 @@ class Toolbox:
             run = ToolRun(
                 self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, masked(text)))
             )
-            outcome = await found(run, arguments)
+            async with self.bench.recorder.around(found.effect, arguments, self.bench.place()):
+                outcome = await found(run, arguments)
             if found.effect == "write" and not outcome.is_error:
                 self._note_changes(found, arguments, outcome)
         except Denied as e:

@@ -169,6 +169,7 @@ class AgentSettings:
     max_processor_retries: int = setting(3, "How often a processor may request another answer.", at_once=True, low=0)
     tool_output_bytes: int = setting(30_000, "Maximum bytes of a tool's output that the model sees.", above=0)
     bash_timeout: int = setting(120, "Default timeout of a command in seconds.", above=0)
+    checkpoints: bool = setting(True, "Keep what calls do to files, so that /undo restores them.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,20 @@ _LOG = ("away",)  # when a reflection that is not carried over stood in a group'
 
 
 def fork(
-    db: Database, thread_id: str, *, id: str, ids: Ids, now: int, upto: int | None = None, title: str = ""
+    db: Database,
+    thread_id: str,
+    *,
+    id: str,
+    ids: Ids,
+    now: int,
+    upto: int | None = None,
+    title: str = "",
+    undo: bool = False,
 ) -> Thread:
     """Create thread `id` from another one's messages up to index `upto` (all where None), with log and search rows.
 
-    Costs stay with the original. The messages of an unfinished turn are left out. Raises `StoreError` where there is
+    `undo`: it goes on in the original's place, under its name. Costs stay with the original.
+    The messages of an unfinished turn are left out. Raises `StoreError` where there is
     no such thread, or no message.
     """
     parent = threads.get(db, thread_id)
@@ -51,7 +60,7 @@ def fork(
         Thread(
             id,
             parent.resource_id,
-            title or f"{parent.title} (fork)".strip(),
+            title or (parent.title if undo else f"{parent.title} (fork)".strip()),
             now,
             now,
             title_pinned=bool(title) or parent.title_pinned,

@@ -45,7 +45,9 @@ with lazy_imports:
     from sakti.tui.screens import help as help_screen
     from sakti.tui.screens import text as text_screens
     from sakti.tui.screens import threads as thread_screens
+    from sakti.tui.screens import undo as undo_screen
 
+REWIND_S = 0.5  # seconds in which a second Esc offers turns to undo
 SHORTLY = 2.0  # seconds that a note stands
 WIDE = 100  # columns from which the panes stand beside the chat
 
@@ -57,7 +59,13 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+c", "copy_text", show=False, id="app.copy"),  # where nothing is selected, the next one
         Binding("ctrl+c", "stop", "Copy, stop, clear; twice: quit", show=False, id="app.stop"),
         Binding("ctrl+q", "app.quit", "Quit", show=False, priority=True, id="app.quit"),
-        Binding("escape", "interrupt", "Back to the prompt; there: stop the agent", show=False, id="app.interrupt"),
+        Binding(
+            "escape",
+            "interrupt",
+            "Back, or stop the agent; twice: undo",
+            show=False,
+            id="app.interrupt",
+        ),
         Binding("f1", "help", "Help", show=False, id="app.help"),
         # with priority: they move the focus before the next key, which may have come in the same read, is handed on
         Binding("f2", "pane('memory')", "Memory: show, browse, hide", show=False, priority=True, id="app.memory"),
@@ -92,6 +100,7 @@ class ChatScreen(Screen[None]):
         self.drafts = Drafts(host, chat.prompt)
         self.compaction = Compaction(self.status_line)
         self.stopping = Stopping(host, chat, self.compaction)
+        self._rested = float("-inf")  # when Esc found nothing to do
         self._browsed = ""  # the area of `browsing` that has the keys; "": the prompt, or a question
 
     def compose(self) -> ComposeResult:
@@ -282,8 +291,17 @@ class ChatScreen(Screen[None]):
             return
         if self.focused is not self.prompt:
             self.set_focus(self.prompt)
-        elif not (self.conversation.find.leave() or self.sidebar.close_overlay()):
-            self.stopping.interrupt()
+        elif not (self.conversation.find.leave() or self.sidebar.close_overlay() or self.stopping.interrupt()):
+            self._rest()
+
+    def _rest(self) -> None:
+        """Esc where there is nothing to leave or to stop: twice, in an empty prompt, it offers turns to undo."""
+        now = self.host.session.clock.monotonic()
+        twice = now - self._rested <= REWIND_S
+        self._rested = float("-inf") if twice or self.prompt.text else now
+        if twice and not self.prompt.text:
+            give_back = self.conversation.give_back
+            self.host.go(undo_screen.rewind, self.host, give_back, group="undo", exclusive=True)
 
     def action_help(self) -> None:
         self.host.push(help_screen.HelpScreen(chat_parts(), self.host.own_keys.keys))

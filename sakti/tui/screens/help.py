@@ -14,6 +14,7 @@ from sakti.tui.screens.task_card import TaskCardScreen
 from sakti.tui.screens.text import ReadScreen, help_blocks
 from sakti.tui.screens.threads import ThreadsScreen
 from sakti.tui.screens.trust import TrustScreen
+from sakti.tui.screens.undo import RewindScreen, UndoScreen
 
 Part: TypeAlias = tuple[str, type[Any]]  # what has keys, by the name that people know it under
 
@@ -28,6 +29,8 @@ def parts(chat: Sequence[Part]) -> list[Part]:
         ("A task", TaskCardScreen),
         ("Settings", SettingsScreen),
         ("Trust", TrustScreen),
+        ("Undo", UndoScreen),
+        ("Turns", RewindScreen),
         ("Screens with a filter", ListPanel),
         ("Every screen", Panel),
     ]

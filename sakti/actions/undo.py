@@ -1,0 +1,162 @@
+"""Declare `/undo`: restore the files and the conversation from before a turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sakti.actions.spec import CHAT, action, arg, flag, option
+from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
+from sakti.core.lazy import lazy_imports
+from sakti.core.text import counted, one_line
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+    from sakti.agent.checkpoints.undoing import Past, Preview, Result, Undoing, What
+
+with lazy_imports:
+    from sakti.agent.checkpoints import undoing
+    from sakti.core import clock
+    from sakti.store.threads import threads as stored_threads
+
+SIGNS = {"create": "A", "change": "M", "delete": "D"}
+SHOWN = 40  # paths that a preview lists
+WORDS = ("yes", "files", "conversation", "all")
+THREAD = option("--thread", help="Id, the end of it, or part of the title (default: the newest thread).", default="",
+                offers="threads")  # fmt: skip
+
+
+@action(arg("words", default=""), chat="undo", needs="session", hint="[N | files]", choices=WORDS,
+        summary="undo the last turn (2: the last two), its files and its conversation; it is shown first")  # fmt: skip
+async def undo_here(scope: Scope, words: str) -> Value | None:
+    """Undo the last turns: files and conversation. It is shown first; in plain mode `yes` does it."""
+    number, what, yes, every = _read(words)
+    found = undoing.of_session(scope.session)
+    preview = await found.preview(number, what)
+    if preview.empty:
+        return Done(await _nothing(found, preview), title="Undo")
+
+    async def instead() -> Value:
+        if not yes:
+            again = " ".join(("/undo", *words.split(), "yes"))
+            return Text((*lines(preview), f"{again} does it.", *_how_conflicts(preview, f"{again} all")), title="Undo")
+        result = await found.undo(preview, take=[i.path for i in preview.plan.conflicts] if every else ())
+        return said(result)
+
+    return await instead() if yes else Open("undo", (found, preview), instead)
+
+
+def _read(words: str) -> tuple[int, What, bool, bool]:
+    number, what = 1, "both"
+    given = words.split()
+    for word in given:
+        if word.isdecimal() and 0 < int(word) < 10_000:
+            number = int(word)
+        elif word in ("files", "conversation"):
+            what = word
+        elif word not in ("yes", "all"):
+            raise Refused("Write /undo, /undo 2, /undo files or /undo conversation.", code=USAGE)
+    return number, what, "yes" in given, "all" in given
+
+
+async def _nothing(found: Undoing, preview: Preview) -> str:
+    if preview.what == "files" and any(t.changed is not None and not t.undone for t in await found.turns()):
+        return "All files are as they were before these turns already."
+    return "No file was changed in this thread." if preview.what == "files" else "Nothing was said in this thread yet."
+
+
+@action(
+    arg("number", "How many turns.", kind="whole", default=1, low=1),
+    flag("--files", help="Only the files; the conversation stays."),
+    flag("--conversation", help="Only the conversation; the files stay."),
+    flag("--restore-conflicts", help="Restore files that somebody else changed since, too."),
+    flag("--yes", help="Do it; otherwise it is only shown."),
+    THREAD,
+    shell="undo",
+    panel=CHAT,
+    needs="store",
+)
+async def undo(
+    scope: Scope, number: int, files: bool, conversation: bool, restore_conflicts: bool, yes: bool, thread: str
+) -> Value:
+    """Undo the last turns of a thread: files and conversation. Exit 1: a file was left as it is."""
+    if files and conversation:
+        raise Refused("--files and --conversation exclude each other.", code=USAGE)
+    found = await of_thread(scope, thread)
+    preview = await found.preview(number, "files" if files else "conversation" if conversation else "both")
+    if preview.empty:
+        raise Refused(await _nothing(found, preview))
+    json = as_json(preview)
+    if not yes:
+        how = _how_conflicts(preview, "--restore-conflicts")
+        return Text((*lines(preview), "Nothing was changed; --yes does it.", *how), json=json)
+    take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
+    result = await found.undo(preview, take=take)
+    done = said(result)
+    left = [*result.left, *result.kept]
+    return Text(done.lines, json={**json, "done": True, "left": left}, exit=int(bool(left)))
+
+
+async def of_thread(scope: Scope, thread: str) -> Undoing:
+    if thread:
+        found = await scope.store.read(stored_threads.find, scope.resource, thread)
+    else:
+        found = await scope.store.read(stored_threads.recent, scope.resource, 1)
+    if len(found) != 1:
+        told = f"{thread!r} matches {len(found)} threads" if thread else "This workspace has no thread"
+        raise Refused(f"{told}; `sakti threads list` shows them.")
+    return undoing.Undoing(scope.store, scope.workspace, clock.SystemClock(), found[0], None)
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def lines(preview: Preview) -> tuple[str, ...]:
+    """Describe an undo before it is done."""
+    turns, plan = preview.turns, preview.plan
+    out = (
+        [f"Undo {counted(len(turns), 'turn')}, from {title_of(turns[0])!r} on: {preview.in_words()}."] if turns else []
+    )
+    rows = [f"{SIGNS[i.action]} {one_line(i.path, 200)}" + (f"  ({i.conflict})" if i.conflict else "")
+            for i in plan.items]  # fmt: skip
+    out += rows[:SHOWN]
+    if len(rows) > SHOWN:
+        out.append(f"… and {len(rows) - SHOWN} more")
+    if preview.left_out:
+        names = ", ".join(one_line(p, 80) for p in preview.left_out[:5])
+        out.append(f"Not covered, left as they are: {names}" + (", …" if len(preview.left_out) > 5 else ""))
+    return tuple(out)
+
+
+def title_of(past: Past) -> str:
+    return one_line(past.text, 60) or "(no text)"
+
+
+def _how_conflicts(preview: Preview, how: str) -> tuple[str, ...]:
+    if not preview.plan.conflicts:
+        return ()
+    number = counted(len(preview.plan.conflicts), "file")
+    return (f"{number} changed since and would be left as they are; {how} restores them, too.",)
+
+
+def said(result: Result, *, redo: bool = False) -> Done:
+    """Describe what an undo or a redo did."""
+    written = len(result.done.steps) - len(result.left)
+    parts = ["Redone" if redo else "Undone"]
+    if result.done.went_to:
+        parts.append("the thread is as it was" if redo else "the conversation goes on before the turn")
+    parts.append(f"{counted(written, 'file')} written" if not redo else "")
+    text = "; ".join(p for p in parts if p) + "."
+    left = [one_line(p, 80) for p in (*result.left, *result.kept)]
+    if left:
+        text += f" Left as they are: {', '.join(left[:10])}{', …' if len(left) > 10 else ''}."
+    return Done(text + ("" if redo else " Redo reverses it."), title="Redo" if redo else "Undo")
+
+
+def as_json(preview: Preview) -> dict[str, Any]:
+    """Return a preview for programs."""
+    return {
+        "turns": [{"message": t.message.id, "text": t.text, "files": t.files} for t in preview.turns],
+        "files": [{"path": i.path, "action": i.action, "conflict": i.conflict} for i in preview.plan.items],
+        "not_covered": list(preview.left_out),
+        "done": False,
+    }

@@ -1,0 +1,136 @@
+"""Find what changed in a workspace where git is not installed, by dulwich: the same index, the same objects.
+
+It walks by itself, some ten times slower than git; .gitignore is dulwich's. Not imported where git is there.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sakti.agent.checkpoints import scanner
+from sakti.agent.checkpoints.objects import Objects
+from sakti.agent.checkpoints.plan import Entry
+from sakti.agent.checkpoints.scanner import LARGEST, MOST, MOST_BYTES, Picture, TooLarge
+
+
+@dataclass(slots=True)
+class DulwichScanner:
+    """`folder` is the workspace's folder of checkpoints; `secret` tells whether a relative path is never covered."""
+
+    workspace: Path
+    folder: Path
+    secret: Callable[[str], bool]
+    objects: Objects
+    _modes: dict[str, int] = field(default_factory=dict[str, int])
+
+    def scan(self) -> Picture:
+        from dulwich.index import Index
+
+        file = self.folder / "git" / "index"
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        written = file.stat().st_mtime_ns if file.exists() else 0
+        index: Any = Index(file, read=file.exists())
+        known: dict[str, Any] = {os.fsdecode(path): index[path] for path in index}
+        left_out: set[str] = set()
+        entries: dict[str, Entry] = {}
+        size = 0
+        for path, found in self._walk(known):
+            if stat.S_ISDIR(found.st_mode):
+                entries[path] = Entry(found.st_mode)
+                continue
+            kind = stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)
+            if not kind or found.st_size > LARGEST or scanner.excluded(path, self.secret):
+                left_out.add(path)
+                continue
+            entry = known.get(path)
+            if entry is None or not _as_seen(entry, found, written):
+                data = self._read(path, found)
+                if data is None:
+                    left_out.add(path)
+                    continue
+                size += len(data)
+                entry = _entry(found, self.objects.put(data, sync=False))
+                index[os.fsencode(path)] = entry
+            entries[path] = Entry(found.st_mode, entry.sha.decode())
+            if len(entries) > MOST or size > MOST_BYTES:
+                raise TooLarge(scanner.too_many(len(entries)))
+        for path in known.keys() - entries.keys():
+            del index[os.fsencode(path)]
+        index.write()
+        return Picture(entries, frozenset(left_out))
+
+    def ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
+        from dulwich.ignore import IgnoreFilterManager
+
+        with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
+            for path, content in rules.items():
+                file = Path(folder, path)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+            rule = IgnoreFilterManager(folder, [], False)
+            return {p for p in paths if rule.is_ignored(p)}
+
+    def _walk(self, known: Mapping[str, Any]) -> Iterator[tuple[str, os.stat_result]]:
+        """Yield files and empty folders; what is ignored only where the index knows it already."""
+        from dulwich.ignore import IgnoreFilterManager
+
+        rule = IgnoreFilterManager(str(self.workspace), [], False)
+        above = {p[:at] for p in known for at, sign in enumerate(p) if sign == "/"}
+
+        def below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+            with os.scandir(self.workspace / folder) as found:
+                names = sorted(found, key=lambda e: e.name)
+            if not names and folder:
+                yield folder, os.lstat(self.workspace / folder)
+            for entry in names:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.name == ".git":
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if path in above or not rule.is_ignored(f"{path}/"):
+                        yield from below(path)
+                elif path in known or not rule.is_ignored(path):
+                    yield path, entry.stat(follow_symlinks=False)
+
+        return below("")
+
+    def _read(self, path: str, found: os.stat_result) -> bytes | None:
+        file = self.workspace / path
+        try:
+            return os.fsencode(file.readlink()) if stat.S_ISLNK(found.st_mode) else file.read_bytes()
+        except OSError:
+            return None
+
+
+def _as_seen(entry: Any, found: os.stat_result, written: int) -> bool:
+    """Return whether a file is as the index knows it; one changed as late as the index was written is read again."""
+    there = (_ns(entry.mtime), _ns(entry.ctime), entry.size, entry.ino, entry.mode)
+    now = (found.st_mtime_ns, found.st_ctime_ns, found.st_size & 0xFFFFFFFF, found.st_ino & 0xFFFFFFFF, _mode(found))
+    return there == now and found.st_mtime_ns < written
+
+
+def _ns(time: Any) -> int:
+    return time[0] * 10**9 + time[1] if isinstance(time, tuple) else round(time * 10**9)  # pyright: ignore
+
+
+def _mode(found: os.stat_result) -> int:
+    if stat.S_ISLNK(found.st_mode):
+        return stat.S_IFLNK
+    return stat.S_IFREG | (0o755 if found.st_mode & 0o100 else 0o644)
+
+
+def _entry(found: os.stat_result, oid: str) -> Any:
+    from dulwich.index import IndexEntry
+    from dulwich.objects import ObjectID
+
+    mtime, ctime = divmod(found.st_mtime_ns, 10**9), divmod(found.st_ctime_ns, 10**9)
+    return IndexEntry(
+        ctime, mtime, found.st_dev & 0xFFFFFFFF, found.st_ino & 0xFFFFFFFF, _mode(found), found.st_uid, found.st_gid,
+        found.st_size & 0xFFFFFFFF, ObjectID(oid.encode()),
+    )  # fmt: skip  # pyright: ignore

@@ -1,0 +1,206 @@
+"""Keep which turn changed what: a file a turn, a line a call, appended before or right after it.
+
+Small files and no table: what they name lies beside them, they survive a kill at any time (a line that was cut is not
+there), and a thread that is removed for good takes its folder with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sakti.agent.checkpoints.plan import Change
+from sakti.agent.tools import changes
+
+_THREAD = re.compile(r"[0-9A-Za-z_.-]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Changes of one turn's calls; a turn is named by its thread and the index of the user's message."""
+
+    thread_id: str
+    index: int
+    at: int  # Unix ms of its first change
+    changes: tuple[Change, ...]
+    left_out: tuple[str, ...] = ()  # paths that its commands may have changed without being covered
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.thread_id, self.index
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """One undo: whose turns, what it wrote, which thread the conversation went on in ("": it did not change).
+
+    `redone`: it was reversed.
+    """
+
+    id: str
+    thread_id: str
+    turns: tuple[tuple[str, int], ...]
+    steps: tuple[Change, ...]
+    at: int
+    went_to: str = ""
+    redone: bool = False
+    folders: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "thread": self.thread_id,
+            "turns": [list(t) for t in self.turns],
+            "steps": [s.as_json() for s in self.steps],
+            "at": self.at,
+            "went_to": self.went_to,
+            "folders": list(self.folders),
+        }
+
+    @classmethod
+    def of(cls, value: dict[str, Any], *, redone: bool = False) -> Undone:
+        return cls(
+            value["id"],
+            value["thread"],
+            tuple((t[0], t[1]) for t in value["turns"]),
+            tuple(Change.of(s) for s in value["steps"]),
+            value["at"],
+            value.get("went_to", ""),
+            redone,
+            tuple(value.get("folders", ())),
+        )
+
+
+@dataclass(slots=True)
+class Records:
+    """`folder` is the workspace's folder of checkpoints."""
+
+    folder: Path
+    _made: set[Path] = field(default_factory=set[Path])
+
+    def add(self, thread_id: str, index: int, at: int, made: Sequence[Change], left_out: Iterable[str] = ()) -> None:
+        """Append what a call changed. Raises OSError."""
+        line = {"at": at, "changes": [c.as_json() for c in made], "left_out": sorted(left_out)[:100]}
+        append(self._of(thread_id) / f"{index:08}.jsonl", line)
+
+    def turns(self, thread_id: str) -> list[Turn]:
+        """Return the turns of a thread that changed files, oldest first."""
+        out: list[Turn] = []
+        for file in sorted(self._of(thread_id).glob("[0-9]*.jsonl")):
+            rows = list(read(file))
+            made = tuple(Change.of(c) for r in rows for c in r["changes"])
+            left_out = tuple(dict.fromkeys(p for r in rows for p in r["left_out"]))
+            if made or left_out:
+                out.append(Turn(thread_id, int(file.stem), rows[0]["at"], made, left_out))
+        return out
+
+    def undone(self) -> list[Undone]:
+        """Return all undos of the workspace, oldest first."""
+        rows = list(read(self.folder / "undone.jsonl"))
+        redone = {r["redone"] for r in rows if "redone" in r}
+        known: dict[str, Undone] = {}
+        for row in rows:
+            if "id" in row:
+                known[row["id"]] = Undone.of(row, redone=row["id"] in redone)
+        return list(known.values())
+
+    def add_undone(self, done: Undone) -> None:
+        append(self.folder / "undone.jsonl", done.as_json())
+
+    def add_redone(self, undo_id: str) -> None:
+        append(self.folder / "undone.jsonl", {"redone": undo_id})
+
+    def needed(self) -> set[str]:
+        """Return the ids of all contents that records name."""
+        out: set[str] = set()
+        for folder in (self.folder / "turns").glob("*"):
+            for turn in self.turns(folder.name):
+                out |= _named(turn.changes)
+        for done in self.undone():
+            out |= _named(done.steps)
+        return out
+
+    def forget_before(self, at: int) -> int:
+        """Delete turns and undos that were made before `at` (Unix ms); return the number of turns."""
+        gone = 0
+        for file in (self.folder / "turns").glob("*/*.jsonl"):
+            first = next(read(file), None)
+            if first is None or first["at"] < at:
+                file.unlink(missing_ok=True)
+                gone += 1
+        for folder in (self.folder / "turns").glob("*"):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        kept = [u for u in self.undone() if u.at >= at]
+        self._keep_undone(kept)
+        return gone
+
+    def oldest(self) -> int | None:
+        """Return when the oldest turn changed something (Unix ms)."""
+        found = [first["at"] for f in (self.folder / "turns").glob("*/*.jsonl") if (first := next(read(f), None))]
+        return min(found, default=None)
+
+    def forget_thread(self, thread_id: str) -> bool:
+        """Delete what is known of a thread's turns; return whether there was anything."""
+        there = self._of(thread_id).is_dir()
+        shutil.rmtree(self._of(thread_id), ignore_errors=True)
+        before = self.undone()
+        kept = [u for u in before if u.thread_id != thread_id and not any(t == thread_id for t, _ in u.turns)]
+        if len(kept) != len(before):
+            self._keep_undone(kept)
+        return there or len(kept) != len(before)
+
+    def _keep_undone(self, kept: Sequence[Undone]) -> None:
+        file = self.folder / "undone.jsonl"
+        if not file.exists():
+            return
+        rows = [u.as_json() for u in kept] + [{"redone": u.id} for u in kept if u.redone]
+        write(file, "".join(json.dumps(r) + "\n" for r in rows).encode())
+
+    def _of(self, thread_id: str) -> Path:
+        name = thread_id if _THREAD.fullmatch(thread_id) and thread_id.strip(".") else thread_id.encode().hex()
+        return self.folder / "turns" / name
+
+
+def _named(made: Iterable[Change]) -> set[str]:
+    return {e.oid for c in made for e in (c.before, c.after) if e is not None and e.oid}
+
+
+def append(file: Path, value: dict[str, Any]) -> None:
+    """Append one line, durably. A line before it that was cut is ended first."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(file, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
+    try:
+        size = os.fstat(handle).st_size
+        cut = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+        os.write(handle, (b"\n" if cut else b"") + json.dumps(value).encode() + b"\n")  # ASCII: any name is kept
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a file that are whole."""
+    with contextlib.suppress(OSError):
+        for line in file.read_bytes().split(b"\n"):
+            with contextlib.suppress(ValueError):
+                if line:
+                    yield json.loads(line)
+
+
+def write(file: Path, data: bytes) -> None:
+    """Replace a file at once, durably."""
+    temporary = file.with_name(f".{file.name}-{os.getpid()}")
+    with os.fdopen(os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as f:
+        f.write(data)
+        f.flush()
+        os.fsync(f.fileno())
+    temporary.replace(file)
+    changes.flush_folder(file.parent)

@@ -1,0 +1,137 @@
+"""Write files back by a journal: what was begun before a kill is completed by whoever looks next.
+
+The contents that are replaced are kept before the first byte is written. Each step is done again without harm: a path
+that is as it becomes is left, one that is neither as it was nor as it becomes is somebody else's and left, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sakti.agent.checkpoints import places, records
+from sakti.agent.checkpoints.objects import SECRET, Objects
+from sakti.agent.checkpoints.plan import Change, Entry, fits, same
+from sakti.agent.checkpoints.records import Records, Undone
+from sakti.agent.tools import changes
+from sakti.core.errors import SaktiError
+
+JOURNAL = "restoring.json"
+
+
+def _nothing(_at: str) -> None:
+    """Do nothing: tests stop the program here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restorer:
+    """Writes into `root` what `objects` keeps; `folder` holds the journal. `reached` hears of each step."""
+
+    root: Path
+    folder: Path
+    objects: Objects
+    records: Records
+    reached: Callable[[str], None] = _nothing
+
+    def run(self, undo: Undone, *, redoes: str = "") -> list[str]:
+        """Write the steps of an undo, or of the redo of the one named `redoes`; return the paths that were left.
+
+        Raises `SaktiError` where a content is missing or cannot be kept: then nothing was written.
+        """
+        for step in undo.steps:
+            if step.after is not None and step.after.oid and not self.objects.has(step.after.oid):
+                raise SaktiError(
+                    f"The checkpoint of {step.path} was pruned. Nothing was changed.", title="Undo", code="pruned"
+                )
+        self.reached("before the snapshot")
+        self._keep(undo.steps)
+        self.reached("before the journal")
+        journal = {"undo": undo.as_json(), "redoes": redoes}
+        records.write(self.folder / JOURNAL, json.dumps(journal).encode())
+        self.reached("journal")
+        return self._carry_out(undo, redoes)
+
+    def recover(self) -> list[str] | None:
+        """Complete what an earlier run began; None where there is nothing, else the paths that were left."""
+        try:
+            journal: dict[str, Any] = json.loads((self.folder / JOURNAL).read_bytes())
+            undo = Undone.of(journal["undo"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError):  # it is written at once or not at all: nothing was begun
+            (self.folder / JOURNAL).unlink(missing_ok=True)
+            return None
+        return self._carry_out(undo, journal.get("redoes", ""))
+
+    def _carry_out(self, undo: Undone, redoes: str) -> list[str]:
+        left = [step.path for step in undo.steps if not self._step(step, undo.folders)]
+        self.reached("files")
+        if redoes:
+            if not any(u.id == redoes and u.redone for u in self.records.undone()):
+                self.records.add_redone(redoes)
+        elif not any(u.id == undo.id for u in self.records.undone()):
+            self.records.add_undone(undo)
+        self.reached("record")
+        (self.folder / JOURNAL).unlink(missing_ok=True)
+        changes.flush_folder(self.folder)
+        return left
+
+    def _keep(self, steps: Sequence[Change]) -> None:
+        """Keep the contents that will be replaced, as they are in this moment."""
+        for step in steps:
+            now, data = now_at(self.root, step)
+            if not fits(now, step.before):
+                raise SaktiError(
+                    f"{step.path} changed in this moment. Nothing was changed: try again.", title="Undo", code="changed"
+                )
+            if now is not None and now.oid and not now.is_folder:
+                self.objects.put(data, secret=now.oid.startswith(SECRET))
+
+    def _step(self, step: Change, folders: Collection[str]) -> bool:
+        """Do one step; False where the path is left as it is."""
+        self.reached(f"step {step.path}")
+        now, _ = now_at(self.root, step)
+        if same(now, step.after):
+            return True
+        torn = now is not None and now.oid != "other" and _written_in_place(self.root, step)
+        if not fits(now, step.before) and not torn:
+            return False
+        try:
+            if step.after is None:
+                places.remove(self.root, step.path, folders)
+            else:
+                data = self.objects.get(step.after.oid) if step.after.oid else b""
+                places.write(self.root, step.path, step.after, data)
+        except (OSError, SaktiError):
+            return False
+        return True
+
+
+def _written_in_place(root: Path, step: Change) -> bool:
+    """Return whether a file is one that is overwritten: a kill in the middle leaves neither content."""
+    try:
+        with places.parent(root, step.path) as (here, name):
+            found = os.lstat(name, dir_fd=here)
+        return step.after is not None and stat.S_ISREG(step.after.mode) and places.in_place(found)
+    except (OSError, places.Blocked):
+        return False
+
+
+def now_at(root: Path, step: Change) -> tuple[Entry | None, bytes]:
+    """Return what stands at a path, its content named as the change names it."""
+    now, data = places.look(root, step.path)
+    named = [e.oid for e in (step.before, step.after) if e is not None]
+    return named_alike(now, data, named), data
+
+
+def named_alike(now: Entry | None, data: bytes, named: Sequence[str]) -> Entry | None:
+    """Name a content as a secret's, where the others are."""
+    if now is None or not any(n.startswith(SECRET) for n in named) or not stat.S_ISREG(now.mode):
+        return now
+    return Entry(now.mode, SECRET + hashlib.sha256(data).hexdigest())

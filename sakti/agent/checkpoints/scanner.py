@@ -1,0 +1,316 @@
+"""Find what changed in a workspace since the last look, by git with an index of sakti's own.
+
+git never sees the user's repository: `--git-dir` is a bare one in the state folder, with its own index, no hooks, no
+filters and no configuration but what is given here. It lists what its index does not know or knows otherwise; what may
+be covered is added, which keeps its content.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from sakti.agent.checkpoints.plan import Entry
+from sakti.core.errors import SaktiError
+from sakti.core.programs import find_program, safe_environment
+
+LARGEST = 10_000_000  # bytes of a file that is covered
+MOST = 100_000  # paths that are added at once
+MOST_BYTES = 2_000_000_000
+PATIENCE = 60.0  # seconds for one call of git
+PACKED = 500  # files that are added at once from which they go into a pack
+LEAVES = 1_000  # empty folders that are looked for below one that is not covered
+
+# Attributes of the workspace would convert line ends and encodings, or run filters.
+_ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding -diff -merge\n"
+_CONFIG = """[core]
+\trepositoryformatversion = 0
+\tbare = true
+\tfilemode = true
+\tsymlinks = true
+\tignorecase = false
+\tautocrlf = false
+\tsafecrlf = false
+\tcompression = 0
+\tlooseCompression = 0
+\tfsync = none
+\tfsmonitor = false
+\tuntrackedCache = false
+\thooksPath = /dev/null
+\tattributesFile = /dev/null
+\texcludesFile = /dev/null
+\tsplitIndex = false
+\tprotectHFS = false
+\tprotectNTFS = false
+[gc]
+\tauto = 0
+"""
+
+
+class TooLarge(SaktiError):
+    """A workspace with more than a checkpoint covers."""
+
+    title = "Checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A workspace at one time: each covered path and empty folder, and the paths that are left out."""
+
+    entries: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
+    left_out: frozenset[str] = frozenset()
+
+
+class Scanner(Protocol):
+    """Takes pictures of a workspace."""
+
+    def scan(self) -> Picture:
+        """Return the workspace as it is, contents kept. Raises `SaktiError`, OSError."""
+        ...
+
+    def ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
+        """Return those of `paths` that a set of .gitignore files (path: content) would ignore."""
+        ...
+
+
+def program(workspace: Path) -> str | None:
+    return find_program("git", workspace)
+
+
+def packed(git: str, folder: Path, oid: str) -> bytes | None:
+    """Return a content that git has put into a pack; None where it is not there."""
+    done = subprocess.run(
+        [git, f"--git-dir={folder}", "cat-file", "blob", oid],
+        env=_environment(folder, Path(os.devnull)),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return done.stdout if done.returncode == 0 else None
+
+
+def _environment(folder: Path, workspace: Path) -> dict[str, str]:
+    """Return the environment of our git: of the user's own files nothing is read."""
+    kept = {k: v for k, v in safe_environment(os.environ, workspace).items() if k in ("PATH", "TMPDIR")}
+    return {
+        **kept,
+        "HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder),
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+
+
+def excluded(path: str, secret: Callable[[str], bool]) -> bool:
+    """Return whether a path is never covered: secrets, and git's own files."""
+    return secret(path) or ".git" in path.split("/")
+
+
+@dataclass(slots=True)
+class GitScanner:
+    """`folder` is the shadow repository; `secret` tells whether a relative path is never covered."""
+
+    workspace: Path
+    folder: Path
+    secret: Callable[[str], bool]
+    git: str
+    _seen: tuple[int, int, int] | None = None  # the index that `_entries` was read from
+    _entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    _modes: dict[str, int] = field(default_factory=dict[str, int])
+
+    def scan(self) -> Picture:
+        self._prepare()
+        left_out: set[str] = set()
+        folders: dict[str, Entry] = {}
+        for _ in range(4):
+            listed = self._listed("--directory")
+            plain = [p for p in listed if not p.endswith("/")]
+            below = [p for p in listed if p.endswith("/")]
+            inside = self._inside(below)
+            add, drop = self._sorted([*plain, *inside], left_out)
+            folders = self._empty(below, {*add, *inside})
+            if not add and not drop:
+                break
+            self._update(add, drop)
+            if not below and not drop:
+                break  # else what is empty in them is seen only now
+        self._load()
+        return Picture({**self._entries, **folders} if folders else self._entries, frozenset(left_out))
+
+    def ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
+        with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
+            for path, content in rules.items():
+                file = Path(folder, path)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+            words = ("check-ignore", "--no-index", "-z", "--stdin")
+            out = self._run(words, _zero(f"./{p}" for p in paths), tree=Path(folder), ok=(0, 1))  # no magic in them
+        return {p.removeprefix("./") for p in _names(out)}
+
+    # --- git --------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Make the repository, by hand: `git init` would copy templates."""
+        if not (self.folder / "HEAD").exists():
+            for name in ("objects", "refs", "info"):
+                (self.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self.folder / "config").write_text(_CONFIG)
+            (self.folder / "info" / "attributes").write_text(_ATTRIBUTES)
+            (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
+        for left in self.folder.glob("index.lock"):
+            left.unlink(missing_ok=True)  # of a process that was killed: the lock of the folder is held
+        own = self.workspace / ".git" / "info" / "exclude"
+        text = own.read_bytes() if own.is_file() and own.stat().st_size < 1_000_000 else b""
+        target = self.folder / "info" / "exclude"
+        if not target.exists() or target.read_bytes() != text:
+            target.write_bytes(text)
+
+    def _run(
+        self,
+        words: Sequence[str],
+        data: bytes = b"",
+        *,
+        tree: Path | None = None,
+        index: Path | None = None,
+        ok: Sequence[int] = (0,),
+    ) -> bytes:
+        env = _environment(self.folder, self.workspace) | ({"GIT_INDEX_FILE": str(index)} if index is not None else {})
+        where = tree or self.workspace
+        command = [self.git, f"--git-dir={self.folder}", f"--work-tree={where}", "-c", "core.bare=false", *words]
+        try:
+            done = subprocess.run(
+                command, cwd=where, env=env, input=data, capture_output=True, timeout=PATIENCE, check=False
+            )
+        except subprocess.TimeoutExpired as e:
+            raise TooLarge(f"The workspace could not be read in {PATIENCE:g} s: commands are not covered.") from e
+        if done.returncode not in ok:
+            said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+            raise SaktiError(f"git could not read the workspace: {said}", title="Checkpoints")
+        return done.stdout
+
+    def _listed(self, *more: str) -> list[str]:
+        words = ("ls-files", "-o", "-m", "-d", "-z", "--exclude-standard", *more)
+        return list(dict.fromkeys(_names(self._run(words))))
+
+    def _inside(self, below: Sequence[str]) -> list[str]:
+        """List the files in folders that the index does not know; a repository in there is a folder like others."""
+        if not below:
+            return []
+        only = ("--", *below) if len(below) <= 200 else ()
+        found = _names(self._run(("--literal-pathspecs", "ls-files", "-o", "-z", "--exclude-standard", *only)))
+        out: list[str] = []
+        nested = [p for p in found if p.endswith("/")]
+        out += [p for p in found if not p.endswith("/")]
+        while nested:
+            top = nested.pop()
+            words = ("ls-files", "-o", "-z", "--exclude-standard")
+            for path in _names(self._run(words, tree=self.workspace / top, index=self.folder / "no-index")):
+                (nested if path.endswith("/") else out).append(top + path)
+            if len(out) > MOST:
+                raise TooLarge(too_many(len(out)))
+        return out
+
+    def _sorted(self, paths: Iterable[str], left_out: set[str]) -> tuple[list[str], list[str]]:
+        """Sort paths into those to add or refresh, and those to drop; note what is not covered."""
+        add: list[str] = []
+        drop: list[str] = []
+        size, top = 0, f"{self.workspace}/"  # a Path for each would take longer than git
+        for path in dict.fromkeys(paths):
+            try:
+                found = os.lstat(top + path)
+            except (FileNotFoundError, NotADirectoryError):
+                drop.append(path)
+                continue
+            if stat.S_ISDIR(found.st_mode):
+                drop.append(path)  # a file gave way to a folder
+                continue
+            kind = stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)
+            readable = not stat.S_ISREG(found.st_mode) or os.access(top + path, os.R_OK)
+            if not kind or not readable or found.st_size > LARGEST or excluded(path, self.secret):
+                left_out.add(path)
+                continue
+            size += found.st_size
+            self._modes[path] = found.st_mode
+            add.append(path)
+        if len(add) > MOST or size > MOST_BYTES:
+            raise TooLarge(too_many(len(add)))
+        known = self._known_paths() if drop or left_out else set[str]()
+        return add, [p for p in (*drop, *left_out) if p in known]
+
+    def _known_paths(self) -> set[str]:
+        self._load()
+        return set(self._entries)
+
+    def _update(self, add: Sequence[str], drop: Sequence[str]) -> None:
+        if drop:
+            self._run(("update-index", "--force-remove", "-z", "--stdin"), _zero(drop))
+        if add:
+            pack = ("-c", "core.bigFileThreshold=1") if len(add) > PACKED else ()  # one pack, not a file for each
+            self._run((*pack, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"), _zero(add))
+
+    def _empty(self, below: Sequence[str], files: set[str]) -> dict[str, Entry]:
+        """Return the folders that hold nothing at all."""
+        out: dict[str, Entry] = {}
+        filled = {f[: at + 1] for f in files for at, sign in enumerate(f) if sign == "/"} if below else set[str]()
+        for top in below:
+            if top in filled:
+                continue
+            seen = 0
+            for folder, folders, names in os.walk(self.workspace / top):
+                seen += 1
+                if seen > LEAVES:
+                    break
+                if ".git" in folders:
+                    folders.remove(".git")
+                    continue
+                if not folders and not names:
+                    path = os.path.relpath(folder, self.workspace)
+                    out[path] = Entry(os.lstat(folder).st_mode)
+        return out
+
+    def _load(self) -> None:
+        """Read the index, where it is not the one that was read before."""
+        try:
+            found = (self.folder / "index").stat()
+        except FileNotFoundError:
+            self._seen, self._entries = None, {}
+            return
+        now = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if now == self._seen:
+            return
+        before, entries = self._entries, dict[str, Entry]()
+        for row in self._run(("ls-files", "-s", "-z")).decode("utf-8", "surrogateescape").split("\0"):
+            if row:
+                facts, _, path = row.partition("\t")
+                entry = self._whole(path, int(facts[:6], 8), facts[7:-2])
+                known = before.get(path)
+                entries[path] = known if known is not None and known == entry else entry  # one object: compared at once
+        self._seen, self._entries = now, entries
+
+    def _whole(self, path: str, mode: int, oid: str) -> Entry:
+        """Make an entry with all permissions of its file: git keeps only whether it is executable."""
+        own = self._modes.get(path, mode)
+        fits = stat.S_IFMT(own) == stat.S_IFMT(mode) and bool(own & 0o100) == bool(mode & 0o100)
+        return Entry(own if fits else mode, oid)
+
+
+def too_many(number: int) -> str:
+    """Say that a workspace is not covered."""
+    return f"The workspace has too much that no .gitignore names ({number:,} files): commands are not covered."
+
+
+def _names(out: bytes) -> list[str]:
+    return [os.fsdecode(name) for name in out.split(b"\0") if name]
+
+
+def _zero(paths: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(p) + b"\0" for p in paths)

@@ -1,0 +1,336 @@
+"""Hold the checkpoints of one workspace: its shadow repository, records, and the way back."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+import time
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sakti.agent.checkpoints import places, restore
+from sakti.agent.checkpoints import plan as plans
+from sakti.agent.checkpoints.objects import Objects
+from sakti.agent.checkpoints.plan import Change, Entry, Plan
+from sakti.agent.checkpoints.records import Records, Undone
+from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, packed, program
+from sakti.agent.judge.secrets import secret_filter, secret_reason
+from sakti.agent.judge.where import Place
+from sakti.core import resources
+from sakti.core.clock import Clock
+from sakti.core.ids import Ids
+from sakti.core.lazy import lazy_imports
+
+with lazy_imports:
+    from sakti.agent.checkpoints import dulwich_scanner
+
+DAY_S = 86_400
+KEPT_DAYS = 30
+LARGEST = 2_000_000_000  # bytes of the contents of one workspace
+YOUNG_S = 3_600  # what was kept so lately may be of a call that has not been recorded yet
+
+try:
+    import fcntl
+except ImportError:  # Windows: one window a workspace
+    fcntl = None
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A workspace before a command, and when it was looked at (ns of the clock that files are dated with)."""
+
+    picture: Picture
+    at: int
+
+
+@dataclass(slots=True)
+class Shadow:
+    """What is kept of a workspace; `folder` is its folder below the state folder."""
+
+    workspace: Path
+    folder: Path
+    clock: Clock
+    ids: Ids
+    own: tuple[Path, ...] = ()
+    objects: Objects = field(init=False)
+    records: Records = field(init=False)
+    _scanner: Scanner | None = None
+
+    def __post_init__(self) -> None:
+        self.objects = _objects(self.folder)
+        self.records = Records(self.folder)
+
+    # --- what calls do --------------------------------------------------------------------------------------
+
+    def before(self) -> Before:
+        """Look at the workspace before a command. Raises `SaktiError`, OSError."""
+        with self.locked():
+            picture = self.scanner().scan()
+        stamp = self.folder / "stamp"
+        stamp.touch(mode=0o600)
+        os.utime(stamp)
+        return Before(picture, stamp.stat().st_ctime_ns)
+
+    def after(self, before: Before, thread_id: str, index: int) -> list[Change]:
+        """Record what changed since `before`. Raises `SaktiError`, OSError."""
+        with self.locked():
+            scanner = self.scanner()
+            picture = scanner.scan()
+            old, new = before.picture.entries, picture.entries
+            left_out = before.picture.left_out | picture.left_out
+            both = (old.keys() | new.keys()) - left_out
+            paths = sorted(p for p in both if (was := old.get(p)) is not (now := new.get(p)) and not _equal(was, now))
+            changes = [Change(p, old.get(p), new.get(p)) for p in paths]
+            changes = self._without_unhidden(scanner, before, changes)
+            grown = [p for p in picture.left_out if self._touched(p, before.at)]
+            if changes or grown:
+                self.records.add(thread_id, index, self.clock.now(), changes, grown)
+        return changes
+
+    def _without_unhidden(self, scanner: Scanner, before: Before, changes: list[Change]) -> list[Change]:
+        """Leave out files that only became visible: a command that changes .gitignore did not make them."""
+        if not any(c.path.rpartition("/")[2] == ".gitignore" for c in changes):
+            return changes
+        rules = {
+            path: self.objects.get(entry.oid)
+            for path, entry in before.picture.entries.items()
+            if path.rpartition("/")[2] == ".gitignore" and entry.oid
+        }
+        seen = scanner.ignored([c.path for c in changes if c.before is None], rules) if rules else set[str]()
+        return [c for c in changes if c.path not in seen]
+
+    def _touched(self, path: str, since: int) -> bool:
+        with contextlib.suppress(OSError):
+            return os.lstat(self.workspace / path).st_ctime_ns >= since
+        return False
+
+    def writing(self, files: Sequence[tuple[Path, bytes | None, int]], thread_id: str, index: int) -> None:
+        """Record what a file tool is about to write: path, new content (None: deleted), permissions of a new file.
+
+        Raises OSError, `SaktiError`.
+        """
+        changes: list[Change] = []
+        for path, data, mode in files:
+            name = self.name_of(path)
+            secret = self.is_secret(path)
+            found, old = places.look(self.workspace, name)
+            if found is not None and found.oid not in ("large", "other") and not found.is_folder:
+                found = Entry(found.mode, self.objects.put(old, secret=secret))
+            after = None
+            if data is not None:
+                after = Entry(found.mode if found is not None else mode, self.objects.put(data, secret=secret))
+            changes += [*self._folder_filled(path, name), Change(name, found, after)]
+        with self.locked():
+            self.records.add(thread_id, index, self.clock.now(), changes)
+
+    def _folder_filled(self, path: Path, name: str) -> list[Change]:
+        """Record an empty folder in which a file is made: an undo leaves it."""
+        folder = path.parent
+        if "/" not in name or name.startswith("/") or not folder.is_dir() or any(os.scandir(folder)):
+            return []
+        return [Change(name.rpartition("/")[0], Entry(folder.stat().st_mode), None)]
+
+    # --- the way back -----------------------------------------------------------------------------------------
+
+    def plan(self, changes: Iterable[Change]) -> Plan:
+        """Plan the way back from changes, oldest first, by what is there now."""
+        net = plans.collapse(changes)
+        now: dict[str, Entry | None] = {}
+        for path, one in net.items():
+            found, data = places.look(self.workspace, path)
+            named = [e.oid for e in (one.before, one.after) if e is not None]
+            now[path] = restore.named_alike(found, data, named)
+        return plans.make(net, now)
+
+    def undo(
+        self,
+        plan: Plan,
+        thread_id: str,
+        turns: Sequence[tuple[str, int]],
+        *,
+        take: Iterable[str] = (),
+        went_to: str = "",
+    ) -> tuple[Undone, list[str]]:
+        """Write back what a plan says, conflicts only where `take` names them; return the undo and what was left.
+
+        Raises `SaktiError`.
+        """
+        done = Undone(
+            self.ids.new(), thread_id, tuple(turns), tuple(plan.steps(take)), self.clock.now(), went_to,
+            folders=tuple(sorted(plan.folders)),
+        )  # fmt: skip
+        with self.locked():
+            return done, self.restorer().run(done)
+
+    def redo(self, done: Undone, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
+        """Reverse an undo by its plan; return what was left. Raises `SaktiError`."""
+        again = Undone(
+            done.id, done.thread_id, done.turns, tuple(plan.steps(take)), self.clock.now(),
+            folders=tuple(sorted(plan.folders)),
+        )  # fmt: skip
+        with self.locked():
+            return self.restorer().run(again, redoes=done.id)
+
+    def recover(self) -> list[str] | None:
+        """Complete a restore that a kill interrupted."""
+        if not (self.folder / restore.JOURNAL).exists():
+            return None
+        with self.locked():
+            return self.restorer().recover()
+
+    def content(self, path: str, oid: str) -> bytes | None:
+        """Return the content that stands at a path now, where it is the one of that id."""
+        found, data = places.look(self.workspace, path)
+        return data if found is not None and found.oid == oid else None
+
+    def prune(self) -> None:
+        """Delete what is older than 30 days, and the oldest while all takes more than 2 GB; once a day."""
+        stamp = self.folder / "pruned"
+        with contextlib.suppress(FileNotFoundError):
+            if stamp.stat().st_mtime > time.time() - DAY_S:
+                return
+        with self.locked():
+            stamp.touch(mode=0o600)
+            os.utime(stamp)
+            now = self.clock.now()
+            if self.records.forget_before(now - KEPT_DAYS * DAY_S * 1000):
+                sweep(self.folder, older_than=time.time() - YOUNG_S)
+            for _ in range(8):
+                oldest = self.records.oldest()
+                if self.size() <= LARGEST:
+                    break
+                if oldest is not None:
+                    self.records.forget_before(oldest + max(1, (now - oldest) // 4))
+                sweep(self.folder, keep_index=False)
+
+    def size(self) -> int:
+        """Return the bytes of all contents."""
+        return sum(s.st_size for _, _, s in self.objects.everything()) + sum(
+            p.stat().st_size for p in self.objects.packs()
+        )
+
+    def restorer(self) -> restore.Restorer:
+        return restore.Restorer(self.workspace, self.folder, self.objects, self.records)
+
+    # --- parts ------------------------------------------------------------------------------------------------
+
+    def scanner(self) -> Scanner:
+        """Return what takes pictures here. Raises `SaktiError` where neither git nor dulwich is there."""
+        if self._scanner is None:
+            secret = secret_filter(self.workspace, Place(self.workspace, self.workspace, self.own))
+            found = program(self.workspace)
+            if found is not None:
+                self._scanner = GitScanner(self.workspace, self.folder / "git", secret, found)
+            else:
+                self._scanner = dulwich_scanner.DulwichScanner(self.workspace, self.folder, secret, self.objects)
+        return self._scanner
+
+    def is_secret(self, path: Path) -> bool:
+        return bool(secret_reason(path, Place(self.workspace, self.workspace, self.own)))
+
+    def name_of(self, path: Path) -> str:
+        """Return a path as records name it."""
+        return path.relative_to(self.workspace).as_posix() if path.is_relative_to(self.workspace) else str(path)
+
+    @contextlib.contextmanager
+    def locked(self) -> Generator[None]:
+        """Let no other window look or write here meanwhile."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+def _equal(one: Entry | None, other: Entry | None) -> bool:
+    if one is not None and other is not None and one.is_folder and other.is_folder:
+        return True
+    return plans.same(one, other)
+
+
+def folder_of(workspace: Path) -> Path:
+    """Return the folder of a workspace's checkpoints."""
+    return home() / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:24]
+
+
+def home() -> Path:
+    return resources.state_home() / "checkpoints"
+
+
+def open_shadow(workspace: Path, clock: Clock, ids: Ids) -> Shadow:
+    """Return the checkpoints of a workspace; nothing is created before something changes."""
+    own = (home(), resources.data_home(), resources.config_home())
+    return Shadow(workspace, folder_of(workspace), clock, ids, own)
+
+
+def purge_thread(thread_id: str) -> int:
+    """Delete the checkpoints of a thread in every workspace, with the contents that nothing else needs; count them."""
+    gone = 0
+    for folder in home().glob("*"):
+        gone += _forget(folder, thread_id)
+    return gone
+
+
+def _forget(folder: Path, thread_id: str) -> bool:
+    records = Records(folder)
+    if not records.forget_thread(thread_id):
+        return False
+    sweep(folder, keep_index=False)
+    return True
+
+
+def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("inf")) -> int:
+    """Delete contents that no record names; return their bytes.
+
+    `keep_index`: the last picture of the workspace stays, so that the next one is quick.
+    """
+    freed = 0
+    objects, records = _objects(folder), Records(folder)
+    needed = records.needed()
+    if keep_index:
+        indexed = _in_index(folder / "git" / "index")
+        if indexed is None:
+            return 0
+        needed |= indexed
+    else:
+        (folder / "git" / "index").unlink(missing_ok=True)
+        freed = objects.unpack(needed)
+    return freed + objects.sweep(needed, older_than)
+
+
+def _objects(folder: Path) -> Objects:
+    git = program(Path(os.devnull))
+
+    def read(oid: str) -> bytes | None:
+        return packed(git, folder / "git", oid) if git is not None else None
+
+    return Objects(folder / "git", folder / "secret", read)
+
+
+def _in_index(file: Path) -> set[str] | None:
+    """Return the ids that a git index names (version 2 or 3); None where it cannot be read."""
+    try:
+        data = file.read_bytes()
+        magic, version, number = struct.unpack(">4sII", data[:12])
+    except FileNotFoundError:
+        return set()
+    except (OSError, struct.error):
+        return None
+    if magic != b"DIRC" or version not in (2, 3):
+        return None
+    out: set[str] = set()
+    at = 12
+    for _ in range(number):
+        out.add(data[at + 40 : at + 60].hex())
+        flags: Any = struct.unpack(">H", data[at + 60 : at + 62])[0]
+        fixed = 64 if flags & 0x4000 else 62
+        end = data.index(b"\0", at + fixed)
+        at += (end - at + 8) & ~7
+    return out

@@ -1,0 +1,308 @@
+"""Undo turns: their files, their conversation, or both; and undo an undo.
+
+The conversation goes on in a fork of the thread that ends before the first undone message; the thread itself stays as
+it is, with its memory, and a redo opens it again. So nothing that was said or observed is ever changed or deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from sakti.agent.checkpoints import plan as plans
+from sakti.agent.checkpoints.plan import Action, Plan
+from sakti.agent.checkpoints.records import Turn, Undone
+from sakti.agent.checkpoints.shadow import Shadow, open_shadow
+from sakti.core.errors import SaktiError
+from sakti.core.lazy import lazy_imports
+from sakti.core.text import counted, one_line
+
+if TYPE_CHECKING:
+    from sakti.agent.session.session import Session
+    from sakti.core.clock import Clock
+    from sakti.core.types import Message, Thread
+    from sakti.store.database import Store
+
+with lazy_imports:
+    from sakti.agent.session import current_thread, turn_lease
+    from sakti.agent.threads import reindexing
+    from sakti.agent.tools import diffs, textfile
+    from sakti.store.threads import fork as thread_fork
+    from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import removal as thread_removal
+    from sakti.store.threads import threads as stored_threads
+
+What: TypeAlias = Literal["both", "conversation", "files"]
+TITLE = "Undo"
+_SAID: dict[Action, str] = {"change": "changed back", "create": "restored", "delete": "deleted"}
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One turn of a thread: the user's message that began it, and what its calls changed.
+
+    `files` counts paths; `undone`: its files were restored already.
+    """
+
+    message: Message
+    text: str
+    changed: Turn | None
+    undone: bool = False
+
+    @property
+    def index(self) -> int:
+        return self.message.index
+
+    @property
+    def files(self) -> int:
+        return len({c.path for c in self.changed.changes}) if self.changed is not None and not self.undone else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What an undo would do: the turns that go, oldest first, and the plan of their files."""
+
+    turns: tuple[Past, ...]
+    plan: Plan
+    what: What
+    left_out: tuple[str, ...] = ()
+    diffs: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def empty(self) -> bool:
+        return not self.turns if self.what != "files" else not self.plan.items
+
+    def in_words(self) -> str:
+        """Describe in one line what it does to files."""
+        plan = self.plan
+        parts = [
+            f"{counted(plan.count(action), 'file')} {said}" for action, said in _SAID.items() if plan.count(action)
+        ]
+        if plan.conflicts:
+            parts.append(f"{counted(len(plan.conflicts), 'conflict')}")
+        return ", ".join(parts) or "no file changes"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an undo or a redo did; `left` are paths that could not be written, `prompt` is the first undone text."""
+
+    done: Undone
+    left: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+    thread: Thread | None = None
+    prompt: str = ""
+
+
+class Undoing:
+    """Undo in one thread. Everything raises `SaktiError` with a sentence where it cannot be done.
+
+    `live` is the session that has the thread open; None: nobody has.
+    """
+
+    def __init__(self, store: Store, workspace: Path, clock: Clock, thread: Thread, live: Session | None) -> None:
+        self._store, self._thread, self._live = store, thread, live
+        self._clock = clock
+        self.shadow: Shadow = open_shadow(workspace, clock, store.ids)
+
+    # --- what there is ----------------------------------------------------------------------------------------
+
+    async def turns(self) -> list[Past]:
+        """Return the turns of the thread, oldest first."""
+        said = await self._store.read(stored_messages.after, self._thread.id, -1)
+        changed, undone = await asyncio.to_thread(self._recorded)
+        own = [m for m in said if m.role == "user" and m.state != "withheld" and "shell" not in m.metadata]
+        return [
+            Past(m, one_line(m.text, 200), changed.get(m.index), (found := changed.get(m.index)) is not None
+                 and found.key in undone)
+            for m in own
+        ]  # fmt: skip
+
+    def _recorded(self) -> tuple[dict[int, Turn], set[tuple[str, int]]]:
+        """Return what was recorded for this thread's messages, also before it was forked, and what was undone."""
+        self.shadow.recover()
+        records = self.shadow.records
+        lineage: Sequence[Sequence[object]] = self._thread.metadata.get("lineage", ())
+        found: dict[int, Turn] = {}
+        for thread_id, end in lineage:
+            found |= {t.index: t for t in records.turns(str(thread_id)) if t.index <= int(str(end))}
+        found |= {t.index: t for t in records.turns(self._thread.id)}
+        undone = {key for u in records.undone() if not u.redone for key in u.turns}
+        return found, undone
+
+    async def preview(self, number: int = 1, what: What = "both", *, first: int | None = None) -> Preview:
+        """Show what undoing the last `number` turns would do, or those from the message with index `first` on.
+
+        For files alone turns count that changed some.
+        """
+        turns = await self.turns()
+        if first is not None:
+            turns = [t for t in turns if t.index >= first]
+        else:
+            counted_ = [t for t in turns if t.files] if what == "files" else turns
+            start = counted_[-number:][0].index if counted_ else 0
+            turns = [t for t in turns if counted_ and t.index >= start]
+        return await asyncio.to_thread(self._preview, tuple(turns), what)
+
+    def _preview(self, turns: tuple[Past, ...], what: What) -> Preview:
+        if what == "conversation":
+            return Preview(turns, Plan(), what)
+        changed = [t.changed for t in turns if t.changed is not None and not t.undone]
+        plan = self.shadow.plan(c for t in changed for c in t.changes)
+        left_out = tuple(dict.fromkeys(p for t in changed for p in t.left_out))
+        return Preview(turns, plan, what, left_out, self._diffs(plan))
+
+    def _diffs(self, plan: Plan) -> dict[str, str]:
+        return {i.path: self.diff_of(i.path, i.now.oid if i.now else "", i.to.oid if i.to else "") for i in plan.items}
+
+    def diff_of(self, path: str, old: str, new: str) -> str:
+        """Compare two contents of a path; a note where they are no text."""
+        texts: list[str] = []
+        for oid in (old, new):
+            data = self._content(path, oid)
+            text = textfile.decode(data) if data is not None else None
+            if text is None:
+                return f"--- a/{one_line(path, 300)}\n+++ b/{one_line(path, 300)}\n@@ no text to compare @@"
+            texts.append(text.text)
+        return diffs.unified_diff(one_line(path, 300), *texts)
+
+    def _content(self, path: str, oid: str) -> bytes | None:
+        if not oid:
+            return b""
+        if oid.startswith("secret:"):
+            return None
+        if self.shadow.objects.has(oid):
+            return self.shadow.objects.get(oid)
+        return self.shadow.content(path, oid)
+
+    async def diff(self, number: int = 1) -> list[str]:
+        """Return the diffs of the last turn that changed files (2: the one before it)."""
+        turns = [t for t in await self.turns() if t.changed is not None]
+        if not 0 < number <= len(turns):
+            raise SaktiError("No turn of this thread changed files." if not turns else
+                             f"{counted(len(turns), 'turn')} of this thread changed files.", title="Diff")  # fmt: skip
+        return await asyncio.to_thread(self._turn_diff, turns[-number])
+
+    def _turn_diff(self, past: Past) -> list[str]:
+        assert past.changed is not None
+        net = plans.collapse(past.changed.changes)
+        rows = {
+            path: self.diff_of(path, one.before.oid if one.before else "", one.after.oid if one.after else "")
+            for path, one in sorted(net.items())
+            if not plans.same(one.before, one.after)
+            and not any(e is not None and e.is_folder for e in (one.before, one.after))
+        }
+        return [row or f"--- a/{path}\n+++ b/{path}" for path, row in rows.items()]
+
+    # --- doing it -----------------------------------------------------------------------------------------------
+
+    async def undo(self, preview: Preview, *, take: Iterable[str] = ()) -> Result:
+        """Do what a preview showed; conflicts are kept as they are, but those in `take`.
+
+        Files first: where they cannot be written, the conversation stays, too.
+        """
+        if preview.empty:
+            raise SaktiError("There is nothing to undo.", title=TITLE)
+        self._must_rest()
+        taken = frozenset(take)
+        lease = turn_lease.TurnLease(
+            self._store, self._live.owner if self._live is not None else "undo", self._thread.id,
+            interactive=self._live is not None, stored=True,
+        )  # fmt: skip
+        await lease.take()
+        try:
+            thread, went_to = await self._conversation_before(preview)
+            keys = [t.changed.key for t in preview.turns if t.changed is not None and not t.undone]
+            keys = keys if preview.what != "conversation" else []
+            try:
+                done, left = await asyncio.to_thread(
+                    self.shadow.undo, preview.plan, self._thread.id, keys, take=taken, went_to=went_to
+                )
+            except BaseException:
+                if thread is not None:
+                    await self._delete(thread.id)
+                raise
+        finally:
+            await lease.give_back()
+        if self._live is not None and went_to:
+            await (self._live.open_thread(thread.id) if thread else current_thread.new(self._live, went_to))
+        kept = tuple(i.path for i in preview.plan.conflicts if i.path not in taken)
+        prompt = preview.turns[0].message.text if went_to else ""
+        return Result(done, tuple(left), kept, thread, prompt)
+
+    async def _conversation_before(self, preview: Preview) -> tuple[Thread | None, str]:
+        """Fork the thread before the first undone message; return the fork and its id.
+
+        Where nothing was said before it, None and the id of an empty thread; without a session the conversation stays.
+        """
+        if preview.what == "files":
+            return None, ""
+        index, new_id = preview.turns[0].index, self._store.ids.new()
+        if not await self._store.read(stored_messages.page, self._thread.id, before=index, limit=1):
+            return None, new_id if self._live is not None else ""
+        thread = await self._store.write(
+            thread_fork.fork, self._thread.id, id=new_id, ids=self._store.ids, now=self._clock.now(),
+            upto=index - 1, undo=True,
+        )  # fmt: skip
+        return thread, new_id
+
+    async def redo(self, *, take: Iterable[str] = ()) -> Result:
+        """Undo the last undo of this thread, files and conversation."""
+        self._must_rest()
+        done = await asyncio.to_thread(self._last_undo)
+        if done is None:
+            raise SaktiError("There is no undo in this thread to redo.", title="Redo")
+        thread = None
+        if done.went_to:
+            thread = await self._store.read(stored_threads.get, done.thread_id)
+            if thread is None:
+                raise SaktiError("The thread from before was removed for good.", title="Redo")
+        plan = await asyncio.to_thread(self.shadow.plan, done.steps)
+        taken = frozenset(take)
+        left = await asyncio.to_thread(lambda: self.shadow.redo(done, plan, take=taken))
+        if self._live is not None and thread is not None:
+            await self._live.open_thread(thread.id)
+        if thread is not None:
+            await self._drop_unused(done.went_to)
+        return Result(done, tuple(left), tuple(i.path for i in plan.conflicts if i.path not in taken), thread)
+
+    async def _drop_unused(self, thread_id: str) -> None:
+        """Delete the fork that an undo went on in, where nothing was said in it since; it can be restored."""
+        fork = await self._store.read(stored_threads.get, thread_id)
+        if fork is None:
+            return
+        newer = await self._store.read(stored_messages.after, thread_id, int(fork.metadata.get("forked_at", -1)))
+        if not newer:
+            await self._delete(thread_id)
+
+    async def _delete(self, thread_id: str) -> None:
+        """Take a thread out of sight, with its search rows; it can be restored."""
+        await self._store.write(thread_removal.delete, thread_id, self._clock.now())
+        indexing = self._live.indexing if self._live is not None else reindexing.Indexing()
+        indexing.begin(self._store)
+        if self._live is None:
+            await indexing.wait()
+
+    def _last_undo(self) -> Undone | None:
+        """Return the newest undo that stands: made in this thread, or that led to it."""
+        self.shadow.recover()
+        mine = self._thread.id
+        here = [
+            u
+            for u in self.shadow.records.undone()
+            if not u.redone and (u.went_to == mine or (u.thread_id == mine and not u.went_to))
+        ]
+        return here[-1] if here else None
+
+    def _must_rest(self) -> None:
+        if self._live is not None and self._live.busy:
+            raise SaktiError("The agent is working: wait, or stop it with Esc, then undo.", title=TITLE)
+
+
+def of_session(session: Session) -> Undoing:
+    """Return what undoes in the open thread of a session."""
+    assert session.thread is not None
+    return Undoing(session.store, session.workspace, session.clock, session.thread, session)

@@ -1,0 +1,210 @@
+"""Undo: what it would do to files before it is done, and the turns that can be chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.segment import Segment
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.getters import query_one
+
+from sakti.actions import undo as words
+from sakti.core.lazy import lazy_imports
+from sakti.core.text import counted, one_line, sanitise
+from sakti.tui.host import Host
+from sakti.tui.palette import Palette
+from sakti.tui.screens.lists import age
+from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
+from sakti.tui.screens.text import DiffBlock
+from sakti.tui.transcript.blocks import CardBlock, TextBlock
+from sakti.tui.transcript.wrap import Line, fit
+from sakti.tui.widgets.approval import GUARD
+from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from sakti.agent.checkpoints.plan import Item
+    from sakti.agent.checkpoints.undoing import Past, Preview, Undoing, What
+    from sakti.core.clock import Clock
+
+with lazy_imports:
+    from sakti.agent.checkpoints import undoing
+
+TOLD_S = 8.0  # seconds that the result stands
+WHATS: tuple[What, ...] = ("both", "conversation", "files")
+SAID = {"both": "conversation and files", "conversation": "conversation", "files": "files"}
+
+
+class UndoScreen(Panel[frozenset[str] | None]):
+    """The result are the conflicts to restore, too; None: nothing is undone."""
+
+    AUTO_FOCUS = "#context-list"
+    keys: ClassVar[Keys] = (
+        ("y undo", "undo"),
+        ("space keep or restore a conflict", "conflict"),
+        ("↑↓ choose", ""),
+        BACK,
+    )
+    HELP = "What an undo would do to files. A file that changed since is kept, unless you choose to restore it."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "undo", "Undo", priority=True, id="undo.yes"),
+        Binding("n", "close", "Change nothing", priority=True, id="undo.no"),
+        Binding("space", "conflict", "Conflict: keep the file, or restore it", priority=True, id="undo.conflict"),
+    ]
+    files = query_one("#context-list", LineList)
+    reader = query_one(Transcript)
+
+    def __init__(self, preview: Preview, clock: Clock) -> None:
+        turns = counted(len(preview.turns), "turn")
+        super().__init__(f"Undo {turns} · {SAID[preview.what]} · from {words.title_of(preview.turns[0])[:30]!r}")
+        self._preview, self._clock = preview, clock
+        self._since = clock.monotonic()
+        self._restored: set[str] = set()
+
+    def body(self) -> ComposeResult:
+        with Horizontal(id="context-body"):
+            yield LineList(self._draw, id="context-list", empty="no file changes")
+            yield Transcript()
+
+    def on_mount(self) -> None:
+        self._since = self._clock.monotonic()
+        items = sorted(self._preview.plan.items, key=lambda i: (not i.conflict, i.path))
+        self.files.set_rows(items, cursor=0)
+        self.call_after_refresh(self._show)
+
+    def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        item: Item = row
+        right = ""
+        if item.conflict:
+            right = " restore" if item.path in self._restored else " keep"
+        style = palette.warn if item.conflict else palette.text
+        room = max(4, width - len(right) - 3)
+        name = Segment(fit(one_line(item.path, 300), room), style)
+        return [[Segment(f"{words.SIGNS[item.action]} ", palette.muted), name, Segment(right, palette.warn)]]
+
+    @on(LineList.Moved, "#context-list")
+    def _moved(self, event: LineList.Moved) -> None:
+        event.stop()
+        self._show()
+
+    @on(LineList.Opened, "#context-list")
+    def _opened(self, event: LineList.Opened) -> None:
+        event.stop()
+        self.reader.focus()
+
+    def _show(self) -> None:
+        preview, item = self._preview, self.files.current
+        rows = [("files", preview.in_words())]
+        if preview.what != "files":
+            rows.append(("thread", "goes on before the turn; /redo returns to it as it is"))
+        if preview.left_out:
+            rows.append(("not covered", ", ".join(one_line(p, 60) for p in preview.left_out[:5])))
+        self.reader.document.clear()
+        self.reader.document.append(CardBlock(title="What changes", rows=tuple(rows)))
+        if item is not None:
+            if item.conflict:
+                told = f"{one_line(item.path, 100)} {item.conflict}: it is kept as it is, unless you restore it."
+                self.reader.document.append(TextBlock(text=told, open=True, gap=True))
+            self.reader.document.append(DiffBlock(diff=sanitise(preview.diffs.get(item.path, "")), gap=True))
+        self.reader.show_top()
+
+    def action_conflict(self) -> None:
+        """Keep a file that changed since, or restore it."""
+        item = self.files.current
+        if item is not None and item.conflict:
+            self._restored ^= {item.path}
+            self.files.set_rows(self.files.rows)
+
+    def action_undo(self) -> None:
+        """Do it; a key that was meant for the prompt does not."""
+        if self._clock.monotonic() - self._since >= GUARD:
+            self.dismiss(frozenset(self._restored))
+
+
+class RewindScreen(ListPanel):
+    """The turns of the thread, newest first; dismisses with the turn from which on all is undone, and what."""
+
+    HELP = "Undo a turn and all after it: conversation, files, or both. It is shown before it is done."
+    placeholder = "filter turns"
+    empty = "no turn yet"
+    keys: ClassVar[Keys] = (("enter preview", "open"), ("tab what", "what"), BACK)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "what", "Undo both, the conversation or the files", priority=True, id="rewind.what"),
+    ]
+
+    def __init__(self, turns: Sequence[Past], now: int) -> None:
+        super().__init__("")
+        self._turns, self._now = turns, now
+        self._what = 0
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self._entitle()
+
+    def _entitle(self) -> None:
+        what = " · ".join(f"[{w}]" if n == self._what else w for n, w in enumerate(WHATS))
+        self.set_title(f"Undo from a turn on:  {what}")
+
+    def rows(self, text: str) -> list[Past]:
+        return [t for t in reversed(self._turns) if text.lower() in t.text.lower()]
+
+    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        past: Past = row
+        files = "undone" if past.undone else counted(past.files, "file") if past.files else ""
+        right = f"  {files}  {age(past.message.created_at, self._now)}"
+        room = max(4, width - len(right))
+        title = Segment(fit(words.title_of(past), room).ljust(room), palette.text)
+        return [[title, Segment(right, palette.muted)]]
+
+    def action_what(self) -> None:
+        self._what = (self._what + 1) % len(WHATS)
+        self._entitle()
+
+    def choose(self, row: Any) -> None:
+        self.dismiss((row.index, WHATS[self._what]))
+
+
+async def rewind(host: Host, give_back: Callable[[str], None]) -> None:
+    """Let the user choose a turn, then show what undoing it does; `give_back` puts its text into the prompt."""
+    if host.session.thread is None:
+        return
+    found = undoing.of_session(host.session)
+
+    def chosen(result: tuple[int, What] | None) -> None:
+        if result is not None:
+            host.go(_preview, host, give_back, found, *result, group="undo", exclusive=True)
+
+    host.push(RewindScreen(await found.turns(), host.session.clock.now()), chosen)
+
+
+async def _preview(host: Host, give_back: Callable[[str], None], found: Undoing, first: int, what: What) -> None:
+    open_preview(host, give_back, found, await found.preview(what=what, first=first))
+
+
+def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, preview: Preview) -> None:
+    """Show what an undo would do, and do it where the user says so."""
+    if preview.empty:
+        host.say("There is nothing to undo.", title="Undo")
+        return
+
+    def answered(take: frozenset[str] | None) -> None:
+        if take is not None:
+            host.go(_undo, host, give_back, found, preview, take, group="undo", exclusive=True)
+
+    host.push(UndoScreen(preview, host.session.clock), answered)
+
+
+async def _undo(
+    host: Host, give_back: Callable[[str], None], found: Undoing, preview: Preview, take: frozenset[str]
+) -> None:
+    result = await found.undo(preview, take=take)
+    done = words.said(result)
+    if not result.done.went_to:
+        host.say(done.sentence, title=done.title)
+        return
+    host.note(done.sentence, TOLD_S)  # in the chat another thread is being shown
+    give_back(result.prompt)

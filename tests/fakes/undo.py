@@ -1,0 +1,37 @@
+"""Turns and the preview of their undo, for pictures."""
+
+from __future__ import annotations
+
+import stat
+
+from sakti.agent.checkpoints.plan import Change, Entry, Item, Plan
+from sakti.agent.checkpoints.records import Turn
+from sakti.agent.checkpoints.undoing import Past, Preview
+from sakti.core.types import Message, TextPart
+from tests.tui.fakes import NOW
+
+FILE = Entry(stat.S_IFREG | 0o644, "1")
+DIFF = "--- a/{0}\n+++ b/{0}\n@@ -1,3 +1,3 @@\n def port():\n-    return 8080\n+    return 80\n\n"
+
+
+def turns() -> tuple[Past, ...]:
+    said = ("fix the login redirect", "add refresh tokens and their tests", "what does the readme say?")
+    out: list[Past] = []
+    for number, text in enumerate(said):
+        at = NOW - (3 - number) * 700_000
+        message = Message(f"m{number}", "t", "/work", "user", (TextPart(text),), at, index=2 * number)
+        changes = tuple(Change(f"src/file{n}.py", FILE, None) for n in range(2 - number))
+        changed = Turn("t", 2 * number, at, changes) if changes else None
+        out.append(Past(message, text, changed))
+    return tuple(out)
+
+
+def preview() -> Preview:
+    items = (
+        Item("README.md", "change", FILE, FILE, "changed since"),
+        Item("src/login/redirect.py", "change", FILE, FILE),
+        Item("src/login/tokens.py", "delete", FILE, None),
+        Item("tests/test_old.py", "create", None, FILE),
+    )
+    diffs = {i.path: DIFF.format(i.path) for i in items}
+    return Preview(turns()[:2], Plan(items), "both", ("data/dump.bin",), diffs)

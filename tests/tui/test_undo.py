@@ -1,0 +1,118 @@
+"""Undo on the screen: preview, conflicts, the turns to choose from, and their keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sakti.providers.scripted import Answer, Call
+from sakti.tui.app import SaktiApp
+from sakti.tui.screens.undo import RewindScreen, UndoScreen
+from tests.fakes.undo import preview, turns
+from tests.tui.conftest import chat_text, screen_text, settle
+from tests.tui.fakes import NOW
+from tests.tui.real import real_session, say
+from tests.tui.scene import scene
+from tests.tui.test_snapshots import SIZES, THEMES, posed
+
+AUTO = ("approval.mode=edits", 'approval.allow=["bash"]')
+
+
+def writes(path: str, content: str) -> Answer:
+    return Answer(calls=(Call("write", {"path": path, "content": content}),))
+
+
+async def opened(store, tmp_path) -> SaktiApp:
+    answers = [writes("one.py", "one = 1\n"), "Written.", writes("two.py", "two = 2\n"), "Written, too."]
+    return SaktiApp(real_session(store, tmp_path / "w", *answers, overrides=AUTO))
+
+
+async def pressed(app, pilot, *keys: str) -> None:
+    for key in keys:
+        app.session.clock.advance(0 if key == "escape" else 2)
+        await pilot.press(key)
+        await settle(app, pilot)
+
+
+async def test_undo_is_shown_first_and_the_text_returns_to_the_prompt(store, tmp_path):
+    app, root = await opened(store, tmp_path), tmp_path / "w"
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "write one", "write two")
+        app.run_command("/undo")
+        await settle(app, pilot)
+        assert isinstance(app.screen, UndoScreen)
+        assert "D two.py" in screen_text(app) and "two = 2" in screen_text(app)
+        await pressed(app, pilot, "escape")
+        assert (root / "two.py").exists()
+        app.run_command("/undo")
+        await settle(app, pilot)
+        await pressed(app, pilot, "y")
+        assert not (root / "two.py").exists() and (root / "one.py").exists()
+        assert app.chat.prompt.text == "write two"
+        assert "Undone" in screen_text(app)
+        assert "write two" not in chat_text(app)
+        app.run_command("/redo")
+        await settle(app, pilot)
+        assert (root / "two.py").exists()
+
+
+async def test_a_conflict_is_kept_or_restored_as_chosen(store, tmp_path):
+    app, root = await opened(store, tmp_path), tmp_path / "w"
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "write one", "write two")
+        (root / "two.py").write_text("mine\n")
+        app.run_command("/undo files")
+        await settle(app, pilot)
+        assert "keep" in screen_text(app) and "changed since" in screen_text(app)
+        await pressed(app, pilot, "y")
+        assert (root / "two.py").read_text() == "mine\n"
+        app.run_command("/redo")
+        await settle(app, pilot)
+        app.run_command("/undo files")
+        await settle(app, pilot)
+        await pressed(app, pilot, "space", "y")
+        assert not (root / "two.py").exists()
+
+
+async def test_esc_twice_offers_the_turns(store, tmp_path):
+    app, root = await opened(store, tmp_path), tmp_path / "w"
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "write one", "write two")
+        await pressed(app, pilot, "escape")
+        app.session.clock.advance(1)
+        await pressed(app, pilot, "escape")
+        assert app.screen is app.chat, "too late for a second press"
+        await pressed(app, pilot, "escape")
+        assert isinstance(app.screen, RewindScreen)
+        assert "write one" in screen_text(app) and "1 file" in screen_text(app)
+        await pressed(app, pilot, "tab", "tab", "down", "enter")
+        assert isinstance(app.screen, UndoScreen)
+        await pressed(app, pilot, "y")
+        assert not (root / "one.py").exists() and not (root / "two.py").exists()
+        assert app.chat.prompt.text == "", "the conversation goes on"
+
+
+async def test_esc_twice_does_nothing_with_text_in_the_prompt(store, tmp_path):
+    app = await opened(store, tmp_path)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        app.chat.prompt.put("half a sentence")
+        await pressed(app, pilot, "escape", "escape")
+        assert app.screen is app.chat
+
+
+@pytest.mark.parametrize("theme", THEMES[:1])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("screen", ["preview", "turns"])
+def test_pictures(snap_compare, size, theme, screen):
+    async def open_it(pilot):
+        await posed(theme)(pilot)
+        app = pilot.app
+        app.push_screen(UndoScreen(preview(), app.session.clock) if screen == "preview" else RewindScreen(turns(), NOW))
+        await settle(app, pilot)
+
+    assert snap_compare(SaktiApp(scene(Path("/work"))), terminal_size=size, run_before=open_it)

@@ -1,0 +1,413 @@
+"""What a turn did is undone to the byte, whatever state the workspace and its git are in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sakti.agent.checkpoints import shadow as shadows
+from tests.fakes.checkpoints import Place, git, tree
+
+Prepare = Callable[[Place], object]
+
+
+@pytest.fixture(params=["git", "dulwich"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    if request.param == "dulwich":
+        monkeypatch.setattr(shadows, "program", lambda _workspace: None)
+    return Place(tmp_path)
+
+
+def repository(place: Place) -> None:
+    git(place.root, "init", "-q", "-b", "main")
+    for name, text in (("a.txt", "one\n"), ("sub/b.txt", "two\n"), (".gitignore", "*.log\nbuild/\n")):
+        file = place.root / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    git(place.root, "add", "-A")
+    git(place.root, "commit", "-q", "-m", "first")
+
+
+def commits(place: Place, *words: tuple[str, ...]) -> None:
+    repository(place)
+    for one in words:
+        git(place.root, *one)
+
+
+def rebasing(place: Place) -> None:
+    repository(place)
+    git(place.root, "checkout", "-q", "-b", "other")
+    (place.root / "a.txt").write_text("other\n")
+    git(place.root, "commit", "-qam", "other")
+    git(place.root, "checkout", "-q", "main")
+    (place.root / "a.txt").write_text("main\n")
+    git(place.root, "commit", "-qam", "main")
+    with pytest.raises(Exception, match="rebase"):
+        git(place.root, "rebase", "other")
+
+
+def submodule(place: Place) -> None:
+    repository(place)
+    other = place.root.parent / "library"
+    other.mkdir()
+    git(other, "init", "-q")
+    (other / "lib.c").write_text("int x;\n")
+    git(other, "add", "-A")
+    git(other, "commit", "-qm", "lib")
+    git(place.root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(other), "vendor/library")
+    git(place.root, "commit", "-qm", "submodule")
+
+
+def worktree(place: Place) -> None:
+    main = place.root.parent / "main"
+    place.root.rmdir()
+    main.mkdir()
+    git(main, "init", "-q")
+    (main / "a.txt").write_text("one\n")
+    git(main, "add", "-A")
+    git(main, "commit", "-qm", "first")
+    git(main, "worktree", "add", "-q", str(place.root))
+
+
+def bare(place: Place) -> None:
+    git(place.root, "init", "-q", "--bare")
+
+
+def nested(place: Place) -> None:
+    repository(place)
+    for name in ("inner", "inner/deeper"):
+        folder = place.root / name
+        folder.mkdir()
+        git(folder, "init", "-q")
+        (folder / "file.txt").write_text(name)
+        (folder / ".gitignore").write_text("skip\n")
+    git(place.root / "inner", "add", "file.txt")
+    git(place.root / "inner", "commit", "-qm", "inner")
+
+
+def links(place: Place) -> None:
+    outside = place.root.parent / "outside"
+    outside.mkdir()
+    (outside / "kept.txt").write_text("kept")
+    (place.root / "to-folder").symlink_to(outside)
+    (place.root / "to-file").symlink_to(outside / "kept.txt")
+    (place.root / "nowhere").symlink_to("no/such")
+
+
+def modes(place: Place) -> None:
+    for name, mode in (("run.sh", 0o755), ("private", 0o600), ("read-only", 0o444), ("group", 0o664)):
+        (place.root / name).write_text(name)
+        (place.root / name).chmod(mode)
+
+
+def crlf(place: Place) -> None:
+    repository(place)
+    (place.root / ".gitattributes").write_text("* text=auto eol=lf ident\n*.txt working-tree-encoding=UTF-16\n")
+    (place.root / "dos.txt").write_bytes(b"one\r\ntwo\r\nmixed\n$Id$\r\n")
+    (place.root / "utf16.txt").write_bytes("ä\r\n".encode("utf-16"))
+
+
+def filters(place: Place) -> None:
+    repository(place)
+    git(place.root, "config", "filter.x.clean", "touch ran; cat")
+    git(place.root, "config", "core.hooksPath", str(place.root))
+    (place.root / ".gitattributes").write_text("* filter=x\n")
+
+
+def names(place: Place) -> None:
+    for name in (b"line\nbreak", b"\xff\xfe", b"tab\t", b'quote"', b"-dash", b":(glob)*", b" space ", b"\xc3\xa4"):
+        (Path(os.fsdecode(os.fsencode(place.root) + b"/" + name))).write_bytes(name)
+
+
+def cases(place: Place) -> None:
+    for name in ("Readme", "README", "readme"):
+        (place.root / name).write_text(name)
+
+
+def folders(place: Place) -> None:
+    (place.root / "empty").mkdir()
+    (place.root / "deep/er/empty").mkdir(parents=True)
+    (place.root / "deep/file").write_text("x")
+
+
+def ignored(place: Place) -> None:
+    repository(place)
+    (place.root / "build").mkdir()
+    (place.root / "build/out.o").write_bytes(b"\0\1")
+    (place.root / "x.log").write_text("log")
+
+
+STATES: dict[str, Prepare] = {
+    "no git": lambda p: (p.root / "a.txt").write_text("one\n"),
+    "nothing at all": lambda p: None,
+    "repository": repository,
+    "no commit yet": lambda p: git(p.root, "init", "-q"),
+    "staged": lambda p: (repository(p), (p.root / "a.txt").write_text("staged\n"), git(p.root, "add", "a.txt")),
+    "not committed": lambda p: (repository(p), (p.root / "a.txt").write_text("dirty\n")),
+    "untracked": lambda p: (repository(p), (p.root / "new").write_text("mine\n")),
+    "bare": bare,
+    "detached": lambda p: commits(p, ("checkout", "-q", "--detach")),
+    "mid-rebase": rebasing,
+    "submodule": submodule,
+    "worktree": worktree,
+    "nested repositories": nested,
+    "links out": links,
+    "modes": modes,
+    "crlf and attributes": crlf,
+    "filters and hooks": filters,
+    "odd names": names,
+    "names that differ in case": cases,
+    "empty folders": folders,
+    "ignored files": ignored,
+    "assume unchanged": lambda p: commits(p, ("update-index", "--assume-unchanged", "a.txt")),
+    "sparse": lambda p: commits(p, ("sparse-checkout", "set", "sub")),
+    "stashed": lambda p: (repository(p), (p.root / "a.txt").write_text("stash\n"), git(p.root, "stash", "-q")),
+}
+
+
+def havoc(place: Place) -> None:
+    """Change, delete, move and create all over, as a careless command would."""
+    for folder, below, files in os.walk(place.root):
+        if ".git" in below:
+            below.remove(".git")
+        for number, name in enumerate(sorted(files)):
+            path = Path(folder, name)
+            if name == ".git" or name.endswith((".log", ".o")) or path.is_symlink():
+                continue
+            match number % 3:
+                case 0:
+                    path.unlink()
+                case 1:
+                    path.chmod(0o755)
+                    path.write_bytes(b"changed\r\n" + path.read_bytes())
+                case _:
+                    path.rename(path.with_name(f"{name}.moved"))
+    for name in ("made.txt", "made/folder/file", "sub/c.txt"):
+        (place.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.root / name).write_text("made")
+    (place.root / "made/empty").mkdir()
+    for link in ("to-file", "nowhere"):
+        if (place.root / link).is_symlink():
+            (place.root / link).unlink()
+            (place.root / link).write_text("no link")
+
+
+def git_files(place: Place) -> dict[str, bytes]:
+    """The user's repository itself."""
+    found = place.root / ".git"
+    return {str(p): p.read_bytes() for p in found.rglob("*") if p.is_file()} if found.is_dir() else {}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_command_is_undone_to_the_byte_and_done_again(place: Place, state: str) -> None:
+    STATES[state](place)
+    before, own = tree(place.root), git_files(place)
+    place.run(lambda: havoc(place))
+    after = tree(place.root)
+    assert after != before
+    done, left = place.undo()
+    assert left == []
+    assert tree(place.root) == before
+    assert git_files(place) == own  # index, HEAD, configuration: nothing of it is touched
+    place.redo(done)
+    assert tree(place.root) == after
+
+
+def test_a_deleted_workspace_comes_back(place: Place) -> None:
+    nested(place)
+    folders(place)
+    before = tree(place.root)
+    place.run("rm -rf sub inner/file.txt a.txt deep empty")
+    assert tree(place.root) != before
+    place.undo()
+    assert tree(place.root) == before
+
+
+def test_files_and_folders_that_change_places(place: Place) -> None:
+    repository(place)
+    before = tree(place.root)
+    place.run("rm a.txt; mkdir a.txt; echo x > a.txt/in; rm -r sub; echo y > sub")
+    after = tree(place.root)
+    done, _ = place.undo()
+    assert tree(place.root) == before
+    place.redo(done)
+    assert tree(place.root) == after
+
+
+def test_several_turns_are_undone_at_once(place: Place) -> None:
+    repository(place)
+    before = tree(place.root)
+    place.edit("a.txt", b"turn 1\n", turn=1)
+    middle = tree(place.root)
+    place.run("echo turn 2 >> a.txt; echo new > new.txt", turn=3)
+    place.edit("new.txt", b"newer\n", turn=5)
+    last = tree(place.root)
+    done, _ = place.undo(3)
+    assert tree(place.root) == middle
+    place.redo(done)
+    assert tree(place.root) == last
+    place.undo(1)
+    assert tree(place.root) == before
+
+
+# --- data that other agents lost ---------------------------------------------------------------------------------
+
+
+def test_what_another_program_made_stays_however_large(place: Place) -> None:
+    repository(place)
+    place.run("echo made > made.txt")
+    with (place.root / "dataset.bin").open("wb") as f:
+        f.truncate(1_000_000_000)
+    (place.root / "notes.txt").write_text("mine")
+    place.run("echo again > again.txt", turn=2)
+    place.undo()
+    assert (place.root / "dataset.bin").stat().st_size == 1_000_000_000
+    assert (place.root / "notes.txt").read_text() == "mine"
+    assert not (place.root / "made.txt").exists()
+    assert not (place.root / "again.txt").exists()
+
+
+def test_a_changed_gitignore_neither_deletes_what_it_hid_nor_keeps_what_was_made(place: Place) -> None:
+    ignored(place)
+    before = tree(place.root)
+    place.run("echo > .gitignore; echo made > made.log; echo made > build/made.o")
+    place.undo()
+    after = tree(place.root)
+    made = {"made.log", "build/made.o"}  # .gitignore as it was does not cover them
+    assert {k: v for k, v in after.items() if k not in made} == before
+
+
+def test_a_deleted_tracked_file_returns(place: Place) -> None:
+    repository(place)
+    before = tree(place.root)
+    place.run("git rm -q --cached a.txt; rm a.txt")
+    place.undo()
+    assert tree(place.root) == before
+
+
+def test_what_stands_uncommitted_survives_a_hard_reset(place: Place) -> None:
+    repository(place)
+    (place.root / "a.txt").write_text("hours of work\n")
+    (place.root / "untracked.txt").write_text("more of it\n")
+    before = tree(place.root)
+    place.run(lambda: (git(place.root, "reset", "-q", "--hard"), git(place.root, "clean", "-fdq")))
+    assert tree(place.root) != before
+    place.undo()
+    assert tree(place.root) == before
+
+
+# --- the user's own changes --------------------------------------------------------------------------------------
+
+
+def test_a_file_that_the_user_changed_since_is_asked_about(place: Place) -> None:
+    repository(place)
+    place.edit("a.txt", b"agent\n")
+    place.edit("sub/b.txt", b"agent\n")
+    (place.root / "a.txt").write_text("user\n")
+    plan = place.plan()
+    assert [(i.path, i.conflict) for i in plan.items] == [("a.txt", "changed since"), ("sub/b.txt", "")]
+    place.undo()
+    assert (place.root / "a.txt").read_text() == "user\n"
+    assert (place.root / "sub/b.txt").read_text() == "two\n"
+    done, _ = place.undo(take=("a.txt",))
+    assert (place.root / "a.txt").read_text() == "one\n"
+    place.redo(done)
+    assert (place.root / "a.txt").read_text() == "user\n"
+
+
+def test_a_change_between_two_calls_is_asked_about(place: Place) -> None:
+    repository(place)
+    place.edit("a.txt", b"agent\n")
+    (place.root / "a.txt").write_text("agent\nuser\n")
+    place.run("echo more >> a.txt", turn=2)
+    assert [(i.path, i.conflict) for i in place.plan().items] == [("a.txt", "changed by others between two calls")]
+    assert place.plan(2).conflicts == ()
+
+
+def test_a_file_of_the_user_is_not_deleted_with_the_folder_made_for_another(place: Place) -> None:
+    place.run("mkdir out; echo x > out/made")
+    (place.root / "out/mine").write_text("mine")
+    place.undo()
+    assert tree(place.root).keys() == {"out", "out/mine"}
+
+
+def test_nothing_is_written_through_a_folder_that_is_a_link_now(place: Place) -> None:
+    repository(place)
+    outside = place.root.parent / "outside"
+    outside.mkdir()
+    (outside / "b.txt").write_text("agent\n")
+    place.edit("sub/b.txt", b"agent\n")
+    shutil.rmtree(place.root / "sub")
+    (place.root / "sub").symlink_to(outside)
+    _, left = place.undo(take=("sub/b.txt",))
+    assert left == ["sub/b.txt"]
+    assert (outside / "b.txt").read_text() == "agent\n"
+
+
+def test_a_secret_file_is_kept_beside_the_repository(place: Place) -> None:
+    (place.root / ".env").write_text("KEY=old\n")
+    place.edit(".env", b"KEY=new\n")
+    place.run("echo x > y; echo KEY=later > .env", turn=2)
+    kept = list((place.shadow.folder / "secret").iterdir())
+    assert {k.read_text() for k in kept} == {"KEY=old\n", "KEY=new\n"}
+    assert {oct(k.stat().st_mode & 0o777) for k in kept} == {"0o600"}
+    assert not any(
+        b"KEY" in place.shadow.objects.get(o) for o, _, _ in place.shadow.objects.everything() if ":" not in o
+    )
+    (place.root / ".env").write_text("KEY=new\n")
+    place.undo()
+    assert (place.root / ".env").read_text() == "KEY=old\n"
+
+
+def test_hard_links_and_permissions_of_the_file_are_kept(place: Place) -> None:
+    file = place.root / "a"
+    file.write_text("old")
+    file.chmod(0o640)
+    (place.root / "b").hardlink_to(file)
+    place.run("echo new > a")
+    place.undo()
+    assert (place.root / "b").read_text() == "old"
+    assert file.stat().st_nlink == 2
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_what_is_too_large_is_named(place: Place) -> None:
+    place.run("head -c 11000000 /dev/zero > large.bin; echo x > small")
+    (turn,) = place.shadow.records.turns("thread")
+    assert turn.left_out == ("large.bin",)
+    place.undo()
+    assert tree(place.root).keys() == {"large.bin"}
+
+
+def test_what_is_old_or_too_much_is_pruned(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.edit("a", b"old")
+    place.edit("a", b"newer")
+    place.clock.advance(31 * 86_400)
+    place.edit("b", b"of today", turn=2)
+    place.run("echo x > c", turn=3)
+    monkeypatch.setattr(shadows, "YOUNG_S", -10)
+    place.shadow.prune()
+    assert [t.index for t in place.shadow.records.turns("thread")] == [2, 3]
+    kept = {place.shadow.objects.get(o) for o, _, _ in place.shadow.objects.everything()}
+    assert b"old" not in kept
+    assert b"of today" in kept
+    (place.shadow.folder / "pruned").unlink()
+    monkeypatch.setattr(shadows, "LARGEST", 0)
+    place.clock.advance(60)
+    place.shadow.prune()
+    assert place.shadow.records.turns("thread") == []
+    assert place.shadow.size() == 0
+
+
+def test_a_thread_that_is_purged_takes_its_contents(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository(place)
+    place.edit("a.txt", b"only here\n")
+    monkeypatch.setattr(shadows, "home", lambda: place.shadow.folder.parent)
+    assert shadows.purge_thread("another") == 0
+    assert shadows.purge_thread("thread") == 1
+    assert place.shadow.records.turns("thread") == []
+    assert list(place.shadow.objects.everything()) == []

@@ -1,0 +1,215 @@
+"""Undo in a real session: the agent's edits and commands, the conversation, memory; and from the shell."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sakti.actions import diff, line, redo, undo
+from sakti.actions.scope import Scope
+from sakti.agent.checkpoints import undoing
+from sakti.agent.threads import purge
+from sakti.core.errors import SaktiError
+from sakti.core.types import TextPart
+from sakti.providers.scripted import Answer, Call
+from sakti.store.maintenance import inspection
+from sakti.store.threads import messages
+from sakti.store.threads import removal as thread_removal
+from tests.fakes.checkpoints import tree
+from tests.fakes.session import start
+
+AUTO = ("approval.mode=edits", 'approval.allow=["bash"]')
+
+
+def said(*made: tuple[str, dict[str, object]]) -> Answer:
+    return Answer(calls=tuple(Call(name, arguments) for name, arguments in made))
+
+
+async def worked(store, tmp_path):
+    """Two turns: the first writes a file, the second runs a command."""
+    root = tmp_path / "w"
+    root.mkdir()
+    (root / "mine.txt").write_text("mine\n")
+    here = await start(
+        store,
+        root,
+        [
+            said(("write", {"path": "one.txt", "content": "one\n"})),
+            "written",
+            said(("bash", {"command": "echo two > two.txt; echo more >> mine.txt; rm one.txt"})),
+            "ran",
+            "and on",
+        ],
+        overrides=AUTO,
+    )
+    await here.ask("write one")
+    await here.ask("now run it")
+    assert (root / "two.txt").exists() and not (root / "one.txt").exists(), here.events
+    return here, root
+
+
+def texts(found) -> list[str]:
+    return [p.text for m in found for p in m.parts if isinstance(p, TextPart)]
+
+
+async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(store, tmp_path):
+    here, root = await worked(store, tmp_path)
+    session = here.session
+    first, whole, after = session.thread.id, await store.read(messages.after, session.thread.id, -1), tree(root)
+    found = undoing.of_session(session)
+    preview = await found.preview()
+    assert [t.text for t in preview.turns] == ["now run it"]
+    assert [(i.action, i.path) for i in preview.plan.items] == [
+        ("change", "mine.txt"), ("create", "one.txt"), ("delete", "two.txt"),
+    ]  # fmt: skip
+    assert "-more" in preview.diffs["mine.txt"]
+    result = await found.undo(preview)
+    assert result.prompt == "now run it"
+    assert {k: v[1] for k, v in tree(root).items()} == {"mine.txt": b"mine\n", "one.txt": b"one\n"}
+    assert session.thread.id != first
+    assert session.thread.title
+    assert texts(await session.views.transcript(session.thread.id)) == ["write one", "written"]
+    assert await store.read(messages.after, first, -1) == whole
+    again = undoing.of_session(session)
+    assert [t.files for t in await again.turns()] == [1]  # what was before the fork is known in it
+    fork = session.thread.id
+    await again.redo()
+    assert session.thread.id == first
+    assert tree(root) == after
+    assert await store.read(messages.after, first, -1) == whole
+    gone = await store.read(thread_removal.deleted, session.resource_id)
+    assert [c.thread.id for c in gone] == [fork]  # nothing was said in it
+    await session.indexing.wait()
+    await session.close()
+    assert [f for f in inspection.inspect(store.path) if not f.ok] == []
+
+
+async def test_all_turns_are_undone_and_an_empty_thread_is_open(store, tmp_path):
+    here, root = await worked(store, tmp_path)
+    first = here.session.thread.id
+    found = undoing.of_session(here.session)
+    await found.undo(await found.preview(2))
+    assert here.session.thread_is_new
+    assert {k: v[1] for k, v in tree(root).items()} == {"mine.txt": b"mine\n"}
+    await undoing.of_session(here.session).redo()
+    assert here.session.thread.id == first
+    await here.session.close()
+
+
+async def test_files_alone_leave_the_conversation(store, tmp_path):
+    here, root = await worked(store, tmp_path)
+    first = here.session.thread.id
+    found = undoing.of_session(here.session)
+    await found.undo(await found.preview(1, "files"))
+    assert here.session.thread.id == first
+    assert not (root / "two.txt").exists()
+    preview = await found.preview(1, "files")
+    assert [t.text for t in preview.turns] == ["write one", "now run it"]
+    await found.undo(preview)
+    assert not (root / "one.txt").exists()
+    assert (await found.preview(1, "files")).empty
+    await found.redo()
+    await found.redo()
+    assert (root / "two.txt").exists()
+    with pytest.raises(SaktiError, match="no undo"):
+        await found.redo()
+    await here.session.close()
+
+
+async def test_conversation_alone_leaves_the_files(store, tmp_path):
+    here, root = await worked(store, tmp_path)
+    after = tree(root)
+    found = undoing.of_session(here.session)
+    await found.undo(await found.preview(1, "conversation"))
+    assert tree(root) == after
+    assert texts(await here.session.views.transcript(here.session.thread.id)) == ["write one", "written"]
+    await here.ask("go on")
+    fork = here.session.thread.id
+    await undoing.of_session(here.session).redo()
+    assert await store.read(thread_removal.contents, fork)  # kept: something was said in it
+    await here.session.close()
+
+
+async def test_memory_of_the_undone_turn_stays_with_its_thread(store, tmp_path):
+    here, _ = await worked(store, tmp_path)
+    session = here.session
+    await session.compact()
+    await here.ask("and then?")
+    first, log = session.thread.id, session.engine.status().observations
+    found = undoing.of_session(session)
+    await found.undo(await found.preview(3))
+    assert session.engine.status().observations.tokens == 0
+    await undoing.of_session(session).redo()
+    assert session.thread.id == first
+    assert session.engine.status().observations == log
+    await session.close()
+
+
+async def test_what_the_user_changed_is_named_and_kept(store, tmp_path):
+    here, root = await worked(store, tmp_path)
+    (root / "mine.txt").write_text("mine again\n")
+    scope = Scope(here.session, lambda _value: None)
+    shown = await (await line.run(scope, line.parse("/undo files"))).instead()
+    assert "M mine.txt  (changed since)" in shown.text
+    done = await line.run(scope, line.parse("/undo files yes"))
+    assert "Left as they are: mine.txt" in done.sentence
+    assert (root / "mine.txt").read_text() == "mine again\n"
+    assert (root / "one.txt").read_text() == "one\n"
+    await here.session.close()
+
+
+async def test_diff_shows_what_a_turn_did(store, tmp_path):
+    here, _ = await worked(store, tmp_path)
+    scope = Scope(here.session, lambda _value: None)
+    last = "\n".join((await line.run(scope, line.parse("/diff"))).lines)
+    assert "+more" in last and "-one" in last and "+two" in last
+    assert "+one" in "\n".join((await line.run(scope, line.parse("/diff 2"))).lines)
+    with pytest.raises(SaktiError, match="2 turns"):
+        await line.run(scope, line.parse("/diff 3"))
+    await here.session.close()
+
+
+async def test_the_shell_shows_first_and_undoes_with_yes(store, tmp_path, monkeypatch, capsys):
+    here, root = await worked(store, tmp_path)
+    await here.session.close()
+
+    opened = store
+
+    class Shell(Scope):
+        json = False
+        store = opened
+        workspace = here.session.workspace
+        resource = here.session.resource_id
+
+    scope = Shell(None, lambda _value: None)
+    given = {"number": 1, "files": False, "conversation": False, "restore_conflicts": False, "thread": ""}
+    shown = await undo.undo.run(scope, **given, yes=False)
+    assert (root / "two.txt").exists()
+    assert json.loads(json.dumps(shown.json))["files"][2] == {"path": "two.txt", "action": "delete", "conflict": ""}
+    done = await undo.undo.run(scope, **given, yes=True)
+    assert done.exit == 0
+    assert not (root / "two.txt").exists()
+    assert "+one" in "\n".join((await diff.diff.run(scope, turn=1, thread="")).lines)
+    await redo.redo.run(scope, thread="")
+    assert (root / "two.txt").exists()
+
+
+async def test_commands_that_only_read_and_the_users_own_are_not_recorded(store, tmp_path):
+    root = tmp_path / "w"
+    here = await start(store, root, [said(("bash", {"command": "ls"})), "listed"], overrides=AUTO)
+    await here.ask("list")
+    await here.session.shell("echo mine > mine.txt")
+    assert not here.session.recorder.shadow.folder.exists()
+    await here.session.close()
+
+
+async def test_a_purged_thread_takes_its_checkpoints(store, tmp_path):
+    here, _ = await worked(store, tmp_path)
+    session = here.session
+    records = session.recorder.shadow.records
+    await store.write(thread_removal.delete, session.thread.id, 1)
+    assert records.turns(session.thread.id)
+    await purge.purge(store, before=2, do=True)
+    assert records.turns(session.thread.id) == []
+    await session.close()

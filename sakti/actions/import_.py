@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.spec import MEMORY, Group, action, arg, flag
 from sakti.actions.tasks.arguments import AS
-from sakti.actions.values import USAGE, Text, Value
+from sakti.actions.values import Text, Value
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted
 
@@ -45,4 +45,4 @@ async def beads(scope: Scope, path: Path, dry_run: bool, as_: str | None) -> Val
     )
     taken = report.imported + report.updated + report.unchanged
     told = {"success": True, "dryRun": dry_run, **beads_file.describe(report)}
-    return Text(tuple(out), json=told, exit=USAGE if report.skipped and not taken else 0)
+    return Text(tuple(out), json=told, exit=2 if report.skipped and not taken else 0)

@@ -64,7 +64,7 @@ async def search(
         dates = "a date (2026-01-15), today, yesterday or an age such as 7d"
         raise Refused(f"--since takes {dates}, not {since!r}.", code=USAGE)
     where = text_search.Scope(None if all_workspaces else scope.resource, thread, tuple(kind))
-    page = replace(await scope.store.read(text_search.search, text, where, limit=limit, offset=offset), query=asked)
+    page = replace(await scope.store.search(text_search.search, text, where, limit=limit, offset=offset), query=asked)
     told = {"query": asked, "total": page.total, "notes": page.notes, "results": [_told(h, explain) for h in page.hits]}
     if not page.hits:
         nothing = f"Only {page.total} found for {asked!r}." if page.total else f"Nothing found for {asked!r}."

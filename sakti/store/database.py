@@ -1,9 +1,9 @@
-"""Open the database: one file, one writer thread, one read-only connection.
+"""Open the database: one file, one writer thread, one read-only connection for panes and one for searches.
 
-Every write runs on the writer's thread in a BEGIN IMMEDIATE transaction (`Store.write`), every read of a pane or a
-search on the reader's (`Store.read`); both are awaited, so the caller's event loop never waits for the disk. The
-functions that are run take the open database as their first argument and live in the other modules of this package;
-nothing outside `sakti.store` speaks SQL.
+Every write runs on the writer's thread in a BEGIN IMMEDIATE transaction (`Store.write`), every read of a pane on the
+reader's (`Store.read`), every search on the searcher's (`Store.search`); all are awaited, so the caller's event loop
+never waits for the disk. The functions that are run take the open database as their first argument and live in the
+other modules of this package; nothing outside `sakti.store` speaks SQL.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
 from sakti.store import failures, files, mark_key, migrate, opening, unsaved
-from sakti.store.connection import Database, Snapshot
+from sakti.store.connection import Connection, Database, Snapshot
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import damage
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
+from sakti.store.searcher import Searcher
 from sakti.store.waiting import Waiting
 
 P = ParamSpec("P")
@@ -56,16 +57,16 @@ LOOK_AT_ONCE = 32 << 20  # bytes of a database that are looked at for damage bef
 
 
 class Connections(APSWDatabase):
-    """peewee database that opens its connections as `database` says; `busy` is its busy handler."""
+    """peewee database that opens its connections as `database` says; `waiting` is their busy handler."""
 
-    def __init__(self, database: DatabaseFile, pragmas: dict[str, str | int], busy: Callable[[int], bool]) -> None:
+    def __init__(self, database: DatabaseFile, pragmas: dict[str, str | int], waiting: Waiting) -> None:
         super().__init__(database.filename, lock_type="IMMEDIATE", pragmas=pragmas)
-        self._file, self._busy = database, busy
+        self._file, self.waiting = database, waiting
 
     def _connect(self) -> apsw.Connection:
         made = self._file.connect()
         try:
-            made.set_busy_handler(self._busy)
+            made.set_busy_handler(self.waiting)
             self._add_conn_hooks(made)
         except BaseException:
             made.close()
@@ -98,7 +99,6 @@ class Store:
         self.written = 0
         self._loop = asyncio.get_running_loop()
         self._waiting = Waiting(WAIT_S, self._report_wait)
-        self._reading = Waiting(WAIT_S, self._report_wait)  # needed only where there is no write-ahead log
         self._gave_up = float("-inf")
         self._closed = False
         self._took = 0.0  # seconds in the newest transaction
@@ -107,11 +107,13 @@ class Store:
         self._file: DatabaseFile | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="sakti-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="sakti-reader")
+        self._searcher = Searcher()
         self._looking: asyncio.Future[str | None] | None = None
         self._copied: apsw.Connection | None = None
 
     _db: Connections  # the writer's, once it is open
     _read_db: Connections  # the reader's
+    _search_db: Connections  # the searcher's
 
     @classmethod
     async def open(
@@ -173,8 +175,19 @@ class Store:
         All its queries see the database as it was at the first of them, with everything that was committed before.
         """
         return await asyncio.get_running_loop().run_in_executor(
-            self._reader, lambda: self._with_reader(fn, *args, **kwargs)
+            self._reader, lambda: self._with_reader(self._read_db, fn, *args, **kwargs)
         )
+
+    async def search(self, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a search `fn(db, …)` as `read` does, on a connection of its own: other reads never wait for it.
+
+        Where the caller is cancelled it stops at once, and the next search begins.
+        """
+
+        def work(gone: threading.Event) -> R:
+            return self._with_reader(self._search_db, self._searcher.stoppable(gone, fn), *args, **kwargs)
+
+        return await self._searcher.run(work)
 
     async def flush(self) -> bool:
         """Copy the write-ahead log into the file and empty it; False while another process reads what it held."""
@@ -184,7 +197,9 @@ class Store:
         self._closed = True
         if self._looking is not None:
             await self._looking
-        for pool, name in ((self._reader, "_seen"), (self._writer, "_db")):
+        for pool, name in (
+            (self._searcher.pool, "_search_db"), (self._reader, "_read_db"), (self._writer, "_db"),
+        ):  # fmt: skip
             await self._loop.run_in_executor(pool, self._close_connection, name)
             pool.shutdown()
         if self._file is not None:
@@ -193,13 +208,14 @@ class Store:
     # --- on the threads -----------------------------------------------------------------------------------
 
     def _open(self, synchronous: Synchronous, scratch: bool, keep: bool) -> None:
-        self._waiting.limit = self._reading.limit = self.wait
+        self._waiting.limit = self.wait
         try:
             opening.refuse_unusable(self.path)
             self._file = database = self._choose_file(scratch) if keep else self._in_memory()
             self._db = Connections(database, opening.settings(synchronous=synchronous, writes=True), self._waiting)
-            self._read_db = Connections(
-                database, opening.settings(synchronous=synchronous, writes=False), self._reading
+            reads = opening.settings(synchronous=synchronous, writes=False)
+            self._read_db, self._search_db = (
+                Connections(database, reads, Waiting(self.wait, self._report_wait)) for _ in range(2)
             )
             try:
                 self._db.connect()
@@ -411,19 +427,21 @@ class Store:
             return False
         return more
 
-    def _with_reader(self, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+    def _with_reader(
+        self, db: Connections, fn: Callable[Concatenate[Connections, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
         try:
-            if self._read_db.is_closed():
-                self._read_db.connect()
-            with Snapshot(self._read_db.connection()):
-                return fn(self._read_db, *args, **kwargs)
+            if db.is_closed():
+                db.connect()
+            with Snapshot(db.connection()):
+                return fn(db, *args, **kwargs)
         except Exception as e:
-            reason = self._reason(e, self._reading, saving=False)
+            reason = self._reason(e, db.waiting, saving=False)
             if reason is e:
                 raise
             raise reason from e
         finally:
-            self._reading.over()
+            db.waiting.over()
 
     def _close_connection(self, name: str) -> None:
         database: Connections | None = getattr(self, name, None)

@@ -8,9 +8,13 @@ from pathlib import Path
 import apsw
 
 from sakti.core.lazy import lazy_imports
+from sakti.store import functions
 
 with lazy_imports:
     from sakti.store import scratch
+
+# views and triggers call them, so no connection of this process is without
+apsw.connection_hooks.append(functions.register)
 
 
 @dataclass(frozen=True, slots=True)

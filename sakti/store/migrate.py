@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
+import shutil
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sakti.core.lazy import lazy_imports
+from sakti.core.errors import StoreError
+from sakti.store import packing
 from sakti.store.connection import Connection, Database
 from sakti.store.maintenance import copying
-
-with lazy_imports:
-    from sakti.store import secrets
-    from sakti.store.search import index as search_index
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
 
+PACK_S = 2.0  # seconds of packing before a migrated database is used; the rest goes in the background
+ROOM = 1.3  # times the file: its copy, and an index that is made beside the old one
 NAME = re.compile(r"(\d{4})_\w+\.sql")
 
 
@@ -40,13 +40,12 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
     """Apply missing migrations and return notices for the user.
 
     A database with content is copied first, to `<name>.before-<version>` beside it; without a `path` it is a copy
-    already. Two processes may start at once: each step checks again under its lock.
+    already. Two processes may start at once: each step checks again under its lock. What takes long is left to the
+    upkeep (`packing`). Raises `StoreError` (full) where there is no room for the copy.
     """
     files = _files()
     notices: list[str] = []
     version = current_version(db)
-    if version < LATEST:
-        lend_functions(db)
     if path is not None and 0 < version < LATEST:
         backup = _keep(db, path.with_name(f"{path.name}.before-{LATEST:04d}"))
         notices.append(f"The database was migrated; a backup from before is {backup}.")
@@ -61,14 +60,12 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
             )
             db.execute_sql(script)
             db.execute_sql("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, files[number], clock.now()))
+    if max(files) >= packing.MIGRATION:
+        if version < packing.MIGRATION:
+            packing.pack_all(db, PACK_S)
+        if path is not None and (left := packing.progress(db)):
+            notices.append(f"The database is {left}; the rest is packed while you work.")
     return notices
-
-
-def lend_functions(db: Database) -> None:
-    """Register the Python functions that migrations call."""
-    connection: Any = db.connection()
-    connection.create_scalar_function("sakti_masked", secrets.masked, 1, deterministic=True)
-    connection.create_scalar_function("sakti_identifiers", search_index.identifiers, 1, deterministic=True)
 
 
 def _keep(db: Database, backup: Path) -> Path:
@@ -77,6 +74,20 @@ def _keep(db: Database, backup: Path) -> Path:
     Processes that start at the same time each make a copy under a name of their own; the first complete one gets the
     final name, and only then does any of them migrate. A copy left by an interrupted migration is replaced.
     """
+    _require_room(db, backup)
     before = current_version(db)
     copying.copy(db, backup, replace=True, wanted=lambda copied: current_version(copied) == before)
     return backup
+
+
+def _require_room(db: Database, backup: Path) -> None:
+    """Raise `StoreError` (full) where the disk cannot hold the copy and what the migration writes meanwhile."""
+    (pages,) = db.execute_sql("PRAGMA page_count").fetchone()
+    (size,) = db.execute_sql("PRAGMA page_size").fetchone()
+    needed, free = int(pages * size * ROOM), shutil.disk_usage(backup.parent).free
+    if free < needed:
+        raise StoreError(
+            f"Migrating the database needs {needed / 1e6:,.0f} MB of free disk space in {backup.parent}, of which"
+            f" {free / 1e6:,.0f} MB are there: free some, then start again. Nothing was changed.",
+            code="full",
+        )

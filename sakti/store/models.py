@@ -55,13 +55,13 @@ class ListField(JsonField):
 
 
 class PartsField(JsonField):
-    """Parts of a message."""
+    """Parts of a message, packed where they are long."""
 
-    def db_value(self, value: Any) -> str | None:
-        return self._written([codec.encode(part) for part in masking.parts(value)])
+    def db_value(self, value: Any) -> Any:
+        return codec.stored(masking.parts(value))
 
     def python_value(self, value: Any) -> Any:
-        return tuple(codec.decode(part) for part in json.loads(value))
+        return tuple(codec.decode(part) for part in json.loads(codec.unpacked(value)))
 
 
 class Row(Model):
@@ -91,7 +91,7 @@ class MessageRow(Row):
     message_index = IntegerField()
     format = IntegerField(default=1)
     parts = PartsField()
-    raw_content = TextField()
+    raw_content = TextField(default="")  # empty where it is the plain text of the parts
     search_text = TextField(null=True)
     injection_text = TextField(null=True)
     paths = ListField(default=list)
@@ -360,6 +360,9 @@ class SearchDocRow(Model):
     prev = TextField(default="")
     summary = TextField(default="")
     paths = TextField(default="")
+    form = IntegerField(default=1)
+    message_pk = IntegerField(null=True)
+    prev_pk = IntegerField(null=True)
 
     class Meta:
         table_name = "search_docs"
@@ -443,6 +446,14 @@ class ReindexingRow(Model):
         table_name = "reindexing"
 
 
+class PackingRow(Model):
+    step = TextField(primary_key=True)
+    next_pk = IntegerField()
+
+    class Meta:
+        table_name = "packing"
+
+
 MODELS: tuple[type[Model], ...] = (
     ThreadRow,
     MessageRow,
@@ -467,4 +478,5 @@ MODELS: tuple[type[Model], ...] = (
     RuleRow,
     UiStateRow,
     ReindexingRow,
+    PackingRow,
 )

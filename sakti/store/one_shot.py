@@ -44,7 +44,7 @@ def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.arg
     """
     try:
         # not READONLY: such a connection leaves the files behind that it needs beside a database in WAL mode
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        connection = DatabaseFile(str(path)).connect()
     except apsw.Error as e:
         raise NotReady from e
     try:

@@ -20,7 +20,7 @@ import apsw
 
 from sakti.core.errors import StoreError
 from sakti.core.lazy import lazy_imports
-from sakti.store import failures, files, migrate
+from sakti.store import failures, files, marks, migrate
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
 
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 WAL_SAFE_FROM = (3, 51, 3)
 APPLICATION_ID = int.from_bytes(b"sakt", "big")
 CACHE_KB = 8_000
-# Bits of PRAGMA user_version. CLEAN: the free space holds nothing of what was removed; the file was made, or written
-# anew, since that is kept up. UNMERGED: the search indexes hold words of texts that were taken out of them.
-CLEAN, UNMERGED = 1, 2
 COPY_LIMIT = 512 << 20  # bytes of a database that a copy is made of only to write to it
 JOURNAL_LIMIT = 8 << 20  # bytes that a write-ahead log keeps of what it once needed
 ANOTHER = "name another file with SAKTI_DB"
@@ -123,7 +120,7 @@ def build(path: Path, clock: Clock, *, wal: bool) -> None:
     try:
         connection.execute("PRAGMA synchronous = OFF").fetchall()
         migrate.upgrade(plain(connection), path, clock)
-        connection.execute(f"PRAGMA user_version = {CLEAN}")
+        connection.execute(f"PRAGMA user_version = {marks.CLEAN}")
         connection.execute(f"PRAGMA journal_mode = {'wal' if wal else 'delete'}").fetchall()
     finally:
         connection.close()

@@ -17,15 +17,16 @@ from sakti.store.secrets import masked, masked_value
 class Table:
     """Table and the kinds of its columns.
 
-    `texts`: columns with words of the user or about what was said, which must hold no secret; `json`: those that are
-    read as JSON, with the replacement for an unreadable value. `plain`: columns without words:
-    ids, numbers, words of our own. `thread` and `task`: conditions for the rows of a thread or a task (?1), if there
-    are any.
+    `texts`: columns with words of the user or about what was said, which must hold no secret; `packed`: those whose
+    values may be compressed; `json`: those that are read as JSON, with the replacement for an unreadable value.
+    `plain`: columns without words: ids, numbers, words of our own. `thread` and `task`: conditions for the rows of a
+    thread or a task (?1), if there are any.
     """
 
     name: str
     texts: tuple[str, ...] = ()
     json: tuple[tuple[str, str | None], ...] = ()
+    packed: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     thread: str = ""
     task: str = ""
@@ -36,7 +37,7 @@ _OWN_RECORDS = "SELECT id FROM observational_memory WHERE lookup_key = 'thread:'
 _GROUPS = f"record_id IN ({_OWN_RECORDS}) OR thread_id = ?1 AND kind = 'observation'"
 _OWN_LINES = f"SELECT id FROM observations WHERE group_id IN (SELECT id FROM observation_groups WHERE {_GROUPS})"
 _SAID = (
-    "SELECT raw_content FROM messages WHERE thread_id = ?1 AND role = 'user' UNION ALL"
+    "SELECT sakti_text(raw_content, parts) FROM messages WHERE thread_id = ?1 AND role = 'user' UNION ALL"
     " SELECT '!' || json_extract(metadata, '$.shell') FROM messages WHERE thread_id = ?1 AND role = 'user'"
 )
 _ITS_WORKSPACE = "resource_id = (SELECT resource_id FROM threads WHERE id = ?1)"
@@ -157,6 +158,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "messages",
         texts=("parts", "raw_content", "search_text", "injection_text", "paths", "summary", "metadata"),
+        packed=("parts",),
         json=(("parts", None), ("paths", "[]"), ("part_tokens", "[]"), ("metadata", "{}")),
         plain=("id", "thread_id", "resource_id", "role", "task_id", "part_tokens", "token_counter", "state"),
         thread="thread_id = ?1",
@@ -172,6 +174,7 @@ TABLES: tuple[Table, ...] = (
     Table("approval_rules", texts=("rule",), plain=("resource_id", "decision")),
     Table("ui_state", texts=("value",), plain=("key",)),
     Table("schema_migrations", plain=("name",)),
+    Table("packing", plain=("step",)),
     # indexes over search_docs: its triggers keep them, so what goes there goes here
     Table("search_words", texts=("text", "idents", "prev", "summary")),
     Table("search_trigrams", texts=("text",)),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sakti.store.threads import codec
 from tests.e2e.server import Model, serving
 from tests.e2e.terminal import Terminal, run
 
@@ -57,13 +58,14 @@ class Place:
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=20)
+        connection.create_function("sakti_text", 2, codec.text_of)
         try:
             return connection.execute(sql, values).fetchall()
         finally:
             connection.close()
 
     def messages(self) -> list[tuple[str, str]]:
-        return self.rows("SELECT role, raw_content FROM messages ORDER BY thread_id, message_index")
+        return self.rows("SELECT role, sakti_text(raw_content, parts) FROM messages ORDER BY thread_id, message_index")
 
     def threads(self) -> list[str]:
         return [id for (id,) in self.rows("SELECT id FROM threads ORDER BY updated_at DESC")]

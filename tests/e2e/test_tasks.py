@@ -54,7 +54,9 @@ def test_a_chat_keeps_its_claim_and_loses_it_to_nobody_while_it_lives(place: Pla
     assert place.run("run", "begin with it", *named).returncode == 0
     assert place.json("tasks", "ready")["tasks"][0]["claimEnded"]  # its process has ended
     assert place.run("run", "-c", "go on with it", *named).returncode == 0
-    answers = place.rows("SELECT raw_content FROM messages WHERE role = 'tool' ORDER BY message_index")
+    answers = place.rows(
+        "SELECT sakti_text(raw_content, parts) FROM messages WHERE role = 'tool' ORDER BY message_index"
+    )
     assert [json.loads(a)["success"] for (a,) in answers] == [True, True]
     linked = place.json("tasks", "show", made)["messages"]
     assert {m["text"] for m in linked if m["role"] == "user"} >= {"go on with it"}

@@ -115,7 +115,7 @@ def unlisted(plans: Sequence[Plan], allowed: dict[str, str]) -> list[str]:
 
 _SAKTI = str(Path(sakti.__file__).parent)
 _TESTS = str(Path(__file__).parent.parent)
-_BETWEEN = ("connection.py", "database.py", "rows.py")  # of the store: what executes others' statements
+_BETWEEN = ("connection.py", "database.py", "rows.py", "searcher.py")  # of the store: what executes others' statements
 # They work on another schema; on what is left of a damaged file; look at memory for checks alone.
 _OUTSIDE = ("migrate.py", "beads_db.py", "lost_schema.py", "recovery.py", "recovery_repairs.py", "raw_rows.py")
 
@@ -137,8 +137,8 @@ class Product:
 
     def unlisted(self, allowed: dict[str, str]) -> list[str]:
         """Of the fresh ones those that go through a table and that nothing allows, each with who asked."""
-        plans = [(Plan(sql, self._steps(sql, values)), who) for sql, (values, who) in self.fresh.items()]
-        self.fresh.clear()
+        fresh, self.fresh = self.fresh, {}  # the model's packing asks, too
+        plans = [(Plan(sql, self._steps(sql, values)), who) for sql, (values, who) in fresh.items()]
         return [f"{who}: {text}" for plan, who in plans for text in unlisted([plan], allowed)]
 
     def _steps(self, sql: str, values: Any) -> tuple[str, ...]:

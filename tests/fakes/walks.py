@@ -17,7 +17,7 @@ WALKS: dict[str, str] = {
     "FROM tasks t WHERE deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM task_words_docsize": _ALL,
     "SELECT pk FROM search_docs d WHERE NOT EXISTS": _INDEX,
     "WHERE NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.pk = s.id)": _INDEX,
-    "SELECT count(*) FROM search_docs": _INDEX,
+    "SELECT count(*) FROM search_": _INDEX,
     "SELECT id, sz FROM": _INDEX,
     "_old_": "what is left of an index that another one took the place of goes piece by piece",
     "sqlite_schema": "the tables there are",
@@ -27,6 +27,8 @@ WALKS: dict[str, str] = {
     "DELETE FROM unsent": _FEW,
     "FROM reindexing n": "the few threads that were deleted or restored just now",
     "SCAN ui_state": _FEW,
+    "search_trigrams_new": "the index that takes the place of an older one, there while it is made",
+    "SCAN packing": "the steps that are left of packing what earlier versions wrote: three at most",
     "SELECT id FROM threads WHERE deleted_at IS NOT NULL": "by an index of those that are deleted",
     "WHERE ((threads.deleted_at IS NULL) AND EXISTS(": "`threads list --all-workspaces`, by hand",
 }

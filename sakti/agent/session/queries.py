@@ -198,7 +198,7 @@ class Views:
             None if scope == "all" else state.resource_id,
             state.thread.id if scope == "thread" and state.thread else None,
         )
-        return await state.store.read(text_search.search, query, where, limit=limit, offset=offset, first=first)
+        return await state.store.search(text_search.search, query, where, limit=limit, offset=offset, first=first)
 
     async def within(self, thread_id: str, text: str) -> list[Place]:
         """Return the messages of a thread that have `text` itself, oldest first."""

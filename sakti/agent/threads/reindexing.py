@@ -31,6 +31,7 @@ class Indexing:
         async with self._one:
             await upkeep.reindex_quietly(store)
             await purging.go_on(store)
+            await upkeep.pack_quietly(store)
 
     async def wait(self) -> None:
         """Wait until nothing is left to do."""

@@ -216,7 +216,7 @@ _OTHERS = (
     " ORDER BY updated_at DESC LIMIT ?"
 )
 _SAID = (
-    "SELECT message_index, role, substr(raw_content, 1, ?), created_at FROM messages"
+    "SELECT message_index, role, substr(sakti_text(raw_content, parts), 1, ?), created_at FROM messages"
     " WHERE thread_id = ? AND message_index > ? AND state = 'saved' AND role != 'system'"
     " AND instr(metadata, '\"synthetic\"') = 0 ORDER BY message_index DESC LIMIT ?"
 )

@@ -54,8 +54,9 @@ def unreadable(connection: apsw.Connection) -> str | None:
     """Return the first column that should hold JSON and does not."""
     for table in TABLES:
         for column, _ in table.json:
+            text = f"sakti_unpacked({column})" if column in table.packed else column
             (count,) = connection.execute(
-                f"SELECT count(*) FROM {table.name} WHERE {column} IS NOT NULL AND NOT json_valid({column})"
+                f"SELECT count(*) FROM {table.name} WHERE {column} IS NOT NULL AND NOT json_valid({text})"
             ).fetchall()[0]
             if count:
                 return f"{count} of {table.name}: {column} cannot be read"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import apsw
 
-from sakti.store import opening
+from sakti.store import opening, text_registry
 
 PAGE = 4096
 SAMPLE = 40  # rows of a table that are looked at
@@ -24,13 +24,14 @@ _MOST = 40  # columns that are looked at: more than any table has
 _BROKEN = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.FormatError, apsw.SQLError, UnicodeDecodeError)
 _LEAF, _INNER = {13: False, 10: True}, {5: False, 2: True}  # by the first byte of a page; True: without row numbers
 _WORDS = re.compile(r"CHECK \((\w+) IN\s*\(([^)]*)\)\)")
+_KINDS: dict[str, type] = {"INTEGER": int, "REAL": float, "BLOB": bytes}
 _REFERS = re.compile(r"^\s*(\w+) TEXT NOT NULL REFERENCES (\w+) \((\w+)\)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
     name: str
-    kind: type
+    kinds: tuple[type, ...]
     may_be_null: bool
     words: frozenset[str]
     refers: tuple[str, str] | None
@@ -39,7 +40,7 @@ class _Column:
         """Return whether the column may hold a value."""
         if value is None:
             return self.may_be_null
-        return isinstance(value, self.kind) and (not self.words or value in self.words)
+        return isinstance(value, self.kinds) and (not self.words or value in self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +211,11 @@ def _shape(model: apsw.Connection, name: str, sql: str, *, unnumbered: bool) -> 
     rows = model.execute(
         'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?) WHERE hidden IN (0, 3)', (name,)
     )
+    packed = text_registry.BY_NAME[name].packed if name in text_registry.BY_NAME else ()
     columns = [
         (int(str(pk)), _Column(
             str(c),
-            {"INTEGER": int, "REAL": float, "BLOB": bytes}.get(str(kind), str),
+            (_KINDS.get(str(kind), str), *((bytes,) if str(c) in packed else ())),
             not notnull or default is not None or (bool(pk) and not unnumbered),
             words.get(str(c), frozenset()),
             refers.get(str(c)),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sakti.store import failures, migrate, one_shot
+from sakti.store import failures, migrate, one_shot, packing
 from sakti.store.connection import Database
 from sakti.store.maintenance import copying, damage
 from sakti.store.memory import integrity as memory_integrity
@@ -76,7 +76,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     detail = "; ".join(wrong.values()) or "each observed message is in the log once"
     found.append(Finding("memory", not wrong, detail, INDEX, mendable=True))
     found.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", REPORT))
-    return [*found, *_check_tasks(db)]
+    return [*found, _packed(db), *_check_tasks(db)]
 
 
 def _searchable(db: Database) -> Finding:
@@ -86,6 +86,13 @@ def _searchable(db: Database) -> Finding:
     what = [f"{lost} messages are not searchable"] if lost else []
     what += [f"{threads} deleted or restored threads are not finished"] if threads else []
     return Finding("search", not what, "; ".join(what) or "every message is searchable", INDEX, mendable=True)
+
+
+def _packed(db: Database) -> Finding:
+    """Check that what earlier versions wrote is packed; a session does that in the background."""
+    left = packing.progress(db)
+    mend = "`sakti db check` packs the rest; until then the file is larger than need be."
+    return Finding("space", left is None, str(left or "packed"), mend, mendable=True)
 
 
 def _check_tasks(db: Database) -> list[Finding]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sakti.core.errors import StoreError
-from sakti.store import files, opening, rows
+from sakti.store import files, marks, rows
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import upkeep
@@ -38,18 +38,18 @@ COPIES = ("before", "backup", "damaged")
 
 def is_clean(db: Database) -> bool:
     """Return whether nothing removed is left in the indexes and free space of the file."""
-    return bool(db.execute_sql("PRAGMA user_version").fetchone()[0] & opening.CLEAN)
+    return bool(db.execute_sql("PRAGMA user_version").fetchone()[0] & marks.CLEAN)
 
 
 def begin(db: Database) -> bool:
     """Mark the file as possibly holding removed text until `finish`; return whether it was clean."""
     clean = is_clean(db)
-    index_upkeep.set_mark(db, opening.CLEAN, on=False)
+    index_upkeep.set_mark(db, marks.CLEAN, on=False)
     return clean
 
 
 def finish(db: Database) -> None:
-    index_upkeep.set_mark(db, opening.CLEAN, on=True)
+    index_upkeep.set_mark(db, marks.CLEAN, on=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ def named_files(db: Database, thread_id: str) -> list[str]:
     """List the files that a thread's messages own: whole outputs of tools, pasted images."""
     found: set[str] = set()
     for (parts,) in db.execute_sql(
-        "SELECT parts FROM messages WHERE thread_id = ? AND (instr(parts, '\"output_file\"') OR instr(parts,"
-        " '/pasted/'))",
+        "SELECT parts FROM (SELECT sakti_unpacked(parts) AS parts FROM messages WHERE thread_id = ?)"
+        " WHERE instr(parts, '\"output_file\"') OR instr(parts, '/pasted/')",
         (thread_id,),
     ).fetchall():
         for part in json.loads(parts):

@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 PIECE = 2_000  # rows that are copied at once where all is well
 MARGIN = 2_000  # row numbers that are tried behind the last one that is known, where the end of a table is lost
 HEADER = 100  # bytes at the beginning of a database
-_SKIPPED = ("schema_migrations", "search_words", "search_trigrams", "task_words", "task_counts")  # made anew
+# made anew
+_SKIPPED = (
+    "schema_migrations",
+    "search_docs",
+    "search_words",
+    "search_trigrams",
+    "task_words",
+    "task_counts",
+    "packing",
+)
 _REBUILT = ".rebuilt"  # the end of the name of a copy whose schema was found again
 FOUND_AGAIN = "The file no longer said where its tables begin: they were found by their rows, where these tell enough."
 _TELLING = "observational_memory"  # a table by which a file is known for one of this program

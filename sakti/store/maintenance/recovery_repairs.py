@@ -9,15 +9,16 @@ Raw SQL: the rows that are left of a damaged file may not conform to the models.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+import math
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sakti.core.ids import TimeIds
-from sakti.store import migrate, text_registry
+from sakti.store import packing, text_registry
 from sakti.store.connection import Database
 from sakti.store.memory import as_line, integrity
 from sakti.store.search import index as search_index
-from sakti.store.search import message_index, reindexing
+from sakti.store.search import index_upkeep, message_index, reindexing
 from sakti.store.tasks import checks, questions
 from sakti.store.tasks import rows as task_rows
 
@@ -54,13 +55,6 @@ _WORDS: tuple[tuple[str, str, tuple[str, ...], str | None], ...] = (
     ("approval_rules", "decision", ("allow", "ask", "deny"), "ask"),
     ("working_memory", "scope", ("resource", "thread"), "thread"),
 )
-_STRANGE = (
-    ("message", "SELECT id FROM messages WHERE state = 'saved'"),
-    ("task", "SELECT id FROM tasks WHERE deleted_at IS NULL"),
-    ("observation", "SELECT id FROM observations"),
-    ("reflection", "SELECT id FROM observations"),
-)
-
 
 # What migrations do to rows, by a column that came with them: a file of an older schema has not seen it.
 _LATER: dict[str, tuple[str, ...]] = {
@@ -89,10 +83,11 @@ def repair(db: Database, clock: Clock, lacking: Collection[str] = ()) -> list[st
     connection: Any = db.connection()
     with connection:
         db.execute_sql("DELETE FROM task_counts")  # their keys may become the same; they are counted in the end
-        tell(_readable_texts(db), "texts had unreadable characters, replaced by �")
+        with index_upkeep.past_triggers(db):  # they read what is repaired here
+            mended = _readable_texts(db)
+        tell(mended, "texts had unreadable characters, replaced by �")
         tell(_known_words(db), "rows had invalid values, replaced by the defaults")
-        tell(_readable_json(db), "values could not be read: messages keep their plain text")
-        migrate.lend_functions(db)
+        tell(_readable_json(db), "values could not be read: messages keep their plain text where there is one")
         for statement in (s for column, some in _LATER.items() if column in lacking for s in some):
             db.execute_sql(statement)
         tell(_missing_threads(db), "threads were lost but not their messages: they have new titles")
@@ -104,6 +99,8 @@ def repair(db: Database, clock: Clock, lacking: Collection[str] = ()) -> list[st
         records = [i for (i,) in db.execute_sql("SELECT id FROM observational_memory").fetchall()]
         told += [done for record in records if (done := integrity.mend(db, record, clock.now()))]
     _derive(db)
+    db.execute_sql("INSERT OR IGNORE INTO packing VALUES ('messages', 0)")  # those of an older schema are not packed
+    packing.pack_all(db, math.inf)
     return told
 
 
@@ -124,15 +121,23 @@ def _readable_texts(db: Database) -> int:
     connection.create_scalar_function("sakti_as_text", _as_text, 1)
     mended = 0
     for table, column in _columns(db, "TEXT"):
+        packed = (
+            "0" if column not in _packed(table) else f"typeof({column}) = 'blob' AND sakti_unpacked({column}) != ''"
+        )
         db.execute_sql(
             f"UPDATE {table} SET {column} = sakti_as_text(CAST({column} AS BLOB)) WHERE {column} IS NOT NULL"
-            f" AND (typeof({column}) != 'text' OR NOT sakti_is_text(CAST({column} AS BLOB)))"
+            f" AND (typeof({column}) != 'text' OR NOT sakti_is_text(CAST({column} AS BLOB))) AND NOT ({packed})"
         )
         mended += db.execute_sql("SELECT changes()").fetchone()[0]
     for table, column in _columns(db, "INTEGER"):
         if column != "pk":
             db.execute_sql(f"UPDATE {table} SET {column} = 0 WHERE typeof({column}) NOT IN ('integer', 'null')")
     return mended
+
+
+def _packed(table: str) -> Sequence[str]:
+    """Return the columns of a table that may hold compressed values."""
+    return text_registry.BY_NAME[table].packed if table in text_registry.BY_NAME else ()
 
 
 def _is_text(value: bytes) -> bool:
@@ -163,10 +168,14 @@ def _known_words(db: Database) -> int:
 
 def _readable_json(db: Database) -> int:
     mended = 0
-    plain_text = "json_array(json_object('t', 'text', 'text', raw_content))"
+    lost = f"json_object('t', 'marker', 'kind', 'withheld', 'text', '{LOST}')"
+    plain_text = (
+        f"json_array(CASE raw_content WHEN '' THEN {lost} ELSE json_object('t', 'text', 'text', raw_content) END)"
+    )
     for table in text_registry.TABLES:
         for column, usual in table.json:
-            wrong = f"{column} IS NOT NULL AND NOT json_valid({column})"
+            text = f"sakti_unpacked({column})" if column in table.packed else column
+            wrong = f"{column} IS NOT NULL AND NOT json_valid({text})"
             value = "NULL" if usual is None else f"'{usual}'"
             if (table.name, column) == ("messages", "parts"):
                 value = plain_text
@@ -277,8 +286,6 @@ def _derive(db: Database) -> None:
     """Compute the readiness of tasks, and everything in the search index."""
     connection: Any = db.connection()
     with connection:
-        for kind, there in _STRANGE:
-            db.execute_sql(f"DELETE FROM search_docs WHERE kind = ? AND doc_id NOT IN ({there})", (kind,))
         for (resource_id,) in db.execute_sql("SELECT DISTINCT resource_id FROM tasks").fetchall():
             checks.count_again(db, resource_id)
             for task in questions.all_live(db, resource_id):

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from sakti.core.errors import StoreError
-from sakti.store import opening
+from sakti.store import marks, packing
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import maintenance
@@ -97,6 +97,21 @@ async def reindex_quietly(store: Store) -> None:
         log.warning("search is put in step another time: %s", e)
 
 
+async def pack(store: Store) -> None:
+    """Pack what earlier versions wrote (see `packing`). Raises `StoreError` where nothing can be written."""
+    await until_done(store, packing.pack_some)
+
+
+async def pack_quietly(store: Store) -> None:
+    """Run `pack`; if it fails now, the next start goes on."""
+    if store.read_only_reason:
+        return
+    try:
+        await pack(store)
+    except StoreError as e:
+        log.warning("the database is packed another time: %s", e)
+
+
 async def check(store: Store) -> list[Finding]:
     """Check everything, on the reader, then repair what code alone can; repaired findings say so."""
     found = await store.read(maintenance.check)
@@ -114,6 +129,11 @@ async def _add_messages(store: Store, finding: Finding) -> Finding:
     await reindex(store)
     told = f"{len(pks)} messages were not searchable: added" if pks else f"{finding.detail}: done now"
     return Finding("search", True, told)
+
+
+async def _pack(store: Store, finding: Finding) -> Finding:
+    await pack(store)
+    return Finding("space", True, f"was {finding.detail}; packed now")
 
 
 async def _mend_memory(store: Store, _: Finding) -> Finding:
@@ -150,6 +170,7 @@ async def _mend_index(store: Store, finding: Finding) -> Finding:
 _MENDING: dict[str, Callable[[Store, Finding], Awaitable[Finding]]] = {
     "search": _add_messages,
     "memory": _mend_memory,
+    "space": _pack,
     "task counts": _count_tasks,
     search_index.TASKS: _mend_task_index,
     **dict.fromkeys(search_index.TABLES, _mend_index),
@@ -205,5 +226,5 @@ async def optimize(store: Store) -> None:
 
 
 def _is_merged(db: Database) -> None:
-    index_upkeep.set_mark(db, opening.UNMERGED, on=False)
+    index_upkeep.set_mark(db, marks.UNMERGED, on=False)
     db.execute_sql("PRAGMA optimize")

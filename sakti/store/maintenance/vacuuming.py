@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from sakti.core.errors import StoreError
-from sakti.store import failures, files, migrate, opening
+from sakti.store import failures, files, marks, migrate, opening
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
 from sakti.store.search import index as search_index
@@ -22,7 +22,7 @@ def is_clean(path: Path) -> bool:
     try:
         connection = DatabaseFile(str(path)).connect()
         try:
-            return bool(int(str(connection.execute("PRAGMA user_version").get)) & opening.CLEAN)
+            return bool(int(str(connection.execute("PRAGMA user_version").get)) & marks.CLEAN)
         finally:
             connection.close()
     except apsw.Error as e:
@@ -55,7 +55,7 @@ def vacuum(path: Path) -> tuple[int, int]:
                 raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
             for index in (*search_index.TABLES, search_index.TASKS):  # they keep what was removed until they are merged
                 connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
-            connection.execute(f"PRAGMA user_version = {opening.CLEAN}")
+            connection.execute(f"PRAGMA user_version = {marks.CLEAN}")
             connection.execute("VACUUM").fetchall()
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         finally:

@@ -1,6 +1,8 @@
-"""Index messages, observations and tasks: their text and what is derived from it.
+"""Index messages, observations and tasks: where their text stands, and what search filters by.
 
-Rows are written in the same transaction as what they describe; triggers keep the FTS5 tables in step.
+Rows are written in the same transaction as what they describe; triggers keep the FTS5 tables in step. The text of a
+message stays in its row of `messages`: only what had to be masked is kept here. The view `search_texts` has the
+texts, `search_terms` what the indexes hold of them.
 
 Raw SQL: every message and every line of a log passes here.
 """
@@ -48,7 +50,10 @@ def identifiers(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doc:
-    """Text to index, and its place."""
+    """Text to index, and its place.
+
+    `message_pk` and `prev_pk`: the messages (pk) that have `text` and `prev` as their text, if any.
+    """
 
     kind: str
     doc_id: str
@@ -61,10 +66,13 @@ class Doc:
     position: int = 0
     prev: str = ""
     paths: Sequence[str] = ()
+    message_pk: int | None = None
+    prev_pk: int | None = None
 
     def row(self) -> tuple[Any, ...]:
         """Return the row for the table, secrets masked."""
-        text = entering("search_docs", "text", self.text[:TEXT_LIMIT])
+        said = self.text[:TEXT_LIMIT]
+        text, message_pk = _referred(said, entering("search_docs", "text", said), self.message_pk)
         return (
             self.kind,
             self.doc_id,
@@ -75,17 +83,28 @@ class Doc:
             self.position,
             self.created_at,
             text,
-            identifiers(text),
-            entering("search_docs", "prev", self.prev[:PREVIOUS_LIMIT]),
+            message_pk,
+            *_previous(self.prev, self.prev_pk),
             "\n".join(self.paths),
         )
 
 
+def _referred(text: str, kept: str, message_pk: int | None) -> tuple[str, int | None]:
+    """Return what is stored of a message's text, and the message that has it: all of `kept` where it is masked."""
+    return ("", message_pk) if message_pk is not None and kept == text else (kept, None)
+
+
+def _previous(prev: str, prev_pk: int | None) -> tuple[str, int | None]:
+    """Return what is stored of the text of the message before, and that message."""
+    said = prev[:PREVIOUS_LIMIT]
+    return _referred(said, entering("search_docs", "prev", said), prev_pk)
+
+
 _PUT = (
     "INSERT INTO search_docs (kind, doc_id, resource_id, thread_id, task_id, role, position, created_at, text,"
-    " idents, prev, paths) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (kind, doc_id) DO UPDATE SET text = excluded.text, idents = excluded.idents,"
-    " prev = excluded.prev, paths = excluded.paths, task_id = excluded.task_id"
+    " message_pk, prev, prev_pk, paths, form) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)"
+    " ON CONFLICT (kind, doc_id) DO UPDATE SET text = excluded.text, message_pk = excluded.message_pk, idents = '',"
+    " prev = excluded.prev, prev_pk = excluded.prev_pk, form = 1, paths = excluded.paths, task_id = excluded.task_id"
 )
 
 
@@ -100,11 +119,11 @@ def put_all(db: Database, docs: Iterable[Doc]) -> None:
     connection.executemany(_PUT, [d.row() for d in docs])
 
 
-def set_previous(db: Database, kind: str, doc_id: str, prev: str) -> None:
-    """Set the previous message's text, by which a text is also found."""
+def set_previous(db: Database, kind: str, doc_id: str, prev: str, prev_pk: int | None) -> None:
+    """Set the previous message (its text and pk), by which a text is also found."""
     db.execute_sql(
-        "UPDATE search_docs SET prev = ? WHERE kind = ? AND doc_id = ?",
-        (entering("search_docs", "prev", prev[:PREVIOUS_LIMIT]), kind, doc_id),
+        "UPDATE search_docs SET prev = ?, prev_pk = ? WHERE kind = ? AND doc_id = ?",
+        (*_previous(prev, prev_pk), kind, doc_id),
     )
 
 

@@ -1,20 +1,21 @@
 """Check that a search index matches its texts, and rebuild it in small pieces while it is in use.
 
-An index is an FTS5 table over `search_docs`; it lists the texts that it holds in its `_docsize` table. The triggers
-remove a text from an index only where it is listed, so an index may lack texts at any time and is filled where it
-does.
+An index is an FTS5 table over what the view `search_terms` shows; it lists the texts that it holds in its `_docsize`
+table. The triggers remove a text from an index only where it is listed, so an index may lack texts at any time and is
+filled where it does.
 
 Raw SQL: tables behind the indexes have no models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import apsw
 
-from sakti.store import opening
+from sakti.store import marks
 from sakti.store.connection import Database
 from sakti.store.search.index import TABLES
 
@@ -52,7 +53,7 @@ def count_differing(db: Database, table: str) -> int:
     model = _empty_copy(db, table)
     found = 0
     try:
-        for rows in _batches(db, f"SELECT pk, {columns} FROM search_docs WHERE pk > ? ORDER BY pk LIMIT {_COMPARED}"):
+        for rows in _batches(db, f"SELECT pk, {columns} FROM search_terms WHERE pk > ? ORDER BY pk LIMIT {_COMPARED}"):
             marks = ", ".join("?" * len(rows[0]))
             with model:
                 model.executemany(f"INSERT INTO {table} (rowid, {columns}) VALUES ({marks})", rows)
@@ -81,8 +82,7 @@ def _columns(db: Database, table: str) -> str:
 
 def _empty_copy(db: Database, table: str) -> apsw.Connection:
     model = apsw.Connection(":memory:")
-    for name in ("search_docs", table):
-        model.execute(_sql(db, name))
+    model.execute(_sql(db, table))
     return model
 
 
@@ -96,7 +96,7 @@ def fill(db: Database, table: str, pks: Sequence[int]) -> None:
     columns = _columns(db, table)
     for pk in pks:
         db.execute_sql(
-            f"INSERT INTO {table} (rowid, {columns}) SELECT pk, {columns} FROM search_docs d WHERE pk = ?"
+            f"INSERT INTO {table} (rowid, {columns}) SELECT pk, {columns} FROM search_terms d WHERE pk = ?"
             f" AND NOT EXISTS (SELECT 1 FROM {table}_docsize WHERE id = d.pk)",
             (pk,),
         )
@@ -105,14 +105,24 @@ def fill(db: Database, table: str, pks: Sequence[int]) -> None:
 def replace_by_empty(db: Database, table: str) -> None:
     """Replace an index by an empty one; the old table stays under another name until `drop_some` removes it."""
     sql = _sql(db, table)
-    db.execute_sql("PRAGMA legacy_alter_table = 1")  # the triggers go on naming the new one
-    try:
-        db.execute_sql(f"ALTER TABLE {table} RENAME TO {table}{OLD}")
-    finally:
-        db.execute_sql("PRAGMA legacy_alter_table = 0")
+    _rename(db, table, f"{table}{OLD}")
     db.execute_sql(sql)
     for name, value in _SETTINGS.items():
         db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (name, value))
+
+
+def replace(db: Database, table: str, new: str) -> None:
+    """Put the index `new` in the place of another one; that stays under another name until `drop_some` removes it."""
+    _rename(db, table, f"{table}{OLD}")
+    _rename(db, new, table)
+
+
+def _rename(db: Database, table: str, name: str) -> None:
+    db.execute_sql("PRAGMA legacy_alter_table = 1")  # the triggers go on naming what stands in its place
+    try:
+        db.execute_sql(f"ALTER TABLE {table} RENAME TO {name}")
+    finally:
+        db.execute_sql("PRAGMA legacy_alter_table = 0")
 
 
 def empty(db: Database, table: str) -> None:
@@ -142,13 +152,24 @@ def drop_some(db: Database, table: str, rows: int = 250) -> bool:
     return False
 
 
+@contextmanager
+def past_triggers(db: Database) -> Generator[None]:
+    """Write rows without triggers, where the indexes hold what they should or are made anew."""
+    connection: Any = db.connection()
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    try:
+        yield
+    finally:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 1)
+
+
 def with_deferred_merge(db: Database, do: Callable[[Database], T]) -> T:
     """Run `do(db)`, only marking the texts that it deletes in the indexes.
 
     The indexes keep their words until they are merged (`upkeep.optimize`). That is thirty times faster than removing
     each word from its place.
     """
-    set_mark(db, opening.UNMERGED, on=True)
+    set_mark(db, marks.UNMERGED, on=True)
     for table in TABLES:
         db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 0)")
     done = do(db)
@@ -160,11 +181,11 @@ def with_deferred_merge(db: Database, do: Callable[[Database], T]) -> T:
 
 def unmerged(db: Database) -> bool:
     """Return whether the indexes may hold words of deleted texts."""
-    return bool(_marks(db) & opening.UNMERGED)
+    return bool(_marks(db) & marks.UNMERGED)
 
 
 def set_mark(db: Database, mark: int, *, on: bool) -> None:
-    """Set or clear one of the marks of a file (`opening.CLEAN`, `opening.UNMERGED`)."""
+    """Set or clear one of the marks of a file (`marks.CLEAN`, `marks.UNMERGED`)."""
     before = _marks(db)
     after = before | mark if on else before & ~mark
     if after != before:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from sakti.store.connection import Database
 from sakti.store.search import index as search_index
+from sakti.store.search.said_before import said_before
 
+_TEXT = "coalesce(m.search_text, sakti_text(m.raw_content, m.parts))"
 _UNINDEXED = (
-    " FROM messages m WHERE m.state = 'saved' AND trim(coalesce(m.search_text, m.raw_content)) != ''"
+    f" FROM messages m WHERE m.state = 'saved' AND trim({_TEXT}) != ''"
     " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id)"
     " AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.id = m.thread_id AND t.deleted_at IS NOT NULL)"
 )
@@ -18,9 +20,7 @@ _UNINDEXED = (
 def unindexed(db: Database, thread_id: str | None = None) -> list[int]:
     """Return the messages (of one thread), by pk, that search should have and lacks."""
     rows = db.execute_sql(
-        f"SELECT m.pk, coalesce(m.search_text, m.raw_content){_UNINDEXED}"
-        + (" AND m.thread_id = ?" if thread_id else "")
-        + " ORDER BY m.pk",
+        f"SELECT m.pk, {_TEXT}{_UNINDEXED}" + (" AND m.thread_id = ?" if thread_id else "") + " ORDER BY m.pk",
         (thread_id,) if thread_id else (),
     ).fetchall()
     return [pk for pk, text in rows if text.strip()]  # SQL's trim knows the space alone
@@ -31,15 +31,13 @@ def index_messages(db: Database, pks: Sequence[int]) -> None:
     for pk in pks:
         row = db.execute_sql(
             "SELECT m.id, m.resource_id, m.thread_id, m.task_id, m.role, m.message_index, m.created_at,"
-            " coalesce(m.search_text, m.raw_content), m.paths,"
-            " coalesce((SELECT coalesce(p.search_text, p.raw_content) FROM messages p WHERE p.thread_id = m.thread_id"
-            " AND p.message_index < m.message_index AND p.state = 'saved' ORDER BY p.message_index DESC LIMIT 1), ''),"
-            f" coalesce(m.summary, ''){_UNINDEXED} AND m.pk = ?",
+            f" {_TEXT}, m.paths, coalesce(m.summary, ''){_UNINDEXED} AND m.pk = ?",
             (pk,),
         ).fetchone()
         if row is None:
             continue
-        doc_id, resource_id, thread, task_id, role, position, created_at, text, paths, prev, summary = row
+        doc_id, resource_id, thread, task_id, role, position, created_at, text, paths, summary = row
+        before, prev = said_before(db, thread, position)
         search_index.put(
             db,
             kind="message",
@@ -53,5 +51,7 @@ def index_messages(db: Database, pks: Sequence[int]) -> None:
             text=text,
             prev=prev,
             paths=json.loads(paths),
+            message_pk=pk,
+            prev_pk=before,
         )
         search_index.summarise(db, "message", doc_id, summary)

@@ -43,7 +43,7 @@ def origin(db: Database, line_id: str) -> Origin | None:
         for group in groups_by_id(db, [group_id])
         for span in spans_of_row(group, line)
         for found in db.execute_sql(
-            f"SELECT id, message_index, substr(raw_content, 1, {HEAD}) FROM messages"
+            f"SELECT id, message_index, substr(sakti_text(raw_content, parts), 1, {HEAD}) FROM messages"
             " WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index LIMIT ?",
             (span.thread_id, span.first, span.last, LOOKED_AT),
         ).fetchall()

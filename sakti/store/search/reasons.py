@@ -46,7 +46,7 @@ def reason_of(db: Connection, ranked: Ranked, text: str, lower: str, pattern: Pa
 def _answer(db: Connection, ranked: Ranked) -> str:
     row = ranked.features.row
     before = db.execute_sql(
-        "SELECT text FROM search_docs WHERE thread_id = ? AND kind = 'message' AND position = ?",
+        "SELECT text FROM search_texts WHERE thread_id = ? AND kind = 'message' AND position = ?",
         (row.thread_id, row.position - 1),
     ).fetchone()
     if before is None or not before[0].strip():

@@ -14,9 +14,11 @@ from typing import Any
 from sakti.store.connection import Connection
 from sakti.store.search import reindexing
 from sakti.store.search.folding import folded
+from sakti.store.search.index import TEXT_LIMIT
 from sakti.store.search.query import Query
 from sakti.store.search.substrings import all_of, quoted, trigrams
 from sakti.store.search.terms import Term, inverse_frequency
+from sakti.store.threads.codec import text_of
 
 CANDIDATES = 300  # hits of one query at most
 SAMPLE = 10_000  # newest texts in which words are counted
@@ -24,7 +26,7 @@ AT_ONCE = 8_000  # rows of all words together up to which FTS5 ranks them itself
 SLICE = 1_000  # rows of a word that are read before the time is looked at
 SPAN = 50_000  # rows that are searched for parts of words before the time is looked at
 LOOKED_INTO = 20  # texts that are read to see whether one contains a part of a word
-LIKE_SPAN = 2_000  # the same for texts that have to be read
+LIKE_SPAN = 500  # the same for texts that have to be read
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, previous message, summary
 OWN = "{text idents summary}"  # the columns of a text itself
 
@@ -77,7 +79,7 @@ class Row:
 
 
 _ROW = "d.pk, d.kind, d.thread_id, d.position, d.role, d.created_at"
-FROM = "search_docs d LEFT JOIN threads t ON t.id = d.thread_id"
+FROM = "search_texts d LEFT JOIN threads t ON t.id = d.thread_id"
 
 
 # --- words --------------------------------------------------------------------------------------------------
@@ -172,7 +174,7 @@ def _ranked_by_index(db: Connection, match: str, place: Place) -> list[Row]:
     if len(best) < wide or len(found) >= CANDIDATES // 6:
         return found
     rows = db.execute_sql(
-        f"SELECT {_ROW} FROM search_words CROSS JOIN search_docs d ON d.pk = search_words.rowid"
+        f"SELECT {_ROW} FROM search_words CROSS JOIN search_texts d ON d.pk = search_words.rowid"
         f" LEFT JOIN threads t ON t.id = d.thread_id WHERE search_words MATCH ? AND {place.where}"
         f" ORDER BY {WEIGHTS} LIMIT ?",
         (match, *place.values, CANDIDATES),
@@ -264,10 +266,17 @@ def rows_of(db: Connection, keys: Sequence[int], place: Place, budget: Budget | 
 
 
 def texts_of(db: Connection, keys: Sequence[int]) -> dict[int, str]:
-    """Return the texts of rows."""
+    """Return the texts of rows: what the view `search_texts` has, without its detour through SQL functions."""
     if not keys:
         return {}
-    return dict(db.execute_sql(f"SELECT pk, text FROM search_docs WHERE pk IN ({','.join(map(str, keys))})").fetchall())
+    rows = db.execute_sql(
+        "SELECT d.pk, d.text, m.search_text, m.raw_content, m.parts FROM search_docs d LEFT JOIN messages m"
+        f" ON m.pk = d.message_pk AND d.text = '' WHERE d.pk IN ({','.join(map(str, keys))})"
+    ).fetchall()
+    return {
+        pk: own if parts is None else (text_of(raw, parts) if said is None else said)[:TEXT_LIMIT]
+        for pk, own, said, raw, parts in rows
+    }
 
 
 def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
@@ -278,7 +287,7 @@ def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
     if not wanted:
         return []
     rows = db.execute_sql(
-        f"SELECT {_ROW} FROM (VALUES {','.join(['(?, ?)'] * len(wanted))}) w CROSS JOIN search_docs d"
+        f"SELECT {_ROW} FROM (VALUES {','.join(['(?, ?)'] * len(wanted))}) w CROSS JOIN search_texts d"
         " ON d.thread_id = w.column1 AND d.kind = 'message' AND d.position = w.column2"
         f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where}",
         (*(v for pair in wanted for v in pair), *place.values),
@@ -385,11 +394,12 @@ def page_rows(db: Connection, keys: Sequence[int]) -> Mapping[int, tuple[Any, ..
     if not keys:
         return {}
     rows = db.execute_sql(f"SELECT {_SHOWN} FROM {FROM} WHERE d.pk IN ({','.join(map(str, keys))})").fetchall()
-    return {row[0]: tuple(row) for row in rows}
+    texts = texts_of(db, keys)
+    return {row[0]: (*row, texts.get(row[0], "")) for row in rows}
 
 
 _SHOWN = (
-    "d.pk, d.kind, d.doc_id, d.thread_id, coalesce(t.title, ''), d.task_id, d.role, d.created_at, d.position, d.text,"
+    "d.pk, d.kind, d.doc_id, d.thread_id, coalesce(t.title, ''), d.task_id, d.role, d.created_at, d.position,"
     " CASE WHEN d.kind != 'message' THEN d.kind WHEN EXISTS (SELECT 1 FROM compaction_records c"
     " WHERE c.thread_id = d.thread_id AND c.undone_at IS NULL AND d.position BETWEEN c.first_index AND c.last_index)"
     " THEN 'compacted' ELSE 'raw' END"

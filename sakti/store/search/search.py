@@ -360,7 +360,7 @@ def _hits(
     for number, (r, copies) in enumerate(page, offset + 1):
         if (row := rows.get(r.features.row.pk)) is None:
             continue
-        _, kind, doc_id, thread_id, title, task_id, role, created, position, text, source = row
+        _, kind, doc_id, thread_id, title, task_id, role, created, position, source, text = row
         lower = text.lower()
         reason, shown = reason_of(db, r, text, lower, found.pattern)
         snippet, marks, start = snippet_of(text, (*shown, *marked), lower)

@@ -289,7 +289,8 @@ def linked_messages(db: Connection, task_id: str, limit: int = 50) -> list[Json]
     """Return the messages linked to a task, oldest first, each with the beginning of its text."""
     names = ("id", "thread_id", "role", "index", "relation", "text")
     rows = db.execute_sql(
-        "SELECT m.id, m.thread_id, m.role, m.message_index, tm.relation, substr(m.raw_content, 1, 200)"
+        "SELECT m.id, m.thread_id, m.role, m.message_index, tm.relation,"
+        " substr(sakti_text(m.raw_content, m.parts), 1, 200)"
         " FROM task_messages tm JOIN messages m ON m.id = tm.message_id WHERE tm.task_id = ?"
         " ORDER BY m.created_at, m.message_index LIMIT ?",
         (task_id, limit),

@@ -1,8 +1,16 @@
-"""Convert parts of messages to JSON and back (format 1): `{"t": kind, …}` with the fields of the part."""
+"""Convert parts of messages to JSON and back (format 1): `{"t": kind, …}` with the fields of the part.
+
+JSON from `PACKED_FROM` characters on is stored as zlib's bytes where that is shorter: a BLOB in a column of texts.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 from sakti.core.types import (
@@ -17,9 +25,11 @@ from sakti.core.types import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    plain_text,
 )
 
 FORMAT = 1
+PACKED_FROM = 200  # characters: below, the bytes of zlib are hardly fewer
 
 KINDS: dict[str, type[Part]] = {
     "text": TextPart,
@@ -43,3 +53,84 @@ def decode(data: Json) -> Part:
     """Decode a part. Raises KeyError or TypeError for an unknown format."""
     fields: dict[str, Any] = dict(data)
     return KINDS[fields.pop("t")](**fields)
+
+
+def packed(text: str) -> str | bytes:
+    """Return what is stored for the JSON of parts: itself, or its bytes compressed."""
+    if len(text) < PACKED_FROM:
+        return text
+    plain = text.encode()
+    # clearing the memory of the usual window takes longer than compressing a short text
+    stream = zlib.compressobj(wbits=12, memLevel=5) if len(plain) <= 1 << 12 else zlib.compressobj()
+    small = stream.compress(plain) + stream.flush()
+    return small if len(small) < len(plain) else text
+
+
+def unpacked(stored: str | bytes) -> str:
+    """Return the JSON that `packed` was given. Raises `zlib.error` or `UnicodeDecodeError` for damaged bytes."""
+    return stored if isinstance(stored, str) else zlib.decompress(stored).decode()
+
+
+def readable(stored: str | bytes | None) -> str:
+    """Return the JSON of a stored value; empty, which is no JSON, where it cannot be read."""
+    try:
+        return unpacked(stored) if stored else ""
+    except (zlib.error, UnicodeDecodeError, TypeError):
+        return ""
+
+
+class _Texts:
+    """Texts of stored parts that were used last, from any thread.
+
+    A message that is appended is asked for its text by the indexes, and again as what is said before the next one; a
+    search asks for a hundred texts to rank them, for those of the page again, and with the next key for most of them.
+    """
+
+    MOST, CHARACTERS = 512, 2 << 20
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[str | bytes, str] = OrderedDict()
+        self._characters = 0
+        self._lock = threading.Lock()
+
+    def get(self, value: str | bytes) -> str | None:
+        return self._texts.get(value)
+
+    def put(self, value: str | bytes, text: str) -> None:
+        if len(text) > self.CHARACTERS // 16:
+            return
+        with self._lock:
+            if value in self._texts:
+                return
+            self._texts[value] = text
+            self._characters += len(text)
+            while len(self._texts) > self.MOST or self._characters > self.CHARACTERS:
+                _, gone = self._texts.popitem(last=False)
+                self._characters -= len(gone)
+
+
+_texts = _Texts()
+
+
+def stored(parts: Sequence[Part]) -> str | bytes:
+    """Return what is stored for parts."""
+    value = packed(json.dumps([encode(part) for part in parts], ensure_ascii=False, separators=(",", ":")))
+    _texts.put(value, plain_text(parts))
+    return value
+
+
+def text_of(raw_content: str, parts: str | bytes) -> str:
+    """Return the plain text of a stored message: `raw_content`, or that of its parts where it is empty.
+
+    Parts that cannot be read have none.
+    """
+    if raw_content:
+        return raw_content
+    if (known := _texts.get(parts)) is not None:
+        return known
+    try:
+        text = plain_text([decode(part) for part in json.loads(readable(parts))])
+    except (ValueError, KeyError, TypeError):
+        return ""
+    _texts.put(parts, text)
+    return text

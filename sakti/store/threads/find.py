@@ -29,8 +29,8 @@ def places(db: Database, thread_id: str, text: str) -> list[Place]:
     like = "%" + "%".join("".join(_like(c) for c in word) for word in words) + "%"
     pattern = phrase(text)
     found = db.execute_sql(
-        "SELECT id, message_index, raw_content FROM messages WHERE thread_id = ? AND raw_content LIKE ? ESCAPE '\\'"
-        " ORDER BY message_index",
+        "SELECT id, message_index, text FROM (SELECT id, message_index, sakti_text(raw_content, parts) AS text"
+        " FROM messages WHERE thread_id = ?) WHERE text LIKE ? ESCAPE '\\' ORDER BY message_index",
         (thread_id, like),
     )
     counted = ((id, index, sum(1 for _ in pattern.finditer(raw))) for id, index, raw in found)

@@ -21,7 +21,7 @@ from sakti.store.connection import Database
 from sakti.store.memory import Group
 from sakti.store.memory.group_rows import GROUP
 from sakti.store.models import GroupRow, MemoryRecordRow, MessageRow, ObservationRow, SearchDocRow, WorkingMemoryRow
-from sakti.store.search import reindexing
+from sakti.store.search import message_index, reindexing
 from sakti.store.threads import carry_over, threads
 
 _OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED)
@@ -103,7 +103,8 @@ def _copy_messages(db: Database, thread_id: str, made: Thread, last: int, ids: I
     new_ids = {old: ids.new() for (old,) in copied.order_by(row.message_index).tuples().execute(db)}
     for old, new in new_ids.items():
         rows.copy(db, MessageRow, {"id": old}, id=new, thread_id=made.id, task_id=None)
-        _copy_doc(db, "message", old, new, made.id)
+    copies = row.select(row.pk).where(row.thread_id == made.id).order_by(row.message_index)
+    message_index.index_messages(db, [pk for (pk,) in copies.tuples().execute(db)])
     return new_ids
 
 

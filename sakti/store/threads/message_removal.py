@@ -3,6 +3,8 @@
 A message keeps its index, so that indexes and observations of its neighbours hold; its text is removed from the
 thread, search, exports, the sources of the log, requests, and the prompt history. Lines of the log that were made of
 it stay: they are forgotten one by one.
+
+Raw SQL: the rows of search that refer to a message.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from sakti.store.models import (
     UnsentRow,
 )
 from sakti.store.search import index as search_index
+from sakti.store.search.said_before import said_before
 from sakti.store.threads import messages, threads
 
 MARK = MarkerPart("deleted", "This message was deleted.")
@@ -61,12 +64,12 @@ def delete(db: Database, message_id: str, now: int) -> Deleted:
             code="thread_busy",
         )
     unit = _with_its_other_half(db, message)
+    _unindex(db, unit)
     for one in unit:
         _empty(db, one)
     first, last = unit[0].index, unit[-1].index
     _drop_summaries(db, message.thread_id, first, last)
     rows.delete(db, RequestBlockRow, thread_id=message.thread_id)  # they may quote it
-    _index_behind(db, message.thread_id, last)
     line, group = ObservationRow, GroupRow
     made_of = (group.thread_id == message.thread_id) & group.state.in_(("active", "buffered"))
     made_of &= (group.first_index <= last) & (group.last_index >= first)
@@ -92,7 +95,6 @@ def _empty(db: Database, message: Message) -> None:
         rows.delete(db, PromptRow, resource_id=message.resource_id, text=typed)
         rows.delete(db, UnsentRow, resource_id=message.resource_id, draft=typed)
     _untitle(db, message)
-    search_index.remove(db, "message", message.id)
     rows.delete(db, TaskMessageRow, message_id=message.id)
     rows.update(
         db,
@@ -131,18 +133,23 @@ def _drop_summaries(db: Database, thread_id: str, first: int, last: int) -> None
     ).execute(db)
 
 
-def _index_behind(db: Database, thread_id: str, last: int) -> None:
-    """Update the next message's search row: its previous message is another one now."""
+def _unindex(db: Database, unit: Sequence[Message]) -> None:
+    """Take deleted messages out of search, and out of what the next message is found by, while their text is there."""
     row = MessageRow
-    saved = (row.thread_id == thread_id) & (row.state == "saved")
-    behind = row.select(row.id, row.message_index).where(saved, row.message_index > last).order_by(row.message_index)
-    found = rows.first(db, behind)
-    if found is None:
-        return
-    message_id, index = found
-    text = fn.COALESCE(row.search_text, row.raw_content)
-    before = row.select(text).where(saved, row.message_index < index).order_by(row.message_index.desc()).limit(1)
-    search_index.set_previous(db, "message", message_id, before.scalar(db) or "")
+    first, last = unit[0], unit[-1]
+    saved = (row.thread_id == last.thread_id) & (row.state == "saved") & (row.message_index > last.index)
+    found = rows.first(db, row.select(row.id).where(saved).order_by(row.message_index))
+    # one that was confirmed late may be what several others were found by
+    behind = db.execute_sql(
+        "SELECT doc_id FROM search_docs WHERE thread_id = ? AND kind = 'message' AND position > ? AND prev_pk IN"
+        " (SELECT pk FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ?)",
+        (last.thread_id, last.index, last.thread_id, first.index, last.index),
+    ).fetchall()
+    before, text = said_before(db, first.thread_id, first.index)
+    for message_id in {i for (i,) in (*behind, *([found] if found else []))}:
+        search_index.set_previous(db, "message", message_id, text, before)
+    for message in unit:
+        search_index.remove(db, "message", message.id)
 
 
 def without(found: Sequence[Message]) -> list[Message]:

@@ -18,6 +18,7 @@ from sakti.store.connection import Database
 from sakti.store.models import MessageRow, StepRow
 from sakti.store.rows import Shape, first, insert
 from sakti.store.search import index as search_index
+from sakti.store.search.said_before import said_before
 from sakti.store.tasks import links
 from sakti.store.threads import codec, masking, requests
 
@@ -28,10 +29,6 @@ _PLACE = (
     " WHERE thread_id = ?"
 )
 _TOUCH = "UPDATE threads SET updated_at = ? WHERE id = ?"
-_SAID_BEFORE = (
-    "SELECT coalesce(search_text, raw_content) FROM messages"
-    " WHERE thread_id = ? AND message_index < ? AND state = 'saved' ORDER BY message_index DESC LIMIT 1"
-)
 
 
 def append(db: Database, message: Message, *, index_text: str | None = None, paths: Sequence[str] = ()) -> Message:
@@ -41,18 +38,18 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     where that is not what is searched for. Raises `StoreError` (gone) where there is no such thread.
     """
     message = masking.message(message)
-    raw = plain_text(message.parts)
     index, known = db.execute_sql(_PLACE, (message.thread_id, message.thread_id)).fetchone()
     if not known:
         raise StoreError("This thread was removed in another window.", code="gone")
     values = MESSAGE.values(message) | {"message_index": index, "sealed_at": None}
-    rest = {"format": codec.FORMAT, "raw_content": raw, "search_text": index_text, "paths": paths}
-    insert(db, MessageRow, **values, **rest)
+    insert(db, MessageRow, **values, format=codec.FORMAT, search_text=index_text, paths=paths)
+    connection: Any = db.connection()
+    pk = connection.last_insert_rowid()
     db.execute_sql(_TOUCH, (message.created_at, message.thread_id))
     if message.task_id is not None:
         links.add(db, message.task_id, message.id, "output", message.created_at)
     if message.state == "saved":
-        _index(db, message, index, raw if index_text is None else index_text, paths)
+        _index(db, message, index, pk, index_text, paths)
     return dataclasses.replace(message, index=index)
 
 
@@ -76,14 +73,14 @@ def confirm(db: Database, message_ids: Sequence[str]) -> None:
             continue
         MessageRow.update(state="saved").where(MessageRow.id == message.id).execute(db)
         row = MessageRow
-        columns = row.select(row.raw_content, row.search_text, row.paths)
-        raw, text, paths = first(db, columns.where(row.id == message.id))
-        _index(db, message, message.index, raw if text is None else text, paths)
+        pk, text, paths = first(db, row.select(row.pk, row.search_text, row.paths).where(row.id == message.id))
+        _index(db, message, message.index, pk, text, paths)
 
 
 def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
     """Remove the text of messages that a guardrail stopped; the reason stays."""
     for message_id in message_ids:
+        search_index.remove(db, "message", message_id)
         MessageRow.update(
             state="withheld",
             parts=[MarkerPart("withheld", reason)],
@@ -94,10 +91,12 @@ def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
         ).where(MessageRow.id == message_id).execute(db)
 
 
-def _index(db: Database, message: Message, index: int, text: str, paths: Sequence[str]) -> None:
+def _index(db: Database, message: Message, index: int, pk: int, text: str | None, paths: Sequence[str]) -> None:
+    """Index a message; `text` replaces its own."""
+    text = plain_text(message.parts) if text is None else text
     if not text.strip():
         return
-    row = db.execute_sql(_SAID_BEFORE, (message.thread_id, index)).fetchone()
+    before, prev = said_before(db, message.thread_id, index)
     search_index.put(
         db,
         kind="message",
@@ -109,8 +108,10 @@ def _index(db: Database, message: Message, index: int, text: str, paths: Sequenc
         position=index,
         created_at=message.created_at,
         text=text,
-        prev=row[0] if row else "",
+        prev=prev,
         paths=paths,
+        message_pk=pk,
+        prev_pk=before,
     )
 
 

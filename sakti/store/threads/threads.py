@@ -94,8 +94,8 @@ def set_mode(db: Database, thread_id: str, mode: str) -> None:
 # asked for each thread of a list
 SIZE = "SELECT count(*), coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ?"
 _PREVIEW = (
-    "SELECT substr(raw_content, 1, 200) FROM messages WHERE thread_id = ? AND role IN ('user', 'assistant')"
-    " ORDER BY message_index DESC LIMIT 1"
+    "SELECT substr(sakti_text(raw_content, parts), 1, 200) FROM messages WHERE thread_id = ?"
+    " AND role IN ('user', 'assistant') ORDER BY message_index DESC LIMIT 1"
 )
 
 

@@ -103,7 +103,9 @@ async def talk(driver: Driver, turns: int, size: int = 40) -> Prepared:
 
 def row(db: Database, index: int) -> tuple[Any, ...]:
     return db.execute_sql(
-        "SELECT compaction_level, summary, injection_text, raw_content FROM messages WHERE message_index = ?", (index,)
+        "SELECT compaction_level, summary, injection_text, sakti_text(raw_content, parts) FROM messages"
+        " WHERE message_index = ?",
+        (index,),
     ).fetchone()
 
 

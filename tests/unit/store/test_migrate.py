@@ -16,7 +16,6 @@ import apsw
 import pytest
 
 from sakti.store import memory, migrate, opening
-from sakti.store.connection import plain
 from sakti.store.database import Store
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import maintenance
@@ -102,7 +101,6 @@ def as_of(path: Path, version: int) -> None:
     """The same as that schema left it."""
     first_version(path)
     db = apsw.Connection(str(path))
-    migrate.lend_functions(plain(db))
     scripts = sorted(resources.files("sakti.store.migrations").iterdir(), key=lambda f: f.name)
     for number, script in enumerate([f for f in scripts if f.name.endswith(".sql")][1:version], 2):
         with db:

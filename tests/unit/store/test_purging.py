@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +31,32 @@ from tests.fakes.memory import Driver, settings
 
 WORD = "quetzalcoatlus"  # what is looked for in the raw bytes
 PIECES = (b"quetzalcoatlus", b"quetzalco", b"zalcoatl", b"Quetzalcoatlus", b"QUETZAL")
+ZLIB = re.compile(b"\x48\x89|\x78\x9c")  # what compressed parts begin with, short and long ones
 LONG = "the scheduler drops jobs when the clock jumps and nobody notices until monday " * 6
 
 
 def traces(folder: Path) -> list[str]:
-    """Files of a folder with a piece of the word in their bytes or names."""
+    """Files of a folder with a piece of the word in their bytes, compressed or not, or in their names."""
     return [
         f"{p.name}: {piece.decode()}"
         for p in sorted(folder.rglob("*"))
+        if p.is_file()
+        for data in [content(p)]
         for piece in PIECES
-        if p.is_file() and (piece in p.read_bytes() or piece.decode() in p.name)
+        if piece in data or piece.decode() in p.name
     ]
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file, and whatever there is compressed in them, also where its end is not behind its beginning."""
+    data = path.read_bytes()
+    out = [data]
+    for begin in ZLIB.finditer(data):
+        stream = zlib.decompressobj()
+        with contextlib.suppress(zlib.error):
+            for at in range(begin.start(), begin.start() + 4096):
+                out.append(stream.decompress(data[at : at + 1]))
+    return b"".join(out)
 
 
 @pytest.fixture
@@ -96,6 +114,7 @@ async def test_no_trace_is_left(driver: Driver, tmp_path: Path) -> None:
     for name in ("x.db.before-0003", "x.db.backup-20260101", "x.db.damaged-20260101"):
         await store.read(copying.copy, folder / name)
     assert len({t.partition(":")[0] for t in traces(folder)}) >= 5
+    assert len(ZLIB.findall(store.path.read_bytes())) >= 4 and WORD.encode() in content(store.path)
 
     await store.write(thread_removal.delete, "t1", driver.clock.now())
     await store.write(service.delete, actor, "k")

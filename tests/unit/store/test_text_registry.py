@@ -87,7 +87,8 @@ def past_the_door(source: str) -> list[str]:
 
 # What these write was in the database before: it is derived, moved or said by us.
 _WITHIN = {
-    "search/index.py": ["search_docs.idents", "search_docs.paths"],
+    "packing.py": ["search_docs.text", "search_docs.prev", "messages.raw_content", "messages.parts"],
+    "search/index.py": ["search_docs.paths"],
     "tasks/search.py": ["task_words.idents"],
     "maintenance/recovery_repairs.py": ["observation_groups.text", "messages.parts", "messages.raw_content"],
 }

@@ -1,0 +1,35 @@
+"""Register the SQL functions that views and triggers of the schema call; every connection has them (database_file.py).
+
+What a search index holds of a message is computed by them, when it is put in and again when it is taken out. So a
+change of what one of them returns for a text that is indexed already needs a migration that rebuilds the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sakti.store import secrets
+from sakti.store.search.folding import folded
+from sakti.store.search.index import identifiers
+from sakti.store.threads import codec
+
+if TYPE_CHECKING:
+    import apsw
+
+# A text that is put into an index is asked for them by several expressions.
+_identifiers = lru_cache(maxsize=8)(identifiers)
+
+
+def register(connection: apsw.Connection) -> None:
+    """Register the functions with a connection."""
+    functions: dict[str, tuple[Callable[..., Any], int]] = {
+        "sakti_text": (codec.text_of, 2),  # (raw_content, parts) of a message: its text
+        "sakti_unpacked": (codec.readable, 1),  # a packed column: its text, '' where it cannot be read
+        "sakti_folded": (folded, 1),
+        "sakti_identifiers": (_identifiers, 1),
+        "sakti_masked": (secrets.masked, 1),
+    }
+    for name, (function, arguments) in functions.items():
+        connection.create_scalar_function(name, function, arguments, deterministic=True)

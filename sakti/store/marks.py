@@ -1,0 +1,6 @@
+"""Name the marks of a database file: bits of `PRAGMA user_version`."""
+
+from __future__ import annotations
+
+CLEAN = 1  # the free space holds nothing of what was removed; the file was made, or written anew, since that is kept up
+UNMERGED = 2  # the search indexes hold words of texts that were taken out of them

@@ -1,0 +1,209 @@
+"""Pack what earlier versions wrote: texts that stand in the file several times, long parts, the index of trigrams.
+
+Migration 0010 only says what is to be done (`packing`: a step and the next row of it). The work goes in pieces, in the
+background of a session (`upkeep.pack`) or while a small database is opened, and a new process goes on where another one
+was stopped. Search finds everything meanwhile, folded forms as soon as their row is packed: a row is packed where the
+texts are the same afterwards, and the new index takes the place of the old one when it is whole.
+
+Raw SQL: every row of the file passes here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sakti.store.connection import Connection, Database
+from sakti.store.search import index_upkeep
+from sakti.store.search.folding import folded
+from sakti.store.search.index import PREVIOUS_LIMIT, TEXT_LIMIT, identifiers
+from sakti.store.search.said_before import said_before
+from sakti.store.threads import codec
+
+MIGRATION = 10  # which leaves this to be done
+STEPS = ("rows", "messages", "trigrams")  # in this order: the new index holds rows in their new form only
+_ROWS = 50  # that are read in one go, of long texts fewer
+_LONG = 30_000  # characters of texts in one go
+_GO_S = 0.01  # seconds of one go: other windows wait for the piece that it belongs to
+_TRIGRAMS, _NEW = "search_trigrams", "search_trigrams_new"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How much is packed: `done` of `total` rows, over all steps."""
+
+    done: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.done * 100 // max(1, self.total)} % packed"
+
+
+def progress(db: Connection) -> Progress | None:
+    """Return how far the packing is; None where nothing is left to pack."""
+    left: dict[str, int] = dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
+    if not left:
+        return None
+    (rows,) = db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()
+    (messages,) = db.execute_sql("SELECT coalesce(max(pk), 0) FROM messages").fetchone()
+    last = {"rows": rows, "messages": messages, "trigrams": rows}
+    return Progress(sum(min(left.get(step, n), n) for step, n in last.items()), sum(last.values()))
+
+
+def pack_some(db: Database) -> bool:
+    """Pack some rows of the first step that is left; False when nothing is left."""
+    left: dict[str, int] = dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
+    for step in STEPS:
+        if step in left:
+            _PACK[step](db, left[step])
+            return True
+    for table in index_upkeep.replaced(db):
+        index_upkeep.drop_some(db, table)
+        return True
+    return False
+
+
+def pack_all(db: Database, seconds: float) -> bool:
+    """Pack for about `seconds`, a transaction for each piece; return whether all is packed."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        with db.atomic():
+            if not pack_some(db):
+                return True
+    return False
+
+
+def _some(db: Database, sql: str, first: int) -> list[Any]:
+    """Return the next rows of a query from the pk `first` on, fewer where their texts are long; one at least."""
+    found: list[Any] = []
+    length = 0
+    for row in db.execute_sql(f"{sql} LIMIT {_ROWS}", (first,)):
+        found.append(row)
+        length += sum(len(value) for value in row if isinstance(value, str | bytes))
+        if length > _LONG:
+            break
+    return found
+
+
+def _each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
+    """Run `do` for rows until the time of one go is over; return those it was run for, one at least."""
+    end = time.perf_counter() + _GO_S
+    for number, row in enumerate(rows, 1):
+        do(row)
+        if time.perf_counter() >= end:
+            return rows[:number]
+    return rows
+
+
+def _note(db: Database, step: str, packed: Sequence[Any]) -> None:
+    """Note the rows of a step that are packed; it is done where there were none."""
+    if packed:
+        db.execute_sql("UPDATE packing SET next_pk = ? WHERE step = ?", (packed[-1][0] + 1, step))
+    else:
+        db.execute_sql("DELETE FROM packing WHERE step = ?", (step,))
+
+
+# --- rows of search ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Row of search as an earlier version wrote it, and the message that it is of."""
+
+    pk: int
+    kind: str
+    thread_id: str | None
+    position: int
+    text: str
+    idents: str
+    prev: str
+    summary: str
+    message_pk: int | None
+    said: str | None
+
+
+_OLD_ROWS = (
+    "SELECT r.pk, r.kind, r.thread_id, r.position, r.text, r.idents, r.prev, r.summary, m.pk,"
+    " coalesce(m.search_text, sakti_text(m.raw_content, m.parts)), r.form FROM search_texts r"
+    " LEFT JOIN messages m ON r.kind = 'message' AND m.id = r.doc_id WHERE r.pk >= ? ORDER BY r.pk"
+)
+
+
+def _pack_rows(db: Database, first: int) -> None:
+    found = _some(db, _OLD_ROWS, first)
+    done = index_upkeep.with_deferred_merge(db, lambda db: _each(found, partial(_pack_row, db)))
+    _note(db, "rows", done)
+
+
+def _pack_row(db: Database, values: Sequence[Any]) -> None:
+    *fields, form = values
+    if form != 0:
+        return
+    row = _Row(*fields)
+    if _changes_terms(row):
+        db.execute_sql(_PACK_ROW, _packed(db, row))
+        return
+    with index_upkeep.past_triggers(db):
+        db.execute_sql(_PACK_ROW, _packed(db, row))
+
+
+_PACK_ROW = "UPDATE search_docs SET text = ?, message_pk = ?, prev = ?, prev_pk = ?, idents = '', form = 1 WHERE pk = ?"
+
+
+def _changes_terms(row: _Row) -> bool:
+    """Return whether the indexes would hold something else of a row in its new form."""
+    return row.idents != identifiers(row.text) or any(folded(t) != t for t in (row.text, row.prev, row.summary))
+
+
+def _packed(db: Database, row: _Row) -> tuple[str, int | None, str, int | None, int]:
+    """Return the row in its new form: it refers to a message where that has the very text."""
+    text, message_pk, prev, prev_pk = row.text, None, row.prev, None
+    if row.said is not None and row.said[:TEXT_LIMIT] == row.text:
+        text, message_pk = "", row.message_pk
+    if row.kind == "message" and row.prev and row.thread_id is not None:
+        before, said = said_before(db, row.thread_id, row.position)
+        if before is not None and said[:PREVIOUS_LIMIT] == row.prev:
+            prev, prev_pk = "", before
+    return text, message_pk, prev, prev_pk, row.pk
+
+
+# --- messages ---------------------------------------------------------------------------------------------
+
+
+def _pack_messages(db: Database, first: int) -> None:
+    found = _some(db, "SELECT pk, raw_content, parts FROM messages WHERE pk >= ? ORDER BY pk", first)
+    with index_upkeep.past_triggers(db):
+        done = _each(found, partial(_pack_message, db))
+    _note(db, "messages", done)
+
+
+def _pack_message(db: Database, values: tuple[int, str, str | bytes]) -> None:
+    pk, raw, parts = values
+    small = codec.packed(parts) if isinstance(parts, str) else parts
+    kept = "" if raw and codec.text_of("", parts) == raw else raw
+    if (kept, small) != (raw, parts):
+        db.execute_sql("UPDATE messages SET raw_content = ?, parts = ? WHERE pk = ?", (kept, small, pk))
+
+
+# --- trigrams ---------------------------------------------------------------------------------------------
+
+
+def _pack_trigrams(db: Database, first: int) -> None:
+    found = _some(db, "SELECT pk, length(text) FROM search_terms WHERE pk >= ? ORDER BY pk", first)
+    done = _each(found, lambda row: index_upkeep.fill(db, _NEW, row[:1]))
+    # as much as comes in: FTS5 merges all at once where too much is left
+    end = time.perf_counter() + _GO_S
+    while index_upkeep.merge_some(db, _NEW) and time.perf_counter() < end:
+        pass
+    if not found:
+        index_upkeep.replace(db, _TRIGRAMS, _NEW)
+        for name in _TRIGGERS:
+            db.execute_sql(f"DROP TRIGGER packing_{name}")
+    _note(db, "trigrams", done)
+
+
+_TRIGGERS = ("inserted", "deleted", "outdated", "updated", "messages_outdated", "messages_reworded")  # of the new index
+_PACK = {"rows": _pack_rows, "messages": _pack_messages, "trigrams": _pack_trigrams}

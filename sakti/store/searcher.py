@@ -1,0 +1,86 @@
+"""Run searches on a thread and a connection of their own, one at a time; one that nobody waits for any more stops.
+
+Raw SQL: executes what others have built.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from sakti.core.errors import SaktiError
+from sakti.store.connection import Connection
+
+if TYPE_CHECKING:
+    import apsw
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+STEPS = 10_000  # of SQLite's machine, less than a millisecond
+
+
+class Stopped(SaktiError):
+    """Error of a search whose caller was cancelled; nobody sees it."""
+
+
+class _UntilGone:
+    """Connection that executes nothing more once the caller is gone."""
+
+    def __init__(self, db: Connection, gone: threading.Event) -> None:
+        self._db, self._gone = db, gone
+
+    def execute_sql(self, sql: str, params: Any = None) -> Any:
+        if self._gone.is_set():
+            raise Stopped("The search was stopped.")
+        return self._db.execute_sql(sql, params)
+
+    def connection(self) -> Any:
+        return self._db.connection()
+
+
+class Searcher:
+    """Thread for searches."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix="sakti-searcher")
+        self._lock = threading.Lock()  # an interrupt hits the search that it is meant for, and no later one
+        self._running: tuple[threading.Event, apsw.Connection] | None = None
+
+    async def run(self, work: Callable[[threading.Event], R]) -> R:
+        """Run `work(gone)` on the thread; `gone` is set when the caller is cancelled, then its statement ends."""
+        gone = threading.Event()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.pool, work, gone)
+        except asyncio.CancelledError:
+            with self._lock:
+                gone.set()
+                if self._running is not None and self._running[0] is gone:
+                    self._running[1].interrupt()
+            raise
+
+    def stoppable(
+        self, gone: threading.Event, fn: Callable[Concatenate[Connection, P], R]
+    ) -> Callable[Concatenate[Connection, P], R]:
+        """Return `fn` so that it raises `Stopped` where the caller is gone, in the middle of a statement too."""
+
+        def run(db: Connection, *args: P.args, **kwargs: P.kwargs) -> R:
+            connection = db.connection()
+            # an interrupt just before a statement begins is lost on it: then it notices by itself
+            connection.set_progress_handler(gone.is_set, STEPS)
+            with self._lock:
+                self._running = gone, connection
+            try:
+                return fn(_UntilGone(db, gone), *args, **kwargs)
+            except Exception as e:
+                if gone.is_set():
+                    raise Stopped("The search was stopped.") from e
+                raise
+            finally:
+                with self._lock:
+                    self._running = None
+
+        return run

@@ -12,11 +12,13 @@ import apsw
 import hypothesis
 import pytest
 
+from sakti.agent.session import build
 from sakti.core.clock import Clock
 from sakti.core.ids import TimeIds
 from sakti.store import migrate, opening
 from sakti.store.database import Store
 from tests.fakes.clock import FakeClock
+from tests.fakes.sandbox import FakeSandbox
 from tests.fakes.statements import Product
 from tests.fakes.walks import WALKS
 
@@ -58,6 +60,12 @@ def _no_network() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", _loopback_only)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _fake_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have sessions in this process run commands bare, and quickly; whole programs use the real sandbox."""
+    monkeypatch.setattr(build, "make_sandbox", lambda state: FakeSandbox(state.workspace))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -104,6 +104,8 @@ def _refuse(name: str, loaded: Loaded, tried: str) -> None:
 
 async def change(session: Session, path: Path, name: str, value: Any, *, user_file: Path, project_file: Path) -> str:
     """Write one setting and go on with it where this window can; a sentence that says so. Raises `ConfigError`."""
+    if name == "approval.mode" and value == "auto" and (refused := session.refused_auto()):
+        raise ConfigError(f"{refused[0].upper()}{refused[1:]}")
     loaded = write(path, name, value, user_file=user_file, project_file=project_file, env=session.env)
     now = flat(loaded.config).get(name)
     line = as_lines(name, value).replace("\n", " ") if value is not None else f"without a line for {name}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.session import build
 from sakti.agent.tools.base import ToolRun
-from sakti.agent.tools.bash import bash
+from sakti.agent.tools.bash import OWN, bash
 from sakti.core.errors import RAN, SaktiError, StoreError
 from sakti.core.events import MessageSaved, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.tokens import count_parts, message_tokens
@@ -31,7 +31,7 @@ async def run(state: State, command: str, *, during: bool = False) -> None:
     state.emit(ToolStarted(call, own=True))
     started = state.clock.monotonic()
     work = ToolRun(bench, call.id, thread.id, "", lambda piece: state.emit(ToolOutput(call.id, piece)))
-    outcome = bench.bounded(await bash(work, {"command": command}), call.id)
+    outcome = bench.bounded(await bash(work, {"command": command, "outside": OWN}), call.id)
     duration = round((state.clock.monotonic() - started) * 1000)
     details = {**outcome.details, "duration_ms": duration}
     state.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))

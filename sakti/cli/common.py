@@ -113,10 +113,12 @@ def options(
     Where somebody is there, the project's settings are asked about after the first picture.
     """
     more = [*overrides]
-    more += [f'approval.mode="{approval}"'] if approval else []
+    full = approval == "full"  # said at the start and nowhere else: it is no setting
+    more += [f'approval.mode="{approval}"'] if approval and not full else []
     more += [f'mode="{mode}"'] if mode else []
     more += ["memory.read_only=true"] if no_save else []
     given: dict[str, Any] = {"overrides": more, "model_flag": model, "resume": resume, "continue_last": continue_last}
+    given["full"] = full
     if interactive:
         return sessions.Options.load_unasked(**given)
     return sessions.Options.load(trusted=trusted, interactive=False, **given)

@@ -112,5 +112,6 @@ class Startup:
     async def warm(self) -> None:
         """Load what the first answer needs, while it is being asked for."""
         await self._host.session.warm()
+        self._chat.show_modes()  # what holds commands is known now
         await asyncio.to_thread(warm_renderers)
         gc.freeze()  # a full collection need not walk the modules that stay for good

@@ -18,11 +18,12 @@ from sakti.agent.judge.modes import ALLOWABLE, STRICTNESS, Kind, Verdict, verdic
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Access, Facts, Place
-from sakti.core.config import ApprovalMode
+from sakti.core.config import SessionMode
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import one_line
 
 with lazy_imports:
-    from sakti.agent.judge import commands
+    from sakti.agent.judge import commands, git
 
 if TYPE_CHECKING:
     from sakti.agent.judge.commands import Judged
@@ -33,7 +34,7 @@ class Decision:
     """Decision on a call.
 
     `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
-    what was changed in files that the call would run.
+    what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox.
     """
 
     verdict: Verdict
@@ -41,6 +42,7 @@ class Decision:
     target: str = ""
     rules: tuple[str, ...] = ()
     diff: str = ""
+    outside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,12 @@ class Effect:
     rule: str = ""
 
 
-def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
+def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules: Rules, place: Place) -> Decision:
     """Return whether a call is allowed, asks or is refused; raises nothing."""
     if tool.effect == "own":
         return Decision("allow", "")
     if tool.effect == "run":
-        return _command(tool.rule_name, str(arguments.get("command", "")), mode, rules, place)
+        return _run(tool.rule_name, arguments, mode, rules, place)
     named = tool.named(arguments)
     if not named:  # a write changes nothing then, and the tool says what is wrong with the call
         denied = rule_texts.path_verdict(rules, tool.rule_name, "") == "deny"
@@ -71,7 +73,7 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: ApprovalMode, rule
 # --- files --------------------------------------------------------------------------------------------------------
 
 
-def _path(tool: Facts, text: str, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
+def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: Place) -> Decision:
     path = place.resolve(text)
     target = place.show(path)
     effect = path_effect(path, place, "read" if tool.effect == "read" else "write")
@@ -120,20 +122,42 @@ def _is_system(path: Path) -> bool:
 # --- commands -----------------------------------------------------------------------------------------------------
 
 
-def _command(name: str, command: str, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
+def _run(name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place) -> Decision:
+    """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and always asked about."""
+    command, why = str(arguments.get("command", "")), one_line(str(arguments.get("outside") or ""), 200)
+    if mode == "full" or place.level == "unsandboxed":
+        return _command(name, command, mode, rules, place)
     found = commands.read(command, place)
+    if not why and any(git.writes_configuration(argv) for argv in found.all_argv):
+        why = "it writes git's configuration"
+    if not why:
+        return _command(name, command, mode, rules, place, found)
+    judged = _command(name, command, "plan" if mode == "plan" else "ask", rules, place, found)
+    if judged.verdict == "deny":
+        return judged
+    reason = f"Runs outside of the sandbox ({why})" + (f". {judged.reason}" if judged.reason else "")
+    return replace(judged, verdict="ask", reason=reason, target=command, rules=(), outside=why)
+
+
+def _command(
+    name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: Judged | None = None
+) -> Decision:
+    found = found or commands.read(command, place)
+    inside = place.level == "sandboxed"
     if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
         return Decision("deny", "denied by your rules", command)
     effects = list(_effects(name, found, rules, place))
-    worst = max(effects, key=lambda e: (STRICTNESS.index(verdict(e.kind, mode)), _WEIGHT.index(e.kind)))
-    judged = verdict(worst.kind, mode)
+    worst = max(
+        effects, key=lambda e: (STRICTNESS.index(verdict(e.kind, mode, sandboxed=inside)), _WEIGHT.index(e.kind))
+    )
+    judged = verdict(worst.kind, mode, sandboxed=inside)
     if judged == "deny":
         return Decision("deny", worst.reason if worst.kind == "secret" else "plan mode runs only what reads", command)
     if judged == "allow" and any(rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),)):
         return Decision("ask", "Your rules ask first", command)
     if judged == "allow":
         return Decision("allow", "", command)
-    asking = [e for e in effects if verdict(e.kind, mode) == "ask"]
+    asking = [e for e in effects if verdict(e.kind, mode, sandboxed=inside) == "ask"]
     offered = tuple(dict.fromkeys(e.rule for e in asking)) if all(e.rule for e in asking) else ()
     diff = "\n".join(place.changed[f] for f in found.changed if f in place.changed)
     return Decision("ask", worst.reason, command, offered, diff)

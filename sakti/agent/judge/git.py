@@ -49,6 +49,34 @@ def words_of(argv: Sequence[str]) -> tuple[str, ...]:
     return (argv[0], *argv[at:])
 
 
+def writes_configuration(argv: Sequence[str]) -> bool:
+    """Return whether a command writes a repository's configuration, which no sandbox lets it do."""
+    if not argv or argv[0].rpartition("/")[2] != "git" or reads_only(argv):
+        return False
+    words = [*words_of(argv), "", ""]
+    command, arguments = words[1], words[2:]
+    if command == "config":
+        return not any(_READS_CONFIG.fullmatch(a) for a in arguments)
+    if command in ("init", "submodule", "sparse-checkout", "maintenance", "lfs"):
+        return True
+    if command == "remote":
+        return arguments[0] in _CHANGES_REMOTES
+    tracks = _TRACKS.get(command)
+    return tracks is not None and any(tracks.fullmatch(a) for a in arguments)
+
+
+_READS_CONFIG = re.compile(r"--get.*|--list|-l|get|list|--show-origin|--show-scope")
+_CHANGES_REMOTES = ("add", "rename", "remove", "rm", "set-head", "set-branches", "set-url")
+# Options of commands that note what a branch follows.
+_TRACKS = {
+    "branch": re.compile(r"-[um].*|-M|-t|--set-upstream-to.*|--unset-upstream|--track.*|--move|--edit-description"),
+    "checkout": re.compile(r"-t|--track.*"),
+    "switch": re.compile(r"-t|--track.*"),
+    "fetch": re.compile(r"--set-upstream"),
+    "pull": re.compile(r"--set-upstream"),
+}
+
+
 def reads_only(argv: Sequence[str]) -> bool:
     """Return whether a git command only reads, as far as the repository names no program; `argv` is exact."""
     before = argv[1 : len(argv) - len(words_of(argv)) + 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from sakti.core.config import APPROVAL_MODES, ApprovalMode
+from sakti.core.config import APPROVAL_MODES, SessionMode
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 Kind: TypeAlias = Literal[
@@ -32,7 +32,7 @@ _VERDICTS: Mapping[Kind, tuple[str, tuple[Verdict, Verdict, Verdict, Verdict]]] 
     "edit": ("change a file in the project", ("deny", "ask", "allow", "allow")),
     "edit_outside": ("change a file anywhere else", ("deny", "ask", "ask", "ask")),
     "work": ("build, test, format, commit", ("deny", "ask", "ask", "allow")),
-    "unknown": ("run any other command", ("deny", "ask", "ask", "ask")),
+    "unknown": ("run any other command", ("deny", "ask", "ask", "allow")),
     "changed": ("run a file that was changed in this session and decides what runs", ("deny", "ask", "ask", "ask")),
     "guarded": ("change a file that runs code later (.bashrc, .git, .sakti)", ("deny", "ask", "ask", "ask")),
     "hard": ("do what cannot be undone (remove folders, push, publish, sudo)", ("deny", "ask", "ask", "ask")),
@@ -44,16 +44,24 @@ ALLOWABLE: frozenset[Kind] = frozenset(("system", "outside", "edit", "edit_outsi
 
 
 # A few words for each mode, where there is no room for the table.
-IN_SHORT: Mapping[ApprovalMode, str] = {
+IN_SHORT: Mapping[SessionMode, str] = {
     "plan": "reads only, changes nothing",
     "ask": "reads freely, asks before any change or command",
     "edits": "reads and edits files freely, asks before commands that change something",
-    "auto": "also builds, tests and commits freely, asks about everything else",
+    "auto": "also runs commands freely, inside the sandbox; asks about what reaches further",
+    "full": "asks nothing; commands run outside of the sandbox",
 }
 
 
-def verdict(kind: Kind, mode: ApprovalMode) -> Verdict:
-    """Return what `mode` does with an effect, where no rule says more."""
+def verdict(kind: Kind, mode: SessionMode, *, sandboxed: bool = False) -> Verdict:
+    """Return what `mode` does with an effect, where no rule says more.
+
+    `sandboxed`: a whole sandbox holds commands; without one, one that nothing is known of is never free.
+    """
+    if mode == "full":
+        return "deny" if kind == "secret" else "allow"
+    if mode == "auto" and kind == "unknown" and not sandboxed:
+        return "ask"
     return _VERDICTS[kind][1][APPROVAL_MODES.index(mode)]
 
 

@@ -15,6 +15,8 @@ from sakti.core.text import clean_surrogates
 Effect: TypeAlias = Literal["read", "write", "run", "own"]
 # What is done with a file: its content is read, it is changed, or only its name and size are looked at.
 Access: TypeAlias = Literal["read", "write", "name"]
+# What holds a command: all that the sandbox is, a part of it, nothing.
+LevelName: TypeAlias = Literal["sandboxed", "partial", "unsandboxed"]
 
 
 class Facts(Protocol):
@@ -36,6 +38,7 @@ class Place:
 
     `own` are sakti's own folders: its data and its configuration. `outputs` is the folder of long outputs of tools,
     kept for the model to read. `changed` are the files that run later and were changed here, each with its diff.
+    `level` tells what holds the commands that run there.
     """
 
     workspace: Path
@@ -43,6 +46,7 @@ class Place:
     own: tuple[Path, ...] = ()
     outputs: Path | None = None
     changed: Mapping[Path, str] = field(default_factory=dict[Path, str])
+    level: LevelName = "unsandboxed"
 
     def resolve(self, path: str) -> Path:
         return resolved(self.cwd, path)

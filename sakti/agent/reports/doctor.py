@@ -23,6 +23,7 @@ from sakti.store.opening import sqlite_info
 from sakti.version import __version__
 
 with lazy_imports:
+    from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.providers import keys, registry
 
 
@@ -66,9 +67,18 @@ async def examine(
     found_rg = ripgrep()
     slower = "not installed; file search is slower without it"
     lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
+    lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
     bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
     return lines
+
+
+def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:
+    """Report what would hold commands in this workspace."""
+    home = Path(env.get("HOME") or Path.home()).resolve()
+    off = "switched off by sandbox.enabled" if config.sandbox.enabled == "off" else ""
+    level = sandboxes.Bubblewrap(workspace.resolve(), home=home, off=off).level
+    return Line("sandbox", level.holds, level.text + "." * (not level.holds), level.mend, optional=True)
 
 
 def _files(path: Path) -> list[Line]:

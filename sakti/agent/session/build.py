@@ -22,6 +22,8 @@ from sakti.core.lazy import lazy_imports, load
 from sakti.core.types import Block, ModelInfo
 
 if TYPE_CHECKING:
+    from sakti.agent.sandbox.boundary import Level
+    from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.agent.session.state import State
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.protocol import Observer, Reflector
@@ -30,6 +32,8 @@ with lazy_imports:
     from sakti.agent import budget
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
+    from sakti.agent.sandbox import environment, undumpable
+    from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.tools import base as tool_base
     from sakti.agent.tools import catalog
     from sakti.agent.tools import toolbox as tool_box
@@ -139,19 +143,19 @@ def why_observer(state: State) -> str:
 
 def make_toolbox(state: State) -> tool_box.Toolbox:
     """Make the tools, with what they share; their schemas are ready and counted."""
-    keys = frozenset(k for p in presets.PRESETS.values() for k in p.keys) | {
-        s.key_env for s in state.config.providers.values() if s.key_env
-    }
+    sandboxed, env = sandbox(state), own_environment(state)
     bench = tool_base.Workbench(
         state.workspace,
         state.workspace,
         output_folder(state),
         state.clock,
         state.store.ids,
-        scrubbed(state.env, keys),
+        environment.given(env, state.config.sandbox.env),
         state.config.agent.tool_output_bytes,
         state.config.agent.bash_timeout,
         own_paths(state),
+        sandbox=None if state.approval_mode == "full" else sandboxed,
+        own_env=env,
     )
     if state.saved and state.config.agent.checkpoints:
         shadow = checkpoints.open_shadow(state.workspace, state.clock, state.store.ids)
@@ -186,6 +190,50 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
     return made
 
 
+def own_environment(state: State) -> dict[str, str]:
+    """Return the user's environment without the keys of models."""
+    keys = frozenset(k for p in presets.PRESETS.values() for k in p.keys) | {
+        s.key_env for s in state.config.providers.values() if s.key_env
+    }
+    return scrubbed(state.env, keys)
+
+
+def sandbox(state: State) -> Sandbox:
+    """Return what encloses the commands of a session, made when it is asked for first."""
+    if state.made_sandbox is None:
+        state.made_sandbox = make_sandbox(state)
+    return state.made_sandbox
+
+
+def make_sandbox(state: State) -> Sandbox:
+    """Make the sandbox of this machine; from here on no other process of this user may look into this one."""
+    undumpable.become()
+    settings, home = state.config.sandbox, Path(state.env.get("HOME") or Path.home()).resolve()
+    return sandboxes.Bubblewrap(
+        state.workspace,
+        own=(*_own_folders(state), *state.options.closed),
+        write=sandboxes.given_folders(settings.write, home),
+        home=home,
+        off="switched off by sandbox.enabled" if settings.enabled == "off" else "",
+    )
+
+
+def level(state: State) -> Level:
+    """Try what holds commands here, once; takes some 60 ms after the machine was started, else none."""
+    if state.level is None:
+        state.level = sandbox(state).level
+    return state.level
+
+
+def refused_auto(state: State) -> str:
+    """Return why the mode `auto` is not to be had here; empty where it is."""
+    found = level(state)
+    if found.holds:
+        return ""
+    mend = f" {found.mend}" if found.mend else ""
+    return f"auto needs a sandbox, and this is {found.text}.{mend} edits still edits files freely."
+
+
 def toolbox(state: State) -> Toolbox:
     """Return the tools of a session, made when they are asked for first."""
     if state.made_toolbox is None:
@@ -210,6 +258,15 @@ def own_paths(state: State) -> tuple[Path, ...]:
     beside = (database.with_name(database.name + end) for end in ("", "-wal", "-shm", "-journal"))
     kept = resources.state_home() / "checkpoints"
     return (resources.data_home(), resources.config_home(), trust.folder(), kept, *beside, *state.options.closed)
+
+
+def _own_folders(state: State) -> tuple[Path, ...]:
+    """Return the folders and files of sakti that no command sees."""
+    folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
+    named = state.config.store.path
+    database = Path(named).expanduser().resolve() if named else None
+    ends = ("", "-wal", "-shm", "-journal")
+    return (*folders, *((database.with_name(database.name + end) for end in ends) if database else ()))
 
 
 def system(state: State) -> tuple[Block, ...]:

@@ -108,10 +108,17 @@ class Session(State):
                 self.emit(Notice("warning", "Start", warning))
         if self.options.told:
             self.emit(Notice("information", "Project", self.options.told))
+        await self._settle_approval()
         self.indexing.begin(store)
         self.git = await git_state(self.workspace)
         await self.models.select(self.options.model_flag)
         await current_thread.first(self)
+
+    async def _settle_approval(self) -> None:
+        """Begin in `edits` where `auto` was asked for and no sandbox holds."""
+        if self.approval_mode == "auto" and (refused := await asyncio.to_thread(build.refused_auto, self)):
+            self.set_approval_mode("edits")
+            self.emit(Notice("warning", "Approval", f"Approval is edits: {refused}"))
 
     @property
     def not_saved(self) -> str:
@@ -135,6 +142,7 @@ class Session(State):
             await self.learn()
         if self.opened_store is not None and self.made_toolbox is None:
             build.use_toolbox(self, await asyncio.to_thread(build.make_toolbox, self))
+        await asyncio.to_thread(build.level, self)
         system = await asyncio.to_thread(self.system)
         await self._prepare(system)
 
@@ -183,12 +191,25 @@ class Session(State):
         if memory and self.thread is not None:
             await current_thread.use(self, self.thread)
 
+    def refused_auto(self) -> str:
+        """Return why the mode `auto` is not to be had here; empty where it is. Tries the sandbox when asked first."""
+        return build.refused_auto(self)
+
+    def next_approval_mode(self) -> str:
+        """Return the mode after the one in force, from strict to free and round, of those that are to be had here."""
+        modes = [m for m in APPROVAL_MODES if m != "auto" or not build.refused_auto(self)]
+        return modes[(modes.index(self.approval_mode) + 1) % len(modes)] if self.approval_mode in modes else modes[0]
+
     def set_approval_mode(self, mode: str) -> None:
+        """Change what runs without asking. Raises `ConfigError` for a mode that is not to be had here."""
         if mode not in APPROVAL_MODES:
             raise ConfigError(f"There is no approval mode {mode!r}: it is one of {', '.join(APPROVAL_MODES)}.")
+        if mode == "auto" and (refused := build.refused_auto(self)):
+            raise ConfigError(f"{refused[0].upper()}{refused[1:]}")
         self.approval_mode = mode
         if self.made_toolbox is not None:
             self.made_toolbox.mode = mode
+            self.made_toolbox.bench.sandbox = build.sandbox(self)
 
     async def set_mode(self, mode: str) -> None:
         """Change what the Observer looks for. Raises `ConfigError` for an unknown mode."""

@@ -16,7 +16,7 @@ from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.models import Models
 from sakti.agent.workspace import GitState, find_root
 from sakti.core.clock import Clock, SystemClock
-from sakti.core.config import ApprovalMode, Config
+from sakti.core.config import Config, SessionMode
 from sakti.core.errors import StoreError
 from sakti.core.events import Event, MemoryStatus, MessageSaved, ModelChanged, StepFinished, ThreadChanged
 from sakti.core.tokens import Counter, O200k
@@ -25,6 +25,8 @@ from sakti.core.types import Block, ModelInfo, Part, Thread, Usage
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
     from sakti.agent.processors.base import Processor
+    from sakti.agent.sandbox.boundary import Level
+    from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
     from sakti.providers.protocol import Provider
@@ -40,6 +42,7 @@ class Options:
     default. `interactive` tells whether somebody is there to approve. `closed` are paths that no tool may touch,
     beside sakti's own. `told` is one line on what the project's settings changed. `unasked`: these settings are the
     user's only; whether the project's may have an effect is still to be asked, `overrides` are loaded again then.
+    `full`: the mode that asks nothing, for containers.
     """
 
     workspace: Path
@@ -55,6 +58,7 @@ class Options:
     closed: tuple[Path, ...] = ()
     told: str = ""
     unasked: bool = False
+    full: bool = False
     overrides: tuple[str, ...] = ()
 
     @classmethod
@@ -129,6 +133,8 @@ class State:
         self.opened_engine: MemoryEngine | None = None
         self.made_toolbox: Toolbox | None = None
         self.recorder: Recorder | None = None  # of what calls do to files; None: nothing of it is kept
+        self.made_sandbox: Sandbox | None = None
+        self.level: Level | None = None  # what holds commands; None: not tried yet
         self._listeners: list[Callable[[Event], None]] = []
 
     def _take_options(self, options: Options) -> None:
@@ -136,7 +142,7 @@ class State:
         self.config = options.config
         self.saved = not options.config.memory.read_only
         self.mode = options.config.mode
-        self.approval_mode: ApprovalMode = options.config.approval.mode
+        self.approval_mode: SessionMode = "full" if options.full else options.config.approval.mode
 
     def settle_trust(self, found: trust.Look, *, use: bool) -> None:
         """Go on with the project's settings where `use` says so, or without; before the session is started.

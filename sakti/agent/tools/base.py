@@ -18,11 +18,12 @@ import typing
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pydantic
 
 from sakti.agent.judge.where import Effect, Place, resolved
+from sakti.agent.sandbox.boundary import Level
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools.seen import SeenFiles
 from sakti.core.clock import Clock
@@ -32,6 +33,9 @@ from sakti.core.resources import has_prompt, read_prompt
 from sakti.core.text import clean_surrogates, head_and_tail
 from sakti.core.types import ImagePart, Json, ToolSpec
 from sakti.store.secrets import masked
+
+if TYPE_CHECKING:
+    from sakti.agent.sandbox.sandbox import Sandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class Workbench:
     """State shared by the tools of one session.
 
     Where they work, which files were read, what runs in the background. `secret` explains why a file's content is
-    withheld, empty where it may be read.
+    withheld, empty where it may be read. `sandbox` encloses what the model runs.
     """
 
     workspace: Path
@@ -93,6 +97,8 @@ class Workbench:
     background: dict[str, Any] = field(default_factory=dict[str, Any])
     changed: dict[Path, str] = field(default_factory=dict[Path, str])  # files that run later, with what was changed
     recorder: Recorder = field(default_factory=NoRecorder)
+    sandbox: Sandbox | None = None
+    own_env: Mapping[str, str] | None = None  # of commands that the user types
     started: int = 0  # commands that ever went to the background: no number is given twice
 
     def resolve(self, path: str) -> Path:
@@ -101,7 +107,12 @@ class Workbench:
 
     def place(self) -> Place:
         """Return where calls act, for judging them."""
-        return Place(self.workspace, self.cwd, self.own, self.output_folder, self.changed)
+        return Place(self.workspace, self.cwd, self.own, self.output_folder, self.changed, self.level.name)
+
+    @property
+    def level(self) -> Level:
+        """Return what holds commands; the sandbox is tried when this is asked for first."""
+        return self.sandbox.level if self.sandbox is not None else Level("unsandboxed", "no sandbox was asked for")
 
     def show(self, path: Path) -> str:
         """Return `path` relative to the workspace where it is inside."""

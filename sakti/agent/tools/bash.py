@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import signal
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import pydantic
 
+from sakti.agent.sandbox import aside, failures
+from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
 from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
@@ -23,9 +27,14 @@ from sakti.agent.tools.seen import OwnCommand
 from sakti.core.errors import ToolError
 from sakti.core.programs import find_program
 
+if TYPE_CHECKING:
+    from sakti.agent.sandbox.sandbox import Enclosed, Sandbox
+
 STREAM_INTERVAL = 0.1  # seconds between two pieces for the screen
 LINGER = 0.3  # seconds that what a command started has to end with it
 DIFF_ROWS, DIFF_CHARACTERS = 60, 4_000  # of the files that a command changed
+OWN = "the user's own command"
+LONGEST_PATH = 16_384  # bytes of the current folder
 LONGEST_ARGUMENT = 100_000  # bytes; Linux takes no argument of more than 128 KiB
 
 # The folder is noted at each change and at the end, so that a trap or an `exec` of the command's own does not lose it.
@@ -44,6 +53,7 @@ class Started:
 
     running: Running
     notes: tempfile.TemporaryDirectory[str]
+    sandbox: Sandbox | None = None
 
     @property
     def folder(self) -> Path:
@@ -51,8 +61,11 @@ class Started:
         return Path(self.notes.name) / "cwd"
 
 
-def start(bench: Workbench, command: str, call_id: str, *, track: bool = True) -> Started:
-    """Start a command. Raises `ToolError` where it cannot. `track`: follow its changes of the current folder."""
+def start(bench: Workbench, command: str, call_id: str, *, track: bool = True, outside: str = "") -> Started:
+    """Start a command. Raises `ToolError` where it cannot.
+
+    `track`: follow its changes of the current folder; `outside`: why it runs outside of the sandbox.
+    """
     program = find_program("bash", bench.workspace, bench.env.get("PATH"))
     if program is None:
         raise ToolError("bash was not found on PATH outside the workspace: install it.")
@@ -69,32 +82,48 @@ def start(bench: Workbench, command: str, call_id: str, *, track: bool = True) -
     # on one line, and the command evaluated: its lines are counted from 1 in what bash complains of
     script = f'{prelude}__command=$1; shift; eval "$__command"'
     cwd = bench.cwd if bench.cwd.is_dir() else bench.workspace
+    sandbox = None if outside or bench.level.name == "unsandboxed" else bench.sandbox
+    env = bench.own_env if outside == OWN and bench.own_env is not None else bench.env
     try:
-        process = spawn([program, "-c", script, program, given], cwd, bench.env)
+        with _enclosed(sandbox, [program, "-c", script, program, given], cwd, folder.resolve()) as made:
+            process = spawn(made.argv, made.cwd, env, made.descriptors)
     except (OSError, ValueError) as e:
         notes.cleanup()
         raise ToolError(f"bash cannot be started: {getattr(e, 'strerror', None) or e}.") from e
-    return Started(Running(command, process, output), notes)
+    return Started(Running(command, process, output), notes, sandbox)
 
 
-@tool(effect="run", small=3, small_without=("timeout",))
+@contextmanager
+def _enclosed(sandbox: Sandbox | None, argv: Sequence[str], cwd: Path, notes: Path) -> Generator[Enclosed]:
+    if sandbox is None:
+        yield enclosing.Enclosed(tuple(argv), cwd)
+        return
+    with sandbox.enclosed(argv, cwd, (notes,)) as made:
+        yield made
+
+
+@tool(effect="run", small=3, small_without=("timeout", "outside"))
 async def bash(
     run: ToolRun,
     command: Annotated[str, "what bash runs"],
     timeout: Annotated[int | None, pydantic.Field(ge=1, le=3600), "seconds until it is stopped"] = None,
     background: Annotated[bool, "return at once; read on with bash_output, end with kill"] = False,
+    outside: Annotated[str, "why it has to run outside of the sandbox; the user is asked"] = "",
 ) -> Outcome:
     """Run a command. The current folder carries over to the next command; there is no terminal and no input."""
     if "\0" in command:
         raise ToolError("bash was called with wrong arguments: command holds a NUL character. Leave it out.")
     bench = run.bench
+    appeared = _watched(bench)
     if background:
-        started = start(bench, command, run.call_id, track=False)
+        started = start(bench, command, run.call_id, track=False, outside=outside)
+        if started.sandbox is not None:
+            started.sandbox.watch.job()
         started.running.notes = started.notes
         number = kept.keep(bench, started.running)
         return Outcome(f"Running in the background as {number}.", details={"background": number})
     before = bench.files.unchanged()
-    started = start(bench, command, run.call_id)
+    started = start(bench, command, run.call_id, outside=outside)
     running, limit = started.running, timeout or bench.bash_timeout
     begin = started.folder.stat().st_ctime_ns  # by the clock that files are dated with
     timed_out, left, changed = False, "", ""
@@ -107,9 +136,11 @@ async def bash(
             await running.stop()
         changed = _changes(bench, OwnCommand(command, begin, time.time_ns()), before)
         _follow(bench, started)
+        if started.sandbox is not None:
+            appeared += started.sandbox.watch.look()
     if piece := running.output.take_unread():
         run.stream(piece)
-    return _result(run, running, limit if timed_out else None, [left, changed])
+    return _result(run, running, limit if timed_out else None, [left, changed, aside.told(appeared), _stopped(started)])
 
 
 async def _streamed(run: ToolRun, running: Running, limit: int) -> bool:
@@ -151,10 +182,41 @@ async def _left(bench: Workbench, running: Running) -> str:
 
 def _follow(bench: Workbench, started: Started) -> None:
     """Change to the folder in which the command ended."""
-    where = started.folder.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n")
+    where = _noted(started.folder).removesuffix("\n")
     if where and Path(where).is_dir():
         bench.cwd = Path(where)
     started.notes.cleanup()
+
+
+def _noted(file: Path) -> str:
+    """Return what the command noted; "" where it put something else in that file's place."""
+    try:
+        number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        return os.read(number, LONGEST_PATH).decode("utf-8", "surrogateescape")
+    except OSError:
+        return ""
+    finally:
+        os.close(number)
+
+
+def _watched(bench: Workbench) -> list[tuple[str, str]]:
+    """Look at the protected names before a command; return what one in the background left there."""
+    if bench.sandbox is None or bench.level.name == "unsandboxed":
+        return []
+    running = any(r.process.poll() is None for r in bench.background.values())
+    return bench.sandbox.watch.begin(running=running)
+
+
+def _stopped(started: Started) -> str:
+    """Tell the model where the sandbox may have made a command fail."""
+    running = started.running
+    if started.sandbox is None or not running.process.returncode:
+        return ""
+    why = failures.reason(running.output.tail or running.output.head)
+    return f'[{why}. With outside="REASON" it runs outside, if the user allows it.]' if why else ""
 
 
 def _changes(bench: Workbench, command: OwnCommand, before: Sequence[Path]) -> str:

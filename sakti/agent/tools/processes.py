@@ -224,8 +224,10 @@ def _members(group: int) -> dict[int, str]:
     return out
 
 
-def spawn(command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a program in its own session, without input. Raises OSError."""
+def spawn(
+    command: Sequence[str], cwd: Path, env: Mapping[str, str], descriptors: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a program in its own session, without input; it inherits `descriptors`. Raises OSError."""
     return subprocess.Popen(
         command,
         cwd=cwd,
@@ -234,4 +236,5 @@ def spawn(command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subproce
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        pass_fds=tuple(descriptors),
     )

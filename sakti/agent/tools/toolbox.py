@@ -18,7 +18,7 @@ from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_texts, masked_values
 from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
-from sakti.core.config import ApprovalMode
+from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.text import clean_surrogates
@@ -68,7 +68,7 @@ class Toolbox:
     tools: dict[str, Tool]
     bench: Workbench
     approvals: Approvals
-    mode: ApprovalMode = "ask"
+    mode: SessionMode = "ask"
     rules: Rules = field(default_factory=Rules)
     save_rule: Callable[[str], None] = lambda _rule: None
     model: Callable[[], str] = lambda: ""
@@ -262,8 +262,8 @@ class Toolbox:
             again = judge(found, changed, mode=self.mode, rules=rules, place=place)
             if again.verdict == "deny":
                 raise Denied(f"Refused: {again.target}: {again.reason}.", again.reason)
-            return changed
-        return arguments
+            return {**changed, "outside": again.outside} if again.outside else changed
+        return {**arguments, "outside": decision.outside} if decision.outside else arguments
 
     def _preview(self, found: Tool, arguments: Json, values: Json) -> str:
         """Return the diff that a call would make, "" where there is none to show.

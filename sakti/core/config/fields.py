@@ -12,6 +12,8 @@ from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import Effort
 
 ApprovalMode: TypeAlias = Literal["plan", "ask", "edits", "auto"]
+# What a session may be in: `full` is asked for at its start only, and is in no setting.
+SessionMode: TypeAlias = Literal["plan", "ask", "edits", "auto", "full"]
 APPROVAL_MODES: tuple[ApprovalMode, ...] = ("plan", "ask", "edits", "auto")  # from strict to free
 MAX_OUTPUT_TOKENS = 100_000  # of an Observer's or a Reflector's answer
 
@@ -149,6 +151,17 @@ class ApprovalSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """Settings of what encloses commands; only the user's own, as a project could only widen it."""
+
+    enabled: Literal["auto", "off"] = setting(
+        "auto", "Whether commands run in the sandbox where this machine has one; without it there is no mode auto."
+    )
+    env: tuple[str, ...] = setting((), "Names of variables that commands get beside the usual ones.")
+    write: tuple[str, ...] = setting((), "Folders that commands may change beside the workspace, as ~/.cache/pip.")
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSettings:
     """Settings of the agent loop; limits are per turn, None means no limit."""
 
@@ -208,6 +221,7 @@ class Config:
     mode: str = setting("default", "What the Observer looks for.", project=True, at_once=True)
     memory: MemorySettings = setting(make=MemorySettings)
     approval: ApprovalSettings = setting(make=ApprovalSettings)
+    sandbox: SandboxSettings = setting(make=SandboxSettings)
     agent: AgentSettings = setting(make=AgentSettings)
     ui: UiSettings = setting(make=UiSettings)
     store: StoreSettings = setting(make=StoreSettings)

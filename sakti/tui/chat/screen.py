@@ -14,7 +14,6 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from sakti.agent.judge.modes import IN_SHORT
-from sakti.core.config import APPROVAL_MODES
 from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
@@ -189,6 +188,8 @@ class ChatScreen(Screen[None]):
         """Show the Observer's mode and how tools are approved."""
         self.header.mode, self.header.approval = self.host.session.mode, self.host.session.approval_mode
         self.status_line.approval = (self.host.session.approval_mode, self.host.key_name("app.approval"))
+        level = self.host.session.level
+        self.status_line.sandbox = (level.name, level.text) if level is not None else ("", "")
 
     def show_git(self) -> None:
         git = self.host.session.git
@@ -358,10 +359,12 @@ class ChatScreen(Screen[None]):
     def action_cycle_approval(self) -> None:
         """Switch to the next approval mode, from strict to free and round."""
         session = self.host.session
-        mode = APPROVAL_MODES[(APPROVAL_MODES.index(session.approval_mode) + 1) % len(APPROVAL_MODES)]
+        before, mode = session.approval_mode, session.next_approval_mode()
         session.set_approval_mode(mode)
         self.show_modes()
-        self.note(f"Approval: {mode}, {IN_SHORT[mode]}", 2 * SHORTLY)
+        told = f"Approval: {mode}, {IN_SHORT[session.approval_mode]}"
+        refused = session.refused_auto() if before == "edits" and mode == "plan" else ""
+        self.note(refused or told, 2 * SHORTLY)
 
     def action_search(self) -> None:
         self.visit.search()

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +18,6 @@ from textual.widgets import Input, Static
 
 from sakti.agent.judge.modes import IN_SHORT
 from sakti.agent.setup import Found, look, rows, talks_to
-from sakti.core.config import APPROVAL_MODES
 from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line, sanitise
@@ -259,8 +258,7 @@ class WelcomeScreen(Panel[None]):
     async def _approval(self) -> None:
         """Switch to the next mode and keep it in the user's own configuration."""
         session = self.host.session
-        modes: Sequence[str] = APPROVAL_MODES
-        mode = modes[(modes.index(session.approval_mode) + 1) % len(modes)]
+        mode = session.next_approval_mode()
         user_file, project_file = resources.config_home() / "config.toml", session.workspace / ".sakti" / "config.toml"
         try:
             told = await settings_file.change(

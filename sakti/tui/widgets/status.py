@@ -43,6 +43,9 @@ def _fitting(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str,
     return [key for key in keys if key in taken]
 
 
+ROOMY = 120  # columns from which the line says why there is no sandbox
+
+
 @dataclass(frozen=True, slots=True)
 class Browsing:
     """What is browsed, the key that leads back to the prompt as it is written, and the keys that act there.
@@ -58,15 +61,19 @@ class Browsing:
 class StatusLine(Widget):
     """`browsing`: what has the keys instead of the prompt.
 
-    `approval`: the mode, and the key that changes it; `vim`: the mode of the prompt where it has vim's keys; `context`
+    `approval`: the mode, and the key that changes it; `sandbox`: what holds commands, in a word and in full; `vim`: the
+    mode of the prompt where it has vim's keys; `context`
     in tokens (0: not known yet); `why` this model answers, shown where there is room. Its timer runs only while
     something is under way.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"status--key", "status--muted", "status--busy", "status--warn"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *("status--key", "status--muted", "status--busy", "status--warn", "status--danger")
+    }
 
     browsing: reactive[Browsing | None] = reactive(None)
     approval: reactive[tuple[str, str]] = reactive(("", ""))
+    sandbox: reactive[tuple[str, str]] = reactive(("", ""))
     vim: reactive[str] = reactive("")
     context: reactive[int] = reactive(0)
     window: reactive[int] = reactive(0)
@@ -139,6 +146,12 @@ class StatusLine(Widget):
             text.append(" · ", muted).append(name, key).append(f" {what}", muted)
         return text
 
+    def _of_mode(self, warn: Style, muted: Style) -> Style:
+        """Return the style of the approval mode: the freer it is, the louder."""
+        if self.approval[0] == "full":
+            return self.get_component_rich_style("status--danger", partial=True)
+        return warn if self.approval[0] == "auto" else muted
+
     async def on_click(self, event: events.Click) -> None:
         """Do for a key that is clicked what it does when it is pressed."""
         for start, end, action in self._spots:
@@ -179,9 +192,13 @@ class StatusLine(Widget):
         if self.approval[0]:
             piece = " ".join(self.approval)
             self._spots.append((1, 1 + len(piece), "screen.cycle_approval"))
-            text.append(self.approval[0], warn if self.approval[0] == "auto" else muted)
+            text.append(self.approval[0], self._of_mode(warn, muted))
             text.append(f" {self.approval[1]}", key)
         parts: list[tuple[str, object]] = []
+        if self.sandbox[0]:
+            word, whole = self.sandbox
+            said = shorten(one_line(whole, 200), width // 3) if width >= ROOMY else word
+            parts.append((said, muted if word == whole else warn))
         if self.vim:
             parts.append((self.vim, key))
         if state is not None:

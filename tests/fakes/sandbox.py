@@ -1,0 +1,29 @@
+"""A sandbox that is said to hold and encloses nothing: what commands do is then as quick as without one."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sakti.agent.sandbox.aside import Watch
+from sakti.agent.sandbox.boundary import Level
+from sakti.agent.sandbox.sandbox import Enclosed
+
+
+@dataclass
+class FakeSandbox:
+    """`started` are the commands that were to be enclosed."""
+
+    workspace: Path
+    level: Level = field(default_factory=lambda: Level("sandboxed"))
+    started: list[Sequence[str]] = field(default_factory=list[Sequence[str]])
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.workspace)
+
+    @contextmanager
+    def enclosed(self, argv: Sequence[str], cwd: Path, shown: Iterable[Path] = ()) -> Generator[Enclosed]:
+        self.started.append(argv)
+        yield Enclosed(tuple(argv), cwd)

@@ -1,0 +1,248 @@
+"""Real commands in the real sandbox: what they try must not work, and what work needs must."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sakti.agent.sandbox.sandbox import Bubblewrap
+
+COMMIT = "git -c user.name=x -c user.email=x@y commit"
+KEY = "SANDBOX_TEST_KEY=outside"
+
+
+def _git(folder: Path, *words: str) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
+    names = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    subprocess.run(["git", *names, *words], cwd=folder, env=env, check=True, capture_output=True)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A home folder with keys, and in it a workspace with a repository and secrets."""
+    home = tmp_path / "home"
+    work = home / "work"
+    (work / "sub").mkdir(parents=True)
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "id").write_text("PRIVATE")
+    (home / ".bashrc").write_text("")
+    (work / ".env").write_text("TOKEN=inner-secret\n")
+    (work / "sub" / ".env").write_text("TOKEN=inner-secret\n")
+    (work / "a").write_text("a\n")
+    _git(work, "init", "-q")
+    _git(work, "add", "a")
+    _git(work, "commit", "-qm", "first")
+    return work
+
+
+@pytest.fixture
+def sandbox(place: Path, tmp_path: Path) -> Bubblewrap:
+    return _made(place, tmp_path)
+
+
+def _made(workspace: Path, tmp_path: Path) -> Bubblewrap:
+    """The test's own folder is a temporary one: it must be seen, so that what is not written there says something."""
+    (tmp_path / "tmp").mkdir()
+    temporary = (tmp_path / "tmp", Path("/run"))
+    made = Bubblewrap(workspace, home=workspace.parent, state=tmp_path / "state", temporary=temporary)
+    if not made.level.holds:
+        pytest.skip(f"this machine has no sandbox: {made.level.text}")
+    return made
+
+
+def _run(sandbox: Bubblewrap, command: str, *, limit: float = 30) -> tuple[int, str]:
+    with sandbox.enclosed(["bash", "-c", command], sandbox.workspace) as made:
+        env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}
+        done = subprocess.run(
+            made.argv,
+            cwd=made.cwd,
+            env=env,
+            pass_fds=made.descriptors,
+            capture_output=True,
+            timeout=limit,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    return done.returncode, (done.stdout + done.stderr).decode("utf-8", "replace")
+
+
+def _refused(sandbox: Bubblewrap, command: str) -> str:
+    code, said = _run(sandbox, f"({command}) && echo DONE")
+    assert "DONE" not in said and code != 0, (command, said)
+    return said
+
+
+def test_work_goes_on_as_outside(sandbox: Bubblewrap, place: Path) -> None:
+    words = f"echo b > b && mkdir -p c/d && mv b c/d && cat c/d/b && git add c && {COMMIT} -qm second"
+    code, said = _run(sandbox, f"{words} && git log --oneline | wc -l && git checkout -qb other && echo $HOME")
+    assert (code, said.split()) == (0, ["b", "2", str(place.parent)])
+    assert (place / "c" / "d" / "b").read_text() == "b\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > ../new",
+        "echo x >> ~/.bashrc",
+        "ln -s ../.bashrc link && echo x >> link",
+        "echo x > .git/hooks/pre-commit",
+        "echo x >> .git/config",
+        "git config core.pager 'sh -c id'",
+        "git config alias.x '!id'",
+        "echo x > .git/info/attributes",
+        "mv .git g2",
+        "mv .git/hooks h",
+        "rm -rf .git/hooks && mkdir .git/hooks && echo x > .git/hooks/pre-commit",
+        "mv ../work ../work2",
+        "rm -rf .git/config",
+        "ln -f ../.bashrc .git/config",
+        "mv .env e",
+        "ln .env h",
+        "rm .env",
+        "cat .env",
+        "cat sub/.env",
+        "mv sub s2 && cat s2/.env",
+        "tar cf - sub/.env | strings | grep inner-secret",
+        "grep -r inner-secret .",
+        "cat ~/.ssh/id",
+        "ls ~/.ssh | grep id",
+    ],
+)
+def test_files_outside_and_protected_ones_stay_as_they_are(sandbox: Bubblewrap, place: Path, command: str) -> None:
+    hooks = sorted(p.name for p in (place / ".git" / "hooks").iterdir())
+    config = (place / ".git" / "config").read_text()
+    said = _refused(sandbox, command)
+    assert "inner-secret" not in said and "PRIVATE" not in said
+    assert (place.parent / ".bashrc").read_text() == ""
+    assert not (place.parent / "new").exists()
+    assert sorted(p.name for p in (place / ".git" / "hooks").iterdir()) == hooks
+    assert (place / ".git" / "config").read_text() == config
+
+
+def test_another_name_of_a_secret_file_is_hidden(sandbox: Bubblewrap, place: Path) -> None:
+    (place / "plain").hardlink_to(place / ".env")
+    (place / "link").symlink_to(".env")
+    for name in ("plain", "link"):
+        assert "inner-secret" not in _refused(sandbox, f"cat {name}")
+
+
+def test_a_secret_file_is_hidden_as_soon_as_it_is_there(sandbox: Bubblewrap, place: Path) -> None:
+    _run(sandbox, "true")
+    (place / "sub" / "deep").mkdir()
+    (place / "sub" / "deep" / "server.key").write_text("inner-secret")
+    assert "inner-secret" not in _refused(sandbox, "cat sub/deep/server.key")
+
+
+def test_no_process_of_the_outside_is_seen(sandbox: Bubblewrap, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(*KEY.split("="))
+    _, said = _run(sandbox, "cat /proc/*/environ | tr '\\0' '\\n'; echo; ls -d /proc/[0-9]* | wc -l")
+    assert "SANDBOX_TEST_KEY" not in said
+    assert int(said.split()[-1]) < 8
+
+
+@pytest.mark.parametrize(
+    "python",
+    [
+        "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
+        "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
+        "socket.socket(40, socket.SOCK_STREAM)",
+        "socket.create_connection(('127.0.0.1', PORT), 2)",
+        "socket.create_connection(('192.0.2.1', 80), 2)",
+        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53))",
+        "fcntl.ioctl(pty.openpty()[1], 0x5412, b'x')",
+        "call(101 if X else 117, 16, 1, 0, 0)",  # ptrace
+        "call(272 if X else 97, 0x10000000)",  # unshare
+        "call(56 if X else 220, 0x10000000 | 17, 0, 0, 0, 0)",  # clone
+        "call(165 if X else 40, b'x', b'/tmp', b'tmpfs', 0, 0)",  # mount
+        "call(308 if X else 268, 0, 0)",  # setns
+        "call(321 if X else 280, 0, 0, 0)",  # bpf
+        "call(425, 1, 0)",  # io_uring_setup
+        "call(250 if X else 219, 0, 0, 0, 0, 0)",  # keyctl
+        "open('/proc/1/mem', 'rb+').read(1)",
+        "os.open('/proc/sys/kernel/core_pattern', os.O_WRONLY)",  # opened only: a hole would change the machine
+        "os.open('/proc/sys/kernel/modprobe', os.O_WRONLY)",
+        "os.open('/proc/sysrq-trigger', os.O_WRONLY)",
+    ],
+)
+def test_what_leads_out_of_the_namespaces_is_refused(sandbox: Bubblewrap, python: str) -> None:
+    head = (
+        "import ctypes, fcntl, platform, pty, socket, os\n"
+        "X = platform.machine() == 'x86_64'\n"
+        "def call(*a):\n"
+        "    lib = ctypes.CDLL(None, use_errno=True)\n"
+        "    if lib.syscall(*a) < 0: raise OSError(ctypes.get_errno(), 'refused')\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (sandbox.workspace / "try.py").write_text(head + python.replace("PORT", str(port)) + "\nprint('DONE')\n")
+        code, said = _run(sandbox, "/usr/bin/env python3 try.py || python3 try.py")
+    if "not found" in said:
+        pytest.skip("no python3 inside")
+    assert code != 0 and "DONE" not in said and "Error" in said, said
+
+
+def test_sockets_of_services_are_not_there(sandbox: Bubblewrap) -> None:
+    assert _run(sandbox, "ls -A /run")[1].strip() == ""
+    _refused(sandbox, "test -e /var/run/docker.sock")
+
+
+def test_kill_reaches_nothing_outside(sandbox: Bubblewrap) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        _run(sandbox, "kill -9 -1")
+        assert other.poll() is None
+        other.kill()
+
+
+def test_a_daemon_ends_with_its_command(sandbox: Bubblewrap, place: Path) -> None:
+    _run(
+        sandbox,
+        "setsid -f bash -c 'while :; do echo x >> alive; done' >/dev/null 2>&1; while [ ! -s alive ]; do :; done",
+    )
+    alive = place / "alive"
+    deadline = time.monotonic() + 20
+    size = -1
+    while size != alive.stat().st_size and time.monotonic() < deadline:
+        size = alive.stat().st_size
+        time.sleep(0.05)
+    assert alive.stat().st_size == size
+
+
+def test_a_mounted_folder_cannot_be_unmounted(sandbox: Bubblewrap) -> None:
+    _refused(sandbox, "umount .env || umount -l ~/.ssh")
+    _refused(sandbox, "mount -t tmpfs x /mnt")
+    _refused(sandbox, "unshare -r true")
+
+
+def test_sakti_and_its_python_are_read_only(sandbox: Bubblewrap) -> None:
+    _refused(sandbox, f"touch {sys.prefix}/x")
+
+
+def test_exit_codes_come_through(sandbox: Bubblewrap) -> None:
+    assert _run(sandbox, "exit 7")[0] == 7
+
+
+def test_a_linked_worktree_commits_and_its_repository_keeps_its_hooks(place: Path, tmp_path: Path) -> None:
+    tree = place.parent / "tree"
+    _git(place, "worktree", "add", "-q", str(tree))
+    sandbox = _made(tree, tmp_path)
+    code, said = _run(sandbox, f"echo b > b && git add b && {COMMIT} -qm b && git log")
+    assert code == 0 and "b" in said
+    for command in ("echo x > ../work/.git/hooks/x", "echo 'gitdir: /x' > .git", "mv .git g", "echo x > ../work/a"):
+        _refused(sandbox, command)
+
+
+def test_a_git_file_that_names_a_foreign_folder_opens_nothing(place: Path, tmp_path: Path) -> None:
+    tree, other = place.parent / "tree", place.parent / "other"
+    tree.mkdir()
+    other.mkdir()
+    (tree / ".git").write_text(f"gitdir: {other}\n")
+    (other / "commondir").write_text(".")
+    (other / "gitdir").write_text(str(place / ".git"))
+    sandbox = _made(tree, tmp_path)
+    _refused(sandbox, "echo x > ../other/x")

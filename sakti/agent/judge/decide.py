@@ -23,7 +23,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 with lazy_imports:
-    from sakti.agent.judge import commands, git
+    from sakti.agent.judge import commands, git, network
 
 if TYPE_CHECKING:
     from sakti.agent.judge.commands import Judged
@@ -123,19 +123,27 @@ def _is_system(path: Path) -> bool:
 
 
 def _run(name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place) -> Decision:
-    """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and always asked about."""
+    """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and always asked about.
+
+    But for one that needs the network: a rule for it is one for running it where there is a network.
+    """
     command, why = str(arguments.get("command", "")), one_line(str(arguments.get("outside") or ""), 200)
     if mode == "full" or place.level == "unsandboxed":
         return _command(name, command, mode, rules, place)
     found = commands.read(command, place)
     if not why and any(git.writes_configuration(argv) for argv in found.all_argv):
         why = "it writes git's configuration"
+    networked = not why and any(network.needs_network(argv) for argv in found.all_argv)
+    if networked:
+        why = "it needs the network"
     if not why:
         return _command(name, command, mode, rules, place, found)
     judged = _command(name, command, "plan" if mode == "plan" else "ask", rules, place, found)
     if judged.verdict == "deny":
         return judged
     reason = f"Runs outside of the sandbox ({why})" + (f". {judged.reason}" if judged.reason else "")
+    if networked:
+        return replace(judged, reason=reason, target=command, outside=why)
     return replace(judged, verdict="ask", reason=reason, target=command, rules=(), outside=why)
 
 

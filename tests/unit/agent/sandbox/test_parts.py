@@ -191,6 +191,38 @@ def test_what_writes_the_configuration_of_git_asks_to_run_outside(tmp_path: Path
     assert _judged("git commit -m x", "auto", "sandboxed", tmp_path).outside == ""
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["git fetch", "git -C sub pull", "git remote update", "curl -s example.org", "pip install x", "npm ci", "yarn",
+     "python -m pip install x", "cargo fetch", "ls && git push", "docker ps"],
+)  # fmt: skip
+def test_what_needs_the_network_runs_outside_when_it_is_allowed(tmp_path: Path, command: str) -> None:
+    found = _judged(command, "auto", "sandboxed", tmp_path)
+    assert (found.verdict, found.outside) == ("ask", "it needs the network")
+    assert _judged(command, "plan", "sandboxed", tmp_path).verdict == "deny"
+
+
+@pytest.mark.parametrize(
+    "command", ["npm test", "cargo build", "pip list", "git log", "uv run pytest", "go build", "ls"]
+)
+def test_what_does_not_need_it_stays_inside(tmp_path: Path, command: str) -> None:
+    assert _judged(command, "auto", "sandboxed", tmp_path).outside == ""
+
+
+def test_a_rule_for_a_command_that_needs_the_network_lets_it_run_there(tmp_path: Path) -> None:
+    place = Place(tmp_path, tmp_path, level="sandboxed")
+    rules = Rules(("bash: git fetch",), (), ())
+    for command, verdict in (
+        ("git fetch", "allow"),
+        ("git fetch && frobnicate", "ask"),
+        ("git fetch; git push", "ask"),
+    ):
+        found = judge(bash, {"command": command}, mode="ask", rules=rules, place=place)
+        assert (found.verdict, found.outside) == (verdict, "it needs the network"), command
+    chosen = {"command": "git fetch", "outside": "I say so"}
+    assert judge(bash, chosen, mode="ask", rules=rules, place=place).verdict == "ask"
+
+
 def test_full_asks_nothing_and_denials_hold(tmp_path: Path) -> None:
     assert _judged("sudo rm -rf /", "full", "unsandboxed", tmp_path).verdict == "allow"
     assert _judged("git push", "full", "unsandboxed", tmp_path, deny="bash: git push").verdict == "deny"

@@ -16,7 +16,9 @@ from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints.plan import Action, Plan
 from sakti.agent.checkpoints.records import Turn, Undone
 from sakti.agent.checkpoints.shadow import Shadow, open_shadow
+from sakti.agent.workspace import git_state
 from sakti.core.errors import SaktiError
+from sakti.core.events import ThreadChanged
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
 
@@ -227,6 +229,7 @@ class Undoing:
                 raise
         finally:
             await lease.give_back()
+        await self._files_changed()
         if self._live is not None and went_to:
             await (self._live.open_thread(thread.id) if thread else current_thread.new(self._live, went_to))
         kept = tuple(i.path for i in preview.plan.conflicts if i.path not in taken)
@@ -263,11 +266,19 @@ class Undoing:
         plan = await asyncio.to_thread(self.shadow.plan, done.steps)
         taken = frozenset(take)
         left = await asyncio.to_thread(lambda: self.shadow.redo(done, plan, take=taken))
+        await self._files_changed()
         if self._live is not None and thread is not None:
             await self._live.open_thread(thread.id)
         if thread is not None:
             await self._drop_unused(done.went_to)
         return Result(done, tuple(left), tuple(i.path for i in plan.conflicts if i.path not in taken), thread)
+
+    async def _files_changed(self) -> None:
+        """Let the session show how many files git sees changed now."""
+        if self._live is not None:
+            self._live.git = await git_state(self._live.workspace)
+            if self._live.thread is not None:
+                self._live.emit(ThreadChanged(self._live.thread))
 
     async def _drop_unused(self, thread_id: str) -> None:
         """Delete the fork that an undo went on in, where nothing was said in it since; it can be restored."""

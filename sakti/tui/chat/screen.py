@@ -161,6 +161,7 @@ class ChatScreen(Screen[None]):
     def show_thread(self, thread: Thread) -> None:
         """Show the title, and the messages when it is another thread."""
         self.header.thread_title = thread.title
+        self.show_git()
         if thread.id != self.loader.shown:
             self.visit.thread_opened(thread.id)
             self._keep_queued()

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+from sakti.agent.sandbox.boundary import Level
 from sakti.agent.session.queries import Spent
-from sakti.core.config import Config
+from sakti.core.config import APPROVAL_MODES, Config
 from sakti.core.errors import NoModelError, TaskError
 from sakti.core.events import (
     ApprovalResolved,
@@ -191,6 +192,7 @@ class FakeSession:
         self.model: ModelChanged | None = None
         self.first_model = ModelChanged("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY", 200_000)
         self.approval_mode = "ask"
+        self.level: Level | None = Level("sandboxed")
         self.mode = "default"
         self.busy = False
         self.queued: tuple[str, ...] = ()
@@ -290,6 +292,13 @@ class FakeSession:
 
     async def set_model(self, name) -> None:
         self.emit(ModelChanged(name, "/model", 128_000))
+
+    def refused_auto(self) -> str:
+        return "" if self.level is not None and self.level.holds else "auto needs a sandbox."
+
+    def next_approval_mode(self) -> str:
+        modes = [m for m in APPROVAL_MODES if m != "auto" or not self.refused_auto()]
+        return modes[(modes.index(self.approval_mode) + 1) % len(modes)]
 
     def set_approval_mode(self, mode) -> None:
         self.approval_mode = mode

@@ -19,6 +19,8 @@ _NAMES = frozenset(
     " SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS"
     " XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_DATA_DIRS XDG_CONFIG_DIRS".split()
 )
+# What reaches a network; for commands that have one.
+_NETWORK = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssh_auth_sock", "pip_no_index"))
 _SECRET = re.compile(r"pass|secret|token|key|credential|auth", re.IGNORECASE)
 
 
@@ -30,3 +32,8 @@ def given(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
         for name, value in env.items()
         if name in named or name in _NAMES or (name.startswith("LC_") and not _SECRET.search(name))
     }
+
+
+def networked(env: Mapping[str, str]) -> dict[str, str]:
+    """Return what a command outside of the sandbox gets beside that: how this machine reaches others."""
+    return {name: value for name, value in env.items() if name.lower() in _NETWORK}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import pydantic
 
-from sakti.agent.sandbox import aside, failures
+from sakti.agent.sandbox import aside, environment, failures
 from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
@@ -83,7 +83,9 @@ def start(bench: Workbench, command: str, call_id: str, *, track: bool = True, o
     script = f'{prelude}__command=$1; shift; eval "$__command"'
     cwd = bench.cwd if bench.cwd.is_dir() else bench.workspace
     sandbox = None if outside or bench.level.name == "unsandboxed" else bench.sandbox
-    env = bench.own_env if outside == OWN and bench.own_env is not None else bench.env
+    own = bench.own_env or {}
+    env = {**bench.env, **environment.networked(own)} if sandbox is None else bench.env
+    env = own if outside == OWN and own else env
     try:
         with _enclosed(sandbox, [program, "-c", script, program, given], cwd, folder.resolve()) as made:
             process = spawn(made.argv, made.cwd, env, made.descriptors)

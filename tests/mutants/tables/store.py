@@ -145,7 +145,7 @@ MUTANTS = (
     M(
         "messages-confirmed-not-found",
         "sakti.store.threads.messages:confirm",
-        "_index(db, message, message.index, raw if text is None else text, paths)",
+        "_index(db, message, message.index, pk, text, paths)",
         "pass",
     ),
     M(

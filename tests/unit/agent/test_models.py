@@ -70,7 +70,7 @@ async def test_known_models_are_not_asked_for() -> None:
     await models.select("anthropic/claude-sonnet-5-5")
     info = await models.learn()
     assert (info.context_window, info.max_output, info.thinking) == (1_000_000, 128_000, "adaptive")
-    assert models.provider is not None and models.provider._client is None, "nothing was opened"
+    assert models.provider is not None and models.provider._server._client is None, "nothing was opened"
     await models.close()
 
 

@@ -183,7 +183,9 @@ async def test_the_copy_is_a_repository_with_one_commit_and_nothing_of_the_user(
 
 async def test_commands_have_no_keys_and_no_network() -> None:
     who = repairing.contestant([repairing.bash("env"), "Seen."])
-    options = replace(who.options, env={**who.options.env, "OPENAI_API_KEY": "sk-not-for-commands"})
+    config = who.options.config
+    config = replace(config, sandbox=replace(config.sandbox, enabled="off"))
+    options = replace(who.options, config=config, env={**who.options.env, "OPENAI_API_KEY": "sk-not-for-commands"})
     await play(EASY, replace(who, options=options), Limits())
     (told,) = tool_results(who)
     assert "https_proxy=http://127.0.0.1:9" in told.content

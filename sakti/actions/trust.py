@@ -40,7 +40,7 @@ async def trust(scope: Scope, yes: bool, list_: bool, revoke: bool) -> Value:
     chat="trust",
     needs="session",
     summary="show what of the workspace has an effect, and trust it: /trust, /trust yes, /trust revoke, /trust list",
-    hint="[yes|revoke|list]",
+    hint="[yes | revoke | list]",
     choices=("yes", "revoke", "list"),
 )
 async def trust_here(scope: Scope, what: str) -> Value:

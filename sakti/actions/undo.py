@@ -143,7 +143,7 @@ def said(result: Result, *, redo: bool = False) -> Done:
     written = len(result.done.steps) - len(result.left)
     parts = ["Redone" if redo else "Undone"]
     if result.done.went_to:
-        parts.append("the thread is as it was" if redo else "the conversation goes on before the turn")
+        parts.append("the thread is as it was" if redo else "the thread continues before the turn")
     parts.append(f"{counted(written, 'file')} written" if not redo else "")
     text = "; ".join(p for p in parts if p) + "."
     left = [one_line(p, 80) for p in (*result.left, *result.kept)]

@@ -100,7 +100,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         preview, item = self._preview, self.files.current
         rows = [("files", preview.in_words())]
         if preview.what != "files":
-            rows.append(("thread", "goes on before the turn; /redo returns to it as it is"))
+            rows.append(("thread", "continues before the turn; /redo restores it"))
         if preview.left_out:
             rows.append(("not covered", ", ".join(one_line(p, 60) for p in preview.left_out[:5])))
         self.reader.document.clear()

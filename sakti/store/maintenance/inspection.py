@@ -40,6 +40,9 @@ def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
 
 def _absent(path: Path) -> Finding:
     folder = next(p for p in path.absolute().parents if p.exists())
+    if not folder.is_dir():
+        detail = f"{path} does not exist and cannot be created: {folder} is not a folder, so nothing is saved"
+        return Finding("file", False, detail, f"Move it away, or {opening.ANOTHER}.")
     if not os.access(folder, os.W_OK):
         detail = f"{path} does not exist and cannot be created: {folder} is not writable, so nothing is saved"
         return Finding("file", False, detail, f"Make it writable, or {opening.ANOTHER}.")

@@ -56,3 +56,11 @@ def test_what_is_optional_is_no_problem_and_problems_come_first(
     config.write_text(f'model = "mine/m"\n{MINE}')
     found = sakti("doctor")
     assert found.exit_code == 0 and found.stdout.startswith("! "), "what is not there and need not be"
+
+
+def test_a_database_below_a_file_cannot_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a_file").write_text("no folder")
+    monkeypatch.setenv("SAKTI_DB", str(tmp_path / "a_file" / "x.db"))
+    ended = sakti("db", "check")
+    assert ended.exit_code == 1
+    assert f"{tmp_path / 'a_file'} is not a folder, so nothing is saved" in ended.output

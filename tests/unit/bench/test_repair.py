@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.sandbox.boundary import Level
+from sakti.agent.session import build
 from sakti.bench.repair import catalog, copies, judging
 from sakti.bench.repair.catalog import Repair
 from sakti.bench.repair.play import Contestant, Limits, play
@@ -21,6 +23,7 @@ from sakti.core.errors import ConfigError
 from sakti.core.types import Request, ToolResultPart
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from tests.fakes import repairing, shell
+from tests.fakes.sandbox import FakeSandbox
 
 REPAIRS = catalog.all_repairs()
 EASY = catalog.chosen(["py-page-end"])[0]
@@ -181,11 +184,12 @@ async def test_the_copy_is_a_repository_with_one_commit_and_nothing_of_the_user(
     assert told.content == "bench@localhost:The workspace as it came"
 
 
-async def test_commands_have_no_keys_and_no_network() -> None:
+async def test_commands_have_no_keys_and_no_network_where_no_sandbox_holds_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(build, "make_sandbox", lambda state: FakeSandbox(state.workspace, Level("unsandboxed")))
     who = repairing.contestant([repairing.bash("env"), "Seen."])
-    config = who.options.config
-    config = replace(config, sandbox=replace(config.sandbox, enabled="off"))
-    options = replace(who.options, config=config, env={**who.options.env, "OPENAI_API_KEY": "sk-not-for-commands"})
+    options = replace(who.options, env={**who.options.env, "OPENAI_API_KEY": "sk-not-for-commands"})
     await play(EASY, replace(who, options=options), Limits())
     (told,) = tool_results(who)
     assert "https_proxy=http://127.0.0.1:9" in told.content

@@ -115,7 +115,7 @@ def _o200k() -> Callable[[str], list[int]]:
     data = resources.files("sakti.core.data").joinpath("o200k_base.tiktoken").read_bytes()
     if hashlib.sha256(data).hexdigest() != O200K_SHA256:
         raise ValueError("o200k_base.tiktoken is damaged: install sakti again")
-    tokens = map(binascii.a2b_base64, data.split()[::2])
+    tokens = map(binascii.a2b_base64, re.findall(rb"\S+(?= )", data))
     ranks = dict(zip(tokens, itertools.count(), strict=False))  # the file has them in order of rank
     encoding = tiktoken.Encoding(
         "o200k_base",

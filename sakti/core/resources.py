@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from sakti.core.patterns import lazy_pattern
+
 PACKAGE = Path(__file__).resolve().parent.parent
-_PART = re.compile(r"^<!-- ([a-z0-9_-]+) -->$", re.MULTILINE)
+_PART = lazy_pattern(r"^<!-- ([a-z0-9_-]+) -->$", re.MULTILINE)
 
 
 def config_home() -> Path:

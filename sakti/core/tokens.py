@@ -1,12 +1,11 @@
 """Count tokens, offline. Every part is counted once, when its message is made, and the number is stored.
 
-The counter of a text is o200k_base by tiktoken, built from the rank file that ships with the package (tiktoken itself
-would download it). Where it cannot be built the estimator replaces it and sets `approximate`.
+The counter of a text is o200k_base by tiktoken, built from the ranks that ship with the package (tiktoken itself would
+download them). Where it cannot be built the estimator replaces it and sets `approximate`.
 """
 
 from __future__ import annotations
 
-import binascii
 import functools
 import hashlib
 import itertools
@@ -15,10 +14,11 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from typing import Protocol
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -51,7 +51,7 @@ ANTHROPIC_PIXELS_PER_TOKEN, ANTHROPIC_LONG_EDGE = 750, 1568
 GEMINI_SMALL, GEMINI_TILE, GEMINI_TILE_TOKENS = 384, 768, 258
 IMAGE_UNKNOWN = 1105  # 1024 × 1024 by OpenAI's rule and the whole of it by Anthropic's differ by less than a third
 
-O200K_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+O200K_SHA256 = "ba55b38e477b631966c2496061ecd7d10108501c7c47358222d9dc27c22f9422"
 O200K_PATTERN = "|".join(
     (
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -108,15 +108,25 @@ class O200k:
         return self._count(text)
 
 
+def o200k_tokens() -> Iterator[bytes]:
+    """Return all tokens in order of rank. Raises OSError or ValueError where they are missing or damaged.
+
+    The file is the public one in less space, and read in a third of the time: the number of tokens in four bytes, the
+    first lowest, the length of each in one, all tokens one behind the other.
+    """
+    data = resources.files("sakti.core.data").joinpath("o200k_base.ranks").read_bytes()
+    if hashlib.sha256(data).hexdigest() != O200K_SHA256:
+        raise ValueError("o200k_base.ranks is damaged: install sakti again")
+    first = 4 + int.from_bytes(data[:4], "little")
+    ends = list(itertools.accumulate(data[4:first], initial=first))
+    return map(data.__getitem__, map(slice, ends, ends[1:]))
+
+
 def _o200k() -> Callable[[str], list[int]]:
     """Build the encoder. Raises ImportError, OSError or ValueError where it cannot be built."""
     import tiktoken
 
-    data = resources.files("sakti.core.data").joinpath("o200k_base.tiktoken").read_bytes()
-    if hashlib.sha256(data).hexdigest() != O200K_SHA256:
-        raise ValueError("o200k_base.tiktoken is damaged: install sakti again")
-    tokens = map(binascii.a2b_base64, re.findall(rb"\S+(?= )", data))
-    ranks = dict(zip(tokens, itertools.count(), strict=False))  # the file has them in order of rank
+    ranks = dict(zip(o200k_tokens(), itertools.count(), strict=False))
     encoding = tiktoken.Encoding(
         "o200k_base",
         pat_str=O200K_PATTERN,
@@ -141,10 +151,10 @@ class Estimator:
         return estimate_tokens(text)
 
 
-_SEGMENT = re.compile(r"(\s+|[.,!?;(){}\[\]<>:/\\|@#$%^&*+=`~_-]+)")
-_PUNCTUATION = re.compile(r"[.,!?;(){}\[\]<>:/\\|@#$%^&*+=`~_-]")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_CJK = re.compile(
+_SEGMENT = lazy_pattern(r"(\s+|[.,!?;(){}\[\]<>:/\\|@#$%^&*+=`~_-]+)")
+_PUNCTUATION = lazy_pattern(r"[.,!?;(){}\[\]<>:/\\|@#$%^&*+=`~_-]")
+_NUMBER = lazy_pattern(r"\d+(?:[.,]\d+)*")
+_CJK = lazy_pattern(
     "[\u1100-\u11ff\u2e80-\u2eff\u3000-\u303f\u30a0-\u30ff\u3130-\u318f\u31c0-\u31ef\u3200-\u33ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uff00-\uffef]"
 )

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from sakti.core.types import Json
-from sakti.providers import prices
+from sakti.providers import prices, tls
 from sakti.providers.errors import Where, boundary, from_status, not_a_model
 from sakti.version import __version__
 
@@ -79,7 +79,9 @@ class Server:
                 headers=self._headers,
                 timeout=httpx2.Timeout(timeout, connect=min(CONNECT_S, timeout)),
                 follow_redirects=True,
-                transport=httpx2.AsyncHTTPTransport(socket_options=_KEEP_ALIVE),
+                transport=httpx2.AsyncHTTPTransport(
+                    verify=tls.context(self._where.base_url), socket_options=_KEEP_ALIVE
+                ),
             )
         return self._client
 

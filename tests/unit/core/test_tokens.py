@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import binascii
+import hashlib
+
 from sakti.core import tokens
-from sakti.core.tokens import Estimator, O200k, count_parts, image_tokens, message_tokens
+from sakti.core.tokens import Estimator, O200k, count_parts, image_tokens, message_tokens, o200k_tokens
 from sakti.core.types import ImagePart, MarkerPart, TextPart, ToolCallPart
 
 
@@ -12,6 +15,13 @@ def test_o200k_counts_without_a_network() -> None:
     assert counter.count("<|endoftext|>") > 1  # outside text never becomes a special token
     assert counter.count("") == 0
     assert not counter.approximate
+
+
+def test_the_ranks_are_those_of_the_public_file() -> None:
+    lines = (binascii.b2a_base64(t, newline=False) + b" %d\n" % rank for rank, t in enumerate(o200k_tokens()))
+    # of o200k_base.tiktoken, as tiktoken itself checks it
+    published = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+    assert hashlib.sha256(b"".join(lines)).hexdigest() == published
 
 
 def test_every_part_has_its_number_and_markers_cost_nothing() -> None:

@@ -9,13 +9,14 @@ from typing import Literal
 
 from sakti.actions import registry
 from sakti.actions.spec import Action
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import count_k, sanitise
 from sakti.core.types import ModelInfo
 
 MAX_SHOWN = 8
-_FILE = re.compile(r"(?:^|(?<=\s))@([^\s@]*)$")
-_COMMAND = re.compile(r"^/([\w-]*)$")
-_ARGUMENT = re.compile(r"^/([\w-]+) +(\S*)$")
+_FILE = lazy_pattern(r"(?:^|(?<=\s))@([^\s@]*)$")
+_COMMAND = lazy_pattern(r"^/([\w-]*)$")
+_ARGUMENT = lazy_pattern(r"^/([\w-]+) +(\S*)$")
 
 
 @dataclass(frozen=True, slots=True)

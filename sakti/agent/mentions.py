@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,10 +14,11 @@ from sakti.agent.judge.where import Place
 from sakti.agent.tools import textfile
 from sakti.core import images
 from sakti.core.errors import SaktiError
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.types import FilePart, ImagePart, Message, Part, TextPart
 
-MENTION = re.compile(r"(?<!\S)@((?:\\ |[^\s\\])+)")
+MENTION = lazy_pattern(r"(?<!\S)@((?:\\ |[^\s\\])+)")
 LIMIT = 200_000  # bytes of a file that is attached whole
 LONGEST_PATHS = 4_000  # characters of a paste that may be names of images
 

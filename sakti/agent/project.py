@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from sakti.agent.file_list import PATIENCE, FileList
 from sakti.core import resources
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line, sanitise
 
 FILES = 50  # that are named
@@ -35,8 +36,10 @@ _MANIFESTS = (
     "pom.xml",
     "makefile",
 )
-_STARTS = re.compile(r"(?:^|/)(?:__main__|main|app|cli|server|manage|index)\.(?:py|js|mjs|ts|go|rs|rb|php|java|c|cpp)$")
-_NO_PROSE = re.compile(r"^\s*(?:\[?!\[|<|={3,}|-{3,})")
+_STARTS = lazy_pattern(
+    r"(?:^|/)(?:__main__|main|app|cli|server|manage|index)\.(?:py|js|mjs|ts|go|rs|rb|php|java|c|cpp)$"
+)
+_NO_PROSE = lazy_pattern(r"^\s*(?:\[?!\[|<|={3,}|-{3,})")
 _KEPT = (
     "name",
     "description",

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 
 LENGTH = 60  # characters of a title
 FEW = 4  # words below which a first line says too little
 HEADLESS = "headless"  # key of a thread's metadata: nobody sat before it, as in `sakti run`
-_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_LEAD = re.compile(r"^(?:[#>*\-\s]+|\d+[.)]\s+)")
+_FENCE = lazy_pattern(r"```.*?(?:```|\Z)", re.DOTALL)
+_LEAD = lazy_pattern(r"^(?:[#>*\-\s]+|\d+[.)]\s+)")
 _QUOTES = " \t\"'`*_“”„«»"
-_NAMED = re.compile(r"^\W{0,2}title\W{1,3}\s*", re.IGNORECASE)
-_POLITE = re.compile(r"^(?:please|hi|hello|hey|can you|could you|would you|bitte)\b[,.!:]?\s+", re.IGNORECASE)
+_NAMED = lazy_pattern(r"^\W{0,2}title\W{1,3}\s*", re.IGNORECASE)
+_POLITE = lazy_pattern(r"^(?:please|hi|hello|hey|can you|could you|would you|bitte)\b[,.!:]?\s+", re.IGNORECASE)
 
 
 def first_title(text: str) -> str:

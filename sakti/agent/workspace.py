@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.programs import find_program, safe_environment
 
 # Our own look at a repository must not run what its configuration names, nor take its locks. Bare repositories are what
@@ -36,7 +37,7 @@ _OPTIONS = {
     "diff": ("--ignore-submodules=all", "--no-ext-diff", "--no-textconv"),
     "ls-files": (),
 }
-_FILTER = re.compile(r"filter\.(.*)\.[^.]*", re.DOTALL)
+_FILTER = lazy_pattern(r"filter\.(.*)\.[^.]*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

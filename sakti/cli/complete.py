@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 
 from sakti.cli import offers, place
 from sakti.cli.options import SHELLS
 from sakti.cli.place import Offer
+from sakti.core.patterns import lazy_pattern
 
 _LISTED_ONLY = ("37", "42")  # COMP_TYPE of keys that put in one word after the other: nothing but words will do
-_TO_QUOTE = re.compile(r"([^\w@%+=:,./~-])")
+_TO_QUOTE = lazy_pattern(r"([^\w@%+=:,./~-])")
 
 
 def answer(asked: Sequence[str]) -> None:

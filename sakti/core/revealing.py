@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
+from sakti.core.patterns import lazy_pattern
+
 SPACES = 8  # in a row, from which on they are counted
-_RUN = re.compile(rf"[ \t]{{{SPACES},}}(?=\S)")
-_WORD = re.compile(r"[^\W\d_]+")
+_RUN = lazy_pattern(rf"[ \t]{{{SPACES},}}(?=\S)")
+_WORD = lazy_pattern(r"[^\W\d_]+")
 _HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp", "Zs")
 _LIKE_LATIN = ("CYRILLIC", "GREEK", "FULLWIDTH", "ARMENIAN", "CHEROKEE", "MATHEMATICAL")
 

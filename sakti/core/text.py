@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import re
 
+from sakti.core.patterns import lazy_pattern
+
 # C0 without tab and newline, DEL, C1, and lone surrogates (which no terminal encoding can carry)
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL = lazy_pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BIDI = {0x2028: "\n", 0x2029: "\n"}
-_CARRIAGE = re.compile(r"\r\n?")
+_CARRIAGE = lazy_pattern(r"\r\n?")
 
 
 def _visible(match: re.Match[str]) -> str:
@@ -35,7 +37,7 @@ def sanitise(text: str) -> str:
     return _CONTROL.sub(_visible, text) if _CONTROL.search(text) else text
 
 
-_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+_UNSAFE_IN_JSON = lazy_pattern("[\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 
 def json_line(value: object) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from sakti.core.patterns import lazy_pattern
 from sakti.memory.state import MemoryState
 from sakti.store.database import Database
 from sakti.store.log import corrections as memory_corrections
 from sakti.store.log.corrections import Action, Corrected
 from sakti.store.log.lines import LogLine
 
-_AGO = re.compile(r"(\d{1,6})\s*([smhdw])(?:\s+ago)?")
+_AGO = lazy_pattern(r"(\d{1,6})\s*([smhdw])(?:\s+ago)?")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 

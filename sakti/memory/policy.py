@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from sakti.core.config import MemorySettings
 from sakti.core.errors import ConfigError
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import count_k
 from sakti.core.types import Message
 from sakti.memory.log import utf16
@@ -154,7 +155,7 @@ class Backoff:
 
 # --- idle time ------------------------------------------------------------------------------------------
 
-_DURATION = re.compile(
+_DURATION = lazy_pattern(
     rf"(\d+(?:\.\d+)?){utf16.S}*"
     r"(milliseconds?|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|hr|h)",
     re.IGNORECASE,

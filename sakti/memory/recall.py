@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Literal
 
 from sakti.core.errors import MemoryFailure
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import (
@@ -101,7 +101,7 @@ async def recall(
     return out
 
 
-_RANGE = re.compile(r"([0-9a-f]{8})/(\d+)(?:-(\d+))?")
+_RANGE = lazy_pattern(r"([0-9a-f]{8})/(\d+)(?:-(\d+))?")
 
 
 async def _place(store: Store, resource_id: str, thread_id: str, text: str) -> tuple[tuple[str, int, int], list[str]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sakti.core.ids import short
+from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import fill_prompt
 from sakti.core.text import one_line
 from sakti.core.types import Thread
@@ -22,7 +23,7 @@ from sakti.store.memory.sections import Section, Span, sections, spans, stored, 
 
 OWN_PART = 0.1  # of what is condensed: a thread with less shares a part with others like it
 _TITLE = 60  # characters
-_UNSAFE = re.compile(r'["<>]')
+_UNSAFE = lazy_pattern(r'["<>]')
 
 
 def thread_alias(thread_id: str) -> str:
@@ -57,7 +58,7 @@ def label(found: Sequence[Span]) -> str:
 
 
 NOBODYS = "From elsewhere"  # above lines that are of no thread
-_LABEL = re.compile(rf"^#+ (?:Threads? [0-9a-f]{{8}}\b|{NOBODYS}).*\n?", re.MULTILINE)
+_LABEL = lazy_pattern(rf"^#+ (?:Threads? [0-9a-f]{{8}}\b|{NOBODYS}).*\n?", re.MULTILINE)
 
 
 def without_labels(text: str) -> str:

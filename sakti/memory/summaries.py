@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sakti.core.errors import SaktiError
+from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
@@ -50,28 +51,28 @@ class Size:
 
 SIZES = (Size(2, 160, 8, 8), Size(1, 80, 4, 0))
 
-_SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+|(?<=[。！？])")
-_FENCED = re.compile(r"```[^\n]*\n(.*?)(?:```|\Z)", re.DOTALL)
-_BULLET = re.compile(r"^\s*(?:[-*•+#>]+|\d+[.)])\s+")
-_BUILT = re.compile(
+_SENTENCE = lazy_pattern(r"(?<=[.!?…])\s+|\n+|(?<=[。！？])")
+_FENCED = lazy_pattern(r"```[^\n]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_BULLET = lazy_pattern(r"^\s*(?:[-*•+#>]+|\d+[.)])\s+")
+_BUILT = lazy_pattern(
     r"\b(?:added|built|changed|created|fixed|implemented|installed|merged|migrated|moved|passed|passes|refactored|"
     r"removed|renamed|replaced|rewrote|updated|wired|works now|wrote)\b",
     re.IGNORECASE,
 )
-_DECIDED = re.compile(
+_DECIDED = lazy_pattern(
     r"\b(?:decid\w+|decision|chosen?|settled|agreed|go(?:ing)? with|let's|we(?:'ll| will)|instead of|rather than)\b",
     re.IGNORECASE,
 )
-_PREFERRED = re.compile(
+_PREFERRED = lazy_pattern(
     r"\b(?:prefer\w*|always|never|must(?:n't)?|don't|do not|please use|i(?:'d)? (?:like|want)|we want|no longer)\b",
     re.IGNORECASE,
 )
-_BLOCKED = re.compile(
+_BLOCKED = lazy_pattern(
     r"\b(?:block\w*|cannot|can't|could not|couldn't|waits? (?:for|on)|waiting|depends on|fail(?:s|ed|ing|ure)?|"
     r"\w*Error|\w*Exception|permission denied|not found|times? out)\b",
     re.IGNORECASE,
 )
-_CODE = re.compile(
+_CODE = lazy_pattern(
     r"\s*(?:export\s+|default\s+|pub(?:\(\w+\))?\s+|public\s+|private\s+|static\s+|async\s+|abstract\s+|@)*"
     r"(?:def|class|function|func|fn|interface|type|struct|enum|trait|impl|const|CREATE\s+(?:UNIQUE\s+)?\w+|ALTER\s+\w+|"
     r"(?:app|router)\.(?:get|post|put|patch|delete))\b.*\w",

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
-
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import sanitise
 
 SENTENCE = 160  # characters after which a long line is said up to its last whole sentence
 LONGEST = 800  # characters after which a line without sentences is said up to a space
 
-_HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*$")
-_RULE = re.compile(r"([-*_=]\s*){3,}$")
-_SEPARATOR = re.compile(r"\|?[\s:|-]*-[\s:|-]*\|[\s:|-]*$")
-_FENCE = re.compile(r"\s{0,3}(?:```+|~~~+)\s*([\w+#.-]*)")
-_CODE = re.compile(r"(`+[^`]*`+)")
-_STRONG = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
-_EMPHASIS = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*]+?)(?<=\S)\*(?![\w*])")
-_LINK = re.compile(r"!?\[([^\]]*)\]\((\S+?)\)")
-_END = re.compile(r"[.!?:;。！？](?:[\"')\]*_`]*)\s")
+_HEADING = lazy_pattern(r"#{1,6}\s+(.*?)\s*#*$")
+_RULE = lazy_pattern(r"([-*_=]\s*){3,}$")
+_SEPARATOR = lazy_pattern(r"\|?[\s:|-]*-[\s:|-]*\|[\s:|-]*$")
+_FENCE = lazy_pattern(r"\s{0,3}(?:```+|~~~+)\s*([\w+#.-]*)")
+_CODE = lazy_pattern(r"(`+[^`]*`+)")
+_STRONG = lazy_pattern(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+_EMPHASIS = lazy_pattern(r"(?<![\w*])\*(?=[^\s*])([^*]+?)(?<=\S)\*(?![\w*])")
+_LINK = lazy_pattern(r"!?\[([^\]]*)\]\((\S+?)\)")
+_END = lazy_pattern(r"[.!?:;。！？](?:[\"')\]*_`]*)\s")
 
 
 class Prose:

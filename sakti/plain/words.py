@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sakti.agent.reports.memory_report import compacted, in_a_line, taken_back
 from sakti.core.events import ApprovalRequested, CompactionFinished, MemoryActivation
+from sakti.core.patterns import lazy_pattern
 from sakti.core.revealing import lookalikes, revealed
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import (
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 DIFF_LINES = 60
 TARGET_LINES = 12
 TAIL_LINES = 10
-_EXIT = re.compile(r"\[exit code \d+\]")
+_EXIT = lazy_pattern(r"\[exit code \d+\]")
 _MAIN = ("path", "command", "pattern", "query", "url", "id")
-_ABOUT = re.compile(r"~(?=\$?\d)")
-_PLACE = re.compile(r"\+(\d+)")
+_ABOUT = lazy_pattern(r"~(?=\$?\d)")
+_PLACE = lazy_pattern(r"\+(\d+)")
 _SIGNS = {"+": "add: ", "-": "remove: ", " ": "keep: "}
 _WHY = {"threshold": "the window was full", "idle": "after a pause", "provider_change": "another model"}
 

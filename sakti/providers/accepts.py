@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass
 
 from sakti.core.errors import ProviderError
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 from sakti.providers import facts
 from sakti.providers.protocol import StreamEvent
@@ -59,7 +60,7 @@ _OPTIONAL = (
     *("stream_options", "prompt_cache_key", "include", "store"),
 )
 _RENAMED = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-_UNKNOWN = re.compile(
+_UNKNOWN = lazy_pattern(
     r"unsupported|(not|n't) support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (input|field)|"
     r"additional propert|deprecated|invalid (parameter|argument|field)|no such (parameter|argument|field)",
     re.I,

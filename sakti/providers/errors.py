@@ -15,10 +15,11 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from sakti.core.errors import ProviderError
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 from sakti.providers import limits
 
-_TOO_LONG = re.compile(
+_TOO_LONG = lazy_pattern(
     r"context[ _]?(length|window|size)|context_length_exceeded|prompt is too long|too many (input )?tokens|"
     r"maximum (context|prompt|number of tokens|input)|input (is )?too long|exceed_context_size|"
     r"(exceeds?|larger than|greater than) the (available |model'?s? )?(maximum )?context|"
@@ -32,7 +33,7 @@ _RETRYABLE = frozenset(
         *("stream_cut", "unreadable"),
     }
 )
-_OUTPUT_TOO_LONG = re.compile(
+_OUTPUT_TOO_LONG = lazy_pattern(
     r"max_(completion_|output_)?tokens\W{0,3}( is| value)? ?(too large|too high|exceeds)", re.I
 )
 _TIMEOUTS = frozenset({"APITimeoutError", "TimeoutException", "TimeoutError"})

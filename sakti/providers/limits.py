@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from sakti.core.errors import ProviderError
+from sakti.core.patterns import lazy_pattern
 
 LEAST = 256  # tokens: with less room than that for an answer the conversation is what is too long
 
@@ -20,14 +21,16 @@ _MAXIMUM = (
     re.compile(rf"valid range of max_(completion_|output_)?tokens is \[\d+, ?{_NUMBER}\]", re.I),
     re.compile(rf"max_(completion_|output_)?tokens.{{0,60}}maximum( value)?( of| is|:) {_NUMBER}", re.I),
 )
-_NAMED = re.compile(r"max_(completion_|output_|new_)?tokens|(completion|output) tokens|in the completion", re.I)
-_WINDOW = re.compile(rf"context (length|window|size|limit)( is| of|:)?( only)? {_NUMBER}|n_ctx[^\d]{{0,6}}(\d+)", re.I)
-_PROMPT = re.compile(
+_NAMED = lazy_pattern(r"max_(completion_|output_|new_)?tokens|(completion|output) tokens|in the completion", re.I)
+_WINDOW = lazy_pattern(
+    rf"context (length|window|size|limit)( is| of|:)?( only)? {_NUMBER}|n_ctx[^\d]{{0,6}}(\d+)", re.I
+)
+_PROMPT = lazy_pattern(
     rf"{_NUMBER} (in the messages|in your prompt|input tokens|prompt tokens|tokens in the (messages|prompt))|"
     rf"input (?:has|length is|of) {_NUMBER}",
     re.I,
 )
-_SUM = re.compile(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")  # Anthropic: prompt + max_tokens > window
+_SUM = lazy_pattern(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")  # Anthropic: prompt + max_tokens > window
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
+from sakti.providers import tls
 from sakti.providers.facts import Served
 
 PATIENCE = 3.0  # seconds for all questions together
@@ -29,7 +31,7 @@ _WINDOWS = (
     "n_ctx",
 )
 _OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
-_NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
+_NUM_CTX = lazy_pattern(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 
 async def served(
@@ -45,8 +47,9 @@ async def served(
     root = base_url.rstrip("/").removesuffix("/v1")
     answered = False
     found = Served()
+    made = httpx2.AsyncClient(headers=dict(headers), timeout=PATIENCE, verify=tls.context(base_url))
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE), httpx2.AsyncClient(headers=dict(headers), timeout=PATIENCE) as client:
+        async with asyncio.timeout(PATIENCE), made as client:
             server = _Server(client)
             listing = await server.get(f"{base_url.rstrip('/')}/models")
             found = from_listing(listing, model)

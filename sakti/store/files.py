@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 from pathlib import Path
 
+from sakti.core.patterns import lazy_pattern
+
 SIDES = ("-wal", "-shm", "-journal")
 # File systems on which locks, or memory that processes share, may not hold: SQLite's WAL needs both.
-_NETWORK = re.compile(
+_NETWORK = lazy_pattern(
     r"nfs4?|cifs|smb[23]?|smbfs|9p|afs|ceph|gfs2?|lustre|davfs2?|ncpfs|glusterfs|fuse\.(?!portal\b).+"
 )
-_OWN = re.compile(r"\.(?:new|part|recovering)-(\d+)$|\.before-\d+\.(\d+)$")
+_OWN = lazy_pattern(r"\.(?:new|part|recovering)-(\d+)$|\.before-\d+\.(\d+)$")
 
 
 def beside(path: Path, end: str) -> Path:

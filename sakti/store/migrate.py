@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sakti.core.errors import StoreError
+from sakti.core.patterns import lazy_pattern
 from sakti.store import packing
 from sakti.store.connection import Connection, Database
 from sakti.store.maintenance import copying
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PACK_S = 2.0  # seconds of packing before a migrated database is used; the rest goes in the background
 ROOM = 1.3  # times the file: its copy, and an index that is made beside the old one
-NAME = re.compile(r"(\d{4})_\w+\.sql")
+NAME = lazy_pattern(r"(\d{4})_\w+\.sql")
 
 
 def _files() -> dict[int, str]:

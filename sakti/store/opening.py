@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 import urllib.parse
 from pathlib import Path
@@ -20,6 +19,7 @@ import apsw
 
 from sakti.core.errors import StoreError
 from sakti.core.lazy import lazy_imports
+from sakti.core.patterns import lazy_pattern
 from sakti.store import failures, files, marks, migrate
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
@@ -38,7 +38,7 @@ COPY_LIMIT = 512 << 20  # bytes of a database that a copy is made of only to wri
 JOURNAL_LIMIT = 8 << 20  # bytes that a write-ahead log keeps of what it once needed
 ANOTHER = "name another file with SAKTI_DB"
 
-_RECOVERED = re.compile(r"recovered \d+ (?:frames from WAL file|pages from) (.+)-(?:wal|journal)$")
+_RECOVERED = lazy_pattern(r"recovered \d+ (?:frames from WAL file|pages from) (.+)-(?:wal|journal)$")
 _unclean: set[str] = set()
 
 

@@ -9,50 +9,54 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from sakti.core.patterns import lazy_pattern
+
 LEAST = 8  # characters of a secret
 
 SIGNS = ("pass", "secret", "token", "key", "credential", "pwd")
-_SECRET_NAME = re.compile(r"pass|secret|token|key|credential|pwd", re.IGNORECASE)
-_REST = re.compile(
+_SECRET_NAME = lazy_pattern(r"pass|secret|token|key|credential|pwd", re.IGNORECASE)
+_REST = lazy_pattern(
     r"(?P<rest>[\w-]{0,40}+)(?P<after>\\?[\"'`]?\]?)"
     r"(?P<sign>[ \t]{0,8}(?::=|=>|[:=])[ \t]{0,8}|[ \t]{1,4}is:?[ \t]{1,4}|[ \t]{1,4}|>)"
     r"(?P<quote>\\?[\"'`]|)(?P<value>[^\s\"'`,;(){}<>\\\[\]|]{8,512})"
 )
-_BEFORE = re.compile(r"[\w.-]{0,60}\Z")
+_BEFORE = lazy_pattern(r"[\w.-]{0,60}\Z")
 # words that end a name which tells about a secret instead of being one
-_ABOUT = re.compile(
+_ABOUT = lazy_pattern(
     r"(?:(?<!credential)s|name|names|id|ids|file|path|dir|folder|url|uri|type|types|field|fields|len|length|count|size"
     r"|class|prefix|suffix|regex|pattern|format|label|env|var|header|param|policy|manager|provider|arn|ref|hint|error"
     r"|message|prompt|index|func|function|fn|map|list|set|dict|table|column|word|words|board|frame|stroke|press|code"
     r"|codes|down|up|event|binding|bindings|handler|callback|limit|budget|usage|ttl|expiry|expires|version|algorithm"
     r"|alg|strategy|schema|model|view|store|cache|spec|ring|stone|note|points?|through|izer|ize|ized)\Z|public"
 )
-_PASSWORD = re.compile(r"(?:passw(?:or)?d|passphrase|passcode|pwd|pass)\d{0,2}\Z")
-_STRONG = re.compile(
+_PASSWORD = lazy_pattern(r"(?:passw(?:or)?d|passphrase|passcode|pwd|pass)\d{0,2}\Z")
+_STRONG = lazy_pattern(
     r"passw(?:or)?d|passphrase|passcode|pwd|secret|credential|api[-_.]?key|(?:access|private|auth|encryption|signing"
     r"|account|master|service|license|deploy|session)[-_.]?key|(?:auth|access|refresh|bearer|api|bot|id|session"
     r"|deploy|personal|oauth)[-_.]?token|(?:^|[-_.])pass\Z"
 )
-_WORD_END = re.compile(r"(?:^|[^a-zA-Z])(?i:key|token|pass|pwd)\d{0,2}\Z|[a-z](?:Key|Token|Pass|Pwd)\Z")
-_PLACEHOLDER = re.compile(
+_WORD_END = lazy_pattern(r"(?:^|[^a-zA-Z])(?i:key|token|pass|pwd)\d{0,2}\Z|[a-z](?:Key|Token|Pass|Pwd)\Z")
+_PLACEHOLDER = lazy_pattern(
     r"your|my[-_]|the[-_]|some[-_]?|change|replace|insert|enter|place|redacted|none|null|true|false|undefined|required"
     r"|optional|string|example|dummy|sample|foobar|todo|test|default|secret|passw|token|key|cred|pass\b|user|env\b"
     r"|[xX]{4}|\*{3}|\.{3}|-{4}|_{4}|0{8}|•|…",
     re.IGNORECASE,
 )
-_REFERENCE = re.compile(
+_REFERENCE = lazy_pattern(
     r"[$%&@*~#!?+=.\\{<^:]|/(?!.*[+=])|[A-Za-z]:[\\/]|https?:|file:|env:|vault:|arn:|ref\+|op:|ssh-|urn:|data:"
 )
-_CHAIN = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+[:.]?\Z|[a-z_]+(?:/[a-z_]+)+\Z")
+_CHAIN = lazy_pattern(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+[:.]?\Z|[a-z_]+(?:/[a-z_]+)+\Z")
 # words, and names made of words, with a number behind them at most
-_WORDS = re.compile(
+_WORDS = lazy_pattern(
     r"[A-Za-z]+\d{0,1}(?:[-_.:/+][A-Za-z]+\d{0,2})+[:.!?]?\Z|[A-Za-z]+(?:[-_.][A-Za-z0-9]{1,12})+[:.]?\Z"
 )
-_VARIABLE = re.compile(r"[A-Za-z_]+\d?\Z|[a-z]+(?:_[a-z0-9]+)+\Z|(?:sha|md|utf|base|int|float|byte|bytes|uint)\d+\w*\Z")
-_SYMBOL = re.compile(r"[!@#$%^&*+=/~?]")
-_ENVIRONMENT = re.compile(r"[A-Z][A-Z0-9_]*\Z")
-_ADDRESS = re.compile(r"[\w.-]+@[\w.-]+\.\w+\Z|\d+(?:[.:,-]\d+)*\Z|v?\d+(?:\.\w+)+\Z")
-_TURN = re.compile(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d")
+_VARIABLE = lazy_pattern(
+    r"[A-Za-z_]+\d?\Z|[a-z]+(?:_[a-z0-9]+)+\Z|(?:sha|md|utf|base|int|float|byte|bytes|uint)\d+\w*\Z"
+)
+_SYMBOL = lazy_pattern(r"[!@#$%^&*+=/~?]")
+_ENVIRONMENT = lazy_pattern(r"[A-Z][A-Z0-9_]*\Z")
+_ADDRESS = lazy_pattern(r"[\w.-]+@[\w.-]+\.\w+\Z|\d+(?:[.:,-]\d+)*\Z|v?\d+(?:\.\w+)+\Z")
+_TURN = lazy_pattern(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d")
 COMMON = frozenset(
     "password passwort postgres postgresql changeme localhost development production disabled undefined anonymous"
     " username password1 12345678 123456789 mongodb rabbitmq minioadmin identifier authorization description".split()

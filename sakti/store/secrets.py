@@ -16,9 +16,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from sakti.core.patterns import lazy_pattern
 from sakti.store import secret_names, secret_shapes
 
-MARK = re.compile(r"\[secret:([a-z0-9_]{1,20}):([0-9a-f]{4})\]")
+MARK = lazy_pattern(r"\[secret:([a-z0-9_]{1,20}):([0-9a-f]{4})\]")
 _MARK_SIGN = "[secret:"
 
 ROUNDS = 4  # passes until nothing more is found: what is masked must stay as it is when it is masked again

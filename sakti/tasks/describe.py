@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
+from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
 from sakti.store.tasks.row import Card, Task
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.store import leases
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = lazy_pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> Task:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any, cast
 
 from sakti.core.errors import TaskError
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 from sakti.store.tasks.rows import SOURCE_KEYS
 from sakti.store.text_registry import entering
@@ -15,7 +15,7 @@ from sakti.store.text_registry import entering
 STATUSES, TYPES = ("open", "in_progress", "closed"), ("bug", "feature", "task", "epic", "chore")
 REASONS = ("completed", "wontfix", "duplicate")
 METADATA_LIMIT = 10_000  # characters of its JSON
-_BAD = re.compile("[\x00\ud800-\udfff]")
+_BAD = lazy_pattern("[\x00\ud800-\udfff]")
 
 
 def check_text(name: str, value: Any) -> None:

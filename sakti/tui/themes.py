@@ -14,6 +14,7 @@ from typing import Any
 
 from textual.theme import Theme
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import folders
 from sakti.tui.palette import variable_defaults
 
@@ -32,7 +33,7 @@ _COLOURS = (
     "panel",
     "boost",
 )
-_HEX = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
+_HEX = lazy_pattern(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
 
 
 @dataclass(frozen=True, slots=True)

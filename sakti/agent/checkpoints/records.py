@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +17,9 @@ from typing import Any
 
 from sakti.agent.checkpoints.plan import Change
 from sakti.agent.tools import changes
+from sakti.core.patterns import lazy_pattern
 
-_THREAD = re.compile(r"[0-9A-Za-z_.-]{1,200}")
+_THREAD = lazy_pattern(r"[0-9A-Za-z_.-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)

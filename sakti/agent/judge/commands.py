@@ -13,6 +13,7 @@ from sakti.agent.judge.modes import Kind
 from sakti.agent.judge.secrets import holds_secrets, secret_reason
 from sakti.agent.judge.shell import Script, Simple, Word, with_nested
 from sakti.agent.judge.where import Access, Place
+from sakti.core.patterns import lazy_pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ _NAMES_ONLY = frozenset(
 )
 _GIT_NAMES_ONLY = frozenset("add commit status check-ignore ls-files rm mv restore log tag branch config".split())
 # What makes `git log` show what is in files; glued to others in a cluster too.
-_SHOWS_CONTENT = re.compile(r"-(?!-)\w*[puLSGcm]|--(patch|unified|cc|full-diff|pickaxe|word-d|color-w|func)")
+_SHOWS_CONTENT = lazy_pattern(r"-(?!-)\w*[puLSGcm]|--(patch|unified|cc|full-diff|pickaxe|word-d|color-w|func)")
 _READERS = frozenset(
     "cat head tail less more bat nl tac rev od xxd hexdump strings base64 base32 grep egrep fgrep rg ag ack sed awk"
     " gawk cut sort uniq wc tr cp mv ln tar zip 7z gzip bzip2 xz zcat rsync scp sftp curl wget nc ncat socat source ."

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from sakti.core.patterns import lazy_pattern
+
 # Options before the subcommand that take the next word.
 _VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
 _QUIET = frozenset(("--no-pager", "-P", "--paginate", "-p", "--no-replace-objects", "--literal-pathspecs"))
@@ -30,15 +32,15 @@ _LISTS = {
     "remote": (re.compile(r"-v|--verbose"), None),
 }
 # Settings of a repository that name a program, or may.
-_PROGRAMS = re.compile(
+_PROGRAMS = lazy_pattern(
     r"diff\.external|diff\..*\.(?:command|textconv)|filter\.(?!lfs\.).*\.(?:clean|smudge|process)"
     r"|core\.(?:fsmonitor|pager|editor|sshcommand|hookspath|gitproxy|askpass|attributesfile|worktree)|pager\..*"
     r"|alias\..*|gpg\..*|gpg\.program|credential\..*|include\..*|includeif\..*|interactive\..*|sequence\..*"
     r"|merge\..*\.driver|trailer\..*\.(?:command|cmd)|extensions\.(?:worktreeconfig|partialclone)|log\.showsignature"
     r"|remote\..*\.(?:uploadpack|receivepack|vcs|promisor|partialclonefilter)"
 )
-_PRIVATE = re.compile(r"credential|extraheader|token|password|secret|proxy", re.IGNORECASE)
-_SECTION = re.compile(r'\s*\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
+_PRIVATE = lazy_pattern(r"credential|extraheader|token|password|secret|proxy", re.IGNORECASE)
+_SECTION = lazy_pattern(r'\s*\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
 
 
 def words_of(argv: Sequence[str]) -> tuple[str, ...]:
@@ -65,7 +67,7 @@ def writes_configuration(argv: Sequence[str]) -> bool:
     return tracks is not None and any(tracks.fullmatch(a) for a in arguments)
 
 
-_READS_CONFIG = re.compile(r"--get.*|--list|-l|get|list|--show-origin|--show-scope")
+_READS_CONFIG = lazy_pattern(r"--get.*|--list|-l|get|list|--show-origin|--show-scope")
 _CHANGES_REMOTES = ("add", "rename", "remove", "rm", "set-head", "set-branches", "set-url")
 # Options of commands that note what a branch follows.
 _TRACKS = {

@@ -13,6 +13,7 @@ from sakti.agent.judge import git
 from sakti.agent.judge.running import as_module
 from sakti.agent.judge.shell import SHELLS, Script, Simple, Word, with_nested
 from sakti.agent.judge.where import Place
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import counted
 
 Reason: TypeAlias = Callable[[Simple, Place], str]
@@ -62,10 +63,10 @@ _ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "redis-cli": ("flushall", "flushdb", "FLUSHALL", "FLUSHDB"),
     "dropdb": ("",),
 }  # fmt: skip
-_CLOUDS = re.compile(
+_CLOUDS = lazy_pattern(
     r"^(?:rm|rb|delete\b.*|terminate\b.*|destroy\b.*|remove\b.*|purge\b.*|stop\b.*)|delete-|terminate-"
 )
-_SQL = re.compile(r"\b(?:drop|truncate|delete\s+from)\b", re.IGNORECASE)
+_SQL = lazy_pattern(r"\b(?:drop|truncate|delete\s+from)\b", re.IGNORECASE)
 
 
 def reason(script: Script, place: Place) -> str:

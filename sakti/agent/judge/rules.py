@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sakti.agent.judge import git
+from sakti.core.patterns import lazy_pattern
 
-_COMMAND = re.compile(r"(\w[\w-]*):\s*(.*?)(?:\s+#\s*(\S.*))?", re.DOTALL)
+_COMMAND = lazy_pattern(r"(\w[\w-]*):\s*(.*?)(?:\s+#\s*(\S.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,14 @@ def _read(text: str, hashes: Mapping[str, str], *, partial: bool = False) -> Com
         return CommandRule(tuple(shlex.split(text)), hashes, partial)
     except ValueError:
         return None
+
+
+def tool_of(rule: str) -> str:
+    """Return the tool that a rule is about, empty where it has not the form of a rule."""
+    found = re.fullmatch(r"\s*([\w-]+)\s*(?:\(.+\)|:.*)?\s*", rule, re.DOTALL)
+    if found is None or (":" in rule.partition("(")[0] and found[1] != "bash"):
+        return ""
+    return found[1]
 
 
 def is_old(rule: str, tool: str) -> bool:

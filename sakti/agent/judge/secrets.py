@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sakti.agent.judge.where import Place
+from sakti.core.patterns import lazy_pattern
 
 _DATA = ("yaml", "yml", "json", "toml", "ini", "txt", "xml", "cfg", "conf", "properties", "csv", "enc")
 SECRET_NAMES = (
@@ -34,7 +35,7 @@ _AT_HOME = tuple(
     " .cargo/credentials.toml .cargo/credentials .m2/settings.xml .gem/credentials .subversion/auth".split()
 )
 # Files of processes that show what a shell was given.
-_PROCESS = re.compile(r"/proc/[^/]+/(?:environ|mem|maps|cmdline|fd(?:/.*)?|root(?:/.*)?|cwd(?:/.*)?)$")
+_PROCESS = lazy_pattern(r"/proc/[^/]+/(?:environ|mem|maps|cmdline|fd(?:/.*)?|root(?:/.*)?|cwd(?:/.*)?)$")
 WALKED = 20_000  # entries looked at for another name of a file
 
 

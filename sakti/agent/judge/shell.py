@@ -17,6 +17,8 @@ from pathlib import Path
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from sakti.core.patterns import lazy_pattern
+
 MAX_CHARACTERS = 8_000
 MAX_COMMANDS = 30
 MAX_DEPTH = 4  # of a shell in a shell
@@ -28,8 +30,8 @@ _READS = frozenset({"<"})
 _WRITES = frozenset({">", ">>", "&>", "&>>", ">|"})
 _COPIES = frozenset({">&", "<&"})
 # What the shell replaces, outside of quotes; `~` only where a home folder may stand.
-_EXPANDS = re.compile(r"[*?\[\]{}$`!]|(?:^|[=:])~|^=")
-_HOME = re.compile(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
+_EXPANDS = lazy_pattern(r"[*?\[\]{}$`!]|(?:^|[=:])~|^=")
+_HOME = lazy_pattern(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
 
 WRAPPERS = frozenset({"command", "builtin", "exec", "nohup", "nice", "ionice", "time", "timeout", "stdbuf", "setsid"})
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "ash"})

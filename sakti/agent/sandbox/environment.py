@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from sakti.core.patterns import lazy_pattern
+
 _NAMES = frozenset(
     "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TERM COLORTERM COLUMNS LINES PAGER GIT_PAGER GIT_TERMINAL_PROMPT"
     " NO_COLOR FORCE_COLOR CLICOLOR CI DEBIAN_FRONTEND SOURCE_DATE_EPOCH HOSTNAME HOSTTYPE OSTYPE"
@@ -21,7 +23,7 @@ _NAMES = frozenset(
 )
 # What reaches a network; for commands that have one.
 _NETWORK = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssh_auth_sock", "pip_no_index"))
-_SECRET = re.compile(r"pass|secret|token|key|credential|auth", re.IGNORECASE)
+_SECRET = lazy_pattern(r"pass|secret|token|key|credential|auth", re.IGNORECASE)
 
 
 def given(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 
+from sakti.core.patterns import lazy_pattern
+
 _SIGNS = (
-    ("The sandbox has no network", re.compile(
+    ("The sandbox has no network", lazy_pattern(
         r"network is (?:unreachable|down)|could not resolve|couldn't resolve|temporary failure in name resolution"
         r"|name or service not known|getaddrinfo|EAI_AGAIN|ENETUNREACH|nodename nor servname|failed to connect to"
         r"|no address associated with hostname|dns error|connection refused", re.IGNORECASE)),
-    ("The sandbox keeps this from being changed", re.compile(
+    ("The sandbox keeps this from being changed", lazy_pattern(
         r"read-only file system|EROFS|could not lock config file|device or resource busy", re.IGNORECASE)),
-    ("The sandbox does not permit this", re.compile(r"operation not permitted|EPERM", re.IGNORECASE)),
+    ("The sandbox does not permit this", lazy_pattern(r"operation not permitted|EPERM", re.IGNORECASE)),
 )  # fmt: skip
 LOOKED_AT = 8_000  # characters of the end of an output
 

@@ -17,6 +17,7 @@ from typing import Any, cast
 from sakti.agent.judge.where import resolved
 from sakti.agent.tools.call_texts import blocks, heredoc, hunks, loaded
 from sakti.core.errors import ToolError
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 
 LONGEST = 3_600  # seconds that a command may have; a larger number is one of milliseconds
@@ -83,7 +84,7 @@ _DROPPED = frozenset(
     " casesensitive recursive sortby sort expectedreplacements restart requiredpermissions securityrisk isinput goal"
     " isregexp ignoreglobs maxresults includehidden".split()
 )
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min)\s*", re.IGNORECASE)
+_DURATION = lazy_pattern(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min)\s*", re.IGNORECASE)
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60}
 _WRAPPERS = frozenset("arguments args params parameters input kwargs toolinput".split())
 

@@ -10,14 +10,15 @@ import re
 from typing import Any, cast
 
 from sakti.core.errors import ToolError
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 
-_HEREDOC = re.compile(
+_HEREDOC = lazy_pattern(
     r"\s*(?:cd\s+(?P<dir>'[^'\n]*'|\"[^\"\n$`]*\"|[^\s;&|<>$`'\"]+)\s*&&\s*)?apply_?patch\s*<<-?\s*"
     r"(?P<q>['\"]?)(?P<word>\w+)(?P=q)[ \t]*\n(?P<body>.*?)\n(?P=word)\s*",
     re.DOTALL,
 )
-_ARGUMENT = re.compile(
+_ARGUMENT = lazy_pattern(
     r"\s*apply_?patch\s+(?P<q>['\"])(?P<body>\*\*\* Begin Patch\n.*?\*\*\* End Patch)\s*(?P=q)\s*", re.DOTALL
 )
 
@@ -31,7 +32,7 @@ def heredoc(command: str) -> tuple[str, str] | None:
     return ("", found["body"]) if found is not None else None
 
 
-_BLOCK = re.compile(
+_BLOCK = lazy_pattern(
     r"^(?:<{5,9}|-{5,9}) ?SEARCH[^\n]*\n(?:(?::(?:start|end)_line:[^\n]*\n)+-{5,9}[ \t]*\n)?(.*?)"
     r"^={5,9}[ \t]*\n(.*?)^(?:>{5,9}|\+{5,9}) ?REPLACE[^\n]*$",
     re.DOTALL | re.MULTILINE,

@@ -7,10 +7,11 @@ import re
 from collections.abc import Sequence
 
 from sakti.agent.tools import textfile
+from sakti.core.patterns import lazy_pattern
 
 CONTEXT = 3  # lines round each change in a diff
 LARGEST_DIFF = 50_000  # lines that are compared
-_HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@$")
+_HUNK = lazy_pattern(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@$")
 
 
 def unified_diff(name: str, before: str, after: str) -> str:

@@ -22,12 +22,13 @@ from sakti.agent.tools.globs import matcher
 from sakti.agent.tools.searches import MAX_RESULTS, SECONDS, notes
 from sakti.agent.tools.walk import Listing, listing
 from sakti.core.errors import ToolError
+from sakti.core.patterns import lazy_pattern
 
 MAX_LINE = 500  # bytes of a line that are shown
 ARGUMENTS = 100_000  # bytes of file names in one command
 
-_LOOK = re.compile(r"(?<!\\)(?:\\\\)*\(\?<?[=!]")
-_BACK = re.compile(r"(?<!\\)(?:\\\\)*\\(?:[1-9]|k<)")
+_LOOK = lazy_pattern(r"(?<!\\)(?:\\\\)*\(\?<?[=!]")
+_BACK = lazy_pattern(r"(?<!\\)(?:\\\\)*\\(?:[1-9]|k<)")
 _BINARY = re.compile(rb"(.*): binary file matches \(found")
 
 

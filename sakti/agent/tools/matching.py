@@ -10,7 +10,6 @@ from __future__ import annotations
 import bisect
 import difflib
 import itertools
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,11 +17,12 @@ from sakti.agent.tools import textfile
 from sakti.agent.tools.merging import folded, merged, unfold
 from sakti.agent.tools.textfile import Line
 from sakti.core.errors import ToolError
+from sakti.core.patterns import lazy_pattern
 
 NEAR_LINES = 5_000  # lines among which a similar one is looked for
 SHOWN = 2_000  # characters of the nearest match
 
-_NUMBER = re.compile(r" {0,8}(\d{1,7})(?:\t|→| ?\| ?)")
+_NUMBER = lazy_pattern(r" {0,8}(\d{1,7})(?:\t|→| ?\| ?)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,11 @@ from sakti.agent.tools.matching import visible
 from sakti.agent.tools.merging import folded, merged
 from sakti.agent.tools.textfile import Line
 from sakti.core.errors import ToolError
+from sakti.core.patterns import lazy_pattern
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
-_FILE = re.compile(r"\*\*\* (Add|Update|Delete) File: ?(.+)")
-_MOVE = re.compile(r"\*\*\* Move to: ?(.+)")
+_FILE = lazy_pattern(r"\*\*\* (Add|Update|Delete) File: ?(.+)")
+_MOVE = lazy_pattern(r"\*\*\* Move to: ?(.+)")
 _EOF = "*** End of File"
 
 

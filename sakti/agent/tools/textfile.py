@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sakti.core.errors import ToolError
+from sakti.core.patterns import lazy_pattern
 
 HEAD = 8_192  # bytes in which a sign of a binary file is looked for
 
@@ -25,9 +26,9 @@ _MARKS = (  # the longer first: the mark of UTF-32 begins as that of UTF-16
 # PEP 263, XML and HTML; each says it in ASCII
 _DECLARED = re.compile(rb"(?:coding[:=]\s*|encoding\s*=\s*[\"']|charset\s*=\s*[\"']?)([-\w.]{2,30})")
 # Encodings without a state: what stands before and behind a change is written as it was.
-_STATELESS = re.compile(r"latin|iso8859|cp\d|koi8|mac|ptcp|kz1048|tis|shift_jis|euc_|gbk|gb18030|gb2312|big5|johab")
+_STATELESS = lazy_pattern(r"latin|iso8859|cp\d|koi8|mac|ptcp|kz1048|tis|shift_jis|euc_|gbk|gb18030|gb2312|big5|johab")
 _MANY = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_CONTROL = lazy_pattern("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 @dataclass(frozen=True, slots=True)

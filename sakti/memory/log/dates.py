@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from sakti.core.patterns import lazy_pattern
 from sakti.memory.log.utf16 import BOL, EOL, S
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -68,12 +69,12 @@ def format_gap_between_dates(previous: int, current: int) -> str | None:
     raise AssertionError
 
 
-_EXACT = re.compile(rf"([A-Z][a-z]+){S}+([0-9]{{1,2}})(?:-[0-9]{{1,2}})?,?{S}+([0-9]{{4}})")
-_PART = re.compile(
+_EXACT = lazy_pattern(rf"([A-Z][a-z]+){S}+([0-9]{{1,2}})(?:-[0-9]{{1,2}})?,?{S}+([0-9]{{4}})")
+_PART = lazy_pattern(
     rf"(early|mid|late)[- ]?(?:to[- ]?(?:early|mid|late)[- ]?)?([A-Z][a-z]+){S}+([0-9]{{4}})",
     re.IGNORECASE | re.ASCII,
 )
-_SPAN = re.compile(rf"([A-Z][a-z]+){S}+to{S}+([A-Z][a-z]+){S}+([0-9]{{4}})", re.IGNORECASE | re.ASCII)
+_SPAN = lazy_pattern(rf"([A-Z][a-z]+){S}+to{S}+([A-Z][a-z]+){S}+([0-9]{{4}})", re.IGNORECASE | re.ASCII)
 _PART_DAY = {"early": 7, "mid": 15, "late": 23}
 
 
@@ -91,7 +92,7 @@ def parse_date_from_content(text: str) -> int | None:
     return None
 
 
-_INTENT = re.compile(
+_INTENT = lazy_pattern(
     rf"\bwill{S}+\w+\b|\b(?:plans?|planning|going|wants?|about|intends?|needs?|looking{S}+forward){S}+to\b",
     re.IGNORECASE | re.ASCII,
 )
@@ -101,7 +102,7 @@ def is_future_intent_observation(text: str) -> bool:
     return bool(_INTENT.search(text))
 
 
-_INLINE = re.compile(rf"\((estimated|meaning){S}+([^)]+[0-9]{{4}})\)", re.IGNORECASE)
+_INLINE = lazy_pattern(rf"\((estimated|meaning){S}+([^)]+[0-9]{{4}})\)", re.IGNORECASE)
 
 
 def expand_inline_estimated_dates(text: str, now: int) -> str:
@@ -121,8 +122,8 @@ def expand_inline_estimated_dates(text: str, now: int) -> str:
     return _INLINE.sub(replaced, text)
 
 
-_HEADER = re.compile(rf"{BOL}(Date:{S}*)([A-Z][a-z]+ [0-9]{{1,2}}, [0-9]{{4}}){EOL}")
-_HEADER_DATE = re.compile(r"([A-Z][a-z]+) (\d{1,2}), (\d{4})")
+_HEADER = lazy_pattern(rf"{BOL}(Date:{S}*)([A-Z][a-z]+ [0-9]{{1,2}}, [0-9]{{4}}){EOL}")
+_HEADER_DATE = lazy_pattern(r"([A-Z][a-z]+) (\d{1,2}), (\d{4})")
 
 
 def header_date(text: str) -> int | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 
 Priority: TypeAlias = Literal["high", "medium", "low", "done", "none"]
 SIGNS: dict[str, Priority] = {"🔴": "high", "🟡": "medium", "🟢": "low", "✅": "done"}
 
-_HEADER = re.compile(r"Date:\s*(.+)")
-_LINE = re.compile(
+_HEADER = lazy_pattern(r"Date:\s*(.+)")
+_LINE = lazy_pattern(
     r"(?P<indent>[ \t]*)(?:[*-][ \t]+)?(?P<arrow>->[ \t]*)?(?P<sign>🔴|🟡|🟢|✅)?\ufe0f?[ \t]*"
     r"(?:\((?P<time>\d{1,2}:\d{2})\)[ \t]*)?(?P<content>.*)"
 )
@@ -22,12 +22,12 @@ _EXTENSION = (
     "py|pyi|ts|tsx|js|jsx|mjs|cjs|go|rs|java|kt|c|h|cc|cpp|hpp|cs|rb|php|swift|scala|sh|bash|zsh|sql|html|css|scss|"
     "vue|svelte|md|rst|txt|json|jsonl|toml|yaml|yml|xml|ini|cfg|conf|env|lock|proto|graphql|tf|gradle|ipynb|tcss"
 )
-_PATH = re.compile(
+_PATH = lazy_pattern(
     rf"(?<![\w./-])((?:[\w.@~-]+/)+[\w.@-]*\.\w{{1,8}}|/?(?:[\w.@~-]+/)+[\w.@-]+\.\w{{1,8}}|[\w@-][\w.@-]*\.(?:{_EXTENSION}))"
     r"(?::(\d+)(?:-(\d+))?)?(?![\w/])"
 )
-_FIELD = re.compile(r"\s*([A-Za-z][\w -]{0,30}):\s+(\S.*)")
-_LINES = re.compile(r"\blines?\s+(\d+)(?:\s*[-–]\s*(\d+))?")
+_FIELD = lazy_pattern(r"\s*([A-Za-z][\w -]{0,30}):\s+(\S.*)")
+_LINES = lazy_pattern(r"\blines?\s+(\d+)(?:\s*[-–]\s*(\d+))?")
 
 
 @dataclass(frozen=True, slots=True)

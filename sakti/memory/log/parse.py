@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sakti.core.patterns import lazy_pattern
 from sakti.memory.log import utf16
 from sakti.memory.log.utf16 import BOL, S
 
@@ -69,9 +70,9 @@ def _block(tag: str) -> re.Pattern[str]:
 _OBSERVATIONS = _block("observations")
 _TASK = _block("current-task")
 _RESPONSE = _block("suggested-response")
-_RESPONSE_INLINE = re.compile(r"<suggested-response>(.*?)</suggested-response>", re.IGNORECASE | re.DOTALL)
-_TITLE = re.compile(rf"{BOL}[ \t]*<thread-title>(.*?)</thread-title>", re.IGNORECASE | re.DOTALL)
-_ITEM = re.compile(rf"{S}*(?:[-*]{S}|[0-9]+\.{S})")
+_RESPONSE_INLINE = lazy_pattern(r"<suggested-response>(.*?)</suggested-response>", re.IGNORECASE | re.DOTALL)
+_TITLE = lazy_pattern(rf"{BOL}[ \t]*<thread-title>(.*?)</thread-title>", re.IGNORECASE | re.DOTALL)
+_ITEM = lazy_pattern(rf"{S}*(?:[-*]{S}|[0-9]+\.{S})")
 
 
 def parse_observer_output(text: str) -> Parsed:
@@ -136,10 +137,10 @@ def take_sections(text: str, names: Sequence[str]) -> tuple[str, list[tuple[str,
 
 # --- anchors --------------------------------------------------------------------------------------------
 
-_ANCHORED = re.compile(rf"({S}*)\[O[0-9]+(?:-N[0-9]+)?\]{S}*")
-_DATE_LINE = re.compile(rf"Date:{S}+")
-_TAG_LINE = re.compile(r"</?[a-z][^>]*>", re.IGNORECASE)
-_INDENT = re.compile(rf"{S}*")
+_ANCHORED = lazy_pattern(rf"({S}*)\[O[0-9]+(?:-N[0-9]+)?\]{S}*")
+_DATE_LINE = lazy_pattern(rf"Date:{S}+")
+_TAG_LINE = lazy_pattern(r"</?[a-z][^>]*>", re.IGNORECASE)
+_INDENT = lazy_pattern(rf"{S}*")
 
 
 def inject_anchor_ids(text: str) -> str:
@@ -176,17 +177,17 @@ def strip_ephemeral_anchor_ids(text: str) -> str:
 
 # --- our own clean step ---------------------------------------------------------------------------------
 
-_OUR_TAGS = re.compile(
+_OUR_TAGS = lazy_pattern(
     r"</?(?:observations?|observation-group|current-task|suggested-response|thread-title|thread|reflection|"
     r"observation-log|system-reminder|working-memory|carry-over|answer|output|extracted)\b[^<>\n]*>",
     re.IGNORECASE,
 )
-_OUR_BLOCKS = re.compile(
+_OUR_BLOCKS = lazy_pattern(
     r"^[ \t]*<(current-task|suggested-response|thread-title)>.*?</\1>[ \t]*$",
     re.IGNORECASE | re.DOTALL | re.MULTILINE,
 )
-_FENCE = re.compile(r"^[ \t]*```[\w-]*[ \t]*$", re.MULTILINE)
-_BULLET = re.compile(r"^([ \t]*)[-•+][ \t]+")
+_FENCE = lazy_pattern(r"^[ \t]*```[\w-]*[ \t]*$", re.MULTILINE)
+_BULLET = lazy_pattern(r"^([ \t]*)[-•+][ \t]+")
 
 
 def clean(text: str) -> str:

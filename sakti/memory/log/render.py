@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from sakti.core.ids import short
+from sakti.core.patterns import lazy_pattern
 from sakti.memory import shared
 from sakti.memory.log import dates
 from sakti.store.memory import Group
 
-_MINOR = re.compile(r"^([ \t]*[*-] )[🟡🟢]\ufe0f? ?", re.MULTILINE)
-_ARROW = re.compile(r"^([ \t]+[*-] )-> ?", re.MULTILINE)
+_MINOR = lazy_pattern(r"^([ \t]*[*-] )[🟡🟢]\ufe0f? ?", re.MULTILINE)
+_ARROW = lazy_pattern(r"^([ \t]+[*-] )-> ?", re.MULTILINE)
 
 
 def for_actor(text: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from sakti.core.patterns import lazy_pattern
 from sakti.memory.log import lines
 from sakti.memory.statements import lexicon
 
@@ -18,16 +19,16 @@ Kind: TypeAlias = Literal[
 ]
 
 WORD = 200  # characters of a word that are looked at
-_LONG = re.compile(rf"(?<!\S)(\S{{{WORD}}})\S+")
-_URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,12}://[^\s)>\]\"'`]{1,200}", re.IGNORECASE)
-_QUOTED = re.compile(r"`([^`\n]{2,200})`|\"([^\"\n]{3,200})\"|“([^”\n]{3,200})”")
-_HOST = re.compile(
+_LONG = lazy_pattern(rf"(?<!\S)(\S{{{WORD}}})\S+")
+_URL = lazy_pattern(r"\b[a-z][a-z0-9+.-]{1,12}://[^\s)>\]\"'`]{1,200}", re.IGNORECASE)
+_QUOTED = lazy_pattern(r"`([^`\n]{2,200})`|\"([^\"\n]{3,200})\"|“([^”\n]{3,200})”")
+_HOST = lazy_pattern(
     r"(?<![\w@/.-])(?:[\w.+-]{1,60}@)?(?:[a-z0-9](?:[a-z0-9-]{0,60})\.){1,6}(?:com|org|net|io|dev|app|ai|co|de|eu|uk|fr|"
     r"ch|at|nl|se|no|fi|dk|es|it|pl|ru|cn|jp|us|ca|au|br|gov|edu|info|biz|cloud|local|internal|intern|lan|test|example|"
     r"invalid|home|corp)(?:/[\w.~/-]{0,100})?(?!\w|\.\w)",
     re.IGNORECASE,
 )
-HASH = re.compile(r"(?<![\w-])(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}(?![\w-])")
+HASH = lazy_pattern(r"(?<![\w-])(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}(?![\w-])")
 _TIMES = r"[kKmM](?![\w-])|\s(?:thousand|million|billion|tausend|millionen|mio|mrd|milliarden)\b"
 FIGURE = rf"\d{{1,20}}(?:[.,]\d{{1,20}}){{0,6}}(?:e-?\d{{1,3}})?(?:{_TIMES})?"
 UNITS = {
@@ -76,12 +77,12 @@ WORDS = {
     }.items()
     for word in words.split()
 }  # fmt: skip
-QUANTITY = re.compile(
+QUANTITY = lazy_pattern(
     rf"(?<![\w.])(?P<figure>{FIGURE}|(?:{'|'.join(WORDS)})\b)[\s-]?(?P<unit>{_UNIT})(?![\w/])", re.IGNORECASE
 )
-_VERSION = re.compile(r"(?<![\w./:-])v?\d{1,9}\.\d{1,9}(?:\.\d{1,9}){0,4}(?:[-+][\w.]{1,40})?(?![\w/%])")
-NUMBER = re.compile(FIGURE, re.IGNORECASE)
-_SYMBOL = re.compile(
+_VERSION = lazy_pattern(r"(?<![\w./:-])v?\d{1,9}\.\d{1,9}(?:\.\d{1,9}){0,4}(?:[-+][\w.]{1,40})?(?![\w/%])")
+NUMBER = lazy_pattern(FIGURE, re.IGNORECASE)
+_SYMBOL = lazy_pattern(
     r"(?<![\w./-])(?:_{0,3}[a-z0-9]{1,60}(?:_[A-Za-z0-9]{1,60}){1,9}|[A-Z]{2,60}(?:_[A-Z0-9]{1,60}){1,9}|"
     r"[a-z]{1,60}[A-Z]\w{0,90}|[A-Z][a-z]{1,60}[A-Z]\w{0,90}|[A-Za-z]\w{0,60}(?:-\w{1,60}){0,5}-[a-z]{0,20}\d{1,9}|"
     r"\w{2,60}(?=\(\)))\b"
@@ -90,7 +91,7 @@ _MONTH = (
     r"(?:jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|mär(?:z)?|apr(?:il)?|may|mai|june?|juni|july?|juli|aug(?:ust)?|"
     r"sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)"
 )
-DATE = re.compile(
+DATE = lazy_pattern(
     r"(?<![\w.-])(?:(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)(?!\d)|(?P<d2>[0-3]?\d)\.\s?(?P<m2>[01]?\d)\.(?:\d{4}\b|(?![\w.]))|"
     r"(?P<a>\d{1,2})/(?P<b>\d{1,2})/\d{2,4}\b|"
     rf"(?P<d3>\d{{1,2}})(?:st|nd|rd|th|\.)?\s(?:of\s)?(?P<m3>{_MONTH})\b\.?(?:,?\s\d{{4}}\b)?|"
@@ -98,7 +99,7 @@ DATE = re.compile(
     rf"(?P<m5>{_MONTH})\b\.?,?\s\d{{4}}\b)",
     re.IGNORECASE,
 )
-WEEKDAY = re.compile(
+WEEKDAY = lazy_pattern(
     r"\b(?P<day>mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)day(?:s|['’]s)?\b|"
     r"\b(?P<tag>mon|diens|donners|frei|sams|sonn)tags?\b|\b(?P<mitte>mittwochs?)\b",
     re.IGNORECASE,
@@ -108,10 +109,12 @@ WEEKDAYS = {
     for number, names in enumerate(("mon", "tue diens", "wed mittw", "thu donne", "fri frei", "sat sams", "sun sonn"))
     for name in names.split()
 }
-CLOCK = re.compile(r"(?<![\d:.])(?P<h>\d{1,2}):(?P<min>\d\d)(?::\d\d)?(?![\d:])\s?(?P<half>[ap]\.?m\b)?", re.IGNORECASE)
-_NAME = re.compile(r"(?<![\w'’./@#-])[A-ZÄÖÜØÅÉ][a-zà-öø-ÿß]{2,40}(?![\w.@/-]*[\w@/])")
-_BEGINS = re.compile(r"(?:^|[.!?:;|*(\[\"“„→>–—/]|->)\s*$")  # what stands behind that has a capital anyway
-_TITLE = re.compile(r"\b(?:Herrn?|Frau|Dr\.|Prof\.|Kolleg(?:e|in|en))\s$")
+CLOCK = lazy_pattern(
+    r"(?<![\d:.])(?P<h>\d{1,2}):(?P<min>\d\d)(?::\d\d)?(?![\d:])\s?(?P<half>[ap]\.?m\b)?", re.IGNORECASE
+)
+_NAME = lazy_pattern(r"(?<![\w'’./@#-])[A-ZÄÖÜØÅÉ][a-zà-öø-ÿß]{2,40}(?![\w.@/-]*[\w@/])")
+_BEGINS = lazy_pattern(r"(?:^|[.!?:;|*(\[\"“„→>–—/]|->)\s*$")  # what stands behind that has a capital anyway
+_TITLE = lazy_pattern(r"\b(?:Herrn?|Frau|Dr\.|Prof\.|Kolleg(?:e|in|en))\s$")
 _GERMAN = lexicon.GERMAN | frozenset(
     "die des ein eine einen einem von zu zum noch nur nie ergänzte las fand hat "
     "alle vorher waren es wurde werden dass möchte keine beim bis nach seit aus sich noch als wie".split()
@@ -121,7 +124,7 @@ _COMMON = frozenset(
     """user agent assistant observer english german deutsch englisch french spanish monday tuesday wednesday thursday
     friday saturday sunday internet unicode ascii boolean regex readme primary secondary next goal""".split()
 )
-_PERSON_DOES = re.compile(
+_PERSON_DOES = lazy_pattern(
     r"\s(?:said|says|told|asked|asks|wants|wanted|approved|reviewed|reviews|confirmed|decided|agreed|requested|prefers|"
     r"preferred|owns|leads|maintains|joined|left|quit|signs|signed|suggested|proposed|recommended|wrote|rebuilt|built|"
     r"fixed|promised|insists|thinks|believes|takes over|took over|"
@@ -129,7 +132,7 @@ _PERSON_DOES = re.compile(
     r"the (?:lead|owner|maintainer|contact|manager|author))|and [A-Z][a-z]+ (?:are|maintain|"
     r"own|lead|want|agreed|decided))\b"
 )
-_NO_PERSON = re.compile(
+_NO_PERSON = lazy_pattern(
     r".*(?:s|tion|ment|ance|ence|ity|ness|ing|er|or|age|ure|ship|ism|ed|ody|one)|Team|Client|Staff|Management|Marketing|"
     r"Finance|Support|Legal|Design|Company|Board|Nobody|They|She|The|Who|Boss|Chef|Kunde|Script|Commit|Build|Test"
 )

@@ -11,6 +11,7 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter
 from sakti.core.types import FilePart, ImagePart, Json, Message, OutputPart, TextPart, ToolCallPart, ToolResultPart
@@ -34,20 +35,20 @@ QUOTED_LINES = 300  # of a quotation
 TASK_SENTENCES = 200  # sentences of a message that may say what is wanted
 CANDIDATES = 20_000  # sentences of one observation
 
-_ERROR = re.compile(
+_ERROR = lazy_pattern(
     r"\b(?:[A-Z]\w*(?:Error|Exception)\b|error(?:\[\w+\])?:|fatal:|panic:|traceback|E\d{3,}\b|FAILED|FAIL\b|"
     r"command not found|no such file|permission denied|segmentation fault|undefined reference)",
     re.IGNORECASE,
 )
-_TESTS = re.compile(
+_TESTS = lazy_pattern(
     r"\b\d+\s+(?:passed|failed|passing|failing|errors?|skipped|tests?)\b|\btests?:\s*\d+|\btest result: |"
     r"\bcoverage[: ]|\b\d+ problems?\b|\bBUILD (?:SUCCESSFUL|FAILED)\b",
     re.IGNORECASE,
 )
-_NAMED_ERROR = re.compile(r"\w*(?:Error|Exception)\b")
+_NAMED_ERROR = lazy_pattern(r"\w*(?:Error|Exception)\b")
 _COMMAND_KEYS = ("command", "cmd", "script")
 _PATH_KEYS = ("path", "file_path", "file", "filename", "pattern", "query", "url")
-_CHANGES_FILES = re.compile(r"write|edit|create|patch|replace|insert|save|rename|delete", re.IGNORECASE)
+_CHANGES_FILES = lazy_pattern(r"write|edit|create|patch|replace|insert|save|rename|delete", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

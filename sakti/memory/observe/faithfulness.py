@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 
+from sakti.core.patterns import lazy_pattern
 from sakti.memory.log import lines
 from sakti.memory.observe.claims import (
     CLOCK,
@@ -32,25 +33,25 @@ from sakti.memory.observe.speaking import Said, Voices, plain
 
 _QUOTES = '`"“”'
 _MARKS = "`'\"“”.,:;!?()[]{}<>*"
-_WORD = re.compile(r"[\w./-]{4,}")
-_FIGURE = re.compile(r"(?P<mantissa>\d+(?:[.,]\d+)*)(?:e(?P<exponent>-?\d+))?\s?(?P<times>[^\W\d_]*)")
+_WORD = lazy_pattern(r"[\w./-]{4,}")
+_FIGURE = lazy_pattern(r"(?P<mantissa>\d+(?:[.,]\d+)*)(?:e(?P<exponent>-?\d+))?\s?(?P<times>[^\W\d_]*)")
 _TIMES = {"k": 1_000, "thousand": 1_000, "tausend": 1_000} | {
     word: size
     for size, words in {1_000_000: "m million millionen mio", 1_000_000_000: "billion mrd milliarden"}.items()
     for word in words.split()
 }
-_GROUPED = re.compile(r"[1-9]\d{0,2}(?:,\d{3}){1,6}|[1-9]\d{0,2}(?:\.\d{3}){1,6}")
-_FLOAT = re.compile(r"\d+(?:\.\d+)?")
-_LETTERS = re.compile(r"[^\W\d_]{2,60}")
+_GROUPED = lazy_pattern(r"[1-9]\d{0,2}(?:,\d{3}){1,6}|[1-9]\d{0,2}(?:\.\d{3}){1,6}")
+_FLOAT = lazy_pattern(r"\d+(?:\.\d+)?")
+_LETTERS = lazy_pattern(r"[^\W\d_]{2,60}")
 KEPT_SHARE = 0.7  # of a line's words: so many in one line of the reflection, and it was kept in other words
 LISTED = 100
 PIECE = 1_000  # characters that are read, and remembered, together
 NEAR, ROUGHLY = 0.02, 0.06  # shares by which figures may differ: of other units, of what is said to be rough
 ENDINGS = 3  # letters by which words for the same may differ at their ends
-_ROUGH = re.compile(
+_ROUGH = lazy_pattern(
     r"(?:\b(?:about|around|roughly|approx\w*|nearly|almost|some|over|ca\.?|circa|etwa|rund)|[~≈])\s?$", re.I
 )
-_RELATIVE = re.compile(
+_RELATIVE = lazy_pattern(
     r"\b(?P<day>yesterday|today|tonight|tomorrow|gestern|heute|morgen|vorgestern|übermorgen)\b|"
     r"\b(?P<span>(?:next|last|this|coming) (?:week|weekend|month)|(?:nächste|letzte|diese)[nrm]? (?:woche|monat))\b|"
     r"\b(?:in |for )?(?P<n>\d{1,3}|\w{2,8}) (?P<unit>days?|weeks?|months?|tagen?|wochen?|monaten?)\b",

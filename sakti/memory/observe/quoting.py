@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Message, OutputPart
 
 LINE_LIMIT = 300  # characters of a line that are looked at
@@ -19,8 +20,8 @@ LOG_LINES = 3  # so many in a row that look like a log are one
 QUOTE = 2_000  # characters between two quotation marks
 SHELL = "shell"  # the key of a message's metadata that names the command whose output it is
 
-_FENCE = re.compile(r"[ \t]{0,8}(?:```|~~~)")
-_MARKED = re.compile(r"[ \t]{0,8}(?:>|\|\s?>)")
+_FENCE = lazy_pattern(r"[ \t]{0,8}(?:```|~~~)")
+_MARKED = lazy_pattern(r"[ \t]{0,8}(?:>|\|\s?>)")
 _NOUN = (
     r"(?:logs?|log ?file|output|console|terminal|stderr|stdout|trace(?:back)?|stack ?trace|backtrace|errors?|"
     r"error message|exception|messages?|e-?mails?|mails?|letter|(?:web ?)?page|(?:web ?)?site|article|(?:blog )?post|"
@@ -36,7 +37,7 @@ _OWN_NOUN = (
     r"what (?:i|we)|how (?:i|we)|why|idee|liste|stand|regeln?|aufgaben?|fragen?|vorschlag|beispiele?|meine?|unsere?|"
     r"was (?:ich|wir)|wie (?:ich|wir))"
 )
-_HERE = re.compile(
+_HERE = lazy_pattern(
     rf"(?:^|[.!?]\s|\b(?:and|so|ok|hm|und|also)\s)(?:here(?:['’]s| is| are| comes)|hier (?:ist|sind|kommt|mal|noch))\b"
     rf"(?![^:\n.!?]{{0,80}}\b{_OWN_NOUN}\b)[^:\n.!?]{{0,120}}:(?=\s|$)",
     re.IGNORECASE,
@@ -46,37 +47,37 @@ _OUTPUT = (
     r"(?:logs?|log ?file|output|console|terminal|stderr|stdout|trace(?:back)?|stack ?trace|backtrace|errors?|"
     r"error message|exception|dump|diff|protokoll|ausgabe|fehlermeldung)"
 )
-_SHOWN = re.compile(
+_SHOWN = lazy_pattern(
     r"(?:^|[.!?,]\s|\b(?:and|so|ok|hm|und|also)\s)(?:here(?:['’]s| is| are| comes)|hier (?:ist|sind|kommt|mal|noch))\b"
     rf"[^:\n.!?]{{0,60}}\b{_OUTPUT}\b[^:\n]{{0,60}}$",
     re.IGNORECASE,
 )
-_NAMED = re.compile(rf"(?P<before>|[^:\n]{{1,200}}?\b){_NOUN}{_OF}\s?:(?=\s|$)", re.IGNORECASE)
+_NAMED = lazy_pattern(rf"(?P<before>|[^:\n]{{1,200}}?\b){_NOUN}{_OF}\s?:(?=\s|$)", re.IGNORECASE)
 # "the output has to have three parts: …" speaks of an output, "look at this output: …" gives one.
-_WANTED = re.compile(
+_WANTED = lazy_pattern(
     r"\b(?:need|must|should|want|print|write|add|put|include|contain|produce|generate|has|have|braucht?|soll\w*|"
     r"muss|schreib\w*)\b(?!.*\b(?:this|following|diese[rsnm]?|folgende[rsnm]?)\s\S{0,20}$)",
     re.IGNORECASE,
 )
-_SAYS = re.compile(
+_SAYS = lazy_pattern(
     r"(?<!\bi )(?<!\bwe )(?<!\bich )(?<!\bwir )\b(?:says?|said|writes?|wrote|states?|reads?|prints?|printed|replied|"
     r"answered|told (?:me|us)|reports?|schreibt|schrieb|sagt|sagte|meint|meinte|antwortete?|steht|meldet)\b"
     r"[^:\n.!?]{0,60}:(?=\s|$)",
     re.IGNORECASE,
 )
-_MAIL = re.compile(
+_MAIL = lazy_pattern(
     r"(?:from|to|subject|sent|date|cc|von|an|betreff|gesendet):\s\S.{0,200}|-{2,}\s?(?:original message|"
     r"forwarded message|ursprüngliche nachricht)|(?:on|am) .{4,80} (?:wrote|schrieb.{0,60}):",
     re.IGNORECASE,
 )
-_LOG = re.compile(
+_LOG = lazy_pattern(
     r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|\w{3} {1,2}\d{1,2} \d\d:\d\d:\d\d|"
     r"\[?(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|TRACE|CRITICAL)\b|"
     r"at [\w$.<>]+ ?\(|File \"[^\"]+\", line \d|Traceback \(|\w+(?:Error|Exception): |[+-]{3} [ab]/|@@ |"
     r"\d{1,3}(?:\.\d{1,3}){3} - )"
 )
-_QUOTED = re.compile(rf"[\"“„«](?P<text>[^\"“”„«»\n]{{12,{QUOTE}}})[\"”“»]")
-_SEVERAL = re.compile(r"[.!?]\s+\S")
+_QUOTED = lazy_pattern(rf"[\"“„«](?P<text>[^\"“”„«»\n]{{12,{QUOTE}}})[\"”“»]")
+_SEVERAL = lazy_pattern(r"[.!?]\s+\S")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Message, TextPart, plain_text
 from sakti.memory.log import lines
 from sakti.memory.observe import quoting
@@ -23,7 +24,7 @@ Said: TypeAlias = tuple[Voice, str]
 COVERED = 0.6  # share of a sentence's words that another one said in one sentence
 SENTENCES = 20_000  # of each voice that are looked at
 
-_STATES = re.compile(
+_STATES = lazy_pattern(
     r"(?:the )?(?P<who>user|agent|assistant)(?: \([^)]{1,60}\))? (?:also |now |then |explicitly |always |never )*"
     r"(?:(?P<agreeing>agree[ds]?|confirm(?:s|ed)|accept(?:s|ed)|approve[ds]?)|state[ds]?|said|says|stated|note[ds]|"
     r"decide[ds]?|prefer(?:s|red)|want(?:s|ed)|propose[ds]|suggest(?:s|ed)|recommend(?:s|ed)|insist(?:s|ed)|"
@@ -31,7 +32,7 @@ _STATES = re.compile(
     r"forbids?|likes?|uses?|needs?)\b:?(?: that\b| to\b)?",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"\w[\w'’-]{0,60}")
+_WORD = lazy_pattern(r"\w[\w'’-]{0,60}")
 _FUNCTION = frozenset(
     """a an the this that these those it its is are was were be been being am to of in on at by for from with as and or
     but not no if so then than too also just he she they his her their our my your we you i me us them do does did done

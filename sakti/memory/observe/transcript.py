@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.types import (
     ContextPart,
@@ -27,13 +28,13 @@ RESULT_TOKENS = 10_000
 _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
 # Base64 and the like, in one line or in many, keys and encrypted messages, control characters: nothing to learn from
 # them, and a great many tokens.
-_ENCODED = re.compile(
+_ENCODED = lazy_pattern(
     r"-----BEGIN (?P<name>[A-Z0-9 ]+)-----(?:(?!-----).)*-----END (?P=name)-----|"
     r"(?:^[ \t]*(?=[^\n]{0,75}[0-9+])[A-Za-z0-9+/]{60,76}[ \t\r]*\n){5,}[A-Za-z0-9+/=]*|"
     r"[A-Za-z0-9+/=_-]{400,}|[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]{8,}",
     re.DOTALL | re.MULTILINE,
 )
-_RAW = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
+_RAW = lazy_pattern(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 _RAW_SHARE = 0.05  # of a text's characters: so many and it is no text
 
 

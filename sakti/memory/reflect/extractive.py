@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sakti.core.errors import MemoryFailure
+from sakti.core.patterns import lazy_pattern
 from sakti.core.tokens import Counter
 from sakti.memory.log.lines import SIGNS
 from sakti.memory.observe.extractive import NAME
@@ -25,10 +26,12 @@ TRACE, DOUBTFUL, OUTCOME, ASKED, WORK, DONE, STATED, EXACT = range(8)
 # stated until the input is that much smaller.
 WORK_SHARE, STATED_SHARE = 0.85, 0.95
 
-_CLOCK = re.compile(r"\((\d{1,2}:\d{2})\)")
-_SPOKEN = re.compile(r"^(?:the )?(?:user|agent|assistant)\b(?: \w+ that\b| (?:stated|said)\b)?", re.IGNORECASE)
-_TIME = re.compile(r"\(\d{1,2}:\d{2}\)\s*")
-_DECORATION = re.compile(r"[ \t]*(?:[*-][ \t]+)?(?:->[ \t]*)?(?:🔴|🟡|🟢|✅)?\ufe0f?[ \t]*(?:\(\d{1,2}:\d{2}\)[ \t]*)?")
+_CLOCK = lazy_pattern(r"\((\d{1,2}:\d{2})\)")
+_SPOKEN = lazy_pattern(r"^(?:the )?(?:user|agent|assistant)\b(?: \w+ that\b| (?:stated|said)\b)?", re.IGNORECASE)
+_TIME = lazy_pattern(r"\(\d{1,2}:\d{2}\)\s*")
+_DECORATION = lazy_pattern(
+    r"[ \t]*(?:[*-][ \t]+)?(?:->[ \t]*)?(?:🔴|🟡|🟢|✅)?\ufe0f?[ \t]*(?:\(\d{1,2}:\d{2}\)[ \t]*)?"
+)
 
 
 @dataclass(slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from sakti.core.patterns import lazy_pattern
+
 # Where the value is that is named as past: in the group `old`.
 _X = r"(?P<old>(?:[^,;.!?\n]|[.,](?=\w)){1,60}?)"
 _ENDS = r"[,;!?]|\.(?:\s|$)|$"
@@ -30,7 +32,7 @@ _UNTRUE = (
     r"outdated|falsch|veraltet|überholt)"
 )
 _PAST = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    lazy_pattern(pattern, re.IGNORECASE)
     for pattern in (
         rf"\b(?:from|von|vom)\s+{_X}\s+(?:to|auf|zu|zum|nach|->|→)\s",
         r"\b(?:instead of|rather than|in place of|anstelle von|statt|anstatt)\s+(?:the |our |den |der |dem )?"
@@ -80,7 +82,7 @@ _FAILS = (
     r"reichen nicht|klappt nicht|geht nicht|gehen nicht|kollidiert|spinnt|war (?:nicht|zu))\b"
 )
 _UNFIT = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    lazy_pattern(pattern, re.IGNORECASE)
     for pattern in (
         rf"\b(?:can['’]?t|cannot|could(?:n['’]t| not)|won['’]t) (?:make|do|have|keep|use|get|stand|reach|hold|"
         rf"meet)\s{_X}(?=\s+work\b|\s*(?:{_ENDS}))",
@@ -88,7 +90,7 @@ _UNFIT = tuple(
 )
 # The same, each with what stands behind the value: looked for first, since it is found far faster.
 _PAST_BEHIND = tuple(
-    (re.compile(rf"\b{sign}", re.IGNORECASE), re.compile(before + sign, re.IGNORECASE))
+    (lazy_pattern(rf"\b{sign}", re.IGNORECASE), lazy_pattern(before + sign, re.IGNORECASE))
     for before, sign in (
         (
             rf"(?:^|[,;.]\s|\b(?:so|and|but|that|und|aber|btw)\s){_X}\s+(?:(?:is|are|was|were|has|have|got|been|ist|sind|"
@@ -103,7 +105,7 @@ _PAST_BEHIND = tuple(
     )
 )
 _UNFIT_BEHIND = tuple(
-    (re.compile(rf"\b{sign}", re.IGNORECASE), re.compile(before + sign, re.IGNORECASE))
+    (lazy_pattern(rf"\b{sign}", re.IGNORECASE), lazy_pattern(before + sign, re.IGNORECASE))
     for before, sign in (
         (
             rf"(?:^|[,;.]\s|\b(?:so|and|but|that|because|since|und|aber|weil|btw)\s){_X}\s+(?:(?:is|are|was|were|got|"

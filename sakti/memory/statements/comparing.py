@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias
 
+from sakti.core.patterns import lazy_pattern
 from sakti.memory.statements.lexicon import (
     COPULA,
     GENERIC,
@@ -29,7 +29,7 @@ SURE, HALF = 0.74, 0.5
 FITS = 0.6
 ASIDE = 0.5  # weight of a word that does not belong to the subject: "with the new index the limit is 3"
 UNLIKE = 0.7  # score of values that are written in different ways: "1.27", "6 nodes"
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = lazy_pattern(r"[^\W\d_]+")
 
 
 class Frequency(Counter[str]):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from sakti.core.patterns import lazy_pattern
+
 # Words that say nothing about what is spoken of, those that tell of a change among them.
 EMPTY = frozenset(
     """a an the this that these those there here it it's its our ours your my mine their his her i i'm i've i'd we
@@ -118,7 +120,7 @@ def _any(*lines: str, signs: str = "") -> re.Pattern[str]:
     They are separated by commas; `signs` need no word boundary.
     """
     words = _by_letter([word.strip() for line in lines for word in line.split(", ")])
-    return re.compile(rf"\b(?:{words})\b{signs and '|'}{signs}", re.IGNORECASE)
+    return lazy_pattern(rf"\b(?:{words})\b{signs and '|'}{signs}", re.IGNORECASE)
 
 
 def _by_letter(words: list[str]) -> str:
@@ -236,7 +238,7 @@ RENAMES = _any(
     r"call (?:it|this|that|them)",
 )
 # Does so from now on: what stands right before.
-TAKES_OVER = re.compile(
+TAKES_OVER = lazy_pattern(
     r"\s(?:(?:has |have |had )?(?:takes?|took|taken) (?:its|that|his|her|their) place|(?:has |have )?(?:takes?|"
     r"took|taken) over|it is\b|(?:does|do) the (?:same|job|trick)|"
     r"(?:will |is going to )?(?:steps?|stepped|jumps?|jumped|fills?|filling|covers?) (?:in|for)\b|springt|"
@@ -245,7 +247,7 @@ TAKES_OVER = re.compile(
     re.IGNORECASE,
 )
 # Stands behind a name: what people do.
-DOES = re.compile(
+DOES = lazy_pattern(
     r"\s(?:and [A-Z]\w{1,30} )?(?:does|do|handles?|owns?|leads?|maintains?|manages?|looks? after|takes? care|"
     r"reviews?|writes?|"
     r"draws?|signs?|approves?|is (?:responsible|in charge|on (?:call|leave|holiday|vacation)|sick))\b"
@@ -255,7 +257,7 @@ ANAPHORA = _any(r"that, it, this, those, them, es, davon")
 # Gives something a name.
 TITLES = _any(r"names?, titles?, titel, called, named, heißt, heißen, project, projekt")
 # Stands before what is in use: "written in", "tests run with".
-IN_USE = re.compile(
+IN_USE = lazy_pattern(
     r"(?:\b(?:in|on|with|via|by|using|uses?|from|of|is|mit|auf|aus|bei|über|ist|nutzen|nehmen)|[=:]|->)\s(?:the |a |"
     r"an |our |de[mnr] |das |die |eine?[mnr]? )?$",
     re.I,
@@ -263,7 +265,7 @@ IN_USE = re.compile(
 # Draws a consequence, so that what stands behind may take the place of what stood before it.
 SO = _any(r"so, therefore, hence, thus, that['’]s why, which is why, deshalb, deswegen, daher, darum", signs="->|→|;")
 # Takes something into use: what stands right behind.
-TAKES_UP = re.compile(
+TAKES_UP = lazy_pattern(
     r"\b(?:us(?:e|es|ing)|tak(?:e|es|ing)|took|(?:go|goes|going|went) (?:with|for|to)|(?:switch|mov|migrat|port|chang|"
     r"convert)(?:e?d|ing|e)? (?:[\w ]{1,40} )?to|nehme[nt]?|nutzen|benutzen|setzen (?:jetzt |nun )?auf|auf|"
     r"aufs|are on|assume|make it|let it be|(?:sits?|lies?) with|goes to|dafür (?:\w+ )?(?:kommt|nehmen|"
@@ -290,14 +292,14 @@ CLAUSE_END = _any(
 # "in every environment": says nothing of which.
 EVERYWHERE = _any(r"(?:in|for|on|at|across|auf|für) (?:every|each|all|jede[mnr]?|alle[mn]?) \w{1,40}")
 # Who wishes or says something, which is not what it is of.
-ATTRIBUTED = re.compile(
+ATTRIBUTED = lazy_pattern(
     r"\b\w{1,40}(?=\s(?:(?:has|have|hat|haben|had|would)\s)?(?:says?|said|asks?|asked|wants?|wanted|prefers?|"
     r"preferred|insists?|"
     r"meint|meinte|sagt|sagte|möchte|verlangt|besteht|(?:changed|set|raised|lowered) (?:the|our|it|its))\b)",
     re.IGNORECASE,
 )
 # What a negation reaches.
-NEGATED = re.compile(
+NEGATED = lazy_pattern(
     r"\b(?:no longer|no more|not|never|\w+n['’]t|dont|nicht|keine?[nmrs]?)\b(?P<scope>[^,;]{1,120}?)"
     r"(?=[,;.!?](?:\s|$)|\b(?:but|sondern|because|weil)\b|$)",
     re.IGNORECASE,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from sakti.core.patterns import lazy_pattern
 from sakti.memory.statements import bygone, lexicon
 
 Shape: TypeAlias = Literal["number", "date", "often", "place", "name", "word"]
@@ -20,31 +21,33 @@ EXACT = ("number", "date", "often")
 STATEMENT_LIMIT = 600  # characters of a statement
 LOOSE = 3  # plain words that may be a value together
 
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     r"\b(?:time|log|sign|set|back|roll|check|shut|clean|look|pop)[ -](?:out|in|on|off|up|down|back)s?\b|"
     r"https?://\S{1,200}|\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,20})?|\d{1,9},\d{1,2}(?![\w,])|[#@~]?\w[\w@./:+#'’-]{0,199}|[€$%]|"
     r"(?<=\s)[!?&*^<>+|]{1,3}(?=\s|$)",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"v?\d[\d.,:]*(?:e-?\d+)?", re.IGNORECASE)
-_FROM_TO = re.compile(r"\d{1,2}:\d\d-\d{1,2}:\d\d")
-_WITH_UNIT = re.compile(r"(v?\d[\d.,]*)([a-zµ%]{1,6})", re.IGNORECASE)
-_HEX = re.compile(r"#[0-9a-f]{3,8}", re.IGNORECASE)
-_NOUN = re.compile(r"(?<=\w{4})(?:ances?|ences?|ations?|at(?:e[sd]?|ing)|ments?)$")
-_END = re.compile(r"(?:ings?|ed|es|s|e|en|er)$")
-_LINKED = re.compile(r"\W*(?:(?:the|a|an|now|only|just|always|jetzt|nur|nun|ein|eine|der|die|das|going to)\W+)*", re.I)
-_BECOMES = re.compile(r"\b(?:to|into|by|with|auf|zu|durch|mit)\b", re.I)
-_TIED = re.compile(
+_NUMBER = lazy_pattern(r"v?\d[\d.,:]*(?:e-?\d+)?", re.IGNORECASE)
+_FROM_TO = lazy_pattern(r"\d{1,2}:\d\d-\d{1,2}:\d\d")
+_WITH_UNIT = lazy_pattern(r"(v?\d[\d.,]*)([a-zµ%]{1,6})", re.IGNORECASE)
+_HEX = lazy_pattern(r"#[0-9a-f]{3,8}", re.IGNORECASE)
+_NOUN = lazy_pattern(r"(?<=\w{4})(?:ances?|ences?|ations?|at(?:e[sd]?|ing)|ments?)$")
+_END = lazy_pattern(r"(?:ings?|ed|es|s|e|en|er)$")
+_LINKED = lazy_pattern(
+    r"\W*(?:(?:the|a|an|now|only|just|always|jetzt|nur|nun|ein|eine|der|die|das|going to)\W+)*", re.I
+)
+_BECOMES = lazy_pattern(r"\b(?:to|into|by|with|auf|zu|durch|mit)\b", re.I)
+_TIED = lazy_pattern(
     r"[\s-]*(?:(?:of|for|in|on|by|at|von|vom|für|im|bei|des|der)\s+(?:the |our |den |dem |der )?)?", re.I
 )
-_GERMAN_VALUE = re.compile(r"\b(?:in|nach|auf|bei|mit|als|heißt|ist|zu|von)\s$", re.I)
-_NEXT_WORD = re.compile(r"\s+([^\W_]\w{0,60})")
-_POSSESSIVE = re.compile(r"['’]s$", re.I)
-_NEW = re.compile(r"\b(?:new|neue[rsnm]?)\b", re.I)
-_VERB_FORM = re.compile(r"\w{3,}(?:ing|ed)", re.I)
-_ALSO = re.compile(r"\balso\b", re.I)  # German "also" is "so"
-_MAY = re.compile(r"\s\d")
-_ARROW = re.compile("->|→|=>")
+_GERMAN_VALUE = lazy_pattern(r"\b(?:in|nach|auf|bei|mit|als|heißt|ist|zu|von)\s$", re.I)
+_NEXT_WORD = lazy_pattern(r"\s+([^\W_]\w{0,60})")
+_POSSESSIVE = lazy_pattern(r"['’]s$", re.I)
+_NEW = lazy_pattern(r"\b(?:new|neue[rsnm]?)\b", re.I)
+_VERB_FORM = lazy_pattern(r"\w{3,}(?:ing|ed)", re.I)
+_ALSO = lazy_pattern(r"\balso\b", re.I)  # German "also" is "so"
+_MAY = lazy_pattern(r"\s\d")
+_ARROW = lazy_pattern("->|→|=>")
 _QUOTES = "`\"“'„"
 _SENTENCE_END = ".!?:"
 

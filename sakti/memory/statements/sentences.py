@@ -9,36 +9,37 @@ import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.memory.statements.lexicon import BETWEEN_SENTENCES, REPLACES
 
 Kind: TypeAlias = Literal["question", "request", "statement", "remark", "chatter"]
 AgentKind: TypeAlias = Literal["work", "finding", "intent"]
 
-_SENTENCE = re.compile(rf"{BETWEEN_SENTENCES}|\n+|(?<=[。！？])")
-_LIST_SIGN = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+")
-_WORD = re.compile(r"[^\W_][\w'’]*")
+_SENTENCE = lazy_pattern(rf"{BETWEEN_SENTENCES}|\n+|(?<=[。！？])")
+_LIST_SIGN = lazy_pattern(r"^\s*(?:[-*•+]|\d+[.)])\s+")
+_WORD = lazy_pattern(r"[^\W_][\w'’]*")
 
 # Something exact: what cannot be said again in other words. Each alternative looks at a few characters only, so that a
 # search takes time in proportion to the text.
-SPECIFIC = re.compile(
+SPECIFIC = lazy_pattern(
     r"\d|`|https?://|[\w.-]/[\w./-]|\w_\w|\b[a-z]{1,200}[A-Z]|\b[A-Z]{2,200}\b|(?<=\w)\.[a-z]{1,5}\b|"
     r"(?<=[a-z,;:] )[A-Z][\w-]|[\"“][^\"”]{1,400}[\"”]|--?[a-z]|@\w"
 )
 WORD, LINE, TEXT = 200, 4_000, 400_000  # characters that are looked at: of a word, of a line, of a text
-_LONG_WORD = re.compile(rf"(?<!\S)(\S{{{WORD}}})\S+")
-_QUESTION = re.compile(
+_LONG_WORD = lazy_pattern(rf"(?<!\S)(\S{{{WORD}}})\S+")
+_QUESTION = lazy_pattern(
     r"^(?:and |but |so |or |also )?(?:how|what|why|where|when|which|who|whose|is|are|was|were|do|does|did|has|have|"
     r"should|shall|may|might|am)\b",
     re.IGNORECASE,
 )
-_POLITE = re.compile(
+_POLITE = lazy_pattern(
     r"^(?:(?:ok(?:ay)?|and|then|so|now|next|also|hey|hi|yes|well)[, ]+)*"
     r"(?:please|(?:can|could|would|will) you|i(?:'d| would) like you to|i (?:want|need) you to|kindly|"
     r"let(?:'s| us| me)|(?:go|carry) (?:on|ahead)|continue|proceed)\b",
     re.IGNORECASE,
 )
-_IMPERATIVE = re.compile(
+_IMPERATIVE = lazy_pattern(
     r"^(?:(?:ok(?:ay)?|and|then|so|now|next|also|first|finally|please|just)[, ]+)*"
     r"(?:add|adjust|analy[sz]e|apply|ask|build|bump|change|check|clean|commit|compare|convert|copy|create|debug|"
     r"define|"
@@ -56,7 +57,7 @@ _IMPERATIVE = re.compile(
     re.IGNORECASE,
 )
 # What holds beyond the moment: wishes, habits, decisions, rules.
-_LASTING = re.compile(
+_LASTING = lazy_pattern(
     r"\b(?:always|never|from now on|by default|in (?:the )?future|every ?time|must(?:n't)?|should(?:n't)?|do not|"
     r"don't|"
     r"remember|note(?: down)?|keep in mind|bear in mind|for the record|fyi|important|"
@@ -66,13 +67,13 @@ _LASTING = re.compile(
     r"assum(?:e|ing)|treat|call(?:ed)? it|name it|use)\b",
     re.IGNORECASE,
 )
-_OWN = re.compile(
+_OWN = lazy_pattern(
     r"\b(?:i'm|i am|i'd (?:rather|like|prefer)|i've|i have|i use|i like|i hate|i want|i need|i work|we're|we are|"
     r"we've|we have|we use|we need|"
     r"we want|we run|we keep|we ship|we deploy|we call|my|our|ours|us)\b",
     re.IGNORECASE,
 )
-_LASTING_START = re.compile(
+_LASTING_START = lazy_pattern(
     r"^(?:(?:ok(?:ay)?|and|so|please|just|also)[, ]+)*(?:use|prefer|avoid|remember|note|never|always|no|stick|"
     r"keep|assume|"
     r"treat|forget|set aside|scrap|drop|ignore|replace|switch|rename|call|name|don't|do not|no longer|"
@@ -80,7 +81,7 @@ _LASTING_START = re.compile(
     r"pick|choose|stick|keep|drop|switch|call|name|not|move|skip|scrap|settle|agree|avoid|forget|postpone|cancel))\b",
     re.IGNORECASE,
 )
-_VERB = re.compile(
+_VERB = lazy_pattern(
     r"\b(?:is|are|was|were|has|have|had|will|would|must|should|can|can't|cannot|won't|isn't|aren't|doesn't|"
     r"(?:use|need|want|live|run|lie|stand|take|belong|expire|contain|return|fail|depend|require|mean|own|"
     r"host|listen|point|store|hold|start|end|support|expect|work|come|sit|serve|handle|accept|allow|know|get|see)s|"
@@ -88,7 +89,7 @@ _VERB = re.compile(
     re.IGNORECASE,
 )
 # What takes something back or puts something in its place.
-CHANGE = re.compile(
+CHANGE = lazy_pattern(
     r"\b(?:now|no longer|not (?:\w+ ){0,4}(?:any ?more|after all)|any ?more|instead|rather than|in place of|"
     r"actually|correct(?:ion|ed)|chang(?:e[ds]?|ing)|mov(?:e[ds]?|ing)|switch(?:ed|es|ing)?|"
     r"replac(?:e[ds]?|ing)|renam(?:e[ds]?|ing)|supersed\w+|updat(?:e[ds]?|ing)|dropp(?:ed|ing)|drop|scrap(?:ped)?|"
@@ -105,12 +106,12 @@ CHANGE = re.compile(
     r"umgestellt|umgezogen|umbenannt|verschoben|geändert|ersetzt|korrektur)\b|->|→",
     re.IGNORECASE,
 )
-_CHATTER = re.compile(
+_CHATTER = lazy_pattern(
     r"^(?:ok(?:ay)?|thanks?|thank you|great|good|nice|cool|perfect|fine|sure|hi|hello|hey|go on|carry on|"
     r"go ahead|continue|proceed|next|done|sounds good|looks good|lgtm|well done|yep|wow|hm+|ah|oh|right)\b",
     re.IGNORECASE,
 )
-_CONCLUSION = re.compile(
+_CONCLUSION = lazy_pattern(
     r"\b(?:root cause|because|decid\w+|conclu\w+|the (?:problem|issue|bug|error|cause|fix|reason|culprit) (?:is|was)|"
     r"turns? out|found|fixed|implemented|created|added|wrote|written|renamed|removed|deleted|moved|replaced|migrated|"
     r"installed|extracted|split|configured|enabled|disabled|pinned|updated|upgraded|committed|merged|deployed|"
@@ -120,29 +121,29 @@ _CONCLUSION = re.compile(
     re.IGNORECASE,
 )
 # What the agent says it did, or a place to the line.
-_DID = re.compile(
+_DID = lazy_pattern(
     r"\b(?:I|we)(?:'ve| have)? (?:now |also |just )?(?:[a-z]{2,}ed|put|wrote|made|built|set|split|cut|kept|left)\b|"
     r"\.[a-z]\w{0,5}:\d+",
     re.IGNORECASE,
 )
-_INTENT = re.compile(
+_INTENT = lazy_pattern(
     r"^(?:(?:ok(?:ay)?|sure|great|now|next|then|so|first|right)[,.! ]+)*(?:i'll|i will|let me|let's|i am going to|"
     r"i'm going to|i looked|i read|i checked|i opened|i see|looking|reading|checking|here is|here's)\b",
     re.IGNORECASE,
 )
 # Says how something strikes the speaker, or points at what stands elsewhere.
-_VAGUE = re.compile(
+_VAGUE = lazy_pattern(
     r"^(?:hm+|well|this|that|these|those|it|i (?:think|guess|see|had|have|looked|wonder|am)|maybe|perhaps|not sure|"
     r"looks|seems|there)\b",
     re.IGNORECASE,
 )
 _DECLARES = 4  # words
 # A request that says how things are from then on.
-_CHANGES_FOR_GOOD = re.compile(
+_CHANGES_FOR_GOOD = lazy_pattern(
     r"\b(?:instead|from now on|no longer|any ?more|for now|after all)\b|(?<=\w) now[.!]?$", re.IGNORECASE
 )
 # A request that gives a value in place of another is as good as a statement of it.
-_GIVES_VALUE = re.compile(
+_GIVES_VALUE = lazy_pattern(
     r"(?:\b(?:to|auf|instead|statt|not|make (?:that|it))\b|->|→|=)[^.!?\n]{0,80}|\bnow\b", re.IGNORECASE
 )
 _SHORT = 5  # words: what is no longer says little unless it is exact

@@ -7,22 +7,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from sakti.core.patterns import lazy_pattern
 from sakti.memory.statements.lexicon import BETWEEN_SENTENCES
 
 Speaker: TypeAlias = Literal["user", "agent", ""]
 
-LEAD = re.compile(r"(User (?:stated|said|asked for|asked|quoted|ran|attached(?: the image)?)|Agent(?: asked)?):\s+")
-TOOL = re.compile(r"Agent (?:ran (?P<command>`[^`]*`)|used |changed (?P<files>.+))")
-_SPOKEN = re.compile(
+LEAD = lazy_pattern(r"(User (?:stated|said|asked for|asked|quoted|ran|attached(?: the image)?)|Agent(?: asked)?):\s+")
+TOOL = lazy_pattern(r"Agent (?:ran (?P<command>`[^`]*`)|used |changed (?P<files>.+))")
+_SPOKEN = lazy_pattern(
     r"(?:the )?(?:user|agent|assistant)\b(?: (?:stated|said|noted|decided|confirmed|wants|asked|reported)\b)?"
     r"(?: that\b)?\s*",
     re.IGNORECASE,
 )
 # What is passed on, looked at, asked or told of the log itself says nothing that holds or that replaces anything.
-_NOTHING = re.compile(
+_NOTHING = lazy_pattern(
     r"(?:the )?user (?:quoted|ran|attached|asked (?!for|to|that)|asked:)|agent asked|times are in ", re.IGNORECASE
 )
-_BOUNDARY = re.compile(rf"{BETWEEN_SENTENCES}|(?<!\[earlier); |(?<=[。！？]) ")
+_BOUNDARY = lazy_pattern(rf"{BETWEEN_SENTENCES}|(?<!\[earlier); |(?<=[。！？]) ")
 
 
 @dataclass(frozen=True, slots=True)

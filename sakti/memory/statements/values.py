@@ -6,12 +6,13 @@ import itertools
 import re
 from functools import lru_cache
 
+from sakti.core.patterns import lazy_pattern
 from sakti.memory.statements.lexicon import DIMENSIONS, IN_USE, MEASURES
 from sakti.memory.statements.reading import Clause, Statement, Value
 
 KINDS = {"number": "number", "date": "date", "often": "date", "place": "thing", "name": "thing", "word": "thing"}
-_HEX = re.compile(r"#[0-9a-f]{3,8}")
-_FIGURES = re.compile(r"\d+")
+_HEX = lazy_pattern(r"#[0-9a-f]{3,8}")
+_FIGURES = lazy_pattern(r"\d+")
 
 
 def alike(a: Value, b: Value) -> bool:

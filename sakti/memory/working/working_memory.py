@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, Literal, cast
 
 from sakti.core.errors import MemoryFailure
+from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
@@ -15,8 +15,8 @@ from sakti.store import working_memory as pages
 from sakti.store.database import Store
 
 LIMIT_TOKENS = 2_000
-_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
-_FENCE = re.compile(r"^[ \t]*(```|~~~)")
+_HEADING = lazy_pattern(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
+_FENCE = lazy_pattern(r"^[ \t]*(```|~~~)")
 
 
 def sections(page: str) -> list[tuple[str, str]]:

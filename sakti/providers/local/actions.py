@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json, ToolCallPart, ToolSpec
 
 ANSWER = "answer"
 MOST_TOOLS = 6
 _RENAMED = "operation"  # a tool's own argument `action` would hide which tool it is
-_OPENING = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"action"\s*:\s*"((?:[^"\\]|\\.)*)"')
-_TEXT = re.compile(r'\s*,\s*"text"\s*:\s*"')
+_OPENING = lazy_pattern(r'\s*(?:```(?:json)?\s*)?\{\s*"action"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_TEXT = lazy_pattern(r'\s*,\s*"text"\s*:\s*"')
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
 
 

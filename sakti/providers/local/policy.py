@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import FilePart, Json, Message, ToolCallPart, ToolResultPart
 from sakti.providers.local import project
 from sakti.providers.local.actions import Action
@@ -30,25 +31,25 @@ TEST_COMMANDS = (
 )
 _NEEDS_READING = ("edit",)
 _CHANGES = ("edit", "write")
-_QUESTION = re.compile(r"\W*(what|how|why|when|which|who|explain|describe|tell me|hello|hi|hey|thanks|thank)\b", re.I)
-_OF_THE_PROJECT = re.compile(
+_QUESTION = lazy_pattern(r"\W*(what|how|why|when|which|who|explain|describe|tell me|hello|hi|hey|thanks|thank)\b", re.I)
+_OF_THE_PROJECT = lazy_pattern(
     r"\b(this|these|here|my|our|the (code|file|function|test|project|repo))\b|\w\.\w|[_/(@`]", re.I
 )
-_A_FILE = re.compile(r"\b[\w/-]+\.[a-z]{1,5}\b")
-_SOURCE = re.compile(
+_A_FILE = lazy_pattern(r"\b[\w/-]+\.[a-z]{1,5}\b")
+_SOURCE = lazy_pattern(
     r"\.(?:py|js|jsx|ts|tsx|go|rs|c|h|cc|cpp|java|rb|php|sh|lua|kt|swift|cs|toml|yaml|yml|json|md|css|html|sql)$"
 )
 _VERBS = r"\b(?:fix|change|rename|replace|update|correct|repair|implement|add|remove|delete)\b"
-_CHANGE = re.compile(_VERBS, re.I)
-_CHANGE_OF = re.compile(_VERBS + r" ([\w/.-]+\.[a-z]{1,5})\b", re.I)
-_NEW = re.compile(r"\b(create|write|new|generate|scaffold|add a)\b", re.I)
-_RUN = re.compile(r"\b(?:run|rerun|execute|pytest|verify|check that)\b", re.I)
-_FAILING = re.compile(r"\bpytest\b|\b(?:failing|broken|red) tests?\b|\btests?\b.{0,20}\bfail", re.I)
-_PATH = re.compile(r"[\w./-]*\w\.[a-z]{1,5}\b")
-_IMPORT = re.compile(r"^(?: *\d+\t)? *(?:from ([\w.]+) import|import ([\w.]+))", re.M)
-_ABOUT_TESTS = re.compile(r"\b(?:add|write|update|extend|rename)\b.{0,40}\btests?\b", re.I)
-_TEST_FILE = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test\.\w+|conftest\.py)$|(?:^|/)tests?/")
-_NUMBERED = re.compile(r"^ *\d+\t", re.M)
+_CHANGE = lazy_pattern(_VERBS, re.I)
+_CHANGE_OF = lazy_pattern(_VERBS + r" ([\w/.-]+\.[a-z]{1,5})\b", re.I)
+_NEW = lazy_pattern(r"\b(create|write|new|generate|scaffold|add a)\b", re.I)
+_RUN = lazy_pattern(r"\b(?:run|rerun|execute|pytest|verify|check that)\b", re.I)
+_FAILING = lazy_pattern(r"\bpytest\b|\b(?:failing|broken|red) tests?\b|\btests?\b.{0,20}\bfail", re.I)
+_PATH = lazy_pattern(r"[\w./-]*\w\.[a-z]{1,5}\b")
+_IMPORT = lazy_pattern(r"^(?: *\d+\t)? *(?:from ([\w.]+) import|import ([\w.]+))", re.M)
+_ABOUT_TESTS = lazy_pattern(r"\b(?:add|write|update|extend|rename)\b.{0,40}\btests?\b", re.I)
+_TEST_FILE = lazy_pattern(r"(?:^|/)(?:test_[^/]*|[^/]*_test\.\w+|conftest\.py)$|(?:^|/)tests?/")
+_NUMBERED = lazy_pattern(r"^ *\d+\t", re.M)
 
 
 @dataclass(frozen=True, slots=True)

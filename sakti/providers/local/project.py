@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json, ToolResultPart
 
 MOST_PLACES = 5  # places that an answer names
@@ -20,29 +21,29 @@ AROUND = 3  # lines read before a definition
 LINES = 40  # lines read of it
 NOT_THERE = "The files that were read do not say that."
 _NAMED = r"project|repo|repository|code ?base|program|app|application|package|library|service|tool|cli|script"
-_WHOLE = re.compile(
+_WHOLE = lazy_pattern(
     rf"\b(?:this|the|my|our|your) (?:{_NAMED})\b|\bwhat (?:is|does) (?:this|it)(?: do| for| about)?\W*$|\bentry ?point"
     r"|\bdependenc(?:y|ies)\b|\bdepends? on\b|\btests?\b.{0,20}\b(?:run|executed|started)\b"
     r"|\b(?:run|execute|start)\b.{0,20}\btests?\b|\bwhere does (?:it|the \w+) (?:start|begin)\b",
     re.I,
 )
-_WHERE = re.compile(
+_WHERE = lazy_pattern(
     r"\bwhere(?:'s| is| are| do| does| can i find)\b\s+(?P<what>.+?)"
     r"(?:\s+(?:\w+ly\s+)?(?:defined|declared|implemented|located|set|done|handled|calculated|computed|stored|made|"
     r"created|checked|parsed|used|live|lives|happen|happens|come from|comes from|kept))?"
     r"(?:\s+in (?:this|the) \w+)?\W*$",
     re.I,
 )
-_EXISTS = re.compile(r"\b(?:is|are) there (?:an?|any)\s+(?P<what>.+?)(?:\s+(?:in|here)\b.*)?\W*$", re.I)
-_EXPLAIN = re.compile(r"\b(?:what does|what do|how does|how do|explain|describe|what is|what are)\b", re.I)
-_QUOTED = re.compile(r"`([^`]+)`")
-_IDENTIFIER = re.compile(
+_EXISTS = lazy_pattern(r"\b(?:is|are) there (?:an?|any)\s+(?P<what>.+?)(?:\s+(?:in|here)\b.*)?\W*$", re.I)
+_EXPLAIN = lazy_pattern(r"\b(?:what does|what do|how does|how do|explain|describe|what is|what are)\b", re.I)
+_QUOTED = lazy_pattern(r"`([^`]+)`")
+_IDENTIFIER = lazy_pattern(
     r"\b([A-Za-z]+_\w+|_\w+|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|[A-Z][A-Z0-9]{2,}\b|[A-Za-z]\w*(?=\(\)))"
 )
-_AFTER_KIND = re.compile(
+_AFTER_KIND = lazy_pattern(
     r"\b(?:function|method|class|constant|variable|struct|module)\s+(?:called |named )?([A-Za-z_]\w*)"
 )
-_BEFORE_KIND = re.compile(r"\b([A-Za-z_]\w*)\s+(?:function|method|class|constant|variable|struct|module)\b")
+_BEFORE_KIND = lazy_pattern(r"\b([A-Za-z_]\w*)\s+(?:function|method|class|constant|variable|struct|module)\b")
 _EMPTY = frozenset(
     """a an and any are as at be by can code do does file files find for from function functions get has have here how
     i in into is it its just line lines me method methods my of on one or our project repo show so some that the their
@@ -51,15 +52,15 @@ _EMPTY = frozenset(
     returns work works program app application mean means take takes""".split()
 )
 _STARTING = frozenset(("start", "begin", "entry", "point", "run", "everything"))
-_PRONOUN = re.compile(r"\b(?:i|we|you)\b", re.I)
-_ROW = re.compile(r"^(?P<path>[^\s:][^:\n]*):(?P<line>\d+):(?P<text>.*)$", re.M)
-_FILE = re.compile(
+_PRONOUN = lazy_pattern(r"\b(?:i|we|you)\b", re.I)
+_ROW = lazy_pattern(r"^(?P<path>[^\s:][^:\n]*):(?P<line>\d+):(?P<text>.*)$", re.M)
+_FILE = lazy_pattern(
     r"(?<![\w/.-])(?:\./)?[\w-][\w./-]*\.(?:pyi?|jsx?|mjs|cjs|tsx?|go|rs|c|h|cc|cpp|hpp|java|rb|php|sh|lua|kt|swift|cs|"
     r"toml|ya?ml|json|md|rst|txt|ini|cfg|css|html?|sql|lock|xml|gradle)\b(?!\()"
 )
-_TEST = re.compile(r"(?:^|/)(?:tests?/|test_)|[._]test\.")
+_TEST = lazy_pattern(r"(?:^|/)(?:tests?/|test_)|[._]test\.")
 _PRODUCTS = frozenset("node.js vue.js next.js nuxt.js react.js express.js three.js d3.js".split())
-_SENTENCE = re.compile(r".*?(?:[.!?:](?=\s)\s*|\n+)", re.S)
+_SENTENCE = lazy_pattern(r".*?(?:[.!?:](?=\s)\s*|\n+)", re.S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import apsw
 
+from sakti.core.patterns import lazy_pattern
 from sakti.store import failures
 from sakti.store.database_file import DatabaseFile
 from sakti.store.search.index import TABLES as INDEXES
 from sakti.store.search.index import TASKS
 from sakti.store.text_registry import TABLES
 
-_OF_INDEX = re.compile(r"\bfts5\b.*\btable \"?(?:main\.)?(\w+)", re.IGNORECASE)
+_OF_INDEX = lazy_pattern(r"\bfts5\b.*\btable \"?(?:main\.)?(\w+)", re.IGNORECASE)
 
 
 def split_faults(rows: Sequence[str]) -> tuple[list[str], set[str]]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import apsw
 
+from sakti.core.patterns import lazy_pattern
 from sakti.store import opening, text_registry
 
 PAGE = 4096
@@ -23,9 +24,9 @@ SAMPLE = 40  # rows of a table that are looked at
 _MOST = 40  # columns that are looked at: more than any table has
 _BROKEN = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.FormatError, apsw.SQLError, UnicodeDecodeError)
 _LEAF, _INNER = {13: False, 10: True}, {5: False, 2: True}  # by the first byte of a page; True: without row numbers
-_WORDS = re.compile(r"CHECK \((\w+) IN\s*\(([^)]*)\)\)")
+_WORDS = lazy_pattern(r"CHECK \((\w+) IN\s*\(([^)]*)\)\)")
 _KINDS: dict[str, type] = {"INTEGER": int, "REAL": float, "BLOB": bytes}
-_REFERS = re.compile(r"^\s*(\w+) TEXT NOT NULL REFERENCES (\w+) \((\w+)\)", re.MULTILINE)
+_REFERS = lazy_pattern(r"^\s*(\w+) TEXT NOT NULL REFERENCES (\w+) \((\w+)\)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

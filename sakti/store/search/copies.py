@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from sakti.core.patterns import lazy_pattern
 from sakti.store.search.features import SHORT, Features
 from sakti.store.search.rank import Ranked
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER = lazy_pattern(r"\d+")
 
 
 def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, str]]) -> list[tuple[Ranked, int]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 
+from sakti.core.patterns import lazy_pattern
+
 MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
@@ -12,11 +14,13 @@ MONTHS = (
 AFTER = datetime.timedelta(days=7)  # what happened is told of in the days after
 
 _NAMES = "|".join(f"{m[:3]}(?:{m[3:]})?" if len(m) > 3 else m for m in MONTHS)
-_DAY_MONTH = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_NAMES})\b\.?,?\s*(\d{{4}})?", re.IGNORECASE)
-_MONTH_DAY = re.compile(rf"\b({_NAMES})\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d),?\s*(\d{{4}})?", re.IGNORECASE)
-_MONTH = re.compile(rf"\b(in|of|since|during|early|late|mid|last|this)?[ -]*({_NAMES})\b,?\s*(\d{{4}})?", re.IGNORECASE)
-_ISO = re.compile(r"\b(\d{4})-(\d\d)(?:-(\d\d))?\b")
-_YEAR = re.compile(r"\b(?:in|of|during|since)\s+(\d{4})\b", re.IGNORECASE)
+_DAY_MONTH = lazy_pattern(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_NAMES})\b\.?,?\s*(\d{{4}})?", re.IGNORECASE)
+_MONTH_DAY = lazy_pattern(rf"\b({_NAMES})\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d),?\s*(\d{{4}})?", re.IGNORECASE)
+_MONTH = lazy_pattern(
+    rf"\b(in|of|since|during|early|late|mid|last|this)?[ -]*({_NAMES})\b,?\s*(\d{{4}})?", re.IGNORECASE
+)
+_ISO = lazy_pattern(r"\b(\d{4})-(\d\d)(?:-(\d\d))?\b")
+_YEAR = lazy_pattern(r"\b(?:in|of|during|since)\s+(\d{4})\b", re.IGNORECASE)
 
 
 def named_times(text: str, newest: int) -> list[tuple[int, int]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sakti.core.patterns import lazy_pattern
 from sakti.store.search.folding import folded
 from sakti.store.search.occurrences import COLUMNS, Occurrence
 from sakti.store.search.retrieve import Row
@@ -23,7 +23,7 @@ INSIDE = 0.5  # what a word counts that stands only inside another one (sort in 
 PLACES = 200  # places of the query's words in a text that are looked at for their nearness
 OF_A_TERM = 60  # of them, places of one word
 
-_CODE = re.compile(r"[(){}\[\];=<>_/\\|`#*+]")
+_CODE = lazy_pattern(r"[(){}\[\];=<>_/\\|`#*+]")
 
 
 @dataclass(frozen=True, slots=True)

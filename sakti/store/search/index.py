@@ -9,11 +9,11 @@ Raw SQL: every message and every line of a log passes here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Database
 from sakti.store.text_registry import entering
 
@@ -22,9 +22,9 @@ PREVIOUS_LIMIT = 1_000
 TABLES = ("search_words", "search_trigrams")
 TASKS = "task_words"  # the index that tasks have for themselves
 
-_TOKEN = re.compile(r"[A-Za-z0-9]+(?:[_.\-/:][A-Za-z0-9]+)*")
-_COMPOUND = re.compile(r"[_.\-/:]|[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
-_PIECE = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_TOKEN = lazy_pattern(r"[A-Za-z0-9]+(?:[_.\-/:][A-Za-z0-9]+)*")
+_COMPOUND = lazy_pattern(r"[_.\-/:]|[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+_PIECE = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
 def pieces(token: str) -> list[str]:

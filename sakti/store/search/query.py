@@ -7,6 +7,7 @@ import itertools
 import re
 from dataclasses import dataclass, replace
 
+from sakti.core.patterns import lazy_pattern
 from sakti.store.search.index import pieces
 
 MAX_TERMS = 32
@@ -25,16 +26,16 @@ LANGUAGES = frozenset(
     "bash golang haskell java javascript kotlin perl php python ruby rust scala swift typescript".split()
 )
 
-_FILTER = re.compile(r"(?<!\S)(path|role|thread|task|kind|before|after):(\"[^\"]*\"|\S+)", re.IGNORECASE)
-_PHRASE = re.compile(r"(-?)\"([^\"]+)\"")
-_EXCLUDED = re.compile(r"(?<!\S)-([^\W\d_]\w[\w.-]+)")  # three letters and more: `rm -rf`, `ls -l` are no exclusions
-_PREFIX = re.compile(r"(?<!\S)(\w{2,})\*(?!\S)")
-WORD = re.compile(r"\w+")
-TOKEN = re.compile(r"[^\s\"'`,;:!?()\[\]{}<>]+")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-OPERATORS = re.compile(r"(?<!\S)(AND|OR|NOT)(?!\S)")
+_FILTER = lazy_pattern(r"(?<!\S)(path|role|thread|task|kind|before|after):(\"[^\"]*\"|\S+)", re.IGNORECASE)
+_PHRASE = lazy_pattern(r"(-?)\"([^\"]+)\"")
+_EXCLUDED = lazy_pattern(r"(?<!\S)-([^\W\d_]\w[\w.-]+)")  # three letters and more: `rm -rf`, `ls -l` are no exclusions
+_PREFIX = lazy_pattern(r"(?<!\S)(\w{2,})\*(?!\S)")
+WORD = lazy_pattern(r"\w+")
+TOKEN = lazy_pattern(r"[^\s\"'`,;:!?()\[\]{}<>]+")
+_CJK = lazy_pattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+OPERATORS = lazy_pattern(r"(?<!\S)(AND|OR|NOT)(?!\S)")
 _OPERATED = 12  # more words than that are a text in which AND, OR or NOT stands, not a query with operators
-_IDENTIFIER = re.compile(
+_IDENTIFIER = lazy_pattern(
     r"[A-Za-z0-9]+(?:[_./:\\-][A-Za-z0-9]+)+|[a-z0-9]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|\w*\d\w*[A-Za-z]\w*"
 )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
+from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Connection
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
@@ -20,7 +20,7 @@ LARGE = 50_000  # texts from which on three letters have to be right, not two, a
 NEAREST = 2  # known words for one that is not
 HALF = 0.5  # of the three-letter pieces
 
-_LETTERS = re.compile(r"[^\W\d_]{5,}")
+_LETTERS = lazy_pattern(r"[^\W\d_]{5,}")
 
 
 def corrections(db: Connection, words: Sequence[str], text: str, newest: int) -> dict[str, list[str]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
+from sakti.core.patterns import lazy_pattern
 from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, TextBlock
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line, Row, row_of, rows_text
 
-_WORD = re.compile(r"[\w./:@#%+~-]+|\s+|.")
+_WORD = lazy_pattern(r"[\w./:@#%+~-]+|\s+|.")
 
 
 def code_of(document: Document, index: int) -> str | None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from rich.segment import Segment
 from rich.style import Style
 
+from sakti.core.patterns import lazy_pattern
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import highlight, language_of
 from sakti.tui.transcript.wrap import COLUMN, TAB, Line, Row, Span, cells, fold_words, made_from, pad
 
-_HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_HUNK = lazy_pattern(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _SIGNS = {"+": "+", "-": "−", " ": " "}
 LONG = 4_000  # characters of one line that are shown
 

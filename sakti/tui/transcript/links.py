@@ -12,14 +12,15 @@ from urllib.parse import quote
 
 from rich.style import Style
 
+from sakti.core.patterns import lazy_pattern
 from sakti.tui.transcript.wrap import Span
 
 Target: TypeAlias = tuple[Literal["url", "file"], str]
 
-_URL = re.compile(r"\b(?:https?://|mailto:)[^\s<>\"'`|\\^{}\u2400-\u2421]+", re.IGNORECASE)
-_PLACE = re.compile(r"(?<![\w./@:-])(?:[.~]{0,2}/)?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}:\d+(?![\w/])")
-_PATH = re.compile(r"(?:[.~]{0,2}/)?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}(?::\d+(?:[-:]\d+)?)?")
-_EITHER = re.compile(f"{_URL.pattern}|{_PLACE.pattern}", re.IGNORECASE)
+_URL = lazy_pattern(r"\b(?:https?://|mailto:)[^\s<>\"'`|\\^{}\u2400-\u2421]+", re.IGNORECASE)
+_PLACE = lazy_pattern(r"(?<![\w./@:-])(?:[.~]{0,2}/)?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}:\d+(?![\w/])")
+_PATH = lazy_pattern(r"(?:[.~]{0,2}/)?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}(?::\d+(?:[-:]\d+)?)?")
+_EITHER = lazy_pattern(f"{_URL.pattern}|{_PLACE.pattern}", re.IGNORECASE)
 _SAFE = "!#$%&'()*+,/:;=?@[]~-._"
 
 

@@ -7,15 +7,16 @@ characters: the cost of an answer is linear in its length. All chunks and the ta
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+
+from sakti.core.patterns import lazy_pattern
 
 CAP = 4_000
 FENCE_LINES = 24
 
-_FENCE = re.compile(r"^( {0,3})(`{3,}|~{3,})(.*)$")
-_ITEM = re.compile(r"^ {0,3}(?:[-*+]|\d{1,9}[.)])\s")
-_NESTED_FENCE = re.compile(r"^\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
+_FENCE = lazy_pattern(r"^( {0,3})(`{3,}|~{3,})(.*)$")
+_ITEM = lazy_pattern(r"^ {0,3}(?:[-*+]|\d{1,9}[.)])\s")
+_NESTED_FENCE = lazy_pattern(r"^\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 
+from sakti.core.patterns import lazy_pattern
+
 Line: TypeAlias = list[Segment]
 Span: TypeAlias = tuple[str, Style]
 
@@ -64,7 +66,7 @@ def made_from(lines: list[Line], source: str) -> list[Line]:
 
 
 COLUMN = 100  # cells in which text is read well: prose, cards and the lines of tools end there
-_PIECES = re.compile(r"\n|[^\S\n]+|[^\s]+")
+_PIECES = lazy_pattern(r"\n|[^\S\n]+|[^\s]+")
 TAB = 4
 
 

@@ -40,12 +40,12 @@ from sakti.core.events import (
     TurnStarted,
     TurnStatus,
 )
-from sakti.core.types import MarkerPart, Message, Part, TextPart, ToolCallPart, ToolResultPart
+from sakti.core.types import Json, MarkerPart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.providers.protocol import Completed
-from sakti.store.threads import messages as message_store
 
 __all__ = ["Turn", "hooks", "run_turn"]
 
+MEMORY = "memory"  # the kind of processor that is told of a turn when its message is stored
 CUT_AT_MOST = 3  # answers in a row that are cut until a turn ends
 CUT_CALL_KEPT = 1_000  # characters of a call that was cut: it is not worth its tokens
 CUT_CALL = (
@@ -75,9 +75,10 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
     """
     status: TurnStatus = "answered"
     error: SaktiError | None = None
+    metadata: Json = {}
     turn.began = turn.store.clock.monotonic()
     try:
-        user = await keeping.save(turn, "user", parts) if parts else await keeping.last_user(turn)
+        user = await _taken_in(turn, parts) if parts else await keeping.last_user(turn)
         yield TurnStarted(turn.thread_id, user)
         if parts:
             yield MessageSaved(user)
@@ -85,7 +86,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
             async with contextlib.aclosing(_steps(turn, user)) as events:
                 async for event in events:
                     yield event
-        await keeping.finish(turn)
+        metadata = await keeping.finish(turn)
     except asyncio.CancelledError:
         if (stopped := turn.stopped()) is None:
             raise
@@ -100,8 +101,12 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
             yield MessageSaved(message)
     except Abort as tripwire:
         status, error = "tripwire", SaktiError(tripwire.reason, title="Stopped by a guardrail", code="tripwire")
-        await turn.store.write(message_store.withhold, [m.id for m in turn.messages], tripwire.reason)
-        turn.engine.forget([m.id for m in turn.messages])
+        metadata = tripwire.metadata
+        if turn.refused is not None:
+            stands_for = await keeping.withhold_refused(turn, tripwire.reason)
+            if len(turn.messages) == 1:
+                yield TurnStarted(turn.thread_id, stands_for)
+        await keeping.withhold(turn, tripwire.reason)
         yield StepDiscarded(turn.step, tripwire.reason)
     except SaktiError as e:
         status, error = "error", e
@@ -125,13 +130,39 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
         error.message if error else None,
         error.title if error else None,
         error.code if error else None,
+        metadata,
+    )
+
+
+async def _taken_in(turn: Turn, parts: tuple[Part, ...]) -> Message:
+    """Store the user's message as the processors leave it; memory hears of the turn once that is done."""
+    turn.refused = keeping.message(turn, "user", parts)
+    start = _turn_input(turn, turn.refused)
+    for processor in turn.before:
+        if processor.kind != MEMORY:
+            start = await processor.process_input(start)
+    saved = await keeping.append(turn, start.message)
+    turn.system, turn.refused = start.system, None
+    return saved
+
+
+def _turn_input(turn: Turn, message: Message) -> TurnInput:
+    return TurnInput(
+        turn.thread_id,
+        message,
+        turn.model.full_name,
+        turn.model.cache_ttl,
+        turn.resource_id,
+        tuple(m for m in turn.engine.state.window.messages if m.id != message.id),
+        turn.system,
+        turn.settings,
     )
 
 
 async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
-    start = TurnInput(turn.thread_id, user, turn.model.full_name, turn.model.cache_ttl)
     for processor in turn.before:
-        start = await processor.process_input(start)
+        if processor.kind == MEMORY:
+            await processor.process_input(_turn_input(turn, user))
     repetition = Repetition()
     if turn.settings.max_usd is not None and turn.model.input_price is None:
         text = f"The price of {turn.model.full_name} is not known: agent.max_usd only counts what its server reports."
@@ -210,8 +241,9 @@ async def _take_queued(turn: Turn) -> AsyncGenerator[Event, None]:
     while queued:
         parts = queued.pop(0)
         try:
-            saved = await keeping.save(turn, "user", parts)
+            saved = await _taken_in(turn, parts)
         except SaktiError:
+            turn.refused = None
             queued.insert(0, parts)
             raise
         yield QueueChanged(turn.inbox.texts())
@@ -237,7 +269,7 @@ async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
             break
         except Abort as wish:
             if not wish.retry or retry_count >= turn.settings.max_processor_retries:
-                raise Abort(wish.reason, retry=False) from wish
+                raise Abort(wish.reason, retry=False, metadata=wish.metadata) from wish
             retry_count, reason = retry_count + 1, wish.reason
             turn.streamed, turn.thinking = [], []
             yield StepDiscarded(turn.step, wish.reason)

@@ -1,7 +1,7 @@
 """Define processors: the extension point of the loop. Memory itself is one.
 
-Every hook takes a frozen value and returns one: its input is never changed. What an input hook changes goes into the
-request only, never into what is stored.
+Every hook takes a frozen value and returns one: its input is never changed. What `process_input` returns is what is
+stored and sent; what the step hooks change goes into the request only.
 
 Order: on the way in memory comes first, then the user's processors, then the token limiter; on the way out the user's
 come first, then memory. So a guardrail that aborts keeps the turn out of memory in both directions.
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
+from sakti.core.config import AgentSettings
 from sakti.core.types import Block, Effort, Json, Message, ToolSpec, Usage
 from sakti.providers.protocol import StreamEvent
 
@@ -20,15 +21,19 @@ from sakti.providers.protocol import StreamEvent
 class Abort(Exception):
     """Error raised by `abort`; `retry` repeats the same step, with the reason told to the model."""
 
-    def __init__(self, reason: str, retry: bool) -> None:
+    def __init__(self, reason: str, retry: bool, metadata: Json | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.retry = retry
+        self.metadata: Json = metadata or {}
 
 
-def abort(reason: str, *, retry: bool = False) -> NoReturn:
-    """End the turn as a tripwire that the caller sees; with `retry` (step hooks only) repeat the step."""
-    raise Abort(reason, retry)
+def abort(reason: str, *, retry: bool = False, metadata: Json | None = None) -> NoReturn:
+    """End the turn as a tripwire that the caller sees; with `retry` (step hooks only) repeat the step.
+
+    `metadata` comes with the turn's end, for the caller only.
+    """
+    raise Abort(reason, retry, metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +41,18 @@ class TurnInput:
     """Turn that begins.
 
     The user's message, and the model that will be called ("provider/name"), whose prompt cache stays warm for
-    `cache_ttl` ms.
+    `cache_ttl` ms. `history` are the messages before it that memory still holds word by word, oldest first; `system`
+    are the blocks of all the turn's requests. `message` and `system` may be changed, the rest is to be read.
     """
 
     thread_id: str
     message: Message
     model: str
     cache_ttl: int | None = None
+    resource_id: str = ""
+    history: tuple[Message, ...] = ()
+    system: tuple[Block, ...] = ()
+    settings: AgentSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +105,11 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """Turn at its end; `metadata` maps message ids to what is added to those messages' metadata."""
+    """Turn at its end.
+
+    A hook may change `messages` or leave some out: they are stored so, and those left out are withheld. `text` is the
+    final answer. `metadata` maps message ids to what is added to those messages' metadata; the caller gets it, too.
+    """
 
     thread_id: str
     messages: tuple[Message, ...]
@@ -120,7 +134,7 @@ class Processor:
         return step
 
     def process_output_stream(self, chunk: StreamEvent) -> StreamEvent | None:
-        """Process each piece of the answer as it arrives; None keeps it off the screen."""
+        """Process each piece of the answer as it arrives, None to drop it: what passes is shown and stored."""
         return chunk
 
     async def process_output_step(self, output: StepOutput) -> StepOutput:

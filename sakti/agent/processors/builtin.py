@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal
 
 from sakti.agent.processors.base import Processor, StepInput, TurnInput, TurnResult
-from sakti.core.tokens import Counter, message_tokens
+from sakti.core.tokens import Counter, Estimator, O200k, message_tokens
 from sakti.core.types import Message
 from sakti.memory.engine import DEFAULT_CACHE_TTL, MemoryEngine
 
@@ -39,27 +40,36 @@ class MemoryProcessor(Processor):
 
 
 class MessageHistory(Processor):
-    """Newest messages only, where observational memory is off; a tool exchange is kept whole."""
+    """Newest messages only, where observational memory is off; a tool exchange is kept whole.
+
+    Without a number all that memory gives are sent, as far as the window takes them.
+    """
 
     kind = "history"
 
-    def __init__(self, last_messages: int) -> None:
+    def __init__(self, last_messages: int | Literal[False] = False) -> None:
         self.last_messages = last_messages
 
     async def process_input_step(self, step: StepInput) -> StepInput:
+        if self.last_messages is False:
+            return step
         return dataclasses.replace(step, messages=newest_whole(step.messages, self.last_messages))
 
 
 class TokenLimiter(Processor):
     """Last limit before a request: drops the oldest messages until it fits `limit` tokens (or the step's budget).
 
-    The newest user message stays, and a call is never separated from its result.
+    The newest user message stays, and a call is never separated from its result. `encoding` counts the text of blocks
+    that have no count of their own; messages keep the counts they were stored with.
     """
 
     kind = "limiter"
 
-    def __init__(self, counter: Counter, limit: int | None = None) -> None:
-        self.counter = counter
+    def __init__(
+        self, limit: int | None = None, encoding: Counter | Literal["o200k_base", "estimate"] = "o200k_base"
+    ) -> None:
+        named: dict[str, Callable[[], Counter]] = {"o200k_base": O200k, "estimate": Estimator}
+        self.counter = named[encoding]() if isinstance(encoding, str) else encoding
         self.limit = limit
 
     async def process_input_step(self, step: StepInput) -> StepInput:
@@ -71,24 +81,26 @@ class TokenLimiter(Processor):
 
 
 class ToolCallFilter(Processor):
-    """Filter that leaves the calls of the named tools, and their results, out of the request."""
+    """Filter that leaves the calls of the named tools, and their results, out of the request.
+
+    Without names all calls but those of the running turn, which the model still works on.
+    """
 
     kind = "tool_filter"
 
-    def __init__(self, exclude: Collection[str]) -> None:
-        self.exclude = frozenset(exclude)
+    def __init__(self, exclude: Collection[str] | None = None) -> None:
+        self.exclude = None if exclude is None else frozenset(exclude)
 
     async def process_input_step(self, step: StepInput) -> StepInput:
-        hidden = {c.id for m in step.messages for c in m.tool_calls if c.name in self.exclude}
+        running = {s.message.id for s in step.steps}
         kept: list[Message] = []
-        for message in step.messages:
-            parts = tuple(
-                p
-                for p in message.parts
-                if getattr(p, "id", None) not in hidden and getattr(p, "call_id", None) not in hidden
-            )
-            if parts:
-                kept.append(message if len(parts) == len(message.parts) else dataclasses.replace(message, parts=parts))
+        for group in exchanges(step.messages):
+            if self.exclude is None:
+                calls = () if group[0].id in running else group[0].tool_calls
+                hidden = {c.id for c in calls}
+            else:
+                hidden = {c.id for c in group[0].tool_calls if c.name in self.exclude}
+            kept += without_calls(group, hidden)
         return dataclasses.replace(step, messages=tuple(kept))
 
 
@@ -104,6 +116,20 @@ def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
         else:
             groups.append([message])
     return [tuple(g) for g in groups]
+
+
+def without_calls(messages: Sequence[Message], hidden: Collection[str]) -> list[Message]:
+    """Return the messages without the named calls and their results; one of which nothing is left goes."""
+    kept: list[Message] = []
+    for message in messages:
+        parts = tuple(
+            p
+            for p in message.parts
+            if getattr(p, "id", None) not in hidden and getattr(p, "call_id", None) not in hidden
+        )
+        if parts:
+            kept.append(message if len(parts) == len(message.parts) else dataclasses.replace(message, parts=parts))
+    return kept
 
 
 def newest_whole(messages: Sequence[Message], last: int) -> tuple[Message, ...]:

@@ -29,7 +29,7 @@ from sakti.core.events import (
     ThinkingDelta,
     ToolCallDelta,
 )
-from sakti.core.types import Request, TextPart, ToolCallPart
+from sakti.core.types import Part, Request, TextPart, ThinkingPart, ToolCallPart
 from sakti.providers import limits, retry
 from sakti.providers.protocol import Completed, PromptProgress, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.store.threads import messages as message_store
@@ -84,6 +84,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
     )
     for processor in turn.before:
         step = await processor.process_input_step(step)
+    turn.toolbox.removed = frozenset(t.name for t in tools) - {t.name for t in step.tools}
     return step
 
 
@@ -170,6 +171,8 @@ async def _once(turn: Turn, call: Call) -> AsyncGenerator[Event, None]:
             _must_end(turn, written)
     _must_be_an_answer(call.done)
     assert call.done is not None
+    if call.filters:
+        call.done = dataclasses.replace(call.done, parts=_passed(turn, call.done.parts))
     await turn.store.write(
         message_store.add_step,
         id=turn.store.ids.new(),
@@ -204,6 +207,27 @@ def _shown(turn: Turn, call: Call, chunk: StreamEvent) -> Event | None:
             return ToolCallDelta(call_id, name, text)
         case _:
             return None
+
+
+def _passed(turn: Turn, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return the parts of an answer with the text that the filters let pass; thinking that they changed goes.
+
+    A provider takes back only thinking that is as it was written.
+    """
+    text, thinking = "".join(turn.streamed), "".join(turn.thinking)
+    said = "".join(p.text for p in parts if isinstance(p, TextPart))
+    thought = "".join(p.text for p in parts if isinstance(p, ThinkingPart))
+    out: list[Part] = []
+    for part in parts:
+        match part:
+            case TextPart() if text != said:
+                if text and not any(isinstance(p, TextPart) for p in out):
+                    out.append(TextPart(text))
+            case ThinkingPart() if thinking != thought:
+                continue
+            case _:
+                out.append(part)
+    return tuple(out)
 
 
 def _must_end(turn: Turn, written: int) -> None:

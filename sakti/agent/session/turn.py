@@ -11,6 +11,7 @@ import dataclasses
 import random
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sakti.agent.processors.base import Processor, StepRecord, TurnResult
 from sakti.agent.repetition import Circles
@@ -23,6 +24,7 @@ from sakti.core.events import TurnStatus
 from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import (
     Block,
+    Json,
     MarkerPart,
     Message,
     ModelInfo,
@@ -40,10 +42,11 @@ from sakti.providers.protocol import Provider
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks import claims
-from sakti.store.threads import masking
+from sakti.store.threads import masking, message_removal
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 
+LEFT_OUT = "A processor left it out."
 CUT = "cut"  # marks an answer that ended at a limit of tokens
 
 
@@ -104,6 +107,7 @@ class Turn:
     cut: int = 0  # answers in a row that ended at their limit
     cut_at: int = 0  # tokens at which the last one was cut; 0: it was not
     circles: Circles = field(default_factory=Circles)
+    refused: Message | None = None  # of the user, while processors look at it: not stored yet
     written: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])  # calls with the secrets in them
 
     def interrupt(self) -> None:
@@ -285,11 +289,63 @@ async def confirm(turn: Turn) -> None:
         await turn.store.write(message_store.confirm, [m.id for m in turn.messages])
 
 
-async def finish(turn: Turn) -> None:
+async def finish(turn: Turn) -> dict[str, Json]:
+    """Store the turn as the processors leave it; returns what they added to its messages, by id."""
     result = TurnResult(turn.thread_id, tuple(turn.messages), turn.text())
     for processor in turn.after:
         result = await processor.process_output_result(result)
+    await _take_over(turn, result)
     await confirm(turn)
     for message_id, metadata in result.metadata.items():
         await turn.store.write(message_store.add_metadata, message_id, metadata)
     await turn.store.write(thread_store.touch, turn.thread_id, turn.store.clock.now())
+    return result.metadata
+
+
+async def _take_over(turn: Turn, result: TurnResult) -> None:
+    """Store what processors changed in the turn's messages; withhold those they left out, a call with its results."""
+    kept = {m.id: m for m in result.messages}
+    gone = [m for m in turn.messages if m.id not in kept]
+    calls = {c.id for m in gone for c in m.tool_calls} | {r.call_id for m in gone for r in m.tool_results}
+    gone += [
+        m
+        for m in turn.messages
+        if m.id in kept and calls & {*(c.id for c in m.tool_calls), *(r.call_id for r in m.tool_results)}
+    ]
+    for before in turn.messages:
+        after = kept.get(before.id)
+        if after is None or after.parts == before.parts:
+            continue
+        parts = masking.parts(after.parts)
+        counted = count_parts(turn.counter, parts, turn.model.image_rule)
+        changed = dataclasses.replace(before, parts=parts, part_tokens=counted, tokens=message_tokens(counted))
+        if await turn.store.write(message_store.add_context, changed):
+            turn.engine.state.window.amend(changed)
+            turn.messages = [changed if m.id == changed.id else m for m in turn.messages]
+    if gone:
+        await turn.store.write(message_removal.withhold, [m.id for m in gone], LEFT_OUT)
+        turn.engine.forget([m.id for m in gone])
+        turn.messages = [m for m in turn.messages if m not in gone]
+
+
+async def withhold_refused(turn: Turn, reason: str) -> Message:
+    """Store in place of a message that a guardrail did not let in that it was withheld; none of its text is kept."""
+    assert turn.refused is not None
+    refused, turn.refused = turn.refused, None
+    mark = (MarkerPart("withheld", reason),)
+    saved = await append(turn, dataclasses.replace(refused, parts=mark, part_tokens=(0,), tokens=0, state="withheld"))
+    await turn.store.write(message_removal.forget_typed, turn.resource_id, turn.thread_id, refused.text)
+    return saved
+
+
+async def withhold(turn: Turn, reason: str) -> None:
+    """Remove what the turn's messages said from all that is kept: rows, files, and the log of changes of both."""
+    outputs = [r.details.get("output_file") for m in turn.messages for r in m.tool_results]
+    outputs += [r.details.get("output_file") for r in turn.results]
+    ids = [m.id for m in turn.messages]
+    await turn.store.write(message_removal.withhold, ids, reason)
+    turn.engine.forget(ids)
+    for path in outputs:
+        if isinstance(path, str):
+            Path(path).unlink(missing_ok=True)
+    await turn.store.flush()

@@ -225,6 +225,8 @@ class Turns:
                         raise SaktiError(event.error or "", title=event.error_title, code=event.error_code)
                     self._state.failed = turn.messages[0].parts if event.status == "error" and turn.messages else None
                     self._state.git = await git_state(self._state.workspace)
+                    if event.status == "tripwire":
+                        await current_thread.read_again(self._state)
                     await lease.give_back()
                     self._task = None
                     self._state.emit(self._state.engine.status())
@@ -269,8 +271,8 @@ class Turns:
         state = self._state
         assert state.thread is not None and state.provider is not None
         info = await build.learn(state)
-        memory, limiter = builtin.MemoryProcessor(state.engine), builtin.TokenLimiter(state.counter)
-        before, after, guarded = loop.hooks(memory, limiter, state.processors)
+        memory, limiter = builtin.MemoryProcessor(state.engine), builtin.TokenLimiter(encoding=state.counter)
+        before, after, guarded = loop.hooks(memory, limiter, build.processors(state))
         return loop.Turn(
             store=state.store,
             counter=state.counter,

@@ -15,12 +15,13 @@ from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.running import runs_later
 from sakti.agent.tools import arguments as forms
-from sakti.agent.tools import call_texts, masked_values
+from sakti.agent.tools import call_hooks, call_texts, masked_values
 from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
 from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
+from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
 from sakti.core.types import DEEPEST, ImagePart, Json, Message, ToolCallPart, ToolResultPart, ToolSpec
@@ -74,6 +75,8 @@ class Toolbox:
     model: Callable[[], str] = lambda: ""
     granted: tuple[str, ...] = ()
     saved: tuple[str, ...] = ()
+    hooks: tuple[call_hooks.CallHook, ...] = ()
+    removed: frozenset[str] = frozenset()  # tools that this step's processors took out: a call of one is refused
     images: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict[str, tuple[ImagePart, ...]])
     _specs: dict[tuple[bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool], tuple[ToolSpec, ...]]
@@ -149,11 +152,30 @@ class Toolbox:
         self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], repeated: int, *, over: bool
     ) -> None:
         clock = self.bench.clock
-        started = clock.monotonic()
         emit(ToolStarted(call))
+        outcome, started = await self._outcome(message, call, emit, over=over)
+        outcome = self.bench.bounded(outcome, call.id)
+        content = outcome.content
+        if repeated >= TOLD_AFTER:
+            content += f"\n[This is the same call for the {repeated}th time in a row. Do something else.]"
+        if outcome.images:
+            self.images[call.id] = outcome.images
+        duration = round((clock.monotonic() - started) * 1000)
+        details = {k: clean_surrogates(v) if isinstance(v, str) else v for k, v in outcome.details.items()}
+        details = masked_value(details)
+        result = ToolResultPart(call.id, call.name, content, outcome.is_error, {**details, "duration_ms": duration})
+        emit(ToolFinished(result, duration))
+
+    async def _outcome(
+        self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], *, over: bool
+    ) -> tuple[Outcome, float]:
+        """Return what came of a call, as its hooks leave it, and since when it ran."""
+        clock = self.bench.clock
+        started = clock.monotonic()
         try:
             if over:
                 raise ToolError(f"More than {MAX_CALLS} groups of calls in one answer; call again with fewer.")
+            call = await call_hooks.before(self.hooks, call)
             found, arguments = await self._admitted(call)
             started = clock.monotonic()  # what the user took to answer is not the tool's time
             run = ToolRun(
@@ -166,24 +188,12 @@ class Toolbox:
         except Denied as e:
             started = clock.monotonic()
             outcome = Outcome(e.message, is_error=True, details={"denied": e.why})
-        except SaktiError as e:
-            outcome = Outcome(e.message, is_error=True)
-        except OSError as e:
-            outcome = Outcome(f"{call.name} failed: {e.strerror or e}.", is_error=True)
         except Exception as e:  # the worker's root: a fault of a tool is the model's to see, not the end of the chat
-            log.exception("tool %s failed", call.name)
-            outcome = Outcome(f"{call.name} failed: {type(e).__name__}: {e}", is_error=True)
-        outcome = self.bench.bounded(outcome, call.id)
-        content = outcome.content
-        if repeated >= TOLD_AFTER:
-            content += f"\n[This is the same call for the {repeated}th time in a row. Do something else.]"
-        if outcome.images:
-            self.images[call.id] = outcome.images
-        duration = round((clock.monotonic() - started) * 1000)
-        details = {k: clean_surrogates(v) if isinstance(v, str) else v for k, v in outcome.details.items()}
-        details = masked_value(details)
-        result = ToolResultPart(call.id, call.name, content, outcome.is_error, {**details, "duration_ms": duration})
-        emit(ToolFinished(result, duration))
+            outcome = _failure(call, e)
+        try:
+            return await call_hooks.after(self.hooks, call, outcome), started
+        except Exception as e:  # what a hook meant to hide must not be shown because it failed
+            return _failure(call, e), started
 
     def _note_changes(self, found: Tool, arguments: Json, outcome: Outcome) -> None:
         """Remember the changed files that run later, with their diffs, until a command that runs them was approved."""
@@ -208,6 +218,8 @@ class Toolbox:
         Raises `ToolError` where they are wrong, `Denied` where it must not run.
         """
         found = self.tools.get(call.name)
+        if call.name in self.removed:
+            raise ToolError(f"The tool {call.name} is not available in this step.")
         if found is None:
             forms.call(call.name, call.arguments or {}, self.bench.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
@@ -293,7 +305,7 @@ class Toolbox:
 
 
 # Models that were trained on the `*** Begin Patch` envelope.
-_PATCHING = re.compile(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
+_PATCHING = lazy_pattern(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
 
 
 def knows_patches(model: str) -> bool:
@@ -309,6 +321,19 @@ def _offered(tool: Tool, *, short: bool) -> ToolSpec:
     properties = {k: v for k, v in spec.parameters["properties"].items() if k not in tool.small_without}
     sentence = re.split(r"(?<=[.!?])\s", spec.description, maxsplit=1)[0]
     return ToolSpec(spec.name, sentence, {**spec.parameters, "properties": properties})
+
+
+def _failure(call: ToolCallPart, error: Exception) -> Outcome:
+    """Describe for the model why a call failed."""
+    match error:
+        case SaktiError():
+            text = error.message
+        case OSError():
+            text = f"{call.name} failed: {error.strerror or error}."
+        case _:
+            log.error("tool %s failed", call.name, exc_info=error)
+            text = f"{call.name} failed: {type(error).__name__}: {error}"
+    return Outcome(text, is_error=True)
 
 
 def _unreadable(raw: str) -> str:

@@ -1,4 +1,4 @@
-"""Delete single messages: their text is removed for good, a placeholder stays.
+"""Delete single messages, or withhold those of a turn: their text is removed for good, a placeholder stays.
 
 A message keeps its index, so that indexes and observations of its neighbours hold; its text is removed from the
 thread, search, exports, the sources of the log, requests, and the prompt history. Lines of the log that were made of
@@ -77,6 +77,25 @@ def delete(db: Database, message_id: str, now: int) -> Deleted:
     return Deleted(message.thread_id, tuple(m.id for m in unit), kept.scalar(db))
 
 
+def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
+    """Remove the text of messages that a guardrail stopped, wherever it was kept; the reason stays."""
+    found = messages.get_many(db, message_ids)
+    for one in found:
+        _unindex(db, [one])
+        _empty(db, one, MarkerPart("withheld", reason))
+    for thread_id in {m.thread_id for m in found}:
+        own = [m.index for m in found if m.thread_id == thread_id]
+        _drop_summaries(db, thread_id, min(own), max(own))
+        rows.delete(db, RequestBlockRow, thread_id=thread_id)
+
+
+def forget_typed(db: Database, resource_id: str, thread_id: str, text: str) -> None:
+    """Remove what the user typed from the prompt history, the drafts, and the title made of it."""
+    rows.delete(db, PromptRow, resource_id=resource_id, text=text)
+    rows.delete(db, UnsentRow, resource_id=resource_id, draft=text)
+    _untitle(db, thread_id, text)
+
+
 def _with_its_other_half(db: Database, message: Message) -> list[Message]:
     around = messages.between(db, message.thread_id, message.index - 1, message.index + 1)
     unit = [message]
@@ -88,20 +107,18 @@ def _with_its_other_half(db: Database, message: Message) -> list[Message]:
     return unit
 
 
-def _empty(db: Database, message: Message) -> None:
+def _empty(db: Database, message: Message, mark: MarkerPart = MARK) -> None:
     shell = message.metadata.get("shell")
     typed = f"!{shell}" if isinstance(shell, str) else message.text
     if message.role == "user" and typed:
-        rows.delete(db, PromptRow, resource_id=message.resource_id, text=typed)
-        rows.delete(db, UnsentRow, resource_id=message.resource_id, draft=typed)
-    _untitle(db, message)
+        forget_typed(db, message.resource_id, message.thread_id, typed)
     rows.delete(db, TaskMessageRow, message_id=message.id)
     rows.update(
         db,
         MessageRow,
         message.id,
         state="withheld",
-        parts=(MARK,),
+        parts=(mark,),
         raw_content="",
         search_text=None,
         summary=None,
@@ -114,14 +131,12 @@ def _empty(db: Database, message: Message) -> None:
     )
 
 
-def _untitle(db: Database, message: Message) -> None:
-    """Clear a thread's provisional title if it is taken from the deleted message."""
-    thread = threads.get(db, message.thread_id)
+def _untitle(db: Database, thread_id: str, said: str) -> None:
+    """Clear a thread's provisional title if it is taken from what was said."""
+    thread = threads.get(db, thread_id)
     words = thread.title.removesuffix("…").split() if thread and not thread.title_pinned else []
-    shell = message.metadata.get("shell")
-    said = f"!{shell}" if isinstance(shell, str) else message.text
-    if message.role == "user" and words and all(word.rstrip(":") in said for word in words):  # the last may be cut
-        rows.update(db, ThreadRow, message.thread_id, title="")
+    if words and all(word.rstrip(":") in said for word in words):  # the last may be cut
+        rows.update(db, ThreadRow, thread_id, title="")
 
 
 def _drop_summaries(db: Database, thread_id: str, first: int, last: int) -> None:

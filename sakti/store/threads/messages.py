@@ -13,7 +13,7 @@ from typing import Any
 from peewee import fn
 
 from sakti.core.errors import StoreError
-from sakti.core.types import Json, MarkerPart, Message, Usage, plain_text
+from sakti.core.types import Json, Message, Usage, plain_text
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, StepRow
 from sakti.store.rows import Shape, first, insert
@@ -75,20 +75,6 @@ def confirm(db: Database, message_ids: Sequence[str]) -> None:
         row = MessageRow
         pk, text, paths = first(db, row.select(row.pk, row.search_text, row.paths).where(row.id == message.id))
         _index(db, message, message.index, pk, text, paths)
-
-
-def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
-    """Remove the text of messages that a guardrail stopped; the reason stays."""
-    for message_id in message_ids:
-        search_index.remove(db, "message", message_id)
-        MessageRow.update(
-            state="withheld",
-            parts=[MarkerPart("withheld", reason)],
-            raw_content="",
-            search_text=None,
-            token_count=0,
-            part_tokens=[0],
-        ).where(MessageRow.id == message_id).execute(db)
 
 
 def _index(db: Database, message: Message, index: int, pk: int, text: str | None, paths: Sequence[str]) -> None:

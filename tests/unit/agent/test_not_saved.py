@@ -76,14 +76,14 @@ async def test_the_disk_is_full_in_the_middle_of_a_turn(store: Store, tmp_path: 
 
 
 async def test_what_was_queued_is_queued_again(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = keeping.save
+    whole = keeping.append
 
-    async def fails(turn: loop.Turn, role, parts):
-        if role == "user" and turn.step == 2:
+    async def fails(turn: loop.Turn, message):
+        if message.role == "user" and turn.step == 2:
             raise StoreError("Not saved. The disk is full.", code="full", retryable=True)
-        return await whole(turn, role, parts)
+        return await whole(turn, message)
 
-    monkeypatch.setattr(keeping, "save", fails)
+    monkeypatch.setattr(keeping, "append", fails)
     queued: list[asyncio.Task[None]] = []
 
     def player(request: Request) -> Answer:
@@ -100,14 +100,14 @@ async def test_what_was_queued_is_queued_again(store: Store, tmp_path: Path, mon
 async def test_a_newer_message_goes_behind_what_is_queued(
     store: Store, tmp_path: Path, lock: apsw.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = keeping.save
+    whole = keeping.append
 
-    async def fails(turn: loop.Turn, role, parts):
-        if role == "user" and turn.step == 2:
+    async def fails(turn: loop.Turn, message):
+        if message.role == "user" and turn.step == 2:
             raise StoreError("Not saved. The disk is full.", code="full", retryable=True)
-        return await whole(turn, role, parts)
+        return await whole(turn, message)
 
-    monkeypatch.setattr(keeping, "save", fails)
+    monkeypatch.setattr(keeping, "append", fails)
     queued: list[asyncio.Task[None]] = []
 
     def player(request: Request) -> Answer:
@@ -124,7 +124,7 @@ async def test_a_newer_message_goes_behind_what_is_queued(
         await run.session.submit("never mind")
     assert run.session.queued == ("and this", "and that"), "what is given back is not queued as well"
     lock.execute("ROLLBACK")
-    monkeypatch.setattr(keeping, "save", whole)
+    monkeypatch.setattr(keeping, "append", whole)
     await run.session.submit("the newest")
     await run.session.wait()
     assert run.session.queued == ()

@@ -91,7 +91,7 @@ async def test_a_patch_in_a_command_is_judged_as_a_patch(store: Store, tmp_path:
         ("read", {"arguments": {"filePath": ".env"}}),
         ("Edit", {"file_path": ".env", "old_string": "a", "new_string": "b"}),
         ("Grep", {"pattern": "x", "path": ".env"}),
-        ("glob", {"pattern": "/root/.ssh/*"}),
+        ("glob", {"pattern": "/home/me/.ssh/*"}),
         ("Bash", {"cmd": "cat .env"}),
         ("shell", {"command": ["cat", ".env"]}),
     ],

@@ -1,0 +1,55 @@
+"""Find the processors that the settings name: those built in, and those of installed packages.
+
+A package offers one by an entry point in the group `sakti.processors`: a class without arguments, a function that
+returns a processor, or a plain step hook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import Any
+
+from sakti.agent.processors import builtin, guards
+from sakti.agent.processors.base import Processor
+from sakti.agent.processors.compose import FromFunction
+from sakti.core.errors import ConfigError
+from sakti.core.text import one_line
+
+GROUP = "sakti.processors"
+BUILT_IN: dict[str, Callable[[], Processor]] = {
+    "unicode_normalizer": guards.UnicodeNormalizer,
+    "prompt_injection_guard": guards.PromptInjectionGuard,
+    "secret_redactor": guards.SecretRedactor,
+    "tool_call_filter": builtin.ToolCallFilter,
+    "message_history": builtin.MessageHistory,
+}
+
+
+def load(names: Sequence[str]) -> tuple[Processor, ...]:
+    """Return new processors by name, in order. Raises `ConfigError` for one that is not there or cannot be made."""
+    return tuple(_make(name) for name in names)
+
+
+def _make(name: str) -> Processor:
+    if name in BUILT_IN:
+        return BUILT_IN[name]()
+    offered = {point.name: point for point in metadata.entry_points(group=GROUP)}
+    if name not in offered:
+        known = ", ".join([*BUILT_IN, *sorted(offered)])
+        raise ConfigError(f"processors: there is no processor {one_line(name, 60)!r}; there are {known}.")
+    try:
+        found: Any = offered[name].load()
+        made: Any = found() if isinstance(found, type) or not _is_hook(found) else FromFunction(found)
+    except Exception as e:
+        why = f"{type(e).__name__}: {one_line(str(e), 200)}"
+        raise ConfigError(f"processors: {name!r} of {offered[name].value} cannot be loaded: {why}") from e
+    if not isinstance(made, Processor):
+        raise ConfigError(f"processors: {name!r} of {offered[name].value} is not a processor.")
+    return made
+
+
+def _is_hook(function: Any) -> bool:
+    """Return whether a function takes a step; one without arguments makes a processor."""
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_argcount > 0

@@ -6,10 +6,14 @@ import asyncio
 import contextlib
 import signal
 import sys
-from dataclasses import asdict
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from sakti.agent.session.exit import observe_on_exit
 from sakti.agent.session.session import Options, Session
+from sakti.core.config import AgentSettings
 from sakti.core.errors import NOT_SAVED, NoModelError, SaktiError
 from sakti.core.events import (
     Event,
@@ -22,12 +26,18 @@ from sakti.core.events import (
     TurnFinished,
     to_json,
 )
+from sakti.core.lazy import lazy_imports
 from sakti.core.terminal import WaitNotice
 from sakti.core.text import json_line, one_line, sanitise
-from sakti.core.types import Json, plain_values
+from sakti.core.types import Json, Usage, plain_values
 from sakti.store.text_registry import leaving, leaving_all
 
+with lazy_imports:
+    from sakti.agent import structured, user_lines
+
 OUTPUTS = ("text", "json", "stream-json")
+INPUTS = ("text", "stream-json")
+GOES_ON = ("answered", "refused")  # after which a further message is answered
 EXIT = {
     "answered": 0,
     "error": 1,
@@ -42,81 +52,222 @@ EXIT = {
 }
 
 
-def run(options: Options, prompt: str, output: str, *, session: Session | None = None) -> int:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the whole run may take, over all its turns: US dollars, model calls, seconds. None: no limit."""
+
+    usd: float | None = None
+    steps: int | None = None
+    seconds: float | None = None
+
+    def left(self, settings: AgentSettings, usage: Usage, steps: int, seconds: float) -> AgentSettings | None:
+        """Return the limits of the next turn, after what was used; None where nothing is left."""
+        usd = None if self.usd is None else self.usd - (usage.cost_usd or 0.0)
+        calls = None if self.steps is None else self.steps - steps
+        time = None if self.seconds is None else self.seconds - seconds
+        if any(rest is not None and rest <= 0 for rest in (usd, calls, time)):
+            return None
+        return replace(
+            settings,
+            max_usd=_least(settings.max_usd, usd),
+            max_steps=settings.max_steps if calls is None else min(settings.max_steps, calls),
+            max_seconds=_least(settings.max_seconds, time),
+        )
+
+    def reached(self, usage: Usage, steps: int) -> str:
+        """Say which limit is reached."""
+        if self.usd is not None and (usage.cost_usd or 0.0) >= self.usd:
+            return f"The limit of ${self.usd:g} for this run is reached (--max-cost)."
+        if self.steps is not None and steps >= self.steps:
+            return f"The limit of {self.steps} model calls for this run is reached (--max-turns)."
+        return f"The limit of {self.seconds or 0:g} s for this run is reached (--timeout)."
+
+
+def _least(one: float | None, other: float | None) -> float | None:
+    return min((x for x in (one, other) if x is not None), default=None)
+
+
+def run(
+    options: Options,
+    prompt: str,
+    output: str,
+    *,
+    session: Session | None = None,
+    limits: Limits | None = None,
+    schema: Any = None,
+    lines: int | None = None,
+) -> int:
     """Answer `prompt`; returns the exit code (see `EXIT`).
 
-    The result goes to standard output, what happens on the way to standard error.
+    The result goes to standard output, what happens on the way to standard error. `schema`: the answer has to be JSON
+    that matches it. `lines` is the file descriptor of messages
+    that are answered after it, as JSON Lines.
     """
-    return asyncio.run(_run(session or Session(options), prompt, output))
+    asking = () if schema is None else (structured.AsksForJson(schema),)
+    session = session or Session(options, processors=asking)
+    return asyncio.run(_Run(session, output, limits or Limits(), schema).play(prompt, lines))
 
 
-async def _run(session: Session, prompt: str, output: str) -> int:
-    finished: list[TurnFinished] = []
-    saved: list[str] = []
-    waits = WaitNotice(session.config.store.wait)
+class _Run:
+    """A run while it goes on: what was heard and used, and how it stands."""
 
-    def hear(event: Event) -> None:
-        if isinstance(event, TurnFinished):
-            finished.append(event)
-        if isinstance(event, MessageSaved):
-            saved.append(event.message.id)
-        if isinstance(event, StoreWaiting):
-            waits.hear(event.seconds)
-        if output == "stream-json":
-            _print(json_line(leaving_all(to_json(event))))
-        elif output == "text":
-            _tell(event)
+    def __init__(self, session: Session, output: str, limits: Limits, schema: Any) -> None:
+        self._session, self._output, self._limits, self._schema = session, output, limits, schema
+        self._waits = WaitNotice(session.config.store.wait)
+        self._agent = session.config.agent
+        self._began = time.monotonic()
+        self._finished: list[TurnFinished] = []
+        self._saved = False
+        self._usage, self._steps = Usage(), 0
+        self._task: asyncio.Task[Any] | None = None
+        self._stopped = False
+        self._closing: asyncio.Future[bool] | None = None  # kept so that it is not collected
 
-    session.subscribe(hear)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, lambda: asyncio.ensure_future(session.interrupt()))
-    try:
-        await session.start()
-        told = (*session.options.warnings, session.not_saved) if output != "text" else ()
+    async def play(self, prompt: str, lines: int | None) -> int:
+        session = self._session
+        session.subscribe(self._hear)
+        self._task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):
+                loop.add_signal_handler(number, self._stop)
+        try:
+            status = await self._answer_all(prompt, lines)
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+            status = self._end("interrupted", "")
+        except TimeoutError:
+            if self._limits.seconds is None:
+                raise
+            status = self._fail("limit", self._limits.reached(Usage(), 0))
+        except NoModelError as e:
+            status = self._fail("no_model", e.message)
+        except SaktiError as e:
+            nothing = e.retryable and not self._saved
+            message = f"{e.message} Nothing was changed: run it again." if nothing else e.message
+            status = self._fail("usage" if e.code == "config" else "error", message, e.title)
+        finally:
+            self._task = None  # what is being closed is not stopped
+            session.hurry()
+            await session.close()
+        return EXIT[status]
+
+    def _stop(self) -> None:
+        """End what runs; what was said so far is kept."""
+        self._stopped = True
+        if self._session.busy:
+            self._closing = asyncio.ensure_future(self._session.interrupt())
+        elif self._task is not None:
+            self._task.cancel()
+
+    async def _answer_all(self, prompt: str, lines: int | None) -> str:
+        session = self._session
+        async with asyncio.timeout(self._limits.seconds):
+            await session.start()
+        told = (*session.options.warnings, session.not_saved) if self._output != "text" else ()
         for text in (*told, session.options.told):
             if text:
                 print(f"sakti: {sanitise(text)}", file=sys.stderr)
+        status = await self._answer(prompt) if prompt.strip() or lines is None else "answered"
+        if lines is not None and status in GOES_ON:
+            async with contextlib.aclosing(user_lines.messages(lines)) as following:
+                while (text := await self._next(following)) is not None:
+                    status = await self._answer(text)
+                    if status not in GOES_ON:
+                        break
+        if status in GOES_ON:
+            await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
+        return status
+
+    async def _next(self, following: AsyncGenerator[str, None]) -> str | None:
+        """Wait for the next message; None at the end. Raises `TimeoutError` where the run's time is up."""
+        seconds = self._limits.seconds
+        left = None if seconds is None else max(0.0, seconds - (time.monotonic() - self._began))
+        async with asyncio.timeout(left):
+            return await anext(following, None)
+
+    async def _answer(self, prompt: str) -> str:
+        """Answer one message and print the result; with a schema the model may repair its answer."""
+        status = await self._turn(prompt)
+        if self._schema is None or status not in GOES_ON:
+            return self._end(status, self._last.text)
+        for repair in range(structured.REPAIRS + 1):
+            checked = structured.check(self._last.text, self._schema)
+            if not checked.problems:
+                return self._end(status, json_line(checked.value), value=checked.value)
+            if repair == structured.REPAIRS:
+                why = one_line("; ".join(checked.problems), 300)
+                return self._fail("limit", f"The answer does not match the JSON Schema after 2 repairs: {why}")
+            status = await self._turn(structured.AGAIN.format(problems="\n".join(checked.problems)))
+            if status not in GOES_ON:
+                break
+        return self._end(status, self._last.text)
+
+    @property
+    def _last(self) -> TurnFinished:
+        return self._finished[-1]
+
+    async def _turn(self, prompt: str) -> str:
+        """Play one turn within what is left of the run's limits; returns its status."""
+        session = self._session
+        limits = self._limits.left(self._agent, self._usage, self._steps, time.monotonic() - self._began)
+        if limits is None:
+            thread = session.thread.id if session.thread else ""
+            text = self._limits.reached(self._usage, self._steps)
+            self._finished.append(TurnFinished(thread, "limit", "", 0, Usage(), text, "Limit reached", "run_limit"))
+            print(f"sakti: {text}", file=sys.stderr)
+            return "limit"
+        session.config = replace(session.config, agent=limits)
         await session.submit(prompt)
         await session.wait()
-        end = finished[-1]
-        status = end.status
-        if status == "answered" and session.refused_calls:
-            status = "refused"
-        thread_id, text, error = end.thread_id if session.saved else None, end.text, end.error
-        usage, steps = end.usage, end.steps
+        end = self._last
+        self._usage, self._steps = self._usage + end.usage, self._steps + end.steps
         if end.error_code in NOT_SAVED:
             print("sakti: The thread so far is kept; `sakti run -c` continues it.", file=sys.stderr)
-        if status == "answered":
-            await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
-    except NoModelError as e:
-        status, thread_id, text, error, usage, steps = "no_model", None, "", e.message, session.usage, 0
-        print(f"sakti: {sanitise(e.message)}", file=sys.stderr)
-    except SaktiError as e:
-        status = "usage" if e.code == "config" else "error"
-        message = f"{e.message} Nothing was changed: run it again." if e.retryable and not saved else e.message
-        thread_id, text, error, usage, steps = None, "", message, session.usage, 0
-        print(f"sakti: {sanitise(e.title)}: {sanitise(message)}", file=sys.stderr)
-    finally:
-        session.hurry()
-        await session.close()
-    result: Json = {
-        "thread_id": thread_id,
-        "text": text,
-        "status": status,
-        "steps": steps,
-        "usage": asdict(usage),
-        "cost_usd": usage.cost_usd,
-        "error": error,
-    }
-    if output == "json":
-        _print(json_line(result))
-    elif output == "stream-json":
-        _print(json_line({"type": "result", **result}))
-    elif output == "text" and finished and finished[-1].text:
-        _print(sanitise(finished[-1].text))
-    return EXIT[status]
+        return "refused" if end.status == "answered" and session.refused_calls else end.status
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, TurnFinished):
+            self._finished.append(event)
+        if isinstance(event, MessageSaved):
+            self._saved = True
+        if isinstance(event, StoreWaiting):
+            self._waits.hear(event.seconds)
+        if self._output == "stream-json":
+            _print(json_line(leaving_all(to_json(event))))
+        elif self._output == "text":
+            _tell(event)
+
+    def _fail(self, status: str, message: str, title: str = "") -> str:
+        """Print one sentence on standard error, and the result; returns `status`."""
+        print(f"sakti: {sanitise(f'{title}: {message}' if title else message)}", file=sys.stderr)
+        return self._end(status, "", error=message)
+
+    def _end(self, status: str, text: str, *, error: str | None = None, value: Any = None) -> str:
+        """Print the result of a message, or of a run that has none; returns `status`."""
+        session, last = self._session, self._finished[-1] if self._finished else None
+        known = last is not None and session.saved and last.thread_id
+        result: Json = {
+            "thread_id": last.thread_id if last is not None and known else None,
+            "text": text,
+            "status": status,
+            "steps": self._steps,
+            "usage": asdict(self._usage if last is not None else session.usage),
+            "cost_usd": self._usage.cost_usd if last is not None else session.usage.cost_usd,
+            "error": error or (last.error if last is not None else None),
+        }
+        if last is not None and last.metadata:
+            result["metadata"] = last.metadata
+        if self._schema is not None:
+            result["structured_output"] = value
+        if self._output == "json":
+            _print(json_line(result))
+        elif self._output == "stream-json":
+            _print(json_line({"type": "result", **result}))
+        elif text:
+            _print(sanitise(text))
+        return status
 
 
 def _print(line: str) -> None:

@@ -103,6 +103,7 @@ def options(
     approval: str | None = None,
     mode: str | None = None,
     resume: str | None = None,
+    fork: str | None = None,
     continue_last: bool = False,
     interactive: bool = True,
     no_save: bool = False,
@@ -118,7 +119,7 @@ def options(
     more += [f'mode="{mode}"'] if mode else []
     more += ["memory.read_only=true"] if no_save else []
     given: dict[str, Any] = {"overrides": more, "model_flag": model, "resume": resume, "continue_last": continue_last}
-    given["full"] = full
+    given |= {"full": full, "fork": fork}
     if interactive:
         return sessions.Options.load_unasked(**given)
     return sessions.Options.load(trusted=trusted, interactive=False, **given)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sakti.actions.scope import Scope
 from sakti.actions.spec import CHAT, SET, action, arg, flag, option
@@ -12,8 +15,14 @@ from sakti.cli import common
 from sakti.cli.options import APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
 from sakti.core.lazy import lazy_imports
 
+if TYPE_CHECKING:
+    from sakti.agent.session.session import Options
+
 with lazy_imports:
     from sakti import headless
+    from sakti.agent import structured
+    from sakti.agent.judge import rules as judge_rules
+    from sakti.agent.tools import catalog
 
 
 @action(
@@ -28,10 +37,27 @@ with lazy_imports:
         help="text, json or stream-json.",
         offers=("text", "json", "stream-json"),
     ),
-    option("--max-steps", kind="whole", low=1, metavar="N", help="Maximum number of model calls."),
-    option("--max-seconds", kind="number", metavar="N", help="Maximum time in seconds."),
-    option("--max-tokens", kind="whole", metavar="N", help="Maximum number of tokens, in and out."),
-    option("--max-usd", kind="number", metavar="N", help="Maximum cost in US dollars."),
+    option(
+        "--input-format",
+        default="text",
+        metavar="FORMAT",
+        help="text, or stream-json: JSON Lines of user messages on standard input, answered in order.",
+        offers=("text", "stream-json"),
+    ),
+    option(
+        "--json-schema",
+        kind="path",
+        metavar="FILE",
+        offers="files",
+        help="The answer is JSON that matches this schema; after 2 repairs exit 3.",
+    ),
+    option("--max-cost", kind="number", metavar="USD", help="Maximum cost of the run in US dollars; then exit 3."),
+    option("--max-turns", kind="whole", low=1, metavar="N", help="Maximum model calls of the run; then exit 3."),
+    option("--timeout", kind="number", metavar="SECONDS", help="Maximum time of the run in seconds; then exit 3."),
+    option("--max-steps", kind="whole", low=1, metavar="N", help="Maximum number of model calls per message."),
+    option("--max-seconds", kind="number", metavar="N", help="Maximum time per message in seconds."),
+    option("--max-tokens", kind="whole", metavar="N", help="Maximum number of tokens per message, in and out."),
+    option("--max-usd", kind="number", metavar="N", help="Maximum cost per message in US dollars."),
     option(
         "--effort",
         metavar="LEVEL",
@@ -40,6 +66,13 @@ with lazy_imports:
     ),
     CONTINUE,
     option("-r", "--resume", metavar="THREAD", help="Continue this thread.", offers="threads"),
+    option("--fork", metavar="THREAD", help="Continue a copy of this thread.", offers="threads"),
+    option(
+        "--allow",
+        many=True,
+        metavar="RULE",
+        help='Allow calls as approval.allow does, as "bash: git fetch"; may be repeated.',
+    ),
     flag("--trust", help="Use the workspace's own settings in this run; `sakti trust` keeps the decision."),
     SET,
     NO_SAVE,
@@ -52,29 +85,79 @@ async def run(
     scope: Scope,
     prompt: str,
     output: str,
+    input_format: str,
+    json_schema: Path | None,
+    max_cost: float | None,
+    max_turns: int | None,
+    timeout: float | None,
     max_steps: int | None,
     max_seconds: float | None,
     max_tokens: int | None,
     max_usd: float | None,
     effort: str | None,
+    allow: list[str],
     overrides: list[str],
     debug: bool,
     trust: bool,
     **chosen: Any,
 ) -> None:
-    """Answer one prompt without a screen.
+    """Answer one prompt, or a stream of messages, without a screen.
 
-    Exit: 0 answered, 1 model failed, 2 usage, 3 limit, 4 refused, 5 no model, 6 answer cut.
+    Exit: 0 answered, 1 model failed, 2 usage, 3 a limit or the schema, 4 refused, 5 no model, 6 answer cut,
+    130 interrupted (the thread is kept; -c continues it).
     """
-    if output not in headless.OUTPUTS:
-        raise Refused(f"--output takes {', '.join(headless.OUTPUTS)}, not {output!r}.", code=USAGE)
-    if not sys.stdin.isatty() and (piped := sys.stdin.buffer.read().decode("utf-8", "replace")).strip():
+    _check(output, input_format, chosen, max_cost=max_cost, timeout=timeout, max_seconds=max_seconds, max_usd=max_usd)
+    lines = input_format == "stream-json"
+    if not lines and not sys.stdin.isatty() and (piped := sys.stdin.buffer.read().decode("utf-8", "replace")).strip():
         prompt = f"{prompt}\n\n{piped}" if prompt else piped
-    if not prompt.strip():
+    if not prompt.strip() and not lines:
         raise Refused('no prompt. Write `sakti run "PROMPT"` or pipe text in.', code=USAGE)
+    schema = structured.load(json_schema) if json_schema is not None else None
     given = {"max_steps": max_steps, "max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
     more = [f"agent.{name}={value}" for name, value in given.items() if value is not None]
     more += [f'agent.effort="{effort}"'] if effort else []
     options = common.options(overrides=[*overrides, *more], interactive=False, trusted=trust, **chosen)
+    options = _allowing(options, allow)
     common.log_to_file(debug=debug)
-    raise SystemExit(headless.run(options, prompt, output))
+    raise SystemExit(
+        headless.run(
+            options,
+            prompt,
+            output,
+            limits=headless.Limits(max_cost, max_turns, timeout),
+            schema=schema,
+            lines=sys.stdin.fileno() if lines else None,
+        )
+    )
+
+
+def _check(output: str, input_format: str, chosen: dict[str, Any], **numbers: float | None) -> None:
+    """Raise `Refused` for what means nothing, or cannot be."""
+    if output not in headless.OUTPUTS:
+        raise Refused(f"--output takes {', '.join(headless.OUTPUTS)}, not {output!r}.", code=USAGE)
+    if input_format not in headless.INPUTS:
+        raise Refused(f"--input-format takes {', '.join(headless.INPUTS)}, not {input_format!r}.", code=USAGE)
+    for name, value in numbers.items():
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise Refused(f"--{name.replace('_', '-')} takes a number above 0, not {value:g}.", code=USAGE)
+    named = {"-c": chosen["continue_last"], "--resume": chosen["resume"], "--fork": chosen["fork"]}
+    asked = [name for name, value in named.items() if value not in (None, False)]
+    if len(asked) > 1:
+        raise Refused(f"{' and '.join(asked)} exclude each other: name one thread.", code=USAGE)
+    if "" in named.values():
+        raise Refused(f"{asked[0]} needs a thread; `sakti threads list` shows them.", code=USAGE)
+
+
+def _allowing(options: Options, rules: list[str]) -> Options:
+    """Add rules to those that allow. Raises `Refused` for one that no tool follows."""
+    if not rules:
+        return options
+    names = {tool.rule_name for tool in catalog.workspace_tools()}
+    for rule in rules:
+        name = judge_rules.tool_of(rule)
+        if name not in names or (name == "bash" and judge_rules.command_rule(rule, name) is None):
+            known = ", ".join(sorted(names))
+            raise Refused(f'--allow: {rule!r} is no rule. Write TOOL, "TOOL(GLOB)" or "bash: WORDS", with one of '
+                          f"{known}.", code=USAGE)  # fmt: skip
+    approval = replace(options.config.approval, allow=(*options.config.approval.allow, *rules))
+    return replace(options, config=replace(options.config, approval=approval))

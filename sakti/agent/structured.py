@@ -1,0 +1,95 @@
+"""Check that an answer is JSON that matches a schema, for programs that read it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from sakti.agent.processors.base import Processor, StepInput
+from sakti.core.config.reading import read_bytes
+from sakti.core.errors import ConfigError
+from sakti.core.text import one_line
+
+REPAIRS = 2  # times that the model is asked again
+PROBLEMS = 8  # problems of an answer that the model is told
+WANTED = (
+    "Your final answer is read by a program: give one JSON value that matches this JSON Schema, with nothing before "
+    "or after it and no code fence.\n{schema}"
+)
+AGAIN = "Your answer does not match the JSON Schema:\n{problems}\nAnswer again with the whole JSON value only."
+_FENCE = re.compile(r"\s*```\w*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An answer after its check: the value where there are no `problems`."""
+
+    value: Any = None
+    problems: tuple[str, ...] = ()
+
+
+def load(path: Path) -> Any:
+    """Return the schema in a file. Raises `ConfigError` for anything else, before a model is asked."""
+    data = read_bytes(path)
+    if data is None:
+        raise ConfigError(f"--json-schema: there is no file {path}.")
+    try:
+        schema: Any = json.loads(data)
+    except (ValueError, RecursionError) as e:
+        raise ConfigError(f"--json-schema: {path} cannot be read as JSON: {one_line(str(e), 200)}.") from e
+    validators, errors = _library("jsonschema.validators"), _library("jsonschema.exceptions")
+    if not isinstance(schema, dict | bool):
+        raise ConfigError(f"--json-schema: {path} must hold a JSON object.")
+    try:
+        validators.validator_for(schema).check_schema(schema)
+    except (errors.SchemaError, RecursionError) as e:
+        why = one_line(getattr(e, "message", "") or "nested too deep", 200)
+        raise ConfigError(f"--json-schema: {path} is not a JSON schema: {why}.") from e
+    return cast("Any", schema)
+
+
+def check(text: str, schema: Any) -> Checked:
+    """Return an answer's value, or what is wrong with it; one code fence round all of it is let pass.
+
+    Raises `ConfigError` where the schema refers to what is not in it: nothing is fetched.
+    """
+    fenced = _FENCE.fullmatch(text)
+    try:
+        value = json.loads(fenced[1] if fenced else text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as e:
+        return Checked(problems=(f"It is not JSON: {one_line(str(e), 200)}.",))
+    validators, referencing = _library("jsonschema.validators"), _library("referencing")
+    unresolvable = _library("referencing.exceptions").Unresolvable
+    validator = validators.validator_for(schema)(schema, registry=referencing.Registry())
+    try:
+        errors = sorted(validator.iter_errors(value), key=lambda e: e.json_path)
+    except unresolvable as e:
+        raise ConfigError(f"--json-schema: the schema refers to {e.ref}, which is not in it.") from e
+    except RecursionError:
+        return Checked(problems=("It is nested too deep.",))
+    found = [f"{e.json_path}: {one_line(e.message, 300)}" for e in errors]
+    more = [f"and {len(found) - PROBLEMS} more"] if len(found) > PROBLEMS else []
+    return Checked(value, (*found[:PROBLEMS], *more))
+
+
+class AsksForJson(Processor):
+    """Tells the model of the schema in each request; nothing of it is stored."""
+
+    def __init__(self, schema: Any) -> None:
+        self._told = WANTED.format(schema=json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
+
+    async def process_input_step(self, step: StepInput) -> StepInput:
+        return replace(step, tail=(*step.tail, self._told))
+
+
+def _library(name: str) -> Any:
+    """Import a module of jsonschema, which has no types; only where a schema is given."""
+    return importlib.import_module(name)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")

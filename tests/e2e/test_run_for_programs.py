@@ -1,0 +1,195 @@
+"""`sakti run` as continuous integration uses it: schemas, limits, streams of messages, threads, signals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Place
+from tests.e2e.server import Reply
+
+NAMED = ("--model", "openai/bench")
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+
+
+def said(text: Any) -> str:
+    return json.dumps({"type": "user", "message": {"role": "user", "content": text}}) + "\n"
+
+
+def schema(place: Place, value: Any = SCHEMA) -> str:
+    (place.folder / "schema.json").write_text(json.dumps(value))
+    return "schema.json"
+
+
+def test_an_answer_that_matches_the_schema_is_printed_as_json(place: Place) -> None:
+    place.model.play("count please", '```json\n{"n": 3}\n```')
+    done = place.run("run", "count please", "--json-schema", schema(place), *NAMED)
+    assert (done.returncode, done.stdout) == (0, '{"n": 3}\n'), done.stderr
+    asked = "\n".join(m.text for m in place.model.requests[-1])
+    assert '"additionalProperties":false' in asked, "the model is told the schema"
+    assert all('"additionalProperties"' not in text for _, text in place.messages()), "and nothing of it is stored"
+
+
+def test_an_answer_is_repaired_twice_and_then_refused(place: Place) -> None:
+    place.model.play("count please", "three")
+    place.model.play("It is not JSON", '{"n": "x"}')
+    place.model.play("is not of type 'integer'", '{"n": 3}')
+    done = place.run("run", "count please", "--json-schema", schema(place), "--output", "json", *NAMED)
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["structured_output"], result["steps"]) == (0, {"n": 3}, 3)
+
+    place.model.play("is not of type 'integer'", '{"m": 3}')
+    done = place.run("run", "count please", "--json-schema", schema(place), *NAMED)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "does not match the JSON Schema after 2 repairs" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--json-schema", "none.json"), "there is no file none.json"),
+        (("--json-schema", "notes.txt"), "cannot be read as JSON"),
+        (("--json-schema", "wrong.json"), "is not a JSON schema"),
+        (("--max-cost", "0"), "--max-cost takes a number above 0"),
+        (("--max-cost", "inf"), "--max-cost takes a number above 0"),
+        (("--timeout", "-1"), "--timeout takes a number above 0"),
+        (("--timeout", "soon"), "is not a number"),
+        (("--max-turns", "0"), "1 or more"),
+        (("--allow", "nosuch"), "is no rule"),
+        (("--allow", "bash: 'git"), "is no rule"),
+        (("--allow", "read: x"), "is no rule"),
+        (("--input-format", "xml"), "--input-format takes text, stream-json"),
+        (("--resume", ""), "--resume needs a thread"),
+        (("--resume", "x", "--fork", "y"), "exclude each other"),
+        (("--fork", "nosuch"), "No thread of this workspace matches"),
+    ],
+)
+def test_what_cannot_be_exits_2_with_one_sentence(place: Place, given: tuple[str, ...], told: str) -> None:
+    (place.folder / "wrong.json").write_text('{"type": "nosuch"}')
+    done = place.run("run", "x", *given, *NAMED)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert told in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert place.model.requests == []
+
+
+def test_messages_on_standard_input_are_answered_in_order(place: Place) -> None:
+    place.model.play("first", "one")
+    place.model.play("second", "two")
+    lines = said("first") + "\n" + said([{"type": "text", "text": "second"}])
+    done = place.run("run", "--input-format", "stream-json", "--output", "json", *NAMED, stdin=lines)
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, [r["text"] for r in results]) == (0, ["one", "two"]), done.stderr
+    assert len({r["thread_id"] for r in results}) == 1
+
+    broken = place.run("run", "--input-format", "stream-json", *NAMED, stdin=said("first") + "{}\n" + said("second"))
+    assert (broken.returncode, broken.stdout) == (2, "one\n")
+    assert "line 2 of standard input is not a user message" in broken.stderr
+
+
+def test_limits_hold_for_the_whole_run(place: Place) -> None:
+    place.model.play("first", "one")
+    lines = said("first") + said("first again")
+    done = place.run("run", "--input-format", "stream-json", "--max-turns", "2", *NAMED, stdin=lines * 2)
+    assert done.returncode == 3
+    assert "model calls" in done.stderr or "steps" in done.stderr
+    assert len(place.model.requests) <= 2
+    place.model.play("long please", Reply("Never ", hold=True))
+    late = place.run("run", "long please", "--timeout", "0.9", "--output", "json", *NAMED)
+    assert late.returncode == 3
+
+
+def test_a_rule_allows_what_would_be_refused(place: Place) -> None:
+    place.model.play("make it", Reply("", calls=(("bash", {"command": "printenv HOME"}),)), "Done.")
+    assert place.run("run", "make it", *NAMED).returncode == 4
+    done = place.run("run", "make it", "--allow", "read", "--allow", "bash: printenv", *NAMED)
+    assert done.returncode == 0, done.stderr
+    denied = ("-o", 'approval.deny=["bash: printenv"]')
+    assert "denied by your rules" in place.run("run", "make it", "--allow", "bash: printenv", *denied, *NAMED).stderr
+
+
+def test_a_thread_is_resumed_and_forked(place: Place) -> None:
+    place.model.play("first", "one")
+    first = json.loads(place.run("run", "first", "--output", "json", *NAMED).stdout)["thread_id"]
+    resumed = json.loads(place.run("run", "more", "--resume", first, "--output", "json", *NAMED).stdout)
+    forked = json.loads(place.run("run", "other", "--fork", first, "--output", "json", *NAMED).stdout)
+    assert resumed["thread_id"] == first != forked["thread_id"]
+    assert "one" in [m.text for m in place.model.requests[-1]]
+    counts = dict(place.rows("SELECT thread_id, count(*) FROM messages GROUP BY thread_id"))
+    assert counts == {first: 4, forked["thread_id"]: 6}
+    place.sound()
+
+
+def test_settings_of_a_workspace_that_is_not_trusted_are_named(place: Place) -> None:
+    (place.folder / ".sakti").mkdir()
+    (place.folder / ".sakti" / "config.toml").write_text("[agent]\nmax_steps = 3\n")
+    for output in ("text", "json"):
+        done = place.run("run", "x", "--output", output, *NAMED)
+        told = [line for line in done.stderr.splitlines() if "not trusted, so left out" in line]
+        assert (done.returncode, len(told)) == (0, 1), done.stderr
+        assert ".sakti/config.toml" in told[0] and "`sakti trust`" in told[0]
+    assert "not trusted" not in place.run("run", "x", "--trust", *NAMED).stderr
+
+
+def test_many_runs_share_one_database(place: Place) -> None:
+    place.run("run", "begin", *NAMED)
+    with ThreadPoolExecutor(20) as runs:
+        ended = list(runs.map(lambda n: place.run("run", f"number {n}", *NAMED), range(20)))
+    assert [(e.returncode, e.stdout) for e in ended] == [(0, "ok\n")] * 20, [e.stderr for e in ended if e.returncode]
+    assert place.rows("SELECT count(*) FROM messages") == [(42,)]
+    place.sound()
+
+
+def test_a_terminated_run_leaves_a_thread_that_continues(place: Place) -> None:
+    place.model.play("long please", Reply("A long answer that never ", hold=True))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sakti", "run", "long please", *NAMED],
+        cwd=place.folder,
+        env=place.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert place.model.holding.wait(30)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=40)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+    assert process.returncode == 130
+    place.model.play("go on", "ok")
+    on = place.run("run", "-c", "go on", *NAMED)
+    assert (on.returncode, on.stdout) == (0, "ok\n"), on.stderr
+    assert [role for role, _ in place.messages()] == ["user", "assistant", "user", "assistant"]
+    place.sound()
+
+
+def test_a_run_that_waits_for_messages_ends_when_it_is_terminated(place: Place) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sakti", "run", "--input-format", "stream-json", *NAMED],
+        cwd=place.folder,
+        env=place.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(said("hello"))
+        process.stdin.flush()
+        assert process.stdout.readline() == "ok\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 130
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=10)

@@ -9,6 +9,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.css.scalar import Scalar
 from textual.getters import query_one
 from textual.message import Message
 from textual.widget import Widget
@@ -159,7 +160,7 @@ class Sidebar(Vertical):
 
     def action_widen(self, step: int) -> None:
         if not self.narrow:
-            self.set_width(self.outer_size.width + step)
+            self.set_width(_cells(self.styles.width, self.outer_size.width) + step)
             self.post_message(self.Rearranged())
 
     # --- heights, folding -------------------------------------------------------------------------------------
@@ -190,7 +191,8 @@ class Sidebar(Vertical):
         if pane == "log":
             pane, step = "tasks" if "tasks" in self.open_panes else "memory", -step
         if pane in self.open_panes and pane not in self._folded:
-            self.set_height(pane, self._pane(pane).outer_size.height + step)
+            widget = self._pane(pane)
+            self.set_height(pane, _cells(widget.styles.height, widget.outer_size.height) + step)
             self.post_message(self.Rearranged())
 
     def action_fold(self) -> None:
@@ -263,3 +265,8 @@ class Sidebar(Vertical):
         self.tasks.title.fold("tasks" in self._folded)
         self.set_class(not log, "-no-log")
         self.set_class(panes - self._folded == {"memory"}, "-alone")  # the rest is room for events
+
+
+def _cells(wanted: Scalar | None, shown: int) -> int:
+    """Return the size that was asked for last: it may not be drawn yet when the next key comes."""
+    return int(wanted.value) if wanted is not None and wanted.is_cells else shown

@@ -25,8 +25,12 @@ SEEDS = (0, 1, 4, 5, 8, 12)
 TWO_WINDOWS = (18, 50, 6, 22)
 
 
+TURNS = 16  # of each conversation; the command plays them whole
+
+
 async def play(seed: int, **changes: object) -> Run:
-    return await replay(dataclasses.replace(talks.generate(seed), **changes), COUNTER)
+    whole = talks.generate(seed)
+    return await replay(dataclasses.replace(whole, **{"turns": whole.turns[:TURNS], **changes}), COUNTER)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -90,7 +94,8 @@ async def test_the_same_conversation_ends_with_the_same_messages_observed_after_
 
 
 async def test_a_long_history_is_not_loaded() -> None:
-    run = await replay(talks.generate(8), COUNTER, history_messages=1_200)
+    base = talks.generate(8)
+    run = await replay(dataclasses.replace(base, turns=base.turns[:TURNS]), COUNTER, history_messages=1_200)
     assert run.violations == []
 
 

@@ -1,8 +1,9 @@
 """Trust in a workspace: its own settings have an effect only once the user has seen and allowed them.
 
-What has an effect is `.sakti/config.toml` and the files that it names for working memory; sakti reads no instruction
-file and runs no program that a repository's configuration names. Trust is kept in the user's state folder, a file a
-workspace, under its resolved path, with the hash of each of these files; a change of one asks again.
+What has an effect is `.sakti/config.toml`, the files that it names for working memory, and files of instructions
+(AGENTS.md, CLAUDE.md, rules); sakti runs no program that a repository's configuration names. Trust is kept in the
+user's state folder, a file a workspace, under its resolved path, with the hash of each of these files; a change of one
+asks again. Instructions are trusted by path alone: they change with the work and can only say something.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
 
 CONFIG = ".sakti/config.toml"
+INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
+RULES = (".sakti/rules", ".agents/rules", ".claude/rules")
+MOST_RULES = 50  # that are shown
 NAMING = ("memory.working_memory.schema", "memory.working_memory.template")  # settings that name a file
 State: TypeAlias = Literal["nothing", "trusted", "new", "changed"]
 
@@ -95,8 +99,14 @@ def decide(files: Sequence[File], known: Mapping[str, Known] | None) -> State:
         return "nothing"
     if known is None:
         return "new"
-    same = {f.name: f.sha256 for f in files} == {name: k.sha256 for name, k in known.items()}
+    now = {f.name: f.sha256 for f in files if not says_only(f.name)}
+    same = now == {name: k.sha256 for name, k in known.items() if not says_only(name)}
     return "trusted" if same else "changed"
+
+
+def says_only(name: str) -> bool:
+    """Return whether a file is one of instructions, which are trusted by path alone."""
+    return name in INSTRUCTIONS or name.startswith(tuple(f"{folder}/" for folder in RULES))
 
 
 def settings_of(look: Look) -> dict[str, Any]:
@@ -110,6 +120,8 @@ def diff(look: Look) -> str:
     known = look.known or {}
     now = {f.name: f for f in look.files}
     for name in sorted({*now, *known}):
+        if look.known is not None and says_only(name):  # trusted by path: its text is not kept
+            continue
         before = known[name].text.splitlines() if name in known else []
         after = now[name].text.splitlines() if name in now else []
         if name not in now or name not in known or now[name].sha256 != known[name].sha256:
@@ -127,19 +139,34 @@ def look(workspace: Path) -> Look:
     path = workspace / CONFIG
     try:
         data = read_bytes(path)
-        if data is None:
-            return Look(workspace)
-        named = parse(data, path)
+        named = parse(data, path) if data is not None else {}
     except ConfigError as e:
         return Look(workspace, problem=e.message)
-    files = [File(CONFIG, data)]
+    files = [File(CONFIG, data)] if data is not None else []
     for name in dict.fromkeys(named.get(setting) for setting in NAMING):
         target = inside(workspace, name)
         if target is not None:
             with contextlib.suppress(ConfigError):  # it is refused when it is used, and said there
                 if (found := read_bytes(target)) is not None:
                     files.append(File(target.relative_to(workspace).as_posix(), found))
-    return Look(workspace, tuple(files), _known(workspace))
+    files += _instructions(workspace)
+    return Look(workspace, tuple(files), _known(workspace) if files else None)
+
+
+def _instructions(workspace: Path) -> list[File]:
+    """Return the workspace's files of instructions, those of its folders below aside."""
+    out: list[File] = []
+    paths = [workspace / name for name in INSTRUCTIONS]
+    for folder in RULES:
+        with contextlib.suppress(OSError):
+            paths += sorted((workspace / folder).glob("*.md"))[:MOST_RULES]
+    for path in paths:
+        name = path.relative_to(workspace).as_posix()
+        if (target := inside(workspace, name)) is not None:
+            with contextlib.suppress(ConfigError):  # it is left out when it is read, too
+                if (data := read_bytes(target, 1_000_000)) is not None:
+                    out.append(File(name, data))
+    return out
 
 
 def of_file(path: Path) -> Look:
@@ -193,7 +220,7 @@ def save(found: Look) -> None:
     """Trust the files as they were looked at. Raises `ConfigError` where that cannot be kept."""
     kept = {
         "workspace": str(found.workspace),
-        "files": {f.name: {"sha256": f.sha256, "text": f.text} for f in found.files},
+        "files": {f.name: {"sha256": f.sha256, "text": "" if says_only(f.name) else f.text} for f in found.files},
     }
     path, tried = _file(found.workspace), ""
     try:

@@ -41,7 +41,7 @@ from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.providers import facts
 from sakti.providers.scripted import ScriptedProvider
 from sakti.store.log import raw_rows
-from sakti.store.threads import messages, threads
+from sakti.store.threads import message_removal, messages, threads
 
 T = TypeVar("T")
 WORKSPACE = "/bench"
@@ -274,7 +274,7 @@ class Window:
             for message in guarded:
                 stage.checker.allow(oracle.word("unheard", message.id))
             return
-        await self.store.write(messages.withhold, sorted(ids), "not allowed")
+        await self.store.write(message_removal.withhold, sorted(ids), "not allowed")
         stage.ledger.change(self.thread.id, ids, state="withheld", tokens=0)
         self.engine.forget(sorted(ids))
         self.prompts -= ids

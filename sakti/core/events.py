@@ -130,7 +130,8 @@ class RetryScheduled:
 class TurnFinished:
     """End of a turn; `text` is the final answer.
 
-    Where status is not "answered", `error` is a sentence for people and `error_code` its stable name.
+    Where status is not "answered", `error` is a sentence for people and `error_code` its stable name. `metadata` is
+    what processors added, by message id, or what a guardrail told with its reason.
     """
 
     thread_id: str
@@ -141,6 +142,7 @@ class TurnFinished:
     error: str | None = None
     error_title: str | None = None
     error_code: str | None = None
+    metadata: Json = field(default_factory=dict[str, Any])
 
 
 # --- the user ---------------------------------------------------------------------------------------------

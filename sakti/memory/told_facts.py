@@ -12,21 +12,20 @@ from sakti.core.types import ContextPart, Message
 from sakti.store.secrets import masked_value
 
 NOW = "now"  # the fact that changes by itself
+ONCE = frozenset({"instructions"})  # facts that are long: sent only where they changed, in a new turn, too
 STALE_MS = 10 * 60_000  # so old the time may be within a turn
 
 
 def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begins: bool) -> dict[str, str]:
     """Return the facts to send with the last of `messages`, secrets masked: they are stored with it.
 
-    `begins`: it begins a turn, so that all are sent; else those that changed since they were sent last. Empty after
-    an answer, which takes no facts.
+    `begins`: it begins a turn, so that all but the long ones are sent again; else those that changed since they were
+    sent last. Empty after an answer, which takes no facts.
     """
     facts = masked_value(dict(facts))
     last = messages[-1] if messages else None
     if last is None or last.role == "assistant":
         return {}
-    if begins and last.role == "user" and not any(isinstance(p, ContextPart) for p in last.parts):
-        return dict(facts)
     told: dict[str, str] = {}
     time = 0
     for message in messages:
@@ -35,6 +34,8 @@ def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begi
                 told |= part.facts
                 time = message.created_at if NOW in part.facts else time
     changed = {name: fact for name, fact in facts.items() if told.get(name) != fact}
+    if begins and last.role == "user" and not any(isinstance(p, ContextPart) for p in last.parts):
+        return {name: fact for name, fact in facts.items() if name not in ONCE or name in changed}
     if NOW in told and now - time < STALE_MS:
         changed.pop(NOW, None)
     return changed

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 # imported as something else than what they are installed as
-NAMES = {"pillow": "PIL", "markdown-it-py": "markdown_it"}
+NAMES = {"pillow": "PIL", "markdown-it-py": "markdown_it", "pyyaml": "yaml"}
 NOT_IMPORTED = {"ripgrep"}  # a program
 
 

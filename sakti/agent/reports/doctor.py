@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources as packaged
 from pathlib import Path
 
 from sakti.agent.tools.child import ripgrep
@@ -17,7 +15,7 @@ from sakti.core.errors import NoModelError
 from sakti.core.events import ModelChanged
 from sakti.core.lazy import lazy_imports
 from sakti.core.programs import find_program
-from sakti.core.tokens import O200K_SHA256
+from sakti.core.tokens import o200k_tokens
 from sakti.store.maintenance import inspection
 from sakti.store.opening import sqlite_info
 from sakti.version import __version__
@@ -96,8 +94,10 @@ def _files(path: Path) -> list[Line]:
 
 
 def _tokenizer() -> Line:
-    data = packaged.files("sakti.core.data").joinpath("o200k_base.tiktoken").read_bytes()
-    good = hashlib.sha256(data).hexdigest() == O200K_SHA256
+    try:
+        good = bool(next(o200k_tokens()))
+    except (OSError, ValueError):
+        good = False
     return Line("tokenizer", good, "o200k_base, offline", "The rank file is damaged: install sakti again.")
 
 

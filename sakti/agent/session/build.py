@@ -22,6 +22,7 @@ from sakti.core.lazy import lazy_imports, load
 from sakti.core.types import Block, ModelInfo
 
 if TYPE_CHECKING:
+    from sakti.agent.processors.base import Processor
     from sakti.agent.sandbox.boundary import Level
     from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.agent.session.state import State
@@ -32,6 +33,9 @@ with lazy_imports:
     from sakti.agent import budget
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
+    from sakti.agent.instructions import find as instructions
+    from sakti.agent.instructions import nearby
+    from sakti.agent.processors import registry
     from sakti.agent.sandbox import environment, undumpable
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.tools import base as tool_base
@@ -106,6 +110,14 @@ def make_observers(state: State) -> tuple[Observer, Reflector]:
         counter=state.counter,
         clock=state.clock,
     )
+
+
+def processors(state: State) -> tuple[Processor, ...]:
+    """Return the session's own processors: those of the settings, then those it was given. Raises `ConfigError`."""
+    if state.named_processors is None:
+        names = state.config.processors
+        state.named_processors = registry.load(names) if names else ()
+    return (*state.named_processors, *state.processors)
 
 
 def make_engine(state: State) -> memory_engine.MemoryEngine:
@@ -186,6 +198,9 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
         lambda rule: _save_rule(state, rule),
         lambda: state.models.info.name if state.models.info else "",
     )
+    if state.options.instructed:
+        state.nearby = nearby.Nearby(state.workspace, lambda: instructions.kept(state.thread), made.touched)
+        made.hooks = (state.nearby,)
     made.count(state.counter, made.specs(small=bool(state.model_info and state.model_info.brief)))
     return made
 
@@ -276,18 +291,24 @@ def system(state: State) -> tuple[Block, ...]:
     """
     brief = bool(state.model_info and state.model_info.brief)
     text = system_prompt.build(state.workspace, state.thread, interactive=state.options.interactive, brief=brief)
-    told = [("system", text)]
+    limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
+    sources = instructions.limited(instructions.kept(state.thread), (), limit).sources
+    told = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
     if state.project and state.model_info is not None and state.model_info.small:
         told.append(("project", state.project))
     if [(b.kind, b.text) for b in state.system_blocks] != told:
-        state.system_blocks = tuple(Block(k, t, edge=True, tokens=state.counter.count(t)) for k, t in told)
+        last = len(sources)  # a prompt cache breaks behind all of them
+        state.system_blocks = tuple(
+            Block(k, t, edge=i >= last, tokens=state.counter.count(t)) for i, (k, t) in enumerate(told)
+        )
     return state.system_blocks
 
 
 def facts(state: State) -> dict[str, str]:
     """Return what changes from step to step, by name: the hour, the folder, git."""
     bench = toolbox(state).bench
-    return moving_facts(state.git, bench.show(bench.cwd), state.clock.now())
+    moving = moving_facts(state.git, bench.show(bench.cwd), state.clock.now())
+    return {**moving, "instructions": state.changed_instructions} if state.changed_instructions else moving
 
 
 async def learn(state: State) -> ModelInfo:

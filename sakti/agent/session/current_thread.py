@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sakti.agent import file_list, project, titles
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from sakti.agent.session.state import State
 
 with lazy_imports:
+    from sakti.agent.instructions import find as instructions
     from sakti.agent.session import recovery
     from sakti.store import secrets
+    from sakti.store.threads import fork as thread_fork
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads
 
@@ -27,12 +30,14 @@ with lazy_imports:
 async def first(state: State) -> None:
     """Open the thread that the options name, a new one where they name none. Raises `ConfigError` (no such thread)."""
     options, found = state.options, list[Thread]()
-    if options.resume:
-        found = await state.store.read(stored_threads.find, state.resource_id, options.resume)
+    if named := options.resume or options.fork:
+        found = await state.store.read(stored_threads.find, state.resource_id, named)
         if not found:
-            raise ConfigError(
-                f"No thread of this workspace matches {options.resume!r}; `sakti threads list` shows them."
-            )
+            raise ConfigError(f"No thread of this workspace matches {named!r}; `sakti threads list` shows them.")
+        if options.fork:
+            store, now = state.store, state.clock.now()
+            made = await store.write(thread_fork.fork, found[0].id, id=store.ids.new(), ids=store.ids, now=now)
+            found = [made]
     elif options.thread_id:
         stored = await state.store.read(stored_threads.get, options.thread_id)
         if stored is not None and stored.resource_id != state.resource_id:
@@ -76,7 +81,7 @@ async def known(state: State, thread_id: str) -> None:
 
 async def use(state: State, thread: Thread) -> None:
     """Make a thread the open one: nothing is queued there, nothing has failed, nothing was granted for it."""
-    state.inbox, state.failed = Inbox(), None
+    state.inbox, state.failed, state.changed_instructions = Inbox(), None, ""
     if state.made_toolbox is not None:
         state.made_toolbox.granted = ()
     await load(state, thread)
@@ -123,20 +128,54 @@ async def catch_up(state: State) -> None:
 
 
 async def store(state: State, first_text: str = "") -> None:
-    """Store a new thread; its title is made of its first message until the Observer names it."""
+    """Store a new thread; its title is made of its first message until the Observer names it.
+
+    A thread that a guardrail left without a title gets one, too.
+    """
     assert state.thread is not None
+    title = titles.first_title(secrets.masked(first_text))
+    if not state.thread_is_new:
+        found = await find_instructions(state)
+        state.changed_instructions = instructions.changes(instructions.kept(state.thread), found.sources)
+    if not state.thread_is_new and not state.thread.title and title:
+        now = state.clock.now()
+        renamed = await state.store.write(stored_threads.rename, state.thread.id, title, now, by_user=False)
+        state.emit(ThreadChanged(renamed or state.thread))
     if state.thread_is_new:
         state.thread_is_new = False
         thread = replace(
             state.thread,
-            title=titles.first_title(secrets.masked(first_text)),
+            title=title,
             metadata={
                 **state.thread.metadata,
                 system_prompt.OVERVIEW: await file_list.overview_of(state.workspace),
+                **instructions.to_metadata(await find_instructions(state)),
                 **({} if state.options.interactive else {titles.HEADLESS: True}),
             },
         )
         state.emit(ThreadChanged(await state.store.write(stored_threads.create, thread)))
+
+
+async def find_instructions(state: State) -> instructions.Found:
+    """Return the instructions that hold now, and tell what was left out of them."""
+    folder = Path.cwd()
+    at = folder if folder.is_relative_to(state.workspace) else state.workspace
+    found = await asyncio.to_thread(
+        instructions.find, state.workspace, at, project=state.options.instructed and not state.options.unasked
+    )
+    for note in found.notes:
+        if note not in state.told_notes:
+            state.told_notes.add(note)
+            state.emit(Notice("warning", "Instructions", note))
+    return found
+
+
+async def read_again(state: State) -> None:
+    """Take in the open thread's title as it is stored: a guardrail may have taken it away."""
+    assert state.thread is not None
+    thread = await state.store.read(stored_threads.get, state.thread.id)
+    if thread is not None:
+        state.emit(ThreadChanged(thread))
 
 
 async def warm_counter(state: State) -> None:

@@ -226,7 +226,10 @@ class Views:
         out = [ContextBlock("tools", f"{len(tools)} tools", build.toolbox(state).count(counter, tools), listed, True)]
         for block in (*build.system(state), *prepared.blocks):
             tokens = block.tokens or counter.count(block.text)
-            out.append(ContextBlock(block.kind, block.kind.replace("_", " "), tokens, block.text, True))
+            label = block.kind.replace("_", " ")
+            if block.kind == "instructions":
+                label = one_line(block.text.partition("\n")[0].removeprefix("# "), FIRST_WORDS)
+            out.append(ContextBlock(block.kind, label, tokens, block.text, True))
         for message in prepared.messages:
             who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
             text = plain_text(message.parts)

@@ -29,6 +29,7 @@ from sakti.core.types import Block, ModelInfo, Request
 
 if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
+    from sakti.agent.processors.compose import StepHook
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
@@ -62,7 +63,7 @@ class Session(State):
         provider: Provider | None = None,
         model: ModelInfo | None = None,
         store: Store | None = None,
-        processors: Sequence[Processor] = (),
+        processors: Sequence[Processor | StepHook] = (),
     ) -> None:
         super().__init__(options, clock=clock, counter=counter, provider=provider, model=model, processors=processors)
         self.opened_store, self._own_store = store, store is None
@@ -109,6 +110,7 @@ class Session(State):
         if self.options.told:
             self.emit(Notice("information", "Project", self.options.told))
         await self._settle_approval()
+        build.processors(self)
         self.indexing.begin(store)
         self.git = await git_state(self.workspace)
         await self.models.select(self.options.model_flag)

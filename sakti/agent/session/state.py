@@ -18,13 +18,25 @@ from sakti.agent.workspace import GitState, find_root
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import Config, SessionMode
 from sakti.core.errors import StoreError
-from sakti.core.events import Event, MemoryStatus, MessageSaved, ModelChanged, StepFinished, ThreadChanged
+from sakti.core.events import (
+    CompactionFinished,
+    Event,
+    MemoryActivation,
+    MemoryStatus,
+    MessageSaved,
+    ModelChanged,
+    StepFinished,
+    ThreadChanged,
+)
+from sakti.core.lazy import lazy_imports
 from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Block, ModelInfo, Part, Thread, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.instructions.nearby import Nearby
     from sakti.agent.processors.base import Processor
+    from sakti.agent.processors.compose import StepHook
     from sakti.agent.sandbox.boundary import Level
     from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.agent.tools.toolbox import Toolbox
@@ -33,22 +45,28 @@ if TYPE_CHECKING:
     from sakti.store.database import Store
 
 
+with lazy_imports:
+    from sakti.agent.processors import compose
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a session starts with.
 
-    `resume` is a thread's id or part of its title, `continue_last` the newest one; `thread_id` names a thread that is
-    made where there is none. `resource_id` is what threads, tasks and rules belong to, the workspace's path by
-    default. `interactive` tells whether somebody is there to approve. `closed` are paths that no tool may touch,
-    beside sakti's own. `told` is one line on what the project's settings changed. `unasked`: these settings are the
-    user's only; whether the project's may have an effect is still to be asked, `overrides` are loaded again then.
-    `full`: the mode that asks nothing, for containers.
+    `resume` is a thread's id or part of its title, `fork` the same of one to copy, `continue_last` the newest one;
+    `thread_id` names a thread that is made where there is none. `resource_id` is what threads, tasks and rules belong
+    to, the workspace's path by default. `interactive` tells whether somebody is there to approve. `closed` are paths
+    that no tool may touch, beside sakti's own. `told` is one line on what the project's settings changed. `unasked`:
+    these settings are the user's only; whether the project's may have an effect is still to be asked, `overrides` are
+    loaded again then.
+    `full`: the mode that asks nothing, for containers. `instructed`: the project's own instructions are read.
     """
 
     workspace: Path
     config: Config = field(default_factory=Config)
     model_flag: str | None = None
     resume: str | None = None
+    fork: str | None = None
     continue_last: bool = False
     interactive: bool = True
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -59,6 +77,7 @@ class Options:
     told: str = ""
     unasked: bool = False
     full: bool = False
+    instructed: bool = False
     overrides: tuple[str, ...] = ()
 
     @classmethod
@@ -89,7 +108,14 @@ class Options:
         loaded = project_settings.settings(found, use=use, overrides=self.overrides)
         left_out = "" if use else found.left_out
         warnings = (*loaded.warnings, *(w for w in (found.problem, left_out) if w))
-        return replace(self, config=loaded.config, warnings=warnings, told=project_settings.told(loaded), unasked=False)
+        return replace(
+            self,
+            config=loaded.config,
+            warnings=warnings,
+            told=project_settings.told(loaded),
+            unasked=False,
+            instructed=use and bool(found.files),
+        )
 
 
 class State:
@@ -108,7 +134,7 @@ class State:
         counter: Counter | None = None,
         provider: Provider | None = None,
         model: ModelInfo | None = None,
-        processors: Sequence[Processor] = (),
+        processors: Sequence[Processor | StepHook] = (),
     ) -> None:
         self._take_options(options)
         self.env = options.env
@@ -116,8 +142,12 @@ class State:
         self.resource_id = options.resource_id or str(self.workspace)
         self.clock: Clock = clock or SystemClock()
         self.counter: Counter = counter or O200k()
-        self.processors = tuple(processors)
+        self.processors = tuple(compose.as_processor(p) for p in processors)
+        self.named_processors: tuple[Processor, ...] | None = None  # those of the settings, None: not loaded yet
         self.models = Models(options.config, options.env, self.emit, provider, model)
+        self.nearby: Nearby | None = None
+        self.changed_instructions = ""  # since the thread began
+        self.told_notes = set[str]()  # on instructions: once a session
         self.inbox = Inbox()
         self.failed: tuple[Part, ...] | None = None
         self.thread: Thread | None = None
@@ -189,7 +219,12 @@ class State:
             case StepFinished(usage=usage):
                 self.usage = self.usage + usage
             case ThreadChanged(thread):
+                if self.nearby is not None and (self.thread is None or self.thread.id != thread.id):
+                    self.nearby.forget()
                 self.thread = thread
+            case MemoryActivation() | CompactionFinished():
+                if self.nearby is not None:
+                    self.nearby.forget()
             case MessageSaved(message):
                 self.newest = max(self.newest, message.index)
             case _:

@@ -218,6 +218,9 @@ class Config:
     title_model: str | None = setting(
         None, "Model that names a thread after its first answer; none: the first line, then the Observer.", at_once=True
     )
+    processors: tuple[str, ...] = setting(
+        (), "Processors of every turn, by name, in order: built in, or of an installed package."
+    )
     mode: str = setting("default", "What the Observer looks for.", project=True, at_once=True)
     memory: MemorySettings = setting(make=MemorySettings)
     approval: ApprovalSettings = setting(make=ApprovalSettings)

@@ -40,9 +40,23 @@ def test_what_is_asked() -> None:
     assert trust.decide(files(a="1"), known(a="1", b="2")) == "changed"
 
 
-def test_an_empty_folder_and_instruction_files_ask_nothing(tmp_path: Path) -> None:
-    (tmp_path / "AGENTS.md").write_text("obey")
+def test_an_empty_folder_asks_nothing(tmp_path: Path) -> None:
     assert trust.look(tmp_path) == trust.Look(tmp_path)
+
+
+def test_instructions_are_trusted_by_path_alone(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("obey")
+    found = trust.look(tmp_path)
+    assert found.state == "new" and found.left_out.startswith("AGENTS.md: not trusted, so left out.")
+    assert "+obey" in trust.diff(found)
+    trust.save(found)
+    (tmp_path / "AGENTS.md").write_text("obey more")
+    (tmp_path / "CLAUDE.md").write_text("too")
+    assert trust.look(tmp_path).state == "trusted"
+    (tmp_path / ".sakti").mkdir()
+    (tmp_path / trust.CONFIG).write_text("memory.enabled = false\n")
+    changed = trust.look(tmp_path)
+    assert changed.state == "changed" and "obey" not in trust.diff(changed)
 
 
 def test_untrusted_settings_are_left_out_and_named(workspace: Path) -> None:

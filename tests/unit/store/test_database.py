@@ -14,7 +14,7 @@ from sakti.store import migrate
 from sakti.store.database import Store
 from sakti.store.maintenance import maintenance, upkeep
 from sakti.store.models import MODELS
-from sakti.store.threads import messages, threads
+from sakti.store.threads import message_removal, messages, threads
 from sakti.store.threads.codec import decode, encode
 
 
@@ -79,7 +79,7 @@ async def test_provisional_messages_are_found_only_once_they_passed(store: Store
     await store.write(
         messages.append, Message("w", thread.id, "/w", "assistant", (TextPart("secret"),), 2, state="provisional")
     )
-    await store.write(messages.withhold, ["w"], "guardrail")
+    await store.write(message_removal.withhold, ["w"], "guardrail")
     kept = await store.read(messages.get, "w")
     assert kept is not None
     assert kept.state == "withheld"

@@ -1,0 +1,143 @@
+"""Find the instructions of a thread: the user's, then the project's from its root down to the current folder.
+
+They are read once a thread and kept with it, so that every request begins with the same bytes; what changes later is
+told as a fact. The project's are read only where its workspace is trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from sakti.agent.instructions import rules
+from sakti.agent.instructions.texts import Reader, cut
+from sakti.core import resources
+from sakti.core.types import Json, Thread
+
+KEY = "instructions"  # in a thread's metadata
+LIMIT = 32 * 1024  # bytes of all of them
+LIMIT_BRIEF = 4 * 1024  # for a model with a small window
+NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md")  # the first of a folder counts
+LOCAL = "CLAUDE.local.md"  # besides
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file of instructions: its name as people write it, and its text with imports."""
+
+    name: str
+    text: str
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found; `notes` are sentences on what was left out or left as it is."""
+
+    sources: tuple[Source, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def find(workspace: Path, folder: Path, *, project: bool) -> Found:
+    """Return the instructions for work in `folder` of a workspace, without the project's where it is not trusted."""
+    found: list[Source] = []
+    notes: list[str] = []
+    for path, root, name in (*_users(), *(_projects(workspace, folder) if project else ())):
+        reader = Reader((root.resolve(), *_user_folders()) if root != workspace else (root.resolve(),))
+        if text := reader.read(path):
+            found.append(Source(name, text))
+        notes += reader.notes
+    if project:
+        found += [Source(r.name, r.text) for r in rules.load(workspace) if not r.paths]
+    return limited(found, notes, LIMIT)
+
+
+def limited(sources: Sequence[Source], notes: Sequence[str], limit: int) -> Found:
+    """Return as much as fits `limit` bytes, cut at a line, with a note of what does not."""
+    kept: list[Source] = []
+    notes, left = [*notes], limit
+    for source in sources:
+        text = cut(source.text, left)
+        if len(text) < len(source.text):
+            lost = len(source.text) - len(text)
+            notes.append(f"{source.name}: {lost:,} characters beyond {limit // 1024} KiB of instructions are left out.")
+        if text:
+            kept.append(Source(source.name, text))
+        left -= len(text.encode("utf-8", "replace"))
+    return Found(tuple(kept), tuple(notes))
+
+
+def _users() -> Iterator[tuple[Path, Path, str]]:
+    """Return the user's own file, the first there is, with the folder it may not leave and its name."""
+    for root in _user_folders():
+        for name in NAMES[1:]:
+            if (path := root / name).is_file():
+                yield path, root, _short(path)
+                return
+
+
+def _user_folders() -> tuple[Path, ...]:
+    home = Path.home()
+    return (resources.config_home(), home / ".agents", home / ".claude")
+
+
+def _projects(workspace: Path, folder: Path) -> Iterator[tuple[Path, Path, str]]:
+    below = folder.relative_to(workspace).parts if folder.is_relative_to(workspace) else ()
+    at = workspace
+    for part in (".", *below):
+        at = at / part
+        for path in of_folder(at):
+            yield path, workspace, path.relative_to(workspace).as_posix()
+
+
+def of_folder(folder: Path) -> Iterator[Path]:
+    """Return the files of one folder that count."""
+    first = next((p for n in NAMES if (p := folder / n).is_file()), None)
+    if first is not None:
+        yield first
+    if (local := folder / LOCAL).is_file():
+        yield local
+
+
+def _short(path: Path) -> str:
+    home = Path.home()
+    return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else path.as_posix()
+
+
+# --- with a thread ---------------------------------------------------------------------------------------------------
+
+
+def kept(thread: Thread | None) -> tuple[Source, ...]:
+    """Return the instructions that a thread began with."""
+    stored: Any = thread.metadata.get(KEY) if thread is not None else None
+    if not isinstance(stored, list):
+        return ()
+    return tuple(Source(str(name), str(text)) for name, text in cast("list[list[Any]]", stored))
+
+
+def to_metadata(found: Found) -> Json:
+    """Return what is kept of them with a thread; nothing where there are none."""
+    return {KEY: [[s.name, s.text] for s in found.sources]} if found.sources else {}
+
+
+def block(source: Source, limit: int = LIMIT) -> str:
+    """Return a source as the model reads it."""
+    return f"# Instructions from {source.name}\n\n{cut(source.text, limit)}"
+
+
+def changes(before: Sequence[Source], now: Sequence[Source]) -> str:
+    """Say which instructions are other than at the thread's beginning, and how they read now; empty for none."""
+    old, new = {s.name: s for s in before}, {s.name: s for s in now}
+    out = [
+        f"{name} has changed since this thread began. It reads now:\n{new[name].text}"
+        for name in new
+        if name not in old or old[name].sha256 != new[name].sha256
+    ]
+    out += [f"{name} was removed: its instructions hold no longer." for name in old if name not in new]
+    return cut("\n\n".join(out), LIMIT)

@@ -1,0 +1,251 @@
+"""What a project and its user want every agent to know: found in order, sent unchanged, never beyond its bounds."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sakti.agent import trust
+from sakti.agent.instructions import find, rules
+from sakti.agent.instructions.texts import Reader, outside_code
+from sakti.agent.session.session import Options, Session
+from sakti.core.config import load
+from sakti.core.events import Notice
+from sakti.core.tokens import Estimator
+from sakti.core.types import ModelInfo, ToolResultPart
+from sakti.providers.scripted import Answer, Call, ScriptedProvider
+from sakti.store.database import Store
+from sakti.store.search.search import Scope, search
+from tests.fakes.session import Recorded
+
+
+def write(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def put(path: Path, text: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "ws"
+    folder.mkdir()
+    return folder
+
+
+async def begin(store: Store, workspace: Path, answers: list[Any], **options: Any) -> Recorded:
+    clock: Any = store.clock
+    counter = Estimator()
+    provider = ScriptedProvider(answers, clock=clock, count=counter.count)
+    given = Options(
+        workspace, load(overrides=("memory.model=extractive",)).config, env={"PATH": "/usr/bin:/bin"}, **options
+    )
+    found = trust.look(workspace)
+    given = replace(given, instructed=bool(found.files) and not found.asks)
+    model = ModelInfo("demo", "scripted", context_window=200_000)
+    recorded = Recorded(
+        Session(given, clock=clock, counter=counter, provider=provider, model=model, store=store), provider
+    )
+    await recorded.session.start()
+    return recorded
+
+
+def system(run: Recorded, number: int = -1) -> list[str]:
+    return [b.text for b in run.provider.requests[number].system if b.kind == "instructions"]
+
+
+# --- what is found ---------------------------------------------------------------------------------------------------
+
+
+def test_the_users_come_first_then_from_the_root_down(workspace: Path, home: Path) -> None:
+    put(home / ".claude" / "CLAUDE.md", "user says")
+    put(workspace / "AGENTS.md", "root says")
+    put(workspace / "a" / "CLAUDE.md", "a says")
+    put(workspace / "a" / "b" / "AGENTS.md", "b says")
+    put(workspace / "a" / "b" / "CLAUDE.local.md", "b says to me")
+    put(workspace / "other" / "AGENTS.md", "not here")
+    found = find.find(workspace, workspace / "a" / "b", project=True)
+    assert [(s.name, s.text) for s in found.sources] == [
+        ("~/.claude/CLAUDE.md", "user says"),
+        ("AGENTS.md", "root says"),
+        ("a/CLAUDE.md", "a says"),
+        ("a/b/AGENTS.md", "b says"),
+        ("a/b/CLAUDE.local.md", "b says to me"),
+    ]
+    assert [s.text for s in find.find(workspace, workspace / "a", project=False).sources] == ["user says"]
+
+
+def test_an_override_hides_the_others_of_its_folder(workspace: Path) -> None:
+    write(workspace, **{"AGENTS.md": "a", "CLAUDE.md": "c", "AGENTS.override.md": "mine"})
+    assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["mine"]
+
+
+def test_imports_are_put_in_place_but_not_in_code(workspace: Path) -> None:
+    put(workspace / "docs" / "style.md", "two spaces")
+    put(
+        workspace / "AGENTS.md",
+        "See @docs/style.md.\n\n`@docs/style.md`\n\n```\n@docs/style.md\n```\n"
+        "me@docs.md @../../etc/passwd.txt @none.md",
+    )
+    found = find.find(workspace, workspace, project=True)
+    assert found.sources[0].text == (
+        "See two spaces.\n\n`@docs/style.md`\n\n```\n@docs/style.md\n```\nme@docs.md @../../etc/passwd.txt @none.md"
+    )
+    assert len(found.notes) == 2 and all("left as text" in n for n in found.notes)
+
+
+def test_circles_and_depth_end_and_are_named(workspace: Path) -> None:
+    put(workspace / "AGENTS.md", "top @a.md")
+    put(workspace / "a.md", "A @b.md")
+    put(workspace / "b.md", "B @c.md @a.md")
+    for here, below in zip("cdefg", "defgh", strict=True):
+        put(workspace / f"{here}.md", f"{here.upper()} @{below}.md")
+    found = find.find(workspace, workspace, project=True)
+    assert found.sources[0].text == "top A B C D E @f.md @a.md"
+    assert any("@a.md imports itself" in n for n in found.notes) and any("@f.md is too deep" in n for n in found.notes)
+
+
+def test_no_more_than_the_limit_cut_at_a_line(workspace: Path) -> None:
+    put(workspace / "AGENTS.md", "".join(f"line {n}: {'ä' * 50}\n" for n in range(400)))
+    put(workspace / "CLAUDE.local.md", "later")
+    found = find.find(workspace, workspace, project=True)
+    assert sum(len(s.text.encode()) for s in found.sources) <= 32 * 1024
+    assert found.sources[0].text.endswith("ä" * 50)
+    assert "AGENTS.md" in found.notes[0] and "left out" in found.notes[0]
+
+
+@pytest.mark.parametrize("text", [b"\xef\xbb\xbfhello\r\nthere", b"hello\rthere"])
+def test_bom_and_line_ends_are_read(workspace: Path, text: bytes) -> None:
+    put(workspace / "AGENTS.md", text)
+    assert find.find(workspace, workspace, project=True).sources[0].text == "hello\nthere"
+
+
+def test_a_hostile_project_reads_nothing_else_and_ends(workspace: Path, tmp_path: Path) -> None:
+    put(tmp_path / "outside.md", "private")
+    (workspace / "link.md").symlink_to(tmp_path / "outside.md")
+    (workspace / "CLAUDE.local.md").symlink_to(tmp_path / "outside.md")
+    os.mkfifo(workspace / "pipe.md")
+    put(workspace / "big.md", "x" * 2_000_000)
+    put(workspace / "flood.md", "deep")
+    put(workspace / "bad.md", b"\xff\xfe\x1b[31mred\x07")
+    put(workspace / "AGENTS.md", "@link.md @pipe.md @big.md @bad.md @AGENTS.md " + "@flood.md " * 400)
+    (workspace / ".claude").mkdir()
+    (workspace / ".claude" / "rules").symlink_to(tmp_path)
+    found = find.find(workspace, workspace, project=True)
+    text = "".join(s.text for s in found.sources)
+    assert "private" not in text and "\x1b" not in text and text.count("deep") < 120
+    assert all("\x1b" not in n for n in found.notes)
+
+
+def test_secrets_are_masked(workspace: Path) -> None:
+    key = "ghp_" + "a1B2" * 9
+    put(workspace / "AGENTS.md", f"use {key}")
+    assert key not in find.find(workspace, workspace, project=True).sources[0].text
+
+
+def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Path) -> None:
+    put(workspace / ".claude" / "rules" / "all.md", "always")
+    put(
+        workspace / ".claude" / "rules" / "py.md", '---\npaths: ["src/**/*.py"]\ndescription: python: rules\n---\ntyped'
+    )
+    put(workspace / ".sakti" / "rules" / "broken.md", "---\npaths: [\n---\nstill read")
+    loaded = {r.name: r for r in rules.load(workspace)}
+    assert loaded[".claude/rules/py.md"].paths == ("src/**/*.py",)
+    assert loaded[".claude/rules/py.md"].text == "typed"
+    assert loaded[".sakti/rules/broken.md"] == rules.Rule(".sakti/rules/broken.md", "still read")
+    assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["still read", "always"]
+
+
+def test_imports_outside_code_are_found_as_written() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def note(name: str, written: str) -> str:
+        seen.append((name, written))
+        return "!"
+
+    assert outside_code("a @x.md, (@./y.md) ~~~\n~~~\n@z.md\n~~~\n@~/w.md", note) == "a !, (!) ~~~\n~~~\n@z.md\n~~~\n!"
+    assert [n for n, _ in seen] == ["x.md", "./y.md", "~/w.md"]
+    assert Reader(()).read(Path("/nonexistent.md")) is None
+
+
+# --- in a thread -----------------------------------------------------------------------------------------------------
+
+
+async def test_they_stand_in_every_request_once_trusted(store: Store, workspace: Path) -> None:
+    put(workspace / "AGENTS.md", "Answer in rhyme.")
+    run = await begin(store, workspace, ["one"])
+    await run.ask("hi")
+    assert system(run) == []
+    trust.save(trust.look(workspace))
+    run = await begin(store, workspace, ["one", "two"])
+    await run.ask("hi")
+    await run.ask("more")
+    assert system(run, 0) == system(run, 1) == ["# Instructions from AGENTS.md\n\nAnswer in rhyme."]
+    labels = [b.label for b in await run.session.views.context()]
+    assert "Instructions from AGENTS.md" in labels
+    assert (await store.read(search, "rhyme", Scope())).total == 0
+    await run.session.engine.observe_now()
+    assert "rhyme" not in str(run.session.engine.preview().blocks)
+
+
+async def test_a_change_is_told_and_leaves_the_beginning_as_it_was(store: Store, workspace: Path) -> None:
+    file = put(workspace / "AGENTS.md", "Answer in rhyme.")
+    trust.save(trust.look(workspace))
+    run = await begin(store, workspace, ["one", "two", "three"])
+    await run.ask("hi")
+    file.write_text("Answer in prose.")
+    await run.ask("more")
+    await run.ask("and more")
+    first, second, third = run.provider.requests
+    assert first.system[:2] == second.system[:2] == third.system[:2]
+    assert second.messages[: len(first.messages)] == first.messages
+    assert third.messages[: len(second.messages)] == second.messages
+    assert str(second.messages).count("Answer in prose.") == str(third.messages).count("Answer in prose.") == 1
+    assert (await store.read(search, "prose", Scope())).total == 0
+    assert run.session.thread is not None
+    again = await begin(store, workspace, ["four"], resume=run.session.thread.id)
+    await again.ask("back")
+    assert system(again) == system(run)
+
+
+async def test_what_holds_for_a_folder_comes_with_the_first_call_that_touches_it(store: Store, workspace: Path) -> None:
+    put(workspace / "AGENTS.md", "root")
+    put(workspace / "src" / "AGENTS.md", "Types everywhere.")
+    put(workspace / ".claude" / "rules" / "py.md", "---\npaths: 'src/**/*.py'\n---\nNo star imports.")
+    put(workspace / "src" / "x.py", "print(1)\n")
+    put(workspace / "notes.txt", "n\n")
+    trust.save(trust.look(workspace))
+    reads = [Answer(calls=(Call("read", {"path": p}),)) for p in ("notes.txt", "src/x.py", "src/x.py")]
+    run = await begin(store, workspace, [*reads, "done", reads[1], "again"])
+    await run.ask("look")
+
+    def told() -> list[tuple[bool, bool]]:
+        results = [p for m in run.provider.requests[-1].messages for p in m.parts if isinstance(p, ToolResultPart)]
+        return [("Types everywhere." in r.content, "No star imports." in r.content) for r in results]
+
+    assert told() == [(False, False), (True, True), (False, False)]
+    await run.session.compact()
+    await run.ask("look again")
+    assert told()[-1] == (True, True)
+
+
+async def test_what_is_left_out_is_said_once(store: Store, workspace: Path) -> None:
+    put(workspace / "AGENTS.md", "x @gone.md")
+    trust.save(trust.look(workspace))
+    run = await begin(store, workspace, ["one", "two"])
+    await run.ask("hi")
+    await run.ask("hi")
+    assert [n.message for n in run.of(Notice) if n.title == "Instructions"] == [
+        "AGENTS.md: @gone.md is not there or not in the project; left as text."
+    ]

@@ -27,6 +27,7 @@ async def run(store: Store, tmp_path: Path) -> Recorded:
 @pytest.fixture
 def lock(store: Store):
     other = apsw.Connection(str(store.path))
+    other.set_busy_timeout(20_000)  # the session's own work in the background may hold it
     yield other
     if other.in_transaction:
         other.execute("ROLLBACK")

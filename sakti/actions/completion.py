@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sakti.actions import registry
 from sakti.actions.spec import Action
@@ -13,9 +13,13 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.text import count_k, sanitise
 from sakti.core.types import ModelInfo
 
+if TYPE_CHECKING:
+    from sakti.agent.skills.load import Skill
+
 MAX_SHOWN = 8
 _FILE = lazy_pattern(r"(?:^|(?<=\s))@([^\s@]*)$")
-_COMMAND = lazy_pattern(r"^/([\w-]*)$")
+_COMMAND = lazy_pattern(r"^/([\w:-]*)$")
+_SKILL = lazy_pattern(r"(?:^|(?<=\s))\$([\w:-]*)$")
 _ARGUMENT = lazy_pattern(r"^/([\w-]+) +(\S*)$")
 
 
@@ -23,7 +27,7 @@ _ARGUMENT = lazy_pattern(r"^/([\w-]+) +(\S*)$")
 class Query:
     """`start` is where the text to be replaced begins in what stands before the cursor."""
 
-    kind: Literal["command", "argument", "file"]
+    kind: Literal["command", "argument", "file", "skill"]
     text: str
     start: int
     command: str = ""
@@ -46,7 +50,17 @@ def query_at(before: str) -> Query | None:
         return Query("argument", match[2], match.start(2), match[1])
     if match := _FILE.search(before):
         return Query("file", match[1], match.start())
+    if match := _SKILL.search(before):
+        return Query("skill", match[1], match.start())
     return None
+
+
+def skill_choices(text: str, skills: Iterable[Skill], sign: str) -> list[Choice]:
+    """Skills that begin with `text`, then those that hold it, written behind `sign`."""
+    known = [s for s in skills if text in s.name]
+    known.sort(key=lambda s: (not s.name.startswith(text), s.name))
+    label = "{sign}{s.name} {s.hint}" if sign == "/" else "{sign}{s.name}"
+    return [Choice(f"{sign}{s.name} ", label.format(sign=sign, s=s).strip(), s.description) for s in known]
 
 
 def command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,8 +26,8 @@ class Typed:
     suggestions: Sequence[str] = ()
 
 
-def parse(text: str, own: Iterable[str] = ()) -> Typed:
-    """Read a prompt; `own` are names of commands that only this surface has.
+def parse(text: str, own: Iterable[str] = (), skills: Container[str] = ()) -> Typed:
+    """Read a prompt; `own` are names of commands that only this surface has, `skills` those that go to the model.
 
     A first line such as `/usr/bin/env` is a message: command names hold no slash.
     """
@@ -41,7 +41,9 @@ def parse(text: str, own: Iterable[str] = ()) -> Typed:
         known = (*registry.chat(), *own)
         if name in known:
             return Typed("command", name, argument.strip())
-        if name.replace("-", "").replace("_", "").isalpha() and "\n" not in name:
+        if (called := stripped[1:].split(maxsplit=1)) and called[0] in skills:
+            return Typed("message", argument=text)
+        if name and all(c.isalnum() or c in "-_:" for c in name):
             near = difflib.get_close_matches(name, known, 3) or [c for c in known if c.startswith(name)]
             return Typed("unknown", name, argument.strip(), near)
     return Typed("message", argument=text)

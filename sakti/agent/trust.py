@@ -1,9 +1,10 @@
 """Trust in a workspace: its own settings have an effect only once the user has seen and allowed them.
 
 What has an effect is `.sakti/config.toml`, the files that it names for working memory, and files of instructions
-(AGENTS.md, CLAUDE.md, rules); sakti runs no program that a repository's configuration names. Trust is kept in the
-user's state folder, a file a workspace, under its resolved path, with the hash of each of these files; a change of one
-asks again. Instructions are trusted by path alone: they change with the work and can only say something.
+(AGENTS.md, CLAUDE.md, rules), skills and commands; sakti runs no program that a repository's configuration names. Trust
+is kept in the user's state folder, a file a workspace, under its resolved path, with the hash of each of these files;
+a change of one asks again. Instructions, and skills and commands that run nothing, are trusted by path alone: they
+change with the work and can only say something.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from sakti.agent.skills import load as skill_files
+from sakti.agent.skills import template
 from sakti.core import resources
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
@@ -28,6 +31,7 @@ CONFIG = ".sakti/config.toml"
 INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
 RULES = (".sakti/rules", ".agents/rules", ".claude/rules")
 MOST_RULES = 50  # that are shown
+MOST_OF_SKILLS = 500  # files
 NAMING = ("memory.working_memory.schema", "memory.working_memory.template")  # settings that name a file
 State: TypeAlias = Literal["nothing", "trusted", "new", "changed"]
 
@@ -42,6 +46,13 @@ class File:
     @property
     def sha256(self) -> str:
         return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def says_only(self) -> bool:
+        """Return whether it is a text for the model, trusted by path alone."""
+        if not skill_files.is_of_skills(self.name):
+            return says_only(self.name)
+        return self.name.endswith(".md") and not template.runs_commands(self.text)
 
     @property
     def text(self) -> str:
@@ -99,8 +110,8 @@ def decide(files: Sequence[File], known: Mapping[str, Known] | None) -> State:
         return "nothing"
     if known is None:
         return "new"
-    now = {f.name: f.sha256 for f in files if not says_only(f.name)}
-    same = now == {name: k.sha256 for name, k in known.items() if not says_only(name)}
+    now = {f.name: f.sha256 for f in files if not f.says_only}
+    same = now == {name: k.sha256 for name, k in known.items() if k.sha256 and not says_only(name)}
     return "trusted" if same else "changed"
 
 
@@ -120,7 +131,8 @@ def diff(look: Look) -> str:
     known = look.known or {}
     now = {f.name: f for f in look.files}
     for name in sorted({*now, *known}):
-        if look.known is not None and says_only(name):  # trusted by path: its text is not kept
+        by_path = now[name].says_only if name in now else not known[name].sha256 or says_only(name)
+        if look.known is not None and by_path:  # its text is not kept
             continue
         before = known[name].text.splitlines() if name in known else []
         after = now[name].text.splitlines() if name in now else []
@@ -150,6 +162,7 @@ def look(workspace: Path) -> Look:
                 if (found := read_bytes(target)) is not None:
                     files.append(File(target.relative_to(workspace).as_posix(), found))
     files += _instructions(workspace)
+    files += _skills(workspace)
     return Look(workspace, tuple(files), _known(workspace) if files else None)
 
 
@@ -166,6 +179,18 @@ def _instructions(workspace: Path) -> list[File]:
             with contextlib.suppress(ConfigError):  # it is left out when it is read, too
                 if (data := read_bytes(target, 1_000_000)) is not None:
                     out.append(File(name, data))
+    return out
+
+
+def _skills(workspace: Path) -> list[File]:
+    """Return the texts of skills and commands, and what could be run of a skill's folder."""
+    out: list[File] = []
+    for path in skill_files.project_files(workspace)[:MOST_OF_SKILLS]:
+        with contextlib.suppress(ConfigError, OSError):
+            if path.suffix == ".md" or skill_files.is_script(path):
+                data = read_bytes(path, 1_000_000)
+                if data is not None:
+                    out.append(File(path.relative_to(workspace).as_posix(), data))
     return out
 
 
@@ -220,7 +245,7 @@ def save(found: Look) -> None:
     """Trust the files as they were looked at. Raises `ConfigError` where that cannot be kept."""
     kept = {
         "workspace": str(found.workspace),
-        "files": {f.name: {"sha256": f.sha256, "text": "" if says_only(f.name) else f.text} for f in found.files},
+        "files": {f.name: _kept(f) for f in found.files},
     }
     path, tried = _file(found.workspace), ""
     try:
@@ -233,6 +258,10 @@ def save(found: Look) -> None:
         if tried:
             Path(tried).unlink(missing_ok=True)
         raise ConfigError(f"{path} cannot be written ({e.strerror}): the trust is not saved.") from e
+
+
+def _kept(file: File) -> dict[str, str]:
+    return {"sha256": "", "text": ""} if file.says_only else {"sha256": file.sha256, "text": file.text}
 
 
 def revoke(workspace: Path) -> bool:

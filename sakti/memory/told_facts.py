@@ -12,7 +12,8 @@ from sakti.core.types import ContextPart, Message
 from sakti.store.secrets import masked_value
 
 NOW = "now"  # the fact that changes by itself
-ONCE = frozenset({"instructions"})  # facts that are long: sent only where they changed, in a new turn, too
+# First words of facts that are long: sent only where they changed, in a new turn, too.
+ONCE = frozenset({"instructions", "skills", "skill"})
 STALE_MS = 10 * 60_000  # so old the time may be within a turn
 
 
@@ -35,7 +36,7 @@ def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begi
                 time = message.created_at if NOW in part.facts else time
     changed = {name: fact for name, fact in facts.items() if told.get(name) != fact}
     if begins and last.role == "user" and not any(isinstance(p, ContextPart) for p in last.parts):
-        return {name: fact for name, fact in facts.items() if name not in ONCE or name in changed}
+        return {name: fact for name, fact in facts.items() if name.partition(" ")[0] not in ONCE or name in changed}
     if NOW in told and now - time < STALE_MS:
         changed.pop(NOW, None)
     return changed

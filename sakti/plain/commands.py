@@ -42,7 +42,7 @@ class Commands:
 
     async def run(self, text: str) -> bool:
         """Return whether `text` was a command, a shell line or a note; a message is left to the caller."""
-        typed = line.parse(text, OWN)
+        typed = line.parse(text, OWN, self._session.typed_skills())
         self.choose = None
         match typed.kind:
             case "command":
@@ -97,6 +97,8 @@ class Commands:
 
     def _help(self) -> None:
         self._chat.say([*INPUTS, *(f"/{a.chat} {a.hint}".strip() + f": {a.in_short}" for a in offered())])
+        skills = self._session.typed_skills().values()
+        self._chat.say(f"/{s.name} {s.hint}".strip() + f": {s.description} ({s.source})" for s in skills)
 
     @contextmanager
     def _stoppable(self, _: str = "") -> Generator[None]:

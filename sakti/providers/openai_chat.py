@@ -49,7 +49,7 @@ from sakti.providers.protocol import (
 from sakti.providers.sse import chunks, protocol_errors, whole_parts
 from sakti.providers.usage import dollars, table, tokens
 
-STABLE = frozenset({"system", "instructions"})  # kinds of blocks that stay the same for the life of a session
+STABLE = frozenset({"system", "instructions", "skills"})  # kinds of blocks that stay the same for the life of a session
 SHOWN = "[What the tools above returned, for this request:]"
 QUOTED = 2_000  # characters of the request behind images
 _STOPS: dict[str, StopReason] = {

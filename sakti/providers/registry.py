@@ -184,6 +184,19 @@ def _remote(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyri
     )
 
 
+def missing_key(full_name: str, settings: Mapping[str, ProviderSettings], env: Mapping[str, str]) -> str:
+    """Return the variable of the key that a model's provider needs and does not have; empty where it can be asked.
+
+    Slow where the keyring has to be asked: call it in a thread.
+    """
+    name = full_name.partition("/")[0]
+    preset, own = PRESETS.get(name), settings.get(name, ProviderSettings())
+    if preset is None or preset.local or _base_url(preset, own, env).rstrip("/") != preset.base_url.rstrip("/"):
+        return ""
+    variable, key = _key(preset, own, env, keyring_lookup)
+    return "" if key else variable
+
+
 def _base_url(preset: Preset, own: ProviderSettings, env: Mapping[str, str]) -> str:
     from_env = env.get(preset.base_url_env) if preset.base_url_env else None
     return own.base_url or from_env or preset.base_url

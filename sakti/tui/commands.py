@@ -26,7 +26,7 @@ class Commands:
 
     async def run(self, text: str) -> None:
         """Act on a line from the prompt: a command, a shell line, a note or a message."""
-        typed = line.parse(text)
+        typed = line.parse(text, skills=self._host.session.typed_skills())
         session = self._host.session
         match typed.kind:
             case "command":

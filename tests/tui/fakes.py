@@ -181,6 +181,7 @@ def board(**columns):
 class FakeSession:
     def __init__(self, workspace: Path, config: Config | None = None) -> None:
         self.workspace = workspace
+        self.skills: dict = {}
         self.resource_id = "r"
         self.env: dict[str, str] = {}
         self.store = SimpleNamespace(path=Path(workspace) / "x.db")
@@ -208,6 +209,9 @@ class FakeSession:
         self.calls: list[tuple] = []
         self.fail_start: Exception | None = None
         self.gate: asyncio.Event | None = None
+
+    def typed_skills(self):
+        return self.skills
 
     def subscribe(self, listener):
         self.listeners.append(listener)

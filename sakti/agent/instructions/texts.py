@@ -31,10 +31,11 @@ class Reader:
 
     def read(self, path: Path) -> str | None:
         """Return the text of a file with its imports, clean for a screen and secrets masked; None without one."""
-        text = self._text(path)
+        text = self.plain(path)
         return None if text is None else self._expanded(text, path, (path.resolve(),))
 
-    def _text(self, path: Path) -> str | None:
+    def plain(self, path: Path) -> str | None:
+        """Return the text of a file as it is, clean for a screen and secrets masked; None without one."""
         try:
             real = path.resolve()
             if not any(real.is_relative_to(root) for root in self.roots):
@@ -65,7 +66,7 @@ class Reader:
         if len(above) > DEEPEST or self._imported >= MOST:
             self._note(f"{path.name}: @{name} is too deep or one too many; left as text.")
             return written
-        text = self._text(real)
+        text = self.plain(real)
         if text is None:
             self._note(f"{path.name}: @{name} is not there or not in the project; left as text.")
             return written

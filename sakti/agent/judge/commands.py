@@ -70,7 +70,7 @@ def _folder_change(simple: Simple, place: Place) -> Place | None:
     there = place.resolve(simple.words[1].text)
     if not (simple.words[1].literal and there.is_relative_to(place.workspace)):
         return None
-    return Place(place.workspace, there, place.own, place.outputs, place.changed)
+    return replace(place, cwd=there)
 
 
 def _part(simple: Simple, place: Place) -> Part:

@@ -95,11 +95,12 @@ def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: Place)
 
 def path_effect(path: Path, place: Place, access: Access) -> Effect:
     """Return what it means to read, change or only name the file at `path`, which is resolved."""
-    if access != "name" and (secret := secret_reason(path, place)):
+    judged = place if access == "read" else replace(place, readable=())
+    if access != "name" and (secret := secret_reason(path, judged)):
         return Effect("secret", secret)
     inside = path.is_relative_to(place.workspace)
     if access != "write":
-        if inside or _kept_output(path, place):
+        if inside or _kept_output(path, place) or any(path.is_relative_to(folder) for folder in place.readable):
             return Effect("read", "")
         return Effect("system" if _is_system(path) else "outside", "Outside the project")
     if why := guarded(path):

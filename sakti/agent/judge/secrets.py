@@ -49,7 +49,9 @@ def secret_reason(path: Path, place: Place) -> str:
 
 def _by_name(path: Path, place: Place) -> str:
     text = str(path)
-    if any(text == own or text.startswith(f"{own}/") for own in map(str, place.own)):
+    if any(text == own or text.startswith(f"{own}/") for own in map(str, place.own)) and not any(
+        path.is_relative_to(folder) for folder in place.readable
+    ):
         return "sakti's own data"
     if any(part.lower() in SECRET_FOLDERS for part in path.parts):
         return "a folder of credentials"

@@ -38,7 +38,8 @@ class Place:
 
     `own` are sakti's own folders: its data and its configuration. `outputs` is the folder of long outputs of tools,
     kept for the model to read. `changed` are the files that run later and were changed here, each with its diff.
-    `level` tells what holds the commands that run there.
+    `level` tells what holds the commands that run there, `readable` are folders outside of the workspace that may be
+    read unasked: those of skills.
     """
 
     workspace: Path
@@ -47,6 +48,7 @@ class Place:
     outputs: Path | None = None
     changed: Mapping[Path, str] = field(default_factory=dict[Path, str])
     level: LevelName = "unsandboxed"
+    readable: tuple[Path, ...] = ()
 
     def resolve(self, path: str) -> Path:
         return resolved(self.cwd, path)

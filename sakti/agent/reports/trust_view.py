@@ -6,6 +6,7 @@ from typing import Any
 
 from sakti.agent import project_settings, trust
 from sakti.agent.reports.settings_view import as_toml
+from sakti.agent.skills import load as skill_files
 from sakti.core.config import Config, flat
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
@@ -25,9 +26,23 @@ def effects(found: trust.Look, most: int = MOST) -> tuple[str, ...]:
         for name, value in loaded.changed.items()
     ]
     more = [f"and {len(changes) - most} more settings"] if len(changes) > most else []
-    files = [f"{one_line(f.name, 100)}: its text goes to the model" for f in found.files if f.name != trust.CONFIG]
+    files = [
+        f"{one_line(f.name, 100)}: {'its text goes to the model' if f.says_only else _acts(f)}"
+        for f in found.files
+        if f.name != trust.CONFIG
+    ]
+    if len(files) > most:
+        files = [*files[:most], f"and {len(files) - most} more files"]
     unused = [f"not used: {one_line(w, 200)}" for w in loaded.warnings]
     return (*(changes[:most] or ["no setting changes"]), *more, *files, *unused)
+
+
+def _acts(file: trust.File) -> str:
+    if file.name.endswith(".md"):
+        return "it names commands, which run after the usual questions"
+    if skill_files.is_of_skills(file.name):
+        return "a script, which the model may run after the usual questions"
+    return "its text goes to the model"
 
 
 def lines(found: trust.Look, how: str) -> tuple[str, ...]:

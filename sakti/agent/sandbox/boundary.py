@@ -98,11 +98,12 @@ def drawn(
     masked: Sequence[Path] = (),
     repositories: Sequence[Path] = (),
     temporary: tuple[Path, ...] = TEMPORARY,
+    shown: Iterable[Path] = (),
 ) -> Boundary:
     """Return the boundary of a command that starts now.
 
     `own` are sakti's folders and files besides the usual ones, `repositories` the `.git` folders of nested
-    repositories.
+    repositories, `shown` folders that may be read although what holds them is hidden.
     """
     roots = (workspace, *(w for w in write if w.is_dir()))
     gits = [g for g in (workspace / ".git", *repositories) if g.is_dir() and not g.is_symlink()]
@@ -117,7 +118,9 @@ def drawn(
     return Boundary(
         write=roots,
         pinned=tuple(sorted({*gits, *above}, key=lambda p: len(p.parts))),
-        read_only=tuple(dict.fromkeys((*kept, *_of_ours((*roots, *temporary), roots)))),
+        read_only=tuple(
+            dict.fromkeys((*kept, *_of_ours((*roots, *temporary), roots), *(f.resolve() for f in shown if f.is_dir())))
+        ),
         masked=(*masked, *(f for f in own if f.is_file())),
         hidden=tuple(dict.fromkeys(f.resolve() for f in hidden)),
         temporary=temporary,

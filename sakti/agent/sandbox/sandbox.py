@@ -58,13 +58,15 @@ class Sandbox(Protocol):
 class Bubblewrap:
     """Sandbox of Linux: namespaces by bubblewrap, and a filter of system calls.
 
-    `own` are sakti's folders and files, `write` folders that commands may change besides the workspace, `off` why it
-    is switched off, `temporary` the folders in whose place commands get new, empty ones.
+    `own` are sakti's folders and files, `write` folders that commands may change besides the workspace, `shown` those
+    that they may read although what holds them is hidden, `off` why it is switched off, `temporary` the folders in
+    whose place commands get new, empty ones.
     """
 
     workspace: Path
     own: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
+    shown: tuple[Path, ...] = ()
     home: Path = field(default_factory=Path.home)
     state: Path = field(default_factory=resources.state_home)
     off: str = ""
@@ -139,6 +141,7 @@ class Bubblewrap:
             masked=masks.files,
             repositories=masks.repositories,
             temporary=self.temporary,
+            shown=self.shown,
         )
 
     @contextmanager

@@ -38,8 +38,10 @@ with lazy_imports:
     from sakti.agent.processors import registry
     from sakti.agent.sandbox import environment, undumpable
     from sakti.agent.sandbox import sandbox as sandboxes
+    from sakti.agent.session import skills
     from sakti.agent.tools import base as tool_base
     from sakti.agent.tools import catalog
+    from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
     from sakti.memory import engine as memory_engine
     from sakti.memory import factory as memory_factory
@@ -168,6 +170,7 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
         own_paths(state),
         sandbox=None if state.approval_mode == "full" else sandboxed,
         own_env=env,
+        readable=skills.library(state).folders,
     )
     if state.saved and state.config.agent.checkpoints:
         shadow = checkpoints.open_shadow(state.workspace, state.clock, state.store.ids)
@@ -189,6 +192,8 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
         emit=state.emit,
         in_window=lambda: state.engine.window_ids,
     )
+    if skills.library(state).offered:
+        tools.append(skill_tool.make(lambda: skills.library(state), skills.LoadedSkills(state)))
     made = tool_box.Toolbox(
         {t.name: t for t in tools},
         bench,
@@ -228,6 +233,7 @@ def make_sandbox(state: State) -> Sandbox:
         state.workspace,
         own=(*_own_folders(state), *state.options.closed),
         write=sandboxes.given_folders(settings.write, home),
+        shown=tuple(f for f in skills.library(state).folders if not f.is_relative_to(state.workspace)),
         home=home,
         off="switched off by sandbox.enabled" if settings.enabled == "off" else "",
     )
@@ -294,12 +300,14 @@ def system(state: State) -> tuple[Block, ...]:
     limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
     sources = instructions.limited(instructions.kept(state.thread), (), limit).sources
     told = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
+    if not brief and (listed := skills.kept(state.thread)):
+        told.append(("skills", listed))
+    stable = len(told) - 1  # a prompt cache breaks behind all of them
     if state.project and state.model_info is not None and state.model_info.small:
         told.append(("project", state.project))
     if [(b.kind, b.text) for b in state.system_blocks] != told:
-        last = len(sources)  # a prompt cache breaks behind all of them
         state.system_blocks = tuple(
-            Block(k, t, edge=i >= last, tokens=state.counter.count(t)) for i, (k, t) in enumerate(told)
+            Block(k, t, edge=i >= stable, tokens=state.counter.count(t)) for i, (k, t) in enumerate(told)
         )
     return state.system_blocks
 
@@ -308,7 +316,9 @@ def facts(state: State) -> dict[str, str]:
     """Return what changes from step to step, by name: the hour, the folder, git."""
     bench = toolbox(state).bench
     moving = moving_facts(state.git, bench.show(bench.cwd), state.clock.now())
-    return {**moving, "instructions": state.changed_instructions} if state.changed_instructions else moving
+    if state.changed_instructions:
+        moving["instructions"] = state.changed_instructions
+    return moving | skills.facts(state)
 
 
 async def learn(state: State) -> ModelInfo:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent.instructions import find as instructions
-    from sakti.agent.session import recovery
+    from sakti.agent.session import recovery, skills
     from sakti.store import secrets
     from sakti.store.threads import fork as thread_fork
     from sakti.store.threads import messages as stored_messages
@@ -82,6 +82,7 @@ async def known(state: State, thread_id: str) -> None:
 async def use(state: State, thread: Thread) -> None:
     """Make a thread the open one: nothing is queued there, nothing has failed, nothing was granted for it."""
     state.inbox, state.failed, state.changed_instructions = Inbox(), None, ""
+    state.changed_skills = ""
     if state.made_toolbox is not None:
         state.made_toolbox.granted = ()
     await load(state, thread)
@@ -134,6 +135,7 @@ async def store(state: State, first_text: str = "") -> None:
     """
     assert state.thread is not None
     title = titles.first_title(secrets.masked(first_text))
+    await skills.refresh(state)
     if not state.thread_is_new:
         found = await find_instructions(state)
         state.changed_instructions = instructions.changes(instructions.kept(state.thread), found.sources)
@@ -150,6 +152,7 @@ async def store(state: State, first_text: str = "") -> None:
                 **state.thread.metadata,
                 system_prompt.OVERVIEW: await file_list.overview_of(state.workspace),
                 **instructions.to_metadata(await find_instructions(state)),
+                **skills.to_metadata(state),
                 **({} if state.options.interactive else {titles.HEADLESS: True}),
             },
         )

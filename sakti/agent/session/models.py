@@ -120,7 +120,31 @@ class Models:
         None where none is named, or it is the actor.
         """
         name = self._config.fallback_model
-        if not name or self.info is None:
+        return await self._other(name) if name else None
+
+    async def for_turn(self, name: str) -> tuple[Provider, ModelInfo] | None:
+        """Return the model that a skill or a hook names for one turn, with its provider; None for the actor itself.
+
+        "haiku" means the provider's small model. One that is not to be had is a notice, and the actor answers.
+        """
+        assert self.info is not None
+        short = {"haiku": registry.small_model(self.info.full_name), "sonnet": "", "opus": ""}
+        wanted = short.get(name.lower(), name)
+        if not wanted:
+            return None
+        try:
+            full_name = await registry.complete(wanted, self._env, self._config.providers)
+            if missing := await asyncio.to_thread(registry.missing_key, full_name, self._config.providers, self._env):
+                raise SaktiError(f"{missing} is not set")
+            return await self._other(full_name)
+        except SaktiError as e:
+            text = f"{name} was asked for ({e.message.rstrip('.')}); {self.info.full_name} answers."
+            self._emit(Notice("warning", "Model", text))
+            return None
+
+    async def _other(self, name: str) -> tuple[Provider, ModelInfo] | None:
+        """Return a model with its provider; None where it is the actor. Raises `NoModelError`, `ConfigError`."""
+        if self.info is None:
             return None
         full_name = await registry.complete(name, self._env, self._config.providers)
         if full_name == self.info.full_name:

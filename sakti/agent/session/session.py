@@ -30,6 +30,7 @@ from sakti.core.types import Block, ModelInfo, Request
 if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
+    from sakti.agent.skills.load import Library, Skill
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import user_shell
-    from sakti.agent.session import turn_lease
+    from sakti.agent.session import skills, turn_lease
     from sakti.agent.tools import approvals as tool_approvals
     from sakti.agent.tools import background
     from sakti.memory import modes as memory_modes
@@ -93,6 +94,15 @@ class Session(State):
     def refused_calls(self) -> int:
         """Return how many calls were refused approval so far."""
         return self.made_toolbox.approvals.refused if self.made_toolbox is not None else 0
+
+    @property
+    def library(self) -> Library:
+        """Return the skills and commands that are to be had here."""
+        return skills.library(self)
+
+    def typed_skills(self) -> dict[str, Skill]:
+        """Return what is typed as `/name` besides sakti's own commands."""
+        return {s.name: s for s in self.library.typed}
 
     # --- life -----------------------------------------------------------------------------------------------
 

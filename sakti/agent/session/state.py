@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sakti.agent.processors.compose import StepHook
     from sakti.agent.sandbox.boundary import Level
     from sakti.agent.sandbox.sandbox import Sandbox
+    from sakti.agent.skills.load import Library
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
     from sakti.providers.protocol import Provider
@@ -147,6 +148,8 @@ class State:
         self.models = Models(options.config, options.env, self.emit, provider, model)
         self.nearby: Nearby | None = None
         self.changed_instructions = ""  # since the thread began
+        self.skills: Library | None = None  # None: not read yet
+        self.changed_skills = ""  # since the thread began
         self.told_notes = set[str]()  # on instructions: once a session
         self.inbox = Inbox()
         self.failed: tuple[Part, ...] | None = None

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent import loop
     from sakti.agent.processors import builtin
-    from sakti.agent.session import turn_lease
+    from sakti.agent.session import called as calling
+    from sakti.agent.session import skills, turn_lease
 
 log = logging.getLogger(__name__)
 
@@ -69,13 +70,18 @@ class Turns:
             )
         info = self._state.model_info
         blind = info.full_name if info is not None and not info.images else ""
-        parts = await asyncio.to_thread(
-            mentions.with_files, text, self._state.workspace, build.own_paths(self._state), blind=blind
-        )
+        called = calling.Typed()
+        if text.lstrip().startswith("/") or "$" in text:
+            called = await calling.called(self._state, text)
+        own = build.own_paths(self._state)
+        parts = await asyncio.to_thread(mentions.with_files, text, self._state.workspace, own, blind=blind)
+        for file in called.files:
+            named = await asyncio.to_thread(mentions.with_files, file.text, self._state.workspace, own, blind=blind)
+            parts = (*parts, file, *named[1:])
         await self._check_length(parts)
         inbox = self._state.inbox
         if not self.busy and not inbox.queued:
-            await self._begin(parts)
+            await self._begin(parts, called.model)
             return
         inbox.queued.append(parts)
         self._state.emit(QueueChanged(inbox.texts()))
@@ -126,13 +132,13 @@ class Turns:
                 code="context_too_long",
             )
 
-    async def _begin(self, parts: tuple[Part, ...]) -> None:
-        """Start a turn; returns when what starts it is stored.
+    async def _begin(self, parts: tuple[Part, ...], model: str = "") -> None:
+        """Start a turn; returns when what starts it is stored. `model` answers it, where one is named.
 
         Raises `SaktiError` where it is not: then nothing of it is.
         """
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run(parts, taken))
+        self._task = asyncio.create_task(self._run(parts, taken, model))
         await taken
 
     async def retry(self) -> None:
@@ -171,7 +177,7 @@ class Turns:
         while self._task is not None and not self._task.done():
             await asyncio.wait({self._task})
 
-    async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None]) -> None:
+    async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None], model: str) -> None:
         """Run one turn, its events to all listeners.
 
         The worker's root: whatever fails becomes an event, but what fails before the prompt is stored, which `taken`
@@ -188,7 +194,7 @@ class Turns:
         error: SaktiError | None = None
         try:
             await lease.take()
-            await self._play(parts, lease, taken)
+            await self._play(parts, lease, taken, model)
             return
         except asyncio.CancelledError:
             error = None if taken.done() else SaktiError("Stopped before it was sent.", title="Not sent")
@@ -208,15 +214,17 @@ class Turns:
         self._task = None
         _settle(taken, error)
 
-    async def _play(self, parts: tuple[Part, ...], lease: TurnLease, taken: asyncio.Future[None]) -> None:
+    async def _play(self, parts: tuple[Part, ...], lease: TurnLease, taken: asyncio.Future[None], model: str) -> None:
         await current_thread.catch_up(self._state)
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
         await current_thread.store(self._state, text)
         await build.load_rules(self._state)
-        turn = self._turn = await self._make_turn(lease)
+        turn = self._turn = await self._make_turn(lease, model)
         async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
             async for event in events:
                 self._mark(event)
+                if isinstance(event, MessageSaved) and event.message.role == "user":
+                    await skills.note_sent(self._state, event.message.parts)
                 if isinstance(event, TurnStarted):
                     self._state.failed = None
                     _settle(taken)
@@ -267,16 +275,18 @@ class Turns:
             )
         )
 
-    async def _make_turn(self, lease: TurnLease) -> Turn:
+    async def _make_turn(self, lease: TurnLease, model: str) -> Turn:
         state = self._state
         assert state.thread is not None and state.provider is not None
-        info = await build.learn(state)
+        info, provider = await build.learn(state), state.provider
+        if model and (other := await state.models.for_turn(model)) is not None:
+            provider, info = other
         memory, limiter = builtin.MemoryProcessor(state.engine), builtin.TokenLimiter(encoding=state.counter)
         before, after, guarded = loop.hooks(memory, limiter, build.processors(state))
         return loop.Turn(
             store=state.store,
             counter=state.counter,
-            provider=state.provider,
+            provider=provider,
             model=info,
             engine=state.engine,
             toolbox=build.toolbox(state),

@@ -98,6 +98,7 @@ class Workbench:
     changed: dict[Path, str] = field(default_factory=dict[Path, str])  # files that run later, with what was changed
     recorder: Recorder = field(default_factory=NoRecorder)
     sandbox: Sandbox | None = None
+    readable: tuple[Path, ...] = ()  # folders of skills
     own_env: Mapping[str, str] | None = None  # of commands that the user types
     started: int = 0  # commands that ever went to the background: no number is given twice
 
@@ -107,7 +108,9 @@ class Workbench:
 
     def place(self) -> Place:
         """Return where calls act, for judging them."""
-        return Place(self.workspace, self.cwd, self.own, self.output_folder, self.changed, self.level.name)
+        return Place(
+            self.workspace, self.cwd, self.own, self.output_folder, self.changed, self.level.name, self.readable
+        )
 
     @property
     def level(self) -> Level:

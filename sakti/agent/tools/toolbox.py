@@ -148,6 +148,19 @@ class Toolbox:
         finally:
             results.extend(done[c.id] for c in calls if c.id in done)
 
+    async def alone(self, call: ToolCallPart, thread_id: str, emit: Callable[[Event], None]) -> ToolResultPart:
+        """Run one call that no model made, judged and asked about as one of its own."""
+        message = Message("", thread_id, "", "assistant", (call,), self.bench.clock.now())
+        ended: list[ToolResultPart] = []
+
+        def hear(event: Event) -> None:
+            if isinstance(event, ToolFinished):
+                ended.append(event.result)
+            emit(event)
+
+        await self._one(message, call, hear, 0, over=False)
+        return ended[0]
+
     async def _one(
         self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], repeated: int, *, over: bool
     ) -> None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.actions.completion import Choice, Query, argument_choices, command_choices, file_choices, model_choices
+from sakti.actions import registry
+from sakti.actions.completion import (
+    Choice,
+    Query,
+    argument_choices,
+    command_choices,
+    file_choices,
+    model_choices,
+    skill_choices,
+)
 from sakti.agent.file_list import FileList
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k
@@ -14,6 +23,7 @@ from sakti.tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
+    from sakti.agent.skills.load import Skill
 
 
 class Completer:
@@ -35,16 +45,23 @@ class Completer:
             match query.kind:
                 case "command":
                     choices = [self._with_preview(c) for c in command_choices(query.text)]
+                    choices += skill_choices(query.text, self._skills(), "/")
                     if len(choices) == 1 and choices[0].insert.strip() == f"/{query.text}":
                         choices = [Choice(choices[0].insert, choices[0].label, choices[0].hint)]
                 case "argument":
                     choices = argument_choices(query.command, query.text)
                     if query.command == "model":
                         choices = model_choices(query.text, await self._known_models())
+                case "skill":
+                    choices = skill_choices(query.text, (s for s in self._skills() if s.folder), "$")
                 case "file":
                     choices = file_choices(query.text, await self._files.paths())
         self._view.show(choices)
         self._prompt.completing = bool(choices)
+
+    def _skills(self) -> list[Skill]:
+        """Return those whose name no command of sakti has."""
+        return [s for name, s in self._session.typed_skills().items() if name not in registry.chat()]
 
     def accept(self, *, send: bool) -> None:
         """Put the chosen completion into the prompt. A command that was written out is sent by the same Enter."""

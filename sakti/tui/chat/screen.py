@@ -306,7 +306,9 @@ class ChatScreen(Screen[None]):
             self.host.go(undo_screen.rewind, self.host, give_back, group="undo", exclusive=True)
 
     def action_help(self) -> None:
-        self.host.push(help_screen.HelpScreen(chat_parts(), self.host.own_keys.keys))
+        self.host.push(
+            help_screen.HelpScreen(chat_parts(), self.host.own_keys.keys, self.host.session.typed_skills().values())
+        )
 
     def action_pane(self, pane: str) -> None:
         """Show a pane; browse one that shows; hide the one that is browsed."""

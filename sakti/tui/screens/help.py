@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sakti.tui.keys import bindings_of, with_own
 from sakti.tui.screens.board import BoardScreen
@@ -15,6 +15,9 @@ from sakti.tui.screens.text import ReadScreen, help_blocks
 from sakti.tui.screens.threads import ThreadsScreen
 from sakti.tui.screens.trust import TrustScreen
 from sakti.tui.screens.undo import RewindScreen, UndoScreen
+
+if TYPE_CHECKING:
+    from sakti.agent.skills.load import Skill
 
 Part: TypeAlias = tuple[str, type[Any]]  # what has keys, by the name that people know it under
 
@@ -41,6 +44,6 @@ class HelpScreen(ReadScreen):
 
     HELP = "Every command and every key."
 
-    def __init__(self, chat: Sequence[Part], own: Mapping[str, str]) -> None:
+    def __init__(self, chat: Sequence[Part], own: Mapping[str, str], skills: Iterable[Skill] = ()) -> None:
         found = [(name, with_own(b, own)) for name, owner in parts(chat) for b in bindings_of(owner)]
-        super().__init__("Help", help_blocks(found))
+        super().__init__("Help", help_blocks(found, skills))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,6 +31,7 @@ from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.agent.session.queries import ContextBlock
+    from sakti.agent.skills.load import Skill
 
 CONTEXT_TEXT = 200_000  # characters of one block that the inspector shows
 
@@ -109,8 +110,8 @@ def approval_screen(asked: ApprovalRequested) -> ReadScreen:
     return ReadScreen(f"{asked.tool}: {one_line(asked.target, 100)}", blocks)
 
 
-def help_blocks(bindings: Sequence[tuple[str, Binding]]) -> list[Block]:
-    """Keys by the part of the screen they belong to, and the slash commands."""
+def help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill] = ()) -> list[Block]:
+    """Keys by the part of the screen they belong to, the slash commands, and the user's skills and commands."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for group, binding in bindings:
         if binding.description:
@@ -119,7 +120,9 @@ def help_blocks(bindings: Sequence[tuple[str, Binding]]) -> list[Block]:
     cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
     commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat().items())
     more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))
-    return [CardBlock(title="Commands", rows=(*commands, *more)), *cards]
+    own = tuple((f"/{s.name} {s.hint}".strip(), f"{one_line(s.description, 100)} · {s.source}") for s in skills)
+    yours = [CardBlock(title="Skills and commands of this project and of yours", rows=own)] if own else []
+    return [CardBlock(title="Commands", rows=(*commands, *more)), *yours, *cards]
 
 
 class ContextScreen(Panel[None]):

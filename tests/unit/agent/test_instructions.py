@@ -159,7 +159,7 @@ def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Pa
     put(
         workspace / ".claude" / "rules" / "py.md", '---\npaths: ["src/**/*.py"]\ndescription: python: rules\n---\ntyped'
     )
-    put(workspace / ".sakti" / "rules" / "broken.md", "---\npaths: [\n---\nstill read")
+    put(workspace / ".sakti" / "rules" / "broken.md", "---\n- paths\n---\nstill read")
     loaded = {r.name: r for r in rules.load(workspace)}
     assert loaded[".claude/rules/py.md"].paths == ("src/**/*.py",)
     assert loaded[".claude/rules/py.md"].text == "typed"

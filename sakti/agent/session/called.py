@@ -1,0 +1,87 @@
+"""Read what a message of the user calls: skills and commands, as `/name arguments` or `$name`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sakti.agent.session import build
+from sakti.agent.session.skills import library
+from sakti.agent.skills import catalog, template
+from sakti.agent.skills.load import Skill
+from sakti.core import resources
+from sakti.core.errors import ConfigError, SaktiError
+from sakti.core.patterns import lazy_pattern
+from sakti.core.text import one_line
+from sakti.core.types import FilePart, ToolCallPart
+
+if TYPE_CHECKING:
+    from sakti.agent.session.state import State
+
+INIT = "init"
+_COMMAND = lazy_pattern(r"/([\w-]+(?::[\w-]+)*)(?:\s+|$)")
+_INLINE = lazy_pattern(r"(?<!\S)\$([a-z][\w-]*(?::[\w-]+)*)(?=[\s,.;:!?)]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What a message of the user calls: texts to send with it, and the model that answers, "" for the usual one."""
+
+    files: tuple[FilePart, ...] = ()
+    model: str = ""
+
+
+def command_of(text: str) -> tuple[str, str] | None:
+    """Return name and argument of a message that looks like a command; None for any other."""
+    found = _COMMAND.match(text.strip())
+    return (found[1], text.strip()[found.end() :].strip()) if found is not None else None
+
+
+async def called(state: State, text: str) -> Typed:
+    """Return what a message calls: `/name arguments`, or `$name` anywhere in it.
+
+    Raises `SaktiError` where a command of it may not run, cannot take an argument, or is no command at all.
+    """
+    command = command_of(text)
+    if command is not None:
+        name, argument = command
+        if name == INIT:
+            return Typed((_init(state),))
+        skill = library(state).get(name)
+        if skill is not None and skill.typed:
+            return Typed((await _sent(state, skill, argument),), skill.model)
+        if not state.options.interactive:
+            raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills` lists them.")
+    found = (library(state).get(name) for name in dict.fromkeys(_INLINE.findall(text)))
+    wanted = [s for s in found if s is not None and s.typed and s.kind == "skill"]
+    return Typed(tuple([await _sent(state, s, "") for s in wanted]))
+
+
+def _init(state: State) -> FilePart:
+    if (state.workspace / "AGENTS.md").exists():
+        text = "AGENTS.md is there already: edit it, or ask for what should change in it."
+        raise SaktiError(text, title="Not sent", code="refused")
+    return FilePart("/init", f'<command name="init">\n{resources.read_prompt("init")}\n</command>')
+
+
+async def _sent(state: State, skill: Skill, argument: str) -> FilePart:
+    async def shell(command: str) -> str:
+        return await _output(state, skill, command)
+
+    return FilePart(skill.source, catalog.whole(skill, await template.filled(skill.body, argument, shell)))
+
+
+async def _output(state: State, skill: Skill, command: str) -> str:
+    """Run a command that the text of a skill names, judged and asked about as one of the model's."""
+    tools = build.toolbox(state)
+    await build.load_rules(state)
+    call = ToolCallPart(state.store.ids.new(), "bash", {"command": command, "timeout": template.SECONDS})
+    result = await tools.alone(call, state.thread.id if state.thread is not None else "", state.emit)
+    if "denied" in result.details:
+        why = result.details["denied"]
+        raise SaktiError(
+            f"/{skill.name} runs `{one_line(command, 100)}`, which was denied{f' ({why})' if why else ''}: nothing "
+            "was sent.",
+            title="Not sent",
+        )
+    return result.content

@@ -1,0 +1,46 @@
+"""Load a skill's text by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Annotated, Protocol
+
+from sakti.agent.skills import catalog
+from sakti.agent.skills.load import Library, Skill
+from sakti.agent.tools.base import Outcome, Tool, ToolRun, tool
+from sakti.core.errors import ToolError
+
+NAME = "skill"
+
+
+class Loaded(Protocol):
+    """The skills that were loaded in the open thread."""
+
+    def __contains__(self, name: object, /) -> bool: ...
+
+    async def add(self, skill: Skill) -> None: ...
+
+
+def make(library: Callable[[], Library], loaded: Loaded) -> Tool:
+    """Make the tool of one session."""
+
+    @tool(effect="own", name=NAME)
+    async def skill(run: ToolRun, name: Annotated[str, "of a skill, or words that say what is needed"]) -> Outcome:
+        """Load a skill."""
+        known = {s.name: s for s in library().offered}
+        found = known.get(name.strip().removeprefix("/").removeprefix("$"))
+        if found is None:
+            raise ToolError(_unknown(library(), name, known))
+        if found.name in loaded:
+            return Outcome(f"The skill {found.name} is already loaded: its text stands in this conversation.")
+        await loaded.add(found)
+        return Outcome(catalog.whole(found, found.body), details={"skill": found.name, "path": found.source})
+
+    return skill
+
+
+def _unknown(library: Library, name: str, known: Collection[str]) -> str:
+    near = catalog.near(library, name)
+    if near:
+        return "There is no skill of that name. Near to it:\n" + "\n".join(f"- {s.name}: {s.description}" for s in near)
+    return f"There is no skill {name!r}. There are: {', '.join(sorted(known))}."

@@ -30,6 +30,7 @@ from sakti.core.text import one_line
 CONFIG = ".sakti/config.toml"
 INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
 RULES = (".sakti/rules", ".agents/rules", ".claude/rules")
+NAMED = 4  # files in a sentence
 MOST_RULES = 50  # that are shown
 MOST_OF_SKILLS = 500  # files
 NAMING = ("memory.working_memory.schema", "memory.working_memory.template")  # settings that name a file
@@ -99,7 +100,9 @@ class Look:
         """Say in one sentence what has no effect; empty where nothing is left out."""
         if not self.asks:
             return ""
-        names = ", ".join(one_line(f.name, 80) for f in self.files)
+        names = ", ".join(one_line(f.name, 80) for f in self.files[:NAMED])
+        if len(self.files) > NAMED:
+            names += f" and {len(self.files) - NAMED} more"
         why = "changed since it was trusted" if self.state == "changed" else "not trusted"
         return f"{names}: {why}, so left out. `sakti trust` shows and trusts it."
 

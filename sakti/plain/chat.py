@@ -150,9 +150,15 @@ class Chat:
         """Ask whether the workspace's settings may have an effect; without a terminal they may not."""
         if not self._lines.terminal:
             return False
-        state = "changed since they were trusted" if found.state == "changed" else "not trusted yet"
+        state = "changed since it was trusted" if found.state == "changed" else "not trusted yet"
         files = ", ".join(one_line(f.name, 100) for f in found.files)
-        self.say([f"settings of this folder, {state}: {files}", *trust_view.effects(found), TRUST])
+        self.say(
+            [
+                f"this folder brings files that change what sakti does, {state}: {files}",
+                *trust_view.effects(found),
+                TRUST,
+            ]
+        )
         self._lines.start([])
         while True:
             asked = asyncio.ensure_future(typed.get())

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sakti.agent import trust
 from sakti.agent.tools.child import ripgrep
 from sakti.core import resources
 from sakti.core.config import Config
@@ -15,13 +16,16 @@ from sakti.core.errors import NoModelError
 from sakti.core.events import ModelChanged
 from sakti.core.lazy import lazy_imports
 from sakti.core.programs import find_program
+from sakti.core.text import counted
 from sakti.core.tokens import o200k_tokens
 from sakti.store.maintenance import inspection
 from sakti.store.opening import sqlite_info
 from sakti.version import __version__
 
 with lazy_imports:
+    from sakti.agent.instructions import find as instructions
     from sakti.agent.sandbox import sandbox as sandboxes
+    from sakti.agent.skills import load as skill_files
     from sakti.providers import keys, registry
 
 
@@ -66,6 +70,7 @@ async def examine(
     slower = "not installed; file search is slower without it"
     lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
+    lines += await asyncio.to_thread(_brought, workspace)
     bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
     return lines
@@ -77,6 +82,23 @@ def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:
     off = "switched off by sandbox.enabled" if config.sandbox.enabled == "off" else ""
     level = sandboxes.Bubblewrap(workspace.resolve(), home=home, off=off).level
     return Line("sandbox", level.holds, level.text + "." * (not level.holds), level.mend, optional=True)
+
+
+def _brought(workspace: Path) -> list[Line]:
+    """Report what the workspace and the user bring: trust, instructions, skills and commands."""
+    look = trust.look(workspace)
+    said = {"nothing": "nothing to trust here", "trusted": "this workspace is trusted"}.get(look.state, look.left_out)
+    out = [Line("trust", not look.asks, look.problem or said, optional=True)]
+    found = instructions.find(workspace, workspace, project=not look.asks)
+    names = ", ".join(source.name for source in found.sources) or "none"
+    out.append(Line("instructions", not found.notes, ". ".join((names, *found.notes)), optional=True))
+    skills = skill_files.load(workspace, project=not look.asks)
+    told = counted(len(skills.skills), "skill or command", "skills and commands")
+    wrong = len(skills.notes) + len(skills.shadowed)
+    if wrong:
+        told += f", {counted(wrong, 'problem')}:"
+    out.append(Line("skills", not wrong, told, "`sakti skills list` names them.", optional=True))
+    return out
 
 
 def _files(path: Path) -> list[Line]:

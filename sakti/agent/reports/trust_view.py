@@ -16,6 +16,13 @@ MOST = 12  # settings that are listed; all of them stand in the text
 
 def effects(found: trust.Look, most: int = MOST) -> tuple[str, ...]:
     """Return a line a setting that the files would change, and one a file that goes to the model."""
+    return (*settings(found, most), *(f"{name}: {effect}" for name, effect in files(found, most)))
+
+
+def settings(found: trust.Look, most: int = MOST) -> tuple[str, ...]:
+    """Return a line a setting that the project's file would change, and one for what of it is not used."""
+    if found.config is None:
+        return ()
     try:
         loaded = project_settings.settings(found, use=True)
     except ConfigError as e:  # the user's own settings: said elsewhere
@@ -26,15 +33,19 @@ def effects(found: trust.Look, most: int = MOST) -> tuple[str, ...]:
         for name, value in loaded.changed.items()
     ]
     more = [f"and {len(changes) - most} more settings"] if len(changes) > most else []
-    files = [
-        f"{one_line(f.name, 100)}: {'its text goes to the model' if f.says_only else _acts(f)}"
+    unused = [f"not used: {one_line(w, 200)}" for w in loaded.warnings]
+    return (*(changes[:most] or ["no setting changes"]), *more, *unused)
+
+
+def files(found: trust.Look, most: int = MOST) -> tuple[tuple[str, str], ...]:
+    """Return the other files, each with what it does."""
+    out = [
+        (one_line(f.name, 100), "its text goes to the model" if f.says_only else _acts(f))
         for f in found.files
         if f.name != trust.CONFIG
     ]
-    if len(files) > most:
-        files = [*files[:most], f"and {len(files) - most} more files"]
-    unused = [f"not used: {one_line(w, 200)}" for w in loaded.warnings]
-    return (*(changes[:most] or ["no setting changes"]), *more, *files, *unused)
+    more = [("…", f"and {len(out) - most} more files")] if len(out) > most else []
+    return (*out[:most], *more)
 
 
 def _acts(file: trust.File) -> str:

@@ -51,7 +51,7 @@ async def called(state: State, text: str) -> Typed:
         if skill is not None and skill.typed:
             return Typed((await _sent(state, skill, argument),), skill.model)
         if not state.options.interactive:
-            raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills` lists them.")
+            raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
     found = (library(state).get(name) for name in dict.fromkeys(_INLINE.findall(text)))
     wanted = [s for s in found if s is not None and s.typed and s.kind == "skill"]
     return Typed(tuple([await _sent(state, s, "") for s in wanted]))

@@ -17,8 +17,8 @@ from sakti.tui.transcript.blocks import CardBlock, TextBlock
 from sakti.tui.widgets.approval import GUARD
 from sakti.tui.widgets.transcript import Transcript
 
-NEW = "This folder brings settings for sakti. Until you trust them they are left out."
-CHANGED = "The settings of this folder changed since you trusted them. Until you trust them again they are left out."
+NEW = "It brings files that change what sakti does. Until you trust the folder they are left out."
+CHANGED = "Its files changed since you trusted the folder. Until you trust it again they are left out."
 
 
 class TrustScreen(Panel[bool]):
@@ -34,7 +34,7 @@ class TrustScreen(Panel[bool]):
     keys: ClassVar[Keys] = (("y trust", "trust"), ("n leave out, this time", "close"), ("v view", "view"))
 
     def __init__(self, found: trust.Look, clock: Clock) -> None:
-        super().__init__("Trust the settings of this folder?")
+        super().__init__("Trust this folder?")
         self._found, self._clock = found, clock
         self._since = clock.monotonic()
 
@@ -45,13 +45,13 @@ class TrustScreen(Panel[bool]):
         self._since = self._clock.monotonic()
         found = self._found
         rows = [("folder", one_line(str(found.workspace), 300))]
-        rows += [("file", one_line(f.name, 200)) for f in found.files]
+        if found.config is not None:
+            rows.append((trust.CONFIG, "\n".join(trust_view.settings(found))))
+        rows += trust_view.files(found)
         reader = self.query_one(Transcript)
-        effects = sanitise("\n".join(trust_view.effects(found)))
         reader.document.append(
             TextBlock(text=CHANGED if found.state == "changed" else NEW, open=True),
-            CardBlock(title="What has an effect", rows=tuple(rows)),
-            TextBlock(text=effects, open=True, gap=True),
+            CardBlock(title="What has an effect", rows=tuple((name, sanitise(text)) for name, text in rows)),
         )
         self.call_after_refresh(reader.show_top)
 

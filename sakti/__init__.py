@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any
 from sakti.version import __version__
 
 if TYPE_CHECKING:
+    from sakti import processors
     from sakti.agent.ask import ask
     from sakti.agent.session.session import Options, Session
     from sakti.core import events
 
-__all__ = ["Options", "Session", "__version__", "ask", "events"]
+__all__ = ["Options", "Session", "__version__", "ask", "events", "processors"]
 
+_MODULES = {"events": "core.events", "processors": "processors"}
 _WHERE = {"ask": "agent.ask", "Options": "agent.session.session", "Session": "agent.session.session"}
 
 
 def __getattr__(name: str) -> Any:
     """Load what is asked for."""
-    if name == "events":
-        return importlib.import_module("sakti.core.events")
+    if name in _MODULES:
+        return importlib.import_module(f"sakti.{_MODULES[name]}")
     if name not in _WHERE:
         raise AttributeError(f"module 'sakti' has no attribute {name!r}")
     return getattr(importlib.import_module(f"sakti.{_WHERE[name]}"), name)

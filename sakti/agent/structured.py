@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from sakti.agent.processors.base import Processor, StepInput
+from sakti.agent.processors.base import Processor, StepInput, StepOutput, TurnResult, abort
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
@@ -84,6 +84,31 @@ class AsksForJson(Processor):
 
     async def process_input_step(self, step: StepInput) -> StepInput:
         return replace(step, tail=(*step.tail, self._told))
+
+
+class StructuredOutput(AsksForJson):
+    """Accepts an answer only as JSON that matches a schema; the model is told what is wrong and answers again.
+
+    The value comes with the turn's end, as `structured_output` in the metadata of the answer.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        super().__init__(schema)
+        self._schema, self._value = schema, None
+
+    async def process_output_step(self, output: StepOutput) -> StepOutput:
+        if output.message.tool_calls:
+            return output
+        checked = check(output.message.text, self._schema)
+        if checked.problems:
+            why = f"It does not match the JSON Schema: {'; '.join(checked.problems)}"
+            abort(why, retry=True, metadata={"problems": list(checked.problems)})
+        self._value = checked.value
+        return output
+
+    async def process_output_result(self, result: TurnResult) -> TurnResult:
+        added = {**result.metadata.get(result.messages[-1].id, {}), "structured_output": self._value}
+        return replace(result, metadata={**result.metadata, result.messages[-1].id: added})
 
 
 def _library(name: str) -> Any:

@@ -22,7 +22,7 @@ def play(place: Place, code: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_example_of_the_readme(place: Place) -> None:
     place.model.play("in the notes", Reply("I'll look.", calls=(("read", {"path": "notes.txt"}),)), "It drains.")
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    example, _ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
     done = play(place, example)
     assert (done.returncode, done.stdout, done.stderr) == (0, "tool: read\nanswered It drains.\n", "")
     place.sound()

@@ -11,6 +11,9 @@ from sakti.core.tokens import Counter, Estimator, O200k, message_tokens
 from sakti.core.types import Message
 from sakti.memory.engine import DEFAULT_CACHE_TTL, MemoryEngine
 
+# Tools that nearly all work needs, and those that the prompt speaks of.
+ALWAYS = ("read", "edit", "apply_patch", "write", "bash", "grep", "glob", "skill", "memory-search")
+
 
 class MemoryProcessor(Processor):
     """Observational memory: gives each step its window of messages and the blocks that replace the rest."""
@@ -102,6 +105,18 @@ class ToolCallFilter(Processor):
                 hidden = {c.id for c in group[0].tool_calls if c.name in self.exclude}
             kept += without_calls(group, hidden)
         return dataclasses.replace(step, messages=tuple(kept))
+
+
+class ToolSearch(Processor):
+    """Offers all tools but the named ones by search, so that a request holds only a few.
+
+    It is settled when a session begins: the tools of a thread's requests never change.
+    """
+
+    kind = "tool_search"
+
+    def __init__(self, always: Collection[str] = ALWAYS) -> None:
+        self.always = frozenset(always)
 
 
 # --- pure -------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ BUILT_IN: dict[str, Callable[[], Processor]] = {
     "secret_redactor": guards.SecretRedactor,
     "tool_call_filter": builtin.ToolCallFilter,
     "message_history": builtin.MessageHistory,
+    "tool_search": builtin.ToolSearch,
 }
 
 

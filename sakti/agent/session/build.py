@@ -35,7 +35,7 @@ with lazy_imports:
     from sakti.agent.checkpoints import shadow as checkpoints
     from sakti.agent.instructions import find as instructions
     from sakti.agent.instructions import nearby
-    from sakti.agent.processors import registry
+    from sakti.agent.processors import builtin, registry
     from sakti.agent.sandbox import environment, undumpable
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.session import skills
@@ -203,6 +203,9 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
         lambda rule: _save_rule(state, rule),
         lambda: state.models.info.name if state.models.info else "",
     )
+    for processor in processors(state):
+        if isinstance(processor, builtin.ToolSearch):
+            made.search(processor.always)
     if state.options.instructed:
         state.nearby = nearby.Nearby(state.workspace, lambda: instructions.kept(state.thread), made.touched)
         made.hooks = (state.nearby,)

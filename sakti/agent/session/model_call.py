@@ -61,7 +61,9 @@ class Call:
 
 
 async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
-    """Collect everything of the next call, as the processors leave it."""
+    """Collect everything of the next call, as the processors leave it; the model that they name answers this step."""
+    if turn.own is not None:
+        (turn.provider, turn.model), turn.own = turn.own, None
     tools = turn.toolbox.specs(small=turn.model.brief)
     fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
     output, left = budget.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
@@ -85,7 +87,12 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
     for processor in turn.before:
         step = await processor.process_input_step(step)
     turn.toolbox.removed = frozenset(t.name for t in tools) - {t.name for t in step.tools}
-    return step
+    if step.model not in (turn.model.name, turn.model.full_name):
+        name = step.model if "/" in step.model else f"{turn.model.provider}/{step.model}"
+        if (other := await turn.named(name)) is not None:
+            turn.own = turn.provider, turn.model
+            turn.provider, turn.model = other
+    return dataclasses.replace(step, model=turn.model.name)
 
 
 def _tail(turn: Turn, last: bool) -> tuple[str, ...]:
@@ -279,7 +286,7 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
     first, call.fell_back = turn.model.full_name, True
     if turn.streamed or turn.thinking:
         yield StepDiscarded(turn.step, error.message)
-    turn.provider, turn.model = other
+    turn.provider, turn.model, turn.own = *other, None
     turn.correct = _forget
     call.retries.attempt = 0
     await _renew(turn, call)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sakti.tasks.board import Board
 
 with lazy_imports:
+    from sakti.agent.processors import compose
     from sakti.agent.threads import past_requests
     from sakti.store import leases, user_state
     from sakti.store import memory as stored_memory
@@ -230,6 +231,9 @@ class Views:
             if block.kind == "instructions":
                 label = one_line(block.text.partition("\n")[0].removeprefix("# "), FIRST_WORDS)
             out.append(ContextBlock(block.kind, label, tokens, block.text, True))
+        if own := build.processors(state):
+            listed = "\n".join(map(compose.title, own))
+            out.append(ContextBlock("processors", f"{len(own)} processors", 0, listed, False))
         for message in prepared.messages:
             who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
             text = plain_text(message.parts)

@@ -54,6 +54,10 @@ async def _nobody() -> None:
     return None
 
 
+async def _nobody_named(_name: str) -> tuple[Provider, ModelInfo] | None:
+    return None
+
+
 class Stop(Exception):
     """Ends the turn with a status that is not an answer."""
 
@@ -68,7 +72,7 @@ class Turn:
     """Everything that one turn works with.
 
     `facts` are what moves, by name; `fallback` gives the model that answers when the first one stays overloaded;
-    `correct` hears what an answer has shown of the model.
+    `correct` hears what an answer has shown of the model, `named` gives the model that a processor names for a step.
     """
 
     store: Store
@@ -90,6 +94,7 @@ class Turn:
     require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
     fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody
     correct: Callable[[ModelInfo], None] = lambda _info: None
+    named: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody_named
     interrupted: bool = False
     out_of_time: bool = False
     random: random.Random = field(default_factory=random.Random)
@@ -107,6 +112,7 @@ class Turn:
     cut: int = 0  # answers in a row that ended at their limit
     cut_at: int = 0  # tokens at which the last one was cut; 0: it was not
     circles: Circles = field(default_factory=Circles)
+    own: tuple[Provider, ModelInfo] | None = None  # what answers again behind a step with a model of its own
     refused: Message | None = None  # of the user, while processors look at it: not stored yet
     written: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])  # calls with the secrets in them
 

@@ -296,6 +296,7 @@ class Turns:
             facts=lambda: build.facts(state),
             fallback=state.models.fallback,
             correct=state.models.correct,
+            named=state.models.for_turn,
             inbox=state.inbox,
             settings=state.config.agent,
             before=before,

@@ -8,14 +8,14 @@ import dataclasses
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.running import runs_later
 from sakti.agent.tools import arguments as forms
-from sakti.agent.tools import call_hooks, call_texts, masked_values
+from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search
 from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
 from sakti.core.config import SessionMode
@@ -76,6 +76,7 @@ class Toolbox:
     granted: tuple[str, ...] = ()
     saved: tuple[str, ...] = ()
     hooks: tuple[call_hooks.CallHook, ...] = ()
+    searched: frozenset[str] = frozenset()  # tools that are found by search and run by `call_tool`
     removed: frozenset[str] = frozenset()  # tools that this step's processors took out: a call of one is refused
     images: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict[str, tuple[ImagePart, ...]])
     _specs: dict[tuple[bool, bool], tuple[ToolSpec, ...]] = field(
@@ -93,7 +94,7 @@ class Toolbox:
         if (small, patches) not in self._specs:
             left_out = "edit" if patches else "apply_patch"
             ranked = sorted((t.small, t.name) for t in self.tools.values() if t.small is not None)
-            names = [name for _, name in ranked] if small else sorted(self.tools.keys() - {left_out})
+            names = [name for _, name in ranked] if small else sorted(self.tools.keys() - {left_out} - self.searched)
             self._specs[small, patches] = tuple(_offered(self.tools[n], short=small) for n in names)
         return self._specs[small, patches]
 
@@ -102,6 +103,12 @@ class Toolbox:
         if self._counted[0] is not tools:
             self._counted = tools, count_tools(counter, tools)
         return self._counted[1]
+
+    def search(self, always: Collection[str]) -> None:
+        """Offer all tools but `always` by search."""
+        self.searched = frozenset(self.tools.keys() - set(always))
+        specs = [self.tools[name].spec() for name in sorted(self.searched)]
+        self.tools |= {t.name: t for t in tool_search.make(lambda: specs)}
 
     def touched(self, call: ToolCallPart) -> list[str]:
         """Return the paths in a call, relative to the workspace; raises nothing."""
@@ -218,6 +225,10 @@ class Toolbox:
 
     def _known(self, call: ToolCallPart) -> ToolCallPart:
         """Translate `call` to our tool and argument names, where its meaning is clear."""
+        if call.name == tool_search.CALL and call.arguments is not None:
+            name, given = call.arguments.get("name"), call.arguments.get("arguments")
+            if isinstance(name, str) and name in self.searched and isinstance(given, dict):
+                call = dataclasses.replace(call, name=name, arguments=given)
         arguments = call.arguments if call.arguments is not None else call_texts.parse_leniently(call.raw)
         name = call.name if call.name in self.tools else forms.tool_name(call.name)
         if arguments is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import metadata
@@ -14,11 +15,12 @@ import pytest
 
 from sakti.agent.processors import registry
 from sakti.agent.processors.base import Processor, StepInput, StepOutput, TurnInput, TurnResult, abort
-from sakti.agent.processors.builtin import MessageHistory, TokenLimiter, ToolCallFilter
+from sakti.agent.processors.builtin import MessageHistory, TokenLimiter, ToolCallFilter, ToolSearch
 from sakti.agent.processors.compose import Chain, Parallel, When, title
 from sakti.agent.processors.guards import NOTE, normalised, reads_like_instructions
+from sakti.agent.structured import StructuredOutput
 from sakti.core.errors import ConfigError
-from sakti.core.events import TextDelta, TurnFinished
+from sakti.core.events import Notice, StepStarted, TextDelta, ToolFinished, TurnFinished
 from sakti.core.types import Block, TextPart, ToolResultPart
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk
 from sakti.providers.scripted import Answer, Call
@@ -435,3 +437,107 @@ async def test_metadata_is_plain_data(store: Store, tmp_path: Path) -> None:
     run = await start(store, tmp_path / "w", ["fine"])
     end = await run.ask("hi")
     assert isinstance(end, TurnFinished) and json.dumps(end.metadata) == "{}"
+
+
+# --- models, schemas, search -------------------------------------------------------------------------------------
+
+
+async def test_a_step_hook_names_the_model_of_its_step(store: Store, tmp_path: Path) -> None:
+    def second_only(step: StepInput) -> StepInput:
+        return replace(step, model="scripted/other") if step.step == 1 else step
+
+    answers = [Answer(calls=(Call("ls", {}),)), "done"]
+    run = await start(store, tmp_path / "w", answers, processors=(second_only,))  # type: ignore[arg-type]
+    await run.ask("hi")
+    assert [r.model for r in run.provider.requests] == ["other", "demo"]
+    assert [e.model for e in run.of(StepStarted)] == ["scripted/other", "scripted/demo"]
+
+
+async def test_a_model_that_is_not_to_be_had_is_said_and_the_usual_one_answers(store: Store, tmp_path: Path) -> None:
+    def elsewhere(step: StepInput) -> StepInput:
+        return replace(step, model="nowhere/model")
+
+    run = await start(store, tmp_path / "w", ["fine"], processors=(elsewhere,))  # type: ignore[arg-type]
+    assert (await run.ask("hi")).text == "fine"
+    assert any("There is no provider 'nowhere'" in n.message for n in run.of(Notice))
+
+
+async def test_an_answer_has_to_match_a_schema(store: Store, tmp_path: Path) -> None:
+    schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+    run = await start(store, tmp_path / "w", ["no", '{"n": "x"}', '{"n": 3}'], processors=(StructuredOutput(schema),))
+    end = await run.ask("how many?")
+    (added,) = end.metadata.values()
+    assert (end.status, added) == ("answered", {"structured_output": {"n": 3}})
+    assert "It is not JSON" in run.provider.requests[1].tail
+    assert [m.text for m in await stored(run)] == ["how many?", '{"n": 3}']
+
+
+async def test_tools_that_are_searched_run_under_their_own_name(store: Store, tmp_path: Path) -> None:
+    calls = [
+        Call("search_tools", {"query": "list a folder"}),
+        Call("load_tool", {"name": "ls"}),
+        Call("call_tool", {"name": "ls", "arguments": {"path": "."}}),
+        Call("call_tool", {"name": "ls", "arguments": {"path": 3}}),
+        Call("call_tool", {"name": "write", "arguments": {}}),
+    ]
+    answers = [*(Answer(calls=(c,)) for c in calls), "done"]
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "seen.txt").write_text("x")
+    run = await start(store, tmp_path / "w", answers, overrides=('processors=["tool_search"]',))
+    await run.ask("look")
+    names = [{t.name for t in r.tools} for r in run.provider.requests]
+    assert all(n == names[0] for n in names) and "ls" not in names[0] and {"read", "call_tool"} <= names[0]
+    found, loaded, ran, wrong, unknown = [e.result for e in run.of(ToolFinished)]
+    assert "- ls:" in found.content and "Arguments:" in loaded.content
+    assert (ran.name, ran.is_error) == ("ls", False) and "seen.txt" in ran.content
+    assert wrong.is_error and "ls was called with wrong arguments" in wrong.content
+    assert unknown.is_error and "There is no tool 'write' to load" in unknown.content
+
+
+async def test_a_searched_tool_is_judged_as_itself(store: Store, tmp_path: Path) -> None:
+    call = Call("call_tool", {"name": "bash", "arguments": {"command": "rm -rf /"}})
+    run = await start(
+        store, tmp_path / "w", [Answer(calls=(call,)), "done"], processors=(ToolSearch(("read",)),), interactive=False
+    )
+    await run.ask("do it")
+    (result,) = [e.result for e in run.of(ToolFinished)]
+    assert result.name == "bash" and "denied" in result.details
+
+
+async def test_the_inspector_shows_how_processors_are_composed(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", ["fine"], processors=(Chain(Input(), Parallel(Stream(str.upper))),))
+    (block,) = [b for b in await run.session.views.context() if b.kind == "processors"]
+    assert block.text == "chain(Input, parallel(Stream))"
+
+
+# --- the example of the README -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guards() -> Processor:
+    readme = Path(__file__).parents[3] / "README.md"
+    (code,) = [c for c in re.findall(r"```python\n(.*?)```", readme.read_text("utf-8"), re.DOTALL) if "Length" in c]
+    space: dict[str, Any] = {}
+    exec(code, space)
+    return space["guards"]
+
+
+async def test_moderation_ends_the_turn_before_a_model_is_asked(store: Store, tmp_path: Path, guards: Any) -> None:
+    run = await start(store, tmp_path / "w", ["fine"], processors=(guards,))
+    end = await run.ask("a forbidden word of zebras")
+    assert (end.status, end.metadata) == ("tripwire", {"guard": "moderation"})
+    assert run.provider.requests == []
+    assert (await store.read(search, "zebras", Scope())).total == 0
+
+
+async def test_a_long_answer_is_asked_for_again(store: Store, tmp_path: Path, guards: Any) -> None:
+    run = await start(store, tmp_path / "w", ["x" * 2_001, "short"], processors=(guards,))
+    assert (await run.ask("hi")).text == "short"
+    assert "at most 2,000 characters" in run.provider.requests[1].tail
+
+
+async def test_personal_data_is_neither_sent_nor_stored(store: Store, tmp_path: Path, guards: Any) -> None:
+    run = await start(store, tmp_path / "w", ["ok"], processors=(guards,))
+    await run.ask("write to ann@example.org")
+    assert run.provider.requests[0].messages[-1].text == "write to [mail]"
+    assert next(m.text for m in await stored(run)) == "write to [mail]"

@@ -29,7 +29,7 @@ def _named_by_patch(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _preview(bench: Workbench, patch: str, workdir: str | None) -> str:
-    return changes.details(_patched(bench, patch, workdir))["diff"]
+    return changes.shown(bench, _patched(bench, patch, workdir))
 
 
 @tool(effect="write", paths=_named_by_patch, rule_name="edit", preview=_preview)

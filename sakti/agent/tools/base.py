@@ -96,6 +96,8 @@ class Workbench:
     files: SeenFiles = field(default_factory=SeenFiles)
     background: dict[str, Any] = field(default_factory=dict[str, Any])
     changed: dict[Path, str] = field(default_factory=dict[Path, str])  # files that run later, with what was changed
+    judged: frozenset[Path] | None = None  # files that the call which runs may change; None: none was judged
+    shown: dict[Path, str | None] = field(default_factory=dict[Path, str | None])  # their texts in what was asked
     recorder: Recorder = field(default_factory=NoRecorder)
     sandbox: Sandbox | None = None
     readable: tuple[Path, ...] = ()  # folders of skills

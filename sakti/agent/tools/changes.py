@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets as randomness
 import stat
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sakti.agent.tools import merging, textfile
+from sakti.agent.tools import beneath, merging, textfile
 from sakti.agent.tools.base import Workbench
 from sakti.agent.tools.diffs import unified_diff
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 from sakti.store.secrets import revealed
+
+_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +76,21 @@ def writable(path: Path, name: str) -> None:
 
 
 def put(bench: Workbench, changes: Sequence[Changed]) -> None:
-    """Write all changes; the model knows these files as they are then."""
+    """Write all changes; the model knows these files as they are then.
+
+    Raises `ToolError` where a path leads to another file than the one that was judged, or the file is another than the
+    one whose change was shown.
+    """
+    for change in changes:
+        if bench.judged is not None and change.path not in bench.judged:
+            raise ToolError(f"{change.name} is another file than the one that was allowed; nothing was changed.")
+        if change.path in bench.shown and bench.shown[change.path] != change.before:
+            raise ToolError(f"{change.name} has changed since the change was shown; nothing was changed. Call again.")
     new = 0o666 & ~_umask()
     bench.recorder.writing([(c.path, c.data, stat.S_IFREG | new) for c in changes])
     for change in changes:
         if change.data is None:
-            change.path.unlink()
-            flush_folder(change.path.parent)
+            remove_file(change.path)
             bench.files.forget(change.path)
         else:
             replace_file(change.path, change.data)
@@ -94,27 +104,34 @@ def replace_file(path: Path, data: bytes) -> None:
     in its stead would lose the other names or the owner, which nobody asked for, while a crash in that moment costs at
     most what its checkpoint has. A symbolic link is resolved before: its target is written, the link stays.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        there = path.stat()
-    except FileNotFoundError:
-        there = None
-    if there is not None and (there.st_nlink > 1 or _of_another(there) or not os.access(path.parent, os.W_OK)):
-        _overwrite(path, data)
-        return
-    mode = stat.S_IMODE(there.st_mode) if there else 0o666 & ~_umask()
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
-    try:
-        with os.fdopen(handle, "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    flush_folder(path.parent)
+    with beneath.folder_of(path) as folder:
+        there = beneath.there(folder, path)
+        if there is not None and (there.st_nlink > 1 or _of_another(there) or not os.access(path.parent, os.W_OK)):
+            _overwrite(folder, path, data)
+            return
+        mode = stat.S_IMODE(there.st_mode) if there else 0o666 & ~_umask()
+        temporary = f".{path.name[:100]}.{randomness.token_hex(8)}"
+        handle = os.open(temporary, _NEW, 0o600, dir_fd=folder)
+        try:
+            with os.fdopen(handle, "wb") as f:
+                f.write(data)
+                f.flush()
+                os.fchmod(f.fileno(), mode)
+                os.fsync(f.fileno())
+            os.rename(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+        _flush(folder)
+
+
+def remove_file(path: Path) -> None:
+    """Delete a file durably."""
+    with beneath.folder_of(path) as folder:
+        beneath.there(folder, path)
+        os.unlink(path.name, dir_fd=folder)
+        _flush(folder)
 
 
 def flush_folder(folder: Path) -> None:
@@ -127,12 +144,22 @@ def flush_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def _flush(folder: int) -> None:
+    with contextlib.suppress(OSError):
+        handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def _of_another(there: os.stat_result) -> bool:
     return hasattr(os, "geteuid") and there.st_uid != os.geteuid()
 
 
-def _overwrite(path: Path, data: bytes) -> None:
-    with path.open("r+b") as f:
+def _overwrite(folder: int, path: Path, data: bytes) -> None:
+    handle = os.open(path.name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(handle, "r+b") as f:
         f.write(data)
         f.truncate()
         f.flush()
@@ -143,6 +170,12 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def shown(bench: Workbench, changes: Sequence[Changed]) -> str:
+    """Return the diff of changes that the user is asked about; no other ones are made then."""
+    bench.shown.update({c.path: c.before for c in changes})
+    return str(details(changes)["diff"])
 
 
 def details(changes: Sequence[Changed]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class Edit(pydantic.BaseModel):
 
 
 def _preview(bench: Workbench, path: str, edits: Sequence[Edit]) -> str:
-    return changes.details([_edited(bench, path, edits)])["diff"]
+    return changes.shown(bench, [_edited(bench, path, edits)])
 
 
 @tool(effect="write", small=2, preview=_preview)

@@ -259,6 +259,8 @@ class Toolbox:
         about what can be done.
         """
         place = self.bench.place()
+        if found.effect == "write":
+            self.bench.judged, self.bench.shown = frozenset(map(place.resolve, found.named(arguments))), {}
         rules = dataclasses.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
         judged = judge(found, arguments, mode=self.mode, rules=rules, place=place)
         decision = masked_values.decided(self.bench, found, arguments, judged)

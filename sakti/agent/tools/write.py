@@ -10,7 +10,7 @@ from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
 
 
 def _preview(bench: Workbench, path: str, content: str) -> str:
-    return changes.details([changes.written(bench, path, content)])["diff"]
+    return changes.shown(bench, [changes.written(bench, path, content)])
 
 
 @tool(effect="write", small=5, preview=_preview)

@@ -1,0 +1,58 @@
+"""Open a folder by its resolved path without following links: one that has appeared since is no way out."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Generator
+from pathlib import Path
+
+from sakti.core.errors import ToolError
+
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def folder_of(path: Path) -> Generator[int]:
+    """Give a descriptor of the folder of `path`, which is resolved; missing folders are made.
+
+    Raises `ToolError` where a link stands on the way now.
+    """
+    at = os.open(path.anchor, _FOLDER)
+    try:
+        for part in path.parts[1:-1]:
+            below = _entered(at, part, path)
+            os.close(at)
+            at = below
+        yield at
+    finally:
+        os.close(at)
+
+
+def _entered(at: int, part: str, path: Path) -> int:
+    try:
+        return os.open(part, _FOLDER, dir_fd=at)
+    except FileNotFoundError:
+        os.mkdir(part, dir_fd=at)
+        return os.open(part, _FOLDER, dir_fd=at)
+    except OSError as e:
+        if e.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _moved(path) from e
+        raise
+
+
+def there(folder: int, path: Path) -> os.stat_result | None:
+    """Return what stands under the name of `path` in its folder, None for nothing. Raises `ToolError` for a link."""
+    try:
+        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        raise _moved(path)
+    return found
+
+
+def _moved(path: Path) -> ToolError:
+    return ToolError(f"{path} leads elsewhere now: a link has appeared on the way. Nothing was written there.")

@@ -26,6 +26,7 @@ from sakti.core import resources
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
+from sakti.store import files
 
 CONFIG = ".sakti/config.toml"
 INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
@@ -227,6 +228,8 @@ def _file(workspace: Path) -> Path:
 
 
 def _known(workspace: Path) -> dict[str, Known] | None:
+    if (mode := files.open_to_others(folder())) is not None and mode & 0o022:
+        return None  # others may have written there
     kept = _read(_file(workspace))
     return kept[1] if kept is not None and kept[0] == workspace else None
 

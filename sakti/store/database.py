@@ -250,7 +250,7 @@ class Store:
         if files.writable(self.path):
             files.sweep(self.path)
             for file, mode in files.make_private(self.path):
-                self.notices.append(f"{file} was readable by others (mode {mode:o}); now only you can read it.")
+                self.notices.append(f"{file} was open to others (mode {mode:o}); now it is yours alone.")
             return DatabaseFile(str(self.path))
         database = opening.read_only(self.path)
         reason = (

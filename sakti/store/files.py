@@ -7,6 +7,7 @@ import os
 import stat
 from pathlib import Path
 
+from sakti.core import resources
 from sakti.core.patterns import lazy_pattern
 
 SIDES = ("-wal", "-shm", "-journal")
@@ -93,8 +94,16 @@ def open_to_others(path: Path) -> int | None:
 
 
 def make_private(path: Path) -> list[tuple[Path, int]]:
-    """Remove others' permissions on the database's files; return the files changed, with their former modes."""
+    """Remove others' permissions on the database's files; return the files changed, with their former modes.
+
+    Where the database lies in sakti's own data folder, that folder is nobody else's to write either.
+    """
     mended: list[tuple[Path, int]] = []
+    folder = path.parent
+    if (mode := open_to_others(folder)) is not None and mode & 0o022 and _is_ours(folder):
+        with contextlib.suppress(OSError):
+            folder.chmod(0o700)
+            mended.append((folder, mode))
     for file in all_of(path):
         mode = open_to_others(file)
         if mode is not None:
@@ -102,6 +111,13 @@ def make_private(path: Path) -> list[tuple[Path, int]]:
                 file.chmod(0o600)
                 mended.append((file, mode))
     return mended
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        return folder.samefile(resources.data_home())
+    except OSError:
+        return False
 
 
 def network(path: Path, mounts: Path = Path("/proc/mounts")) -> str | None:

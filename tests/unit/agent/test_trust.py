@@ -163,3 +163,10 @@ def test_what_the_user_writes_into_the_project_is_trusted(workspace: Path, tmp_p
     project.unlink()
     settings_file.write(project, "agent.max_steps", 9, **places)
     assert trust.look(workspace).state == "trusted"
+
+
+def test_trust_in_a_folder_that_others_may_write_counts_for_nothing(workspace: Path) -> None:
+    trust.save(trust.look(workspace))
+    assert trust.look(workspace).state == "trusted"
+    trust.folder().chmod(0o777)
+    assert trust.look(workspace).state == "new"

@@ -14,6 +14,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from sakti.core import resources
 from sakti.core.clock import SystemClock
 from sakti.core.errors import StoreError
 from sakti.core.types import MarkerPart, Message, TextPart, Thread
@@ -518,12 +519,21 @@ async def test_there_is_no_write_ahead_log_on_one(tmp_path: Path, monkeypatch: p
     assert "network file system (nfs4)" in finding.detail
 
 
-async def test_a_file_of_the_users_own_that_others_can_read_is_made_private(path: Path) -> None:
+async def test_a_file_of_the_users_own_that_others_can_read_is_made_private(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path.chmod(0o666)
     assert "others may read" in next(f.detail for f in inspection.inspect(path) if not f.ok)
     store = await Store.open(path)
     assert "(mode 666)" in store.notices[0] and oct(path.stat().st_mode)[-3:] == "600"
     await store.close()
+    path.parent.chmod(0o777)
+    monkeypatch.setattr(resources, "data_home", lambda: path.parent)
+    store = await Store.open(path)
+    assert any(f"{path.parent}" in n and "(mode 777)" in n for n in store.notices)
+    assert oct(path.parent.stat().st_mode)[-3:] == "700"
+    await store.close()
+    monkeypatch.undo()
     path.parent.chmod(0o777)
     assert f"chmod 700 {path.parent}" in next(f.mend for f in inspection.inspect(path) if not f.ok)
 

@@ -18,7 +18,8 @@ from sakti.core import resources
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
 PROTECTED = (
     *(".git/hooks", ".git/config", ".git/info", ".sakti", "AGENTS.md", "CLAUDE.md", ".vscode", ".idea", ".husky"),
-    *(".envrc", ".mcp.json", ".github/workflows"),
+    *(".envrc", ".mcp.json", ".github/workflows", ".claude/settings.json", ".claude/settings.local.json"),
+    ".claude/hooks",
 )
 # Of a folder that git keeps.
 _OF_GIT = ("hooks", "config", "info")
@@ -54,8 +55,9 @@ class Boundary:
     """What one command may reach. All paths are absolute and resolved.
 
     `write` are the folders that it may change, `pinned` those of them that must keep their place, `read_only` what is
-    kept from changes inside of them or shown although what holds it is hidden, `masked` the files and `hidden` the
-    folders whose content it does not see; new, empty folders are in the place of `temporary`.
+    kept from changes inside of them or shown although what holds it is temporary, `masked` the files and `hidden` the
+    folders whose content it does not see, `shown` what it reads even there; new, empty folders are in the place of
+    `temporary`.
     """
 
     write: tuple[Path, ...]
@@ -64,6 +66,7 @@ class Boundary:
     masked: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     temporary: tuple[Path, ...] = TEMPORARY
+    shown: tuple[Path, ...] = ()
 
     def sees(self, folder: Path) -> bool:
         """Return whether `folder` exists inside."""
@@ -98,13 +101,14 @@ def drawn(
     masked: Sequence[Path] = (),
     repositories: Sequence[Path] = (),
     temporary: tuple[Path, ...] = TEMPORARY,
+    shown: Iterable[Path] = (),
 ) -> Boundary:
     """Return the boundary of a command that starts now.
 
     `own` are sakti's folders and files besides the usual ones, `repositories` the `.git` folders of nested
     repositories.
     """
-    roots = (workspace, *(w for w in write if w.is_dir()))
+    roots = (workspace, *(w for w in write if w.exists()))
     gits = [g for g in (workspace / ".git", *repositories) if g.is_dir() and not g.is_symlink()]
     common = worktree.kept_at(workspace)
     read_only = [workspace / name for name in PROTECTED] + [g / name for g in gits for name in _OF_GIT]
@@ -121,6 +125,7 @@ def drawn(
         masked=(*masked, *(f for f in own if f.is_file())),
         hidden=tuple(dict.fromkeys(f.resolve() for f in hidden)),
         temporary=temporary,
+        shown=tuple(s for s in shown if s.exists()),
     )
 
 

@@ -60,6 +60,7 @@ class Options:
     these settings are the user's only; whether the project's may have an effect is still to be asked, `overrides` are
     loaded again then.
     `full`: the mode that asks nothing, for containers. `instructed`: the project's own instructions are read.
+    `files` are the project's files that have an effect, as they were looked at.
     """
 
     workspace: Path
@@ -79,6 +80,7 @@ class Options:
     full: bool = False
     instructed: bool = False
     overrides: tuple[str, ...] = ()
+    files: tuple[trust.File, ...] = ()
 
     @classmethod
     def load(
@@ -115,6 +117,7 @@ class Options:
             told=project_settings.told(loaded),
             unasked=False,
             instructed=use and bool(found.files),
+            files=tuple(f for f in found.files if not trust.says_only(f.name)) if use else (),
         )
 
 

@@ -155,7 +155,8 @@ def _text(table: Json, name: str) -> str:
 
 def merged(answers: Sequence[Answer]) -> Decision:
     """Return one decision: deny before ask before allow, whatever came first."""
-    worst = max((a.verdict for a in answers), key=_STRICTNESS.index, default="")
+    given: list[Verdict] = [a.verdict for a in answers]
+    worst = max(given, key=_STRICTNESS.index) if given else ""
     reasons = tuple(Text(a.hook, a.reason) for a in answers if a.verdict == worst and a.reason and worst)
     changing = next((a for a in answers if a.input is not None), None) if worst != "deny" else None
     stopping = next((Text(a.hook, a.stop) for a in answers if a.stop is not None), None)

@@ -5,12 +5,14 @@ A path is absolute there, with links followed, a command's timeout is in millise
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from sakti.agent.tools import patch
 from sakti.agent.tools.base import Outcome
+from sakti.core.text import head_and_tail, one_line
 from sakti.core.types import Json
 from sakti.store.secrets import masked
 
@@ -146,6 +148,21 @@ def response(name: str, call: Told, outcome: Outcome) -> Json:
     return {"content": content, "success": not outcome.is_error}
 
 
+def name_of(tool: str) -> str:
+    """Return what claude-code calls a tool."""
+    return {"edit": "Edit"}.get(tool) or _TOOLS.get(tool, tool)
+
+
 def lines(text: str) -> Sequence[str]:
     """Return the lines of a log that hold something."""
     return [line for line in text.splitlines() if line.strip()]
+
+
+def error_of(outcome: Outcome) -> str:
+    """Return what went wrong with a call, as a hook reads it."""
+    return masked(head_and_tail(outcome.content, LONGEST)[0])
+
+
+def shown(given: Json) -> str:
+    """Return a call's input on one line, for the model."""
+    return one_line(masked(json.dumps(given, ensure_ascii=False, default=str)), 400)

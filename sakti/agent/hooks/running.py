@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,7 +61,10 @@ async def run(hook: Hook, data: bytes, place: Place) -> Ran:
         async with asyncio.timeout(hook.timeout):
             await _exited(process)
         _end(process)
-        await asyncio.wait([asyncio.ensure_future(o.closed.wait()) for o in (out, errors)], timeout=LEFT)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEFT):
+                await out.closed.wait()
+                await errors.closed.wait()
     except TimeoutError:
         return Ran(hook, failed=f"ended after {hook.timeout:g} s, with all that it had started.")
     finally:
@@ -115,7 +118,7 @@ def _started(argv: Sequence[str], hook: Hook, place: Place, given: IO[bytes]) ->
 
 
 @contextmanager
-def _enclosed(argv: Sequence[str], cwd: Path, hook: Hook, place: Place) -> Iterator[enclosing.Enclosed]:
+def _enclosed(argv: Sequence[str], cwd: Path, hook: Hook, place: Place) -> Generator[enclosing.Enclosed]:
     if place.sandbox is None:
         yield enclosing.Enclosed(tuple(argv), cwd)
         return

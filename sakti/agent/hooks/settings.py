@@ -234,6 +234,8 @@ def _of_handler(name: str, match: str, given: Mapping[str, Any], source: str, *,
     if not event:
         return replace(made, why_not="there is no such event here")
     if kind != "command":
-        return replace(made, command=made.command or f"({kind})", why_not=f"hooks of type {one_line(kind, 20)} do not run")
+        return replace(
+            made, command=made.command or f"({kind})", why_not=f"hooks of type {one_line(kind, 20)} do not run"
+        )
     said = wrong(HookSettings(event, made.command, match if EVENTS.get(event) else "", made.timeout))
     return replace(made, why_not=said or _never(made))

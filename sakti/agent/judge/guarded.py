@@ -19,7 +19,7 @@ def guarded(path: Path) -> str:
     Letters count as small ones: on some systems both are the same file.
     """
     parts = [part.lower() for part in path.parts]
-    if parts[-1:] and (parts[-1] in _NAMES or not _FOLDERS.isdisjoint(parts)) or _of_hooks(parts):
+    if path.name.lower() in _NAMES or not _FOLDERS.isdisjoint(parts) or _of_hooks(parts):
         return "Can run code later, without asking"
     return ""
 

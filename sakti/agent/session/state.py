@@ -34,6 +34,7 @@ from sakti.core.types import Block, ModelInfo, Part, Thread, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.hooks.fire import Hooks
     from sakti.agent.instructions.nearby import Nearby
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
@@ -151,6 +152,8 @@ class State:
         self.nearby: Nearby | None = None
         self.changed_instructions = ""  # since the thread began
         self.told_notes = set[str]()  # on instructions: once a session
+        self.hooks: Hooks | None = None  # None: there are none
+        self.hook_context = ""  # what those of the session's start tell the model
         self.inbox = Inbox()
         self.failed: tuple[Part, ...] | None = None
         self.thread: Thread | None = None

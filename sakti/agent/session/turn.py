@@ -54,6 +54,10 @@ async def _nobody() -> None:
     return None
 
 
+async def _ends(_answer: str, _held: int) -> tuple[Part, ...]:
+    return ()
+
+
 class Stop(Exception):
     """Ends the turn with a status that is not an answer."""
 
@@ -68,7 +72,8 @@ class Turn:
     """Everything that one turn works with.
 
     `facts` are what moves, by name; `fallback` gives the model that answers when the first one stays overloaded;
-    `correct` hears what an answer has shown of the model.
+    `correct` hears what an answer has shown of the model. `may_end` is asked with the answer, and how often it held
+    the turn, for what the turn goes on with; nothing: it ends.
     """
 
     store: Store
@@ -90,6 +95,7 @@ class Turn:
     require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
     fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody
     correct: Callable[[ModelInfo], None] = lambda _info: None
+    may_end: Callable[[str, int], Awaitable[tuple[Part, ...]]] = _ends
     interrupted: bool = False
     out_of_time: bool = False
     random: random.Random = field(default_factory=random.Random)

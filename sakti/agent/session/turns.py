@@ -19,6 +19,7 @@ from sakti.core.types import FilePart, Message, Part, TextPart, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
+    from sakti.agent.session.hooking import SessionHooks
     from sakti.agent.session.state import State
     from sakti.agent.session.turn_lease import TurnLease
 
@@ -42,6 +43,7 @@ class Turns:
         self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
         self._titling = titling.Titling(state)
+        self.hooking: SessionHooks | None = None  # None: there are no hooks
 
     @property
     def busy(self) -> bool:
@@ -56,8 +58,8 @@ class Turns:
         """Send a message: start a turn, or queue it for the running turn's next step.
 
         Files named as @path are attached. Raises `NoModelError` where there is nobody to answer, `SaktiError`
-        (thread_busy) while another window has a turn under way in this thread, for an image that cannot be sent, and
-        for what is longer than the model's window.
+        (thread_busy) while another window has a turn under way in this thread, for an image that cannot be sent, for
+        what is longer than the model's window, and for what a hook blocks.
         """
         text = clean_surrogates(text)  # a shell hands on any bytes
         if not text.strip():
@@ -73,6 +75,8 @@ class Turns:
             mentions.with_files, text, self._state.workspace, build.own_paths(self._state), blind=blind
         )
         await self._check_length(parts)
+        if self.hooking is not None:
+            parts = await self.hooking.prompt(text, parts)
         inbox = self._state.inbox
         if not self.busy and not inbox.queued:
             await self._begin(parts)
@@ -213,6 +217,8 @@ class Turns:
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
         await current_thread.store(self._state, text)
         await build.load_rules(self._state)
+        if self.hooking is not None:
+            await self.hooking.ready()
         turn = self._turn = await self._make_turn(lease)
         async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
             async for event in events:
@@ -273,7 +279,10 @@ class Turns:
         info = await build.learn(state)
         memory, limiter = builtin.MemoryProcessor(state.engine), builtin.TokenLimiter(encoding=state.counter)
         before, after, guarded = loop.hooks(memory, limiter, build.processors(state))
-        return loop.Turn(
+        hooks = self.hooking
+        if hooks is not None:
+            before = (*hooks.compacting(), *before)
+        turn = loop.Turn(
             store=state.store,
             counter=state.counter,
             provider=state.provider,
@@ -294,6 +303,9 @@ class Turns:
             owner=state.owner or None,
             require=lease.require,
         )
+        if hooks is not None:
+            turn.may_end = hooks.stopping
+        return turn
 
 
 def _tokens(counter: Counter, parts: tuple[Part, ...], limit: int) -> int:

@@ -309,9 +309,10 @@ def table_of(kind: type, value: Any, name: str, origin: str) -> Any:
     """Return one of a list of tables as `kind`, a class of settings. Raises `ConfigError`."""
     if dataclasses.is_dataclass(value):
         return value
+    hints = typing.get_type_hints(kind)
     if not isinstance(value, dict):
-        raise ConfigError(f"{origin}: {name} cannot be {shown(value)}; it takes a table with {', '.join(typing.get_type_hints(kind))}.")
-    table, hints = typing.cast("dict[str, Any]", value), typing.get_type_hints(kind)
+        raise ConfigError(f"{origin}: {name} cannot be {shown(value)}; it takes a table with {', '.join(hints)}.")
+    table = typing.cast("dict[str, Any]", value)
     for key in table:
         if key not in hints:
             near = difflib.get_close_matches(key, hints, 1)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sakti.agent.hooks.settings import Found, collect
+from sakti.agent.hooks.settings import CLAUDE, Found, collect, part
 from sakti.core import resources
 from sakti.core.config.hooks import HookSettings
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
 
-__all__ = ["Found", "found"]
+__all__ = ["Found", "broken", "found"]
 
 LONGEST = 1_000_000  # bytes of a file of settings
 
@@ -25,3 +26,24 @@ def found(own: Sequence[HookSettings], files: Mapping[str, bytes]) -> Found:
     with contextlib.suppress(ConfigError):
         claude = read_bytes(home / ".claude" / "settings.json", LONGEST)
     return collect(own, name, claude, files)
+
+
+def broken(workspace: Path) -> list[str]:
+    """Return sentences on a project's files of hooks that cannot be read: nothing of them counts."""
+    out: list[str] = []
+    for name in CLAUDE:
+        try:
+            data = read_bytes(workspace / name, LONGEST)
+        except ConfigError as e:
+            out.append(e.message)
+            continue
+        if data and part(data) is None and not _is_table(data):
+            out.append(f"{name} is not a JSON object: its hooks do not run.")
+    return out
+
+
+def _is_table(data: bytes) -> bool:
+    try:
+        return isinstance(json.loads(data.decode("utf-8-sig")), dict)
+    except (ValueError, RecursionError):
+        return False

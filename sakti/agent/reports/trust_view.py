@@ -8,13 +8,17 @@ from sakti.agent import project_settings, trust
 from sakti.agent.reports.settings_view import as_toml
 from sakti.core.config import Config, flat
 from sakti.core.errors import ConfigError
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
+
+with lazy_imports:
+    from sakti.agent.hooks import settings as hook_settings
 
 MOST = 12  # settings that are listed; all of them stand in the text
 
 
 def effects(found: trust.Look, most: int = MOST) -> tuple[str, ...]:
-    """Return a line a setting that the files would change, and one a file that goes to the model."""
+    """Return a line a setting that the files would change, a hook that they bring, a file that goes to the model."""
     try:
         loaded = project_settings.settings(found, use=True)
     except ConfigError as e:  # the user's own settings: said elsewhere
@@ -25,9 +29,39 @@ def effects(found: trust.Look, most: int = MOST) -> tuple[str, ...]:
         for name, value in loaded.changed.items()
     ]
     more = [f"and {len(changes) - most} more settings"] if len(changes) > most else []
-    files = [f"{one_line(f.name, 100)}: its text goes to the model" for f in found.files if f.name != trust.CONFIG]
     unused = [f"not used: {one_line(w, 200)}" for w in loaded.warnings]
-    return (*(changes[:most] or ["no setting changes"]), *more, *files, *unused)
+    return (*(changes[:most] or ["no setting changes"]), *more, *_hooks(found, most), *_files(found), *unused)
+
+
+def hooks(found: trust.Look) -> hook_settings.Found:
+    """Return the hooks that the files bring."""
+    return hook_settings.collect((), "", None, {f.name: f.data for f in found.files})
+
+
+def _hooks(found: trust.Look, most: int) -> list[str]:
+    if not any(f.name in (trust.CONFIG, *trust.HOOKS) and b"ooks" in f.data for f in found.files):
+        return []
+    brought = hooks(found)
+    out = [f"runs at {h.title}  ({h.source})" for h in brought.active]
+    more = [f"and {len(out) - most} more hooks"] if len(out) > most else []
+    return [*out[:most], *more, *(f"not used: {one_line(p, 200)}" for p in brought.problems)]
+
+
+def _files(found: trust.Look) -> list[str]:
+    """Say of each file that is not shown otherwise what it does."""
+    shown = {trust.CONFIG, *trust.HOOKS}
+    with_hooks = any(f.name in trust.HOOKS or (f.name == trust.CONFIG and b"hooks" in f.data) for f in found.files)
+    files = {f.name: f.data for f in found.files}
+    run = (
+        {p.relative_to(found.workspace).as_posix() for p in hook_settings.scripts(found.workspace, files)}
+        if (with_hooks)
+        else set[str]()
+    )
+    return [
+        f"{one_line(name, 100)}: {'a hook runs it' if name in run else 'its text goes to the model'}"
+        for name in files
+        if name not in shown
+    ]
 
 
 def lines(found: trust.Look, how: str) -> tuple[str, ...]:

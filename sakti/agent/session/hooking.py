@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,7 @@ class SessionHooks:
         self._starting: asyncio.Task[None] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._closings: int | None = None  # the newest closing of a task that hooks know of
+        self._telling = asyncio.Lock()
         self._by_hand = False  # a compaction that the user asked for runs
         state.hooks = self._hooks
         state.subscribe(self.hear)
@@ -128,7 +129,7 @@ class SessionHooks:
 
     def start(self, source: str) -> None:
         """Run the hooks of a session that begins, or goes on; the next turn waits for them."""
-        self._starting = self._do(self._start(source))
+        self._starting = self._do(self._start, source)
 
     async def _start(self, source: str) -> None:
         if self._closings is None and self._hooks.listens("TaskClosed"):
@@ -149,9 +150,11 @@ class SessionHooks:
         await self._hooks.fire("SessionEnd", {"reason": reason}, limit=LEAVING)
 
     async def close(self) -> None:
-        """End the session for hooks, and those that still run."""
+        """End the session for hooks; what they still do has a few seconds."""
         if self._idle is not None:
             self._idle.cancel()
+        if self._work:
+            await asyncio.wait(self._work, timeout=LEAVING)
         for task in tuple(self._work):
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
@@ -209,20 +212,20 @@ class SessionHooks:
         """Tell hooks of an event; nothing waits for them."""
         match event:
             case MemoryOperation(kind="end"):
-                self._do(self._observed(event))
+                self._do(self._observed, event)
             case MemoryActivation(operation_type="observation") if not self._by_hand:
-                self._do(self._compacted("auto", {"messages": event.messages_activated}))
+                self._do(self._compacted, "auto", {"messages": event.messages_activated})
             case CompactionFinished(messages=messages) if messages and not event.undone:
-                self._do(self._compacted("manual", {"messages": messages, "lines": event.lines}))
+                self._do(self._compacted, "manual", {"messages": messages, "lines": event.lines})
             case TasksChanged():
-                self._do(self._tell_closed())
+                self._do(self._tell_closed)
             case ApprovalRequested(tool=tool):
                 name = payload.name_of(tool)
                 self._notify("permission_prompt", f"sakti needs your permission to use {name}", "Permission needed")
             case TurnStarted() if self._idle is not None:
                 self._idle.cancel()
             case TurnFinished():
-                self._do(self._tell_closed())
+                self._do(self._tell_closed)
                 if self._state.options.interactive and self._hooks.listens("Notification"):
                     told = ("idle_prompt", "sakti is waiting for your input", "Waiting")
                     self._idle = asyncio.get_running_loop().call_later(IDLE, self._notify, *told)
@@ -231,7 +234,7 @@ class SessionHooks:
 
     def _notify(self, kind: str, message: str, title: str) -> None:
         fields = {"message": message, "title": title, "notification_type": kind}
-        self._do(self._fire("Notification", fields))
+        self._do(self._fire, "Notification", fields)
 
     async def _fire(self, event: str, fields: Mapping[str, Any]) -> None:
         await self._hooks.fire(event, fields)
@@ -272,10 +275,11 @@ class SessionHooks:
         """Tell hooks of the tasks that were closed since they were told last."""
         if not self._hooks.listens("TaskClosed") or self._closings is None:
             return
-        store, since = self._state.store, self._closings
-        found = await store.read(task_events.newest, self._state.resource_id, ("close",), MOST_CLOSED)
-        new = [e for e in reversed(found) if e.pk > since]
-        self._closings = max([since, *(e.pk for e in new)])
+        store = self._state.store
+        async with self._telling:
+            found = await store.read(task_events.newest, self._state.resource_id, ("close",), MOST_CLOSED)
+            new = [e for e in reversed(found) if e.pk > self._closings]
+            self._closings = max([self._closings, *(e.pk for e in new)])
         for closing in new:
             task = await store.read(questions.get, closing.task_id)
             if task is not None:
@@ -283,8 +287,8 @@ class SessionHooks:
                 about = {"task_id": task.id, "task_subject": task.title, "task": describe(task), "lines": lines}
                 await self._hooks.fire("TaskClosed", about)
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(_quietly(work))
+    def _do(self, work: Callable[..., Awaitable[None]], *args: Any) -> asyncio.Task[None]:
+        task = asyncio.create_task(_quietly(work, *args))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         return task
@@ -305,10 +309,10 @@ class _BeforeCompaction(Processor):
         return step
 
 
-async def _quietly(work: Coroutine[Any, Any, None]) -> None:
-    """Do what hooks are told in the background; a store that fails says so where it is used."""
+async def _quietly(work: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """Do what nothing waits for; a store that fails says so where it is used."""
     with contextlib.suppress(SaktiError):
-        await work
+        await work(*args)
 
 
 def _settled(messages: list[Message]) -> list[Message]:

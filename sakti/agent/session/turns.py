@@ -246,7 +246,7 @@ class Turns:
         """Let checkpoints know which message of the user what follows belongs to."""
         match event:
             case TurnStarted(thread_id, message) | MessageSaved(Message(thread_id=thread_id, role="user") as message):
-                if self._state.recorder is not None:
+                if self._state.recorder is not None and "hook" not in message.metadata:
                     self._state.recorder.begin(thread_id, message.index)
             case _:
                 pass

@@ -49,18 +49,15 @@ def _hooks(found: trust.Look, most: int) -> list[str]:
 
 def _files(found: trust.Look) -> list[str]:
     """Say of each file that is not shown otherwise what it does."""
-    shown = {trust.CONFIG, *trust.HOOKS}
-    with_hooks = any(f.name in trust.HOOKS or (f.name == trust.CONFIG and b"hooks" in f.data) for f in found.files)
     files = {f.name: f.data for f in found.files}
-    run = (
-        {p.relative_to(found.workspace).as_posix() for p in hook_settings.scripts(found.workspace, files)}
-        if (with_hooks)
-        else set[str]()
-    )
+    run = set[str]()
+    if any(name in (trust.CONFIG, *trust.HOOKS) and b"ooks" in data for name, data in files.items()):
+        scripts = hook_settings.scripts(found.workspace, files)
+        run = {path.relative_to(found.workspace).as_posix() for path in scripts}
     return [
         f"{one_line(name, 100)}: {'a hook runs it' if name in run else 'its text goes to the model'}"
         for name in files
-        if name not in shown
+        if name not in (trust.CONFIG, *trust.HOOKS)
     ]
 
 

@@ -87,7 +87,9 @@ def _hooks(workspace: Path, config: Config) -> list[Line]:
         state = "changed since it was trusted" if look.state == "changed" else "not trusted"
         why = hook.why_not or (state if untrusted else "")
         mend = "`sakti trust` shows and trusts it." if untrusted and not hook.why_not else ""
-        detail = f"{hook.title} ({hook.source}): {why or 'active'}"
+        missing = [name for name in hook.write if not Path(name).expanduser().exists()]
+        absent = f", but {', '.join(missing)} does not exist, so it cannot write there" if missing else ""
+        detail = f"{hook.title} ({hook.source}): {why or f'active{absent}'}"
         lines.append(Line("hook", not why, detail + "." * bool(mend), mend, optional=True))
     if len(found.hooks) > MOST_HOOKS:
         lines.append(Line("hook", True, f"and {len(found.hooks) - MOST_HOOKS} more"))

@@ -146,7 +146,9 @@ class SessionHooks:
 
     async def end(self, reason: str) -> None:
         """Run the hooks of a session's end; they may take a few seconds."""
-        await self._tell_closed()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVING):
+                await self._tell_closed()
         await self._hooks.fire("SessionEnd", {"reason": reason}, limit=LEAVING)
 
     async def close(self) -> None:

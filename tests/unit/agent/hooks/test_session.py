@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sakti.agent import trust
+from sakti.agent.reports import doctor, trust_view
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import Config, HookSettings, load
 from sakti.core.errors import SaktiError
@@ -20,15 +23,16 @@ from sakti.core.types import ContextPart, ModelInfo, Request
 from sakti.providers.history import context_text
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.store.database import Store
+from sakti.store.tasks import questions
+from sakti.tasks import service
 from tests.fakes.clock import FakeClock
 from tests.fakes.session import Recorded, start
+from tests.fakes.tools import ended
 
 PYTHON = sys.executable
 
 
 def config(*hooks: HookSettings, mode: str = "edits", **approval: Sequence[str]) -> Config:
-    from dataclasses import replace
-
     made = load(overrides=("memory.model=extractive", f"approval.mode={mode}")).config
     rules = {name: tuple(given) for name, given in approval.items()}
     return replace(made, hooks=hooks, approval=replace(made.approval, **rules))
@@ -183,7 +187,7 @@ async def test_a_hook_asks_what_would_be_free(store: Store, tmp_path: Path) -> N
     run = await start(store, tmp_path / "w", [Answer(calls=[Call("ls", {})]), Answer("ok")], config=settings)
     await run.session.submit("go")
     while not (asked := run.session.approvals):
-        await __import__("asyncio").sleep(0.01)
+        await asyncio.sleep(0)
     assert "is it time?" in asked[0].reason
     run.session.resolve(asked[0].id, True)
     await run.session.wait()
@@ -218,8 +222,6 @@ async def test_a_hook_that_takes_too_long_is_ended_with_its_children(store: Stor
     assert end.status == "answered" and results(run)[0].content.startswith("hi")
     (told,) = [n.message for n in run.of(Notice) if n.title == "Hook"]
     assert "ended after 0.5 s" in told
-    from tests.fakes.tools import ended
-
     for name in ("pid", "child"):
         assert await ended(int((tmp_path / "w" / name).read_text()))
     await close(run)
@@ -345,9 +347,6 @@ async def test_hooks_hear_of_memory_and_tasks(store: Store, tmp_path: Path) -> N
     ]
     run = await start(store, tmp_path / "w", [*close_task, *(Answer("noted") for _ in range(6))], config=settings)
     await run.ask("I always want tabs in this project, please remember that")
-    from sakti.store.tasks import questions
-    from sakti.tasks import service
-
     tasks = await store.read(questions.all_live, run.session.resource_id)
     actor = service.Actor(run.session.resource_id, "user:you", store.clock.now())
     await store.write(service.close, actor, tasks[0].id, "completed", "shipped in main.py")
@@ -405,3 +404,114 @@ async def test_a_hook_of_an_untrusted_project_is_never_started(store: Store, tmp
     assert trust.look(workspace).state == "changed" and "touch" in trust.diff(trust.look(workspace))
     await play(3)
     assert not (tmp_path / "ran").exists() and not (tmp_path / "ran2").exists()
+
+
+async def test_every_file_of_a_patch_is_told_and_its_input_stays(store: Store, tmp_path: Path) -> None:
+    patch = "*** Begin Patch\n*** Add File: a\n+x\n*** Add File: secret.lock\n+y\n*** End Patch"
+    answer = Answer(calls=[Call("apply_patch", {"patch": patch})])
+    guard = "grep -q secret.lock && { echo 'locked' >&2; exit 2; } || true"
+    run = await start(
+        store, tmp_path / "w", [answer, Answer("ok")], config=config(hook("PreToolUse", guard, match="Edit"))
+    )
+    await run.ask("go")
+    assert "locked" in results(run)[0].content and not (tmp_path / "w" / "a").exists()
+    await close(run)
+    changes = config(hook("PreToolUse", decides("allow", updatedInput={"file_path": "b"}), match="Edit"))
+    run = await start(store, tmp_path / "w", [answer, Answer("ok")], config=changes)
+    await run.ask("go")
+    assert "not possible" in results(run)[0].content and not (tmp_path / "w" / "a").exists()
+    await close(run)
+
+
+async def test_nothing_waits_for_a_hook_in_the_background(store: Store, tmp_path: Path) -> None:
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    (tmp_path / "home" / ".claude").mkdir()
+    slow = {"type": "command", "command": "touch began; sleep 600; touch ended", "async": True}
+    quick = {"type": "command", "command": "cat > seen.json", "if": "Bash(echo *)"}
+    table = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [slow, quick]}]}}
+    (tmp_path / "home" / ".claude" / "settings.json").write_text(json.dumps(table))
+    run = await start(store, workspace, [bash("ls"), bash("echo hi"), Answer("ok")], config=config())
+    assert (await run.ask("go")).status == "answered"
+    assert json.loads((workspace / "seen.json").read_text())["tool_input"] == {"command": "echo hi"}
+    while not (workspace / "began").exists():
+        await asyncio.sleep(0.01)
+    await close(run)
+    assert not (workspace / "ended").exists()
+
+
+async def test_hooks_hear_when_memory_replaces_messages_by_itself(store: Store, tmp_path: Path) -> None:
+    numbers = ("memory.observation.message_tokens=2000", "memory.observation.buffer_tokens=500")
+    settings = load(overrides=("memory.model=extractive", *numbers)).config
+    names = ("Observed", "PreCompact", "PostCompact", "SessionStart")
+    hooks = tuple(hook(e, f"cat >> {e}.jsonl; echo >> {e}.jsonl; echo told at {e}") for e in names)
+    answers = [Answer("I see. " + "The build uses make and pytest here. " * 40) for _ in range(8)]
+    run = await start(store, tmp_path / "w", answers, config=replace(settings, hooks=hooks))
+    for n in range(8):
+        await run.ask(f"I prefer tabs in module {n}. " + "It matters to me very much. " * 20)
+        await run.session.engine.observation.join()
+    await close(run)
+
+    def rows(name: str) -> list[Any]:
+        path = tmp_path / "w" / f"{name}.jsonl"
+        return [json.loads(r) for r in path.read_text().splitlines() if r] if path.exists() else []
+
+    assert {r["trigger"] for r in (*rows("PreCompact"), *rows("PostCompact"))} == {"auto"}
+    sources = [r["source"] for r in rows("SessionStart")]
+    assert sources[0] == "startup" and sources[-1] == "compact"
+    lines = [line for r in rows("Observed") for line in r["lines"]]
+    assert any(line["id"] and "tabs" in line["text"] for line in lines)
+    assert not any("told at" in line["text"] for line in lines)  # what hooks say is nobody's words
+
+
+async def test_a_changed_script_of_a_trusted_hook_is_not_started(store: Store, tmp_path: Path) -> None:
+    workspace = tmp_path / "w"
+    (workspace / ".sakti").mkdir(parents=True)
+    (workspace / "check.sh").write_text("touch ran")
+    (workspace / ".sakti" / "config.toml").write_text('[[hooks]]\nevent = "Stop"\ncommand = "sh ./check.sh"\n')
+    found = trust.look(workspace)
+    assert [f.name for f in found.files] == [".sakti/config.toml", "check.sh"]
+    assert "check.sh: a hook runs it" in trust_view.effects(found)
+    assert "runs at Stop: sh ./check.sh  (.sakti/config.toml)" in trust_view.effects(found)
+    trust.save(found)
+    options = Options.load(workspace, env={"PATH": "/usr/bin:/bin"})
+    run = await start(store, workspace, [Answer("ok"), Answer("ok")], config=options.config)
+    assert run.session.hooks is None  # these options name no files of the project
+    await close(run)
+    clock = store.clock
+    assert isinstance(clock, FakeClock)
+    provider = ScriptedProvider([Answer("ok"), Answer("ok")], clock=clock, count=Estimator().count)
+    model = ModelInfo("demo", "scripted", context_window=200_000)
+    session = Session(options, clock=clock, counter=Estimator(), provider=provider, model=model, store=store)
+    run = Recorded(session, provider)
+    await session.start()
+    await run.ask("one")
+    assert (workspace / "ran").exists()
+    (workspace / "ran").unlink()
+    (workspace / "check.sh").write_text("touch ran; touch evil")
+    await run.ask("two")
+    assert not (workspace / "ran").exists()
+    assert any("check.sh is not as it was trusted" in n.message for n in run.of(Notice))
+    assert trust.look(workspace).state == "changed"
+    await close(run)
+
+
+async def test_doctor_lists_hooks(tmp_path: Path, home: Path) -> None:
+    workspace = tmp_path / "w"
+    (workspace / ".claude").mkdir(parents=True)
+    table = {"hooks": {"Stop": [{"hooks": [{"type": "http", "url": "x"}, {"type": "command", "command": "theirs"}]}]}}
+    (workspace / ".claude" / "settings.json").write_text(json.dumps(table))
+    (workspace / ".claude" / "settings.local.json").write_text("{")
+    settings = config(hook("PreToolUse", "mine", match="Bash", write=("~/nowhere",)))
+
+    async def lines() -> list[str]:
+        found = await doctor.examine(home / "x.db", {"PATH": "/usr/bin:/bin"}, workspace, settings)
+        return [line.text for line in found if line.name.startswith("hook")]
+
+    first = await lines()
+    assert any(x.startswith("✓ hook: PreToolUse Bash: mine (~/config/sakti/config.toml): active, but") for x in first)
+    assert any("theirs (.claude/settings.json): not trusted. `sakti trust`" in x for x in first)
+    assert any("hooks of type http do not run" in x for x in first)
+    assert any(x.startswith("✗ hooks: .claude/settings.local.json is not a JSON object") for x in first)
+    trust.save(trust.look(workspace))
+    assert "✓ hook: Stop: theirs (.claude/settings.json): active" in await lines()

@@ -163,7 +163,7 @@ async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
     for processor in turn.before:
         if processor.kind == MEMORY:
             await processor.process_input(_turn_input(turn, user))
-    repetition = Repetition()
+    repetition, held = Repetition(), 0
     if turn.settings.max_usd is not None and turn.model.input_price is None:
         text = f"The price of {turn.model.full_name} is not known: agent.max_usd only counts what its server reports."
         yield Notice("warning", "No price", text)
@@ -182,8 +182,16 @@ async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
                 async for event in events:
                     yield event
         _stop_if_due(turn, repetition, last and bool(calls or turn.step > 1), goes_on=bool(calls or turn.cut_at))
+        guard = turn.toolbox.guard
+        if guard is not None and (why := guard.stop_reason()) is not None:
+            raise Stop("interrupted", SaktiError(why, title="Stopped by a hook", code="hook"))
         if not calls and not turn.cut_at and not turn.inbox.queued:
-            return
+            parts = await turn.may_end(turn.text(), held)
+            if not parts or turn.step >= turn.settings.max_steps:
+                return
+            held += 1
+            said = dataclasses.replace(keeping.message(turn, "user", parts), metadata={"hook": "Stop"})
+            yield MessageSaved(await keeping.append(turn, said))
 
 
 def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: bool) -> None:

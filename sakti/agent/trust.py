@@ -1,10 +1,11 @@
 """Trust in a workspace: its own settings have an effect only once the user has seen and allowed them.
 
-What has an effect is `.sakti/config.toml`, the files that it names for working memory, and files of instructions
-(AGENTS.md, CLAUDE.md, rules), skills and commands; sakti runs no program that a repository's configuration names. Trust
-is kept in the user's state folder, a file a workspace, under its resolved path, with the hash of each of these files;
-a change of one asks again. Instructions, and skills and commands that run nothing, are trusted by path alone: they
-change with the work and can only say something.
+What has an effect is `.sakti/config.toml`, the files that it names for working memory, the hooks in it and in
+`.claude/settings*.json` with the scripts that they run, files of instructions (AGENTS.md, CLAUDE.md, rules), skills and
+commands; sakti runs no program that a repository's git configuration names. Trust is kept in the user's state folder, a
+file a workspace, under its resolved path, with the hash of each of these files; a change of one asks again.
+Instructions, and skills and commands that run nothing, are trusted by path alone: they change with the work and can
+only say something.
 """
 
 from __future__ import annotations
@@ -25,10 +26,15 @@ from sakti.agent.skills import template
 from sakti.core import resources
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.store import files
 
+with lazy_imports:
+    from sakti.agent.hooks import settings as hook_settings
+
 CONFIG = ".sakti/config.toml"
+HOOKS = (".claude/settings.json", ".claude/settings.local.json")  # files whose hooks count; the rest of them does not
 INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
 RULES = (".sakti/rules", ".agents/rules", ".claude/rules")
 NAMED = 4  # files in a sentence
@@ -165,9 +171,28 @@ def look(workspace: Path) -> Look:
             with contextlib.suppress(ConfigError):  # it is refused when it is used, and said there
                 if (found := read_bytes(target)) is not None:
                     files.append(File(target.relative_to(workspace).as_posix(), found))
+    files += _hooks(workspace, data or b"")
     files += _instructions(workspace)
     files += _skills(workspace)
     return Look(workspace, tuple(files), _known(workspace) if files else None)
+
+
+def _hooks(workspace: Path, config: bytes) -> list[File]:
+    """Return what files of claude-code's settings say of hooks, and the workspace's scripts that all its hooks run."""
+    out: list[File] = []
+    for name in HOOKS:
+        if (target := inside(workspace, name)) is not None:
+            with contextlib.suppress(ConfigError):  # doctor says it
+                data = read_bytes(target, 1_000_000)
+                if data and b"ooks" in data and (part := hook_settings.part(data)) is not None:
+                    out.append(File(name, part))
+    if not out and b"hooks" not in config:
+        return out
+    for path in hook_settings.scripts(workspace, {CONFIG: config, **{f.name: f.data for f in out}}):
+        with contextlib.suppress(ConfigError):  # it is not started then
+            if (data := read_bytes(path, 1_000_000)) is not None:
+                out.append(File(path.relative_to(workspace).as_posix(), data))
+    return out
 
 
 def _instructions(workspace: Path) -> list[File]:

@@ -13,7 +13,7 @@ from sakti.store.secrets import masked_value
 
 NOW = "now"  # the fact that changes by itself
 # First words of facts that are long: sent only where they changed, in a new turn, too.
-ONCE = frozenset({"instructions", "skills", "skill"})
+ONCE = frozenset({"instructions", "hooks", "skills", "skill"})
 STALE_MS = 10 * 60_000  # so old the time may be within a turn
 
 
@@ -35,7 +35,8 @@ def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begi
                 told |= part.facts
                 time = message.created_at if NOW in part.facts else time
     changed = {name: fact for name, fact in facts.items() if told.get(name) != fact}
-    if begins and last.role == "user" and not any(isinstance(p, ContextPart) for p in last.parts):
+    here = {name for p in last.parts if isinstance(p, ContextPart) for name in p.facts}
+    if begins and last.role == "user" and not here & facts.keys():
         return {name: fact for name, fact in facts.items() if name.partition(" ")[0] not in ONCE or name in changed}
     if NOW in told and now - time < STALE_MS:
         changed.pop(NOW, None)

@@ -160,7 +160,7 @@ def diff(text: str, limit: int | None = None) -> list[str]:
 
 def message(said: Message, *, limit: int | None = None) -> list[str]:
     """Format who, when, and what was said, tool calls as one line each. At most `limit` lines."""
-    who = {"assistant": "sakti", "user": "you"}.get(said.role, said.role)
+    who = {"assistant": "sakti", "user": "you"}.get(said.role, said.role) if "hook" not in said.metadata else "a hook"
     lines = [f"{who}, {when(said.created_at)}:"]
     for part in said.parts:
         match part:

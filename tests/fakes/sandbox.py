@@ -24,6 +24,8 @@ class FakeSandbox:
         self.watch = Watch(self.workspace)
 
     @contextmanager
-    def enclosed(self, argv: Sequence[str], cwd: Path, shown: Iterable[Path] = ()) -> Generator[Enclosed]:
+    def enclosed(
+        self, argv: Sequence[str], cwd: Path, shown: Iterable[Path] = (), read: Iterable[Path] = ()
+    ) -> Generator[Enclosed]:
         self.started.append(argv)
         yield Enclosed(tuple(argv), cwd)

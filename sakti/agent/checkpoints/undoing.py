@@ -116,7 +116,9 @@ class Undoing:
         """Return the turns of the thread, oldest first."""
         said = await self._store.read(stored_messages.after, self._thread.id, -1)
         changed, undone = await asyncio.to_thread(self._recorded)
-        own = [m for m in said if m.role == "user" and m.state != "withheld" and "shell" not in m.metadata]
+        own = [
+            m for m in said if m.role == "user" and m.state != "withheld" and not m.metadata.keys() & {"shell", "hook"}
+        ]
         return [
             Past(m, one_line(m.text, 200), changed.get(m.index), (found := changed.get(m.index)) is not None
                  and found.key in undone)

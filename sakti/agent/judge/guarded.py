@@ -18,6 +18,15 @@ def guarded(path: Path) -> str:
 
     Letters count as small ones: on some systems both are the same file.
     """
-    if path.name.lower() in _NAMES or any(part.lower() in _FOLDERS for part in path.parts):
+    parts = [part.lower() for part in path.parts]
+    if path.name.lower() in _NAMES or not _FOLDERS.isdisjoint(parts) or _of_hooks(parts):
         return "Can run code later, without asking"
     return ""
+
+
+def _of_hooks(parts: list[str]) -> bool:
+    """Return whether a path is a file of claude-code's settings, which hold hooks, or one of its hooks' scripts."""
+    if ".claude" not in parts:
+        return False
+    below = parts[parts.index(".claude") + 1 :]
+    return below[:1] == ["hooks"] or (len(below) == 1 and below[0] in ("settings.json", "settings.local.json"))

@@ -23,10 +23,14 @@ from sakti.store.opening import sqlite_info
 from sakti.version import __version__
 
 with lazy_imports:
+    from sakti.agent.hooks import finding
     from sakti.agent.instructions import find as instructions
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.skills import load as skill_files
     from sakti.providers import keys, registry
+
+
+MOST_HOOKS = 50  # that are listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,27 @@ async def examine(
     lines += await asyncio.to_thread(_brought, workspace)
     bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
-    return lines
+    return lines + await asyncio.to_thread(_hooks, workspace, config)
+
+
+def _hooks(workspace: Path, config: Config) -> list[Line]:
+    """Report every hook that was found: from where, and whether it runs."""
+    look = trust.look(workspace)
+    found = finding.found(config.hooks, {f.name: f.data for f in look.files})
+    broken = [Line("hooks", False, problem) for problem in (*found.problems, *finding.broken(workspace))]
+    lines: list[Line] = []
+    for hook in found.hooks[:MOST_HOOKS]:
+        untrusted = hook.project and look.asks
+        state = "changed since it was trusted" if look.state == "changed" else "not trusted"
+        why = hook.why_not or (state if untrusted else "")
+        mend = "`sakti trust` shows and trusts it." if untrusted and not hook.why_not else ""
+        missing = [name for name in hook.write if not Path(name).expanduser().exists()]
+        absent = f", but {', '.join(missing)} does not exist, so it cannot write there" if missing else ""
+        detail = f"{hook.title} ({hook.source}): {why or f'active{absent}'}"
+        lines.append(Line("hook", not why, detail + "." * bool(mend), mend, optional=True))
+    if len(found.hooks) > MOST_HOOKS:
+        lines.append(Line("hook", True, f"and {len(found.hooks) - MOST_HOOKS} more"))
+    return [*broken, *lines]
 
 
 def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tomllib
 from collections.abc import Mapping
@@ -64,6 +65,9 @@ def as_toml(value: Any) -> str:
         return ""
     if isinstance(value, tuple):
         return f"[{', '.join(as_toml(v) for v in value)}]"  # pyright: ignore[reportUnknownVariableType]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        given = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return as_toml({n: v for n, v in given if v not in ("", ())})
     if isinstance(value, dict):
         pairs = (f"{json.dumps(k)} = {as_toml(v)}" for k, v in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         return f"{{{', '.join(pairs)}}}"

@@ -18,7 +18,8 @@ from sakti.core import resources
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
 PROTECTED = (
     *(".git/hooks", ".git/config", ".git/info", ".sakti", "AGENTS.md", "CLAUDE.md", ".vscode", ".idea", ".husky"),
-    *(".envrc", ".mcp.json", ".github/workflows"),
+    *(".envrc", ".mcp.json", ".github/workflows", ".claude/settings.json", ".claude/settings.local.json"),
+    ".claude/hooks",
 )
 # Of a folder that git keeps.
 _OF_GIT = ("hooks", "config", "info")
@@ -54,8 +55,9 @@ class Boundary:
     """What one command may reach. All paths are absolute and resolved.
 
     `write` are the folders that it may change, `pinned` those of them that must keep their place, `read_only` what is
-    kept from changes inside of them or shown although what holds it is hidden, `masked` the files and `hidden` the
-    folders whose content it does not see; new, empty folders are in the place of `temporary`.
+    kept from changes inside of them or shown although what holds it is temporary, `masked` the files and `hidden` the
+    folders whose content it does not see, `shown` what it reads even there; new, empty folders are in the place of
+    `temporary`.
     """
 
     write: tuple[Path, ...]
@@ -64,6 +66,7 @@ class Boundary:
     masked: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     temporary: tuple[Path, ...] = TEMPORARY
+    shown: tuple[Path, ...] = ()
 
     def sees(self, folder: Path) -> bool:
         """Return whether `folder` exists inside."""
@@ -105,7 +108,7 @@ def drawn(
     `own` are sakti's folders and files besides the usual ones, `repositories` the `.git` folders of nested
     repositories, `shown` folders that may be read although what holds them is hidden.
     """
-    roots = (workspace, *(w for w in write if w.is_dir()))
+    roots = (workspace, *(w for w in write if w.exists()))
     gits = [g for g in (workspace / ".git", *repositories) if g.is_dir() and not g.is_symlink()]
     common = worktree.kept_at(workspace)
     read_only = [workspace / name for name in PROTECTED] + [g / name for g in gits for name in _OF_GIT]
@@ -118,12 +121,11 @@ def drawn(
     return Boundary(
         write=roots,
         pinned=tuple(sorted({*gits, *above}, key=lambda p: len(p.parts))),
-        read_only=tuple(
-            dict.fromkeys((*kept, *_of_ours((*roots, *temporary), roots), *(f.resolve() for f in shown if f.is_dir())))
-        ),
+        read_only=tuple(dict.fromkeys((*kept, *_of_ours((*roots, *temporary), roots)))),
         masked=(*masked, *(f for f in own if f.is_file())),
         hidden=tuple(dict.fromkeys(f.resolve() for f in hidden)),
         temporary=temporary,
+        shown=tuple(s for s in shown if s.exists()),
     )
 
 

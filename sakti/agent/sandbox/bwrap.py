@@ -39,6 +39,8 @@ def arguments(boundary: Boundary) -> list[str]:
         out += ["--ro-bind", "/dev/null", str(path)]
     for path in boundary.hidden:
         out += ["--tmpfs", str(path)]
+    for path in boundary.shown:
+        out += ["--ro-bind", str(path), str(path)]
     return out
 
 

@@ -43,9 +43,12 @@ class Sandbox(Protocol):
         ...
 
     def enclosed(
-        self, argv: Sequence[str], cwd: Path, shown: Iterable[Path]
+        self, argv: Sequence[str], cwd: Path, shown: Iterable[Path], read: Iterable[Path] = ()
     ) -> contextlib.AbstractContextManager[Enclosed]:
-        """Enclose a command that is started within the context; it may write the folders `shown`, too."""
+        """Enclose a command that is started within the context.
+
+        It may write the folders `shown`, too, and reads `read` even where a command sees nothing else.
+        """
         ...
 
     @property
@@ -129,8 +132,8 @@ class Bubblewrap:
                 check=False,
             )
 
-    def boundary(self, shown: Iterable[Path] = ()) -> Boundary:
-        """Draw the boundary of a command that starts now; `shown` are folders that it may write besides."""
+    def boundary(self, shown: Iterable[Path] = (), read: Iterable[Path] = ()) -> Boundary:
+        """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""
         masks = self._masks
         masks.refresh()
         return drawn(
@@ -141,15 +144,17 @@ class Bubblewrap:
             masked=masks.files,
             repositories=masks.repositories,
             temporary=self.temporary,
-            shown=self.shown,
+            shown=(*self.shown, *read),
         )
 
     @contextmanager
-    def enclosed(self, argv: Sequence[str], cwd: Path, shown: Iterable[Path] = ()) -> Generator[Enclosed]:
+    def enclosed(
+        self, argv: Sequence[str], cwd: Path, shown: Iterable[Path] = (), read: Iterable[Path] = ()
+    ) -> Generator[Enclosed]:
         if self.level.name == "unsandboxed":
             yield Enclosed(tuple(argv), cwd)
             return
-        boundary = self.boundary(shown)
+        boundary = self.boundary(shown, read)
         with self._wrapped(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as made:
             yield made
 

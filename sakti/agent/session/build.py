@@ -33,6 +33,7 @@ with lazy_imports:
     from sakti.agent import budget
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
+    from sakti.agent.hooks import guard as hook_guard
     from sakti.agent.instructions import find as instructions
     from sakti.agent.instructions import nearby
     from sakti.agent.processors import builtin, registry
@@ -209,6 +210,8 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
     if state.options.instructed:
         state.nearby = nearby.Nearby(state.workspace, lambda: instructions.kept(state.thread), made.touched)
         made.hooks = (state.nearby,)
+    if state.hooks is not None:
+        made.guard = hook_guard.HookGuard(state.hooks, bench)
     made.count(state.counter, made.specs(small=bool(state.model_info and state.model_info.brief)))
     return made
 
@@ -319,9 +322,14 @@ def facts(state: State) -> dict[str, str]:
     """Return what changes from step to step, by name: the hour, the folder, git."""
     bench = toolbox(state).bench
     moving = moving_facts(state.git, bench.show(bench.cwd), state.clock.now())
-    if state.changed_instructions:
-        moving["instructions"] = state.changed_instructions
-    return moving | skills.facts(state)
+    more = {"instructions": state.changed_instructions, "hooks": state.hook_context}
+    return {**moving, **{name: text for name, text in more.items() if text}, **skills.facts(state)}
+
+
+def may_have_hooks(state: State) -> bool:
+    """Return whether a session may have hooks; nothing of them is loaded where it has none."""
+    files = any(b"ooks" in f.data for f in state.options.files if f.name == trust.CONFIG or f.name in trust.HOOKS)
+    return bool(state.config.hooks) or files or (Path.home() / ".claude" / "settings.json").is_file()
 
 
 async def learn(state: State) -> ModelInfo:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import user_shell
-    from sakti.agent.session import skills, turn_lease
+    from sakti.agent.session import hooking, skills, turn_lease
     from sakti.agent.tools import approvals as tool_approvals
     from sakti.agent.tools import background
     from sakti.memory import modes as memory_modes
@@ -71,6 +71,7 @@ class Session(State):
         self.views = Views(self)
         self.indexing = Indexing()
         self._turns = Turns(self)
+        self._hooking: hooking.SessionHooks | None = None
 
     # --- what the screen reads ----------------------------------------------------------------------------
 
@@ -119,12 +120,24 @@ class Session(State):
                 self.emit(Notice("warning", "Start", warning))
         if self.options.told:
             self.emit(Notice("information", "Project", self.options.told))
+        if build.may_have_hooks(self):
+            self._hooking = self._turns.hooking = hooking.begin(self)
         await self._settle_approval()
         build.processors(self)
         self.indexing.begin(store)
         self.git = await git_state(self.workspace)
         await self.models.select(self.options.model_flag)
         await current_thread.first(self)
+        self._begin_hooks()
+
+    def _begin_hooks(self) -> None:
+        """Run the hooks of a session that begins with the open thread, or goes on with it."""
+        if self._hooking is not None:
+            self._hooking.start("startup" if self.thread_is_new else "resume")
+
+    async def _end_hooks(self, reason: str) -> None:
+        if self._hooking is not None and self.thread is not None:
+            await self._hooking.end(reason)
 
     async def _settle_approval(self) -> None:
         """Begin in `edits` where `auto` was asked for and no sandbox holds."""
@@ -167,6 +180,8 @@ class Session(State):
     async def close(self) -> None:
         """Stop what runs, keeping what was streamed; memory's unfinished work is simply left."""
         await self._turns.close()
+        if self._hooking is not None:
+            await self._hooking.close()
         if self.made_toolbox is not None:
             await background.stop_all(self.made_toolbox.bench)
             if not self.saved:
@@ -238,12 +253,16 @@ class Session(State):
     async def new_thread(self) -> None:
         """Begin an empty thread. It is stored with its first message, so that empty ones leave no trace."""
         await self.interrupt()
+        await self._end_hooks("clear")
         await current_thread.new(self)
+        self._begin_hooks()
 
     async def open_thread(self, thread_id: str) -> None:
         """Go on with a thread. Raises `StoreError` where it does not exist."""
         await self.interrupt()
+        await self._end_hooks("resume")
         await current_thread.known(self, thread_id)
+        self._begin_hooks()
 
     async def rename(self, title: str) -> None:
         if self.thread is None or not title.strip():
@@ -351,7 +370,10 @@ class Session(State):
     async def compact(self, focus: str = "") -> CompactionFinished:
         """Observe everything pending but the last exchange; the result is also an event."""
         await self.require_thread()
-        return await self.engine.compact(focus)
+        if self._hooking is None:
+            return await self.engine.compact(focus)
+        async with self._hooking.compaction(focus):
+            return await self.engine.compact(focus)
 
     async def undo_compaction(self) -> bool:
         """Bring the messages of the last compaction back; false where there is none."""

@@ -34,6 +34,7 @@ from sakti.core.types import Block, ModelInfo, Part, Thread, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.hooks.fire import Hooks
     from sakti.agent.instructions.nearby import Nearby
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
@@ -61,6 +62,7 @@ class Options:
     these settings are the user's only; whether the project's may have an effect is still to be asked, `overrides` are
     loaded again then.
     `full`: the mode that asks nothing, for containers. `instructed`: the project's own instructions are read.
+    `files` are the project's files that have an effect, as they were looked at.
     """
 
     workspace: Path
@@ -80,6 +82,7 @@ class Options:
     full: bool = False
     instructed: bool = False
     overrides: tuple[str, ...] = ()
+    files: tuple[trust.File, ...] = ()
 
     @classmethod
     def load(
@@ -116,6 +119,7 @@ class Options:
             told=project_settings.told(loaded),
             unasked=False,
             instructed=use and bool(found.files),
+            files=tuple(f for f in found.files if not trust.says_only(f.name)) if use else (),
         )
 
 
@@ -151,6 +155,8 @@ class State:
         self.skills: Library | None = None  # None: not read yet
         self.changed_skills = ""  # since the thread began
         self.told_notes = set[str]()  # on instructions: once a session
+        self.hooks: Hooks | None = None  # None: there are none
+        self.hook_context = ""  # what those of the session's start tell the model
         self.inbox = Inbox()
         self.failed: tuple[Part, ...] | None = None
         self.thread: Thread | None = None

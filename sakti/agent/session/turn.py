@@ -58,6 +58,10 @@ async def _nobody_named(_name: str) -> tuple[Provider, ModelInfo] | None:
     return None
 
 
+async def _ends(_answer: str, _held: int) -> tuple[Part, ...]:
+    return ()
+
+
 class Stop(Exception):
     """Ends the turn with a status that is not an answer."""
 
@@ -73,6 +77,8 @@ class Turn:
 
     `facts` are what moves, by name; `fallback` gives the model that answers when the first one stays overloaded;
     `correct` hears what an answer has shown of the model, `named` gives the model that a processor names for a step.
+    `may_end` is asked with the answer, and how often it held the turn, for what the turn goes on with; nothing: it
+    ends.
     """
 
     store: Store
@@ -95,6 +101,7 @@ class Turn:
     fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody
     correct: Callable[[ModelInfo], None] = lambda _info: None
     named: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody_named
+    may_end: Callable[[str, int], Awaitable[tuple[Part, ...]]] = _ends
     interrupted: bool = False
     out_of_time: bool = False
     random: random.Random = field(default_factory=random.Random)

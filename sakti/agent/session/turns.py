@@ -19,6 +19,7 @@ from sakti.core.types import FilePart, Message, Part, TextPart, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
+    from sakti.agent.session.hooking import SessionHooks
     from sakti.agent.session.state import State
     from sakti.agent.session.turn_lease import TurnLease
 
@@ -43,6 +44,7 @@ class Turns:
         self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
         self._titling = titling.Titling(state)
+        self.hooking: SessionHooks | None = None  # None: there are no hooks
 
     @property
     def busy(self) -> bool:
@@ -57,8 +59,8 @@ class Turns:
         """Send a message: start a turn, or queue it for the running turn's next step.
 
         Files named as @path are attached. Raises `NoModelError` where there is nobody to answer, `SaktiError`
-        (thread_busy) while another window has a turn under way in this thread, for an image that cannot be sent, and
-        for what is longer than the model's window.
+        (thread_busy) while another window has a turn under way in this thread, for an image that cannot be sent, for
+        what is longer than the model's window, and for what a hook blocks.
         """
         text = clean_surrogates(text)  # a shell hands on any bytes
         if not text.strip():
@@ -79,6 +81,8 @@ class Turns:
             named = await asyncio.to_thread(mentions.with_files, file.text, self._state.workspace, own, blind=blind)
             parts = (*parts, file, *named[1:])
         await self._check_length(parts)
+        if self.hooking is not None:
+            parts = await self.hooking.prompt(text, parts)
         inbox = self._state.inbox
         if not self.busy and not inbox.queued:
             await self._begin(parts, called.model)
@@ -219,6 +223,8 @@ class Turns:
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
         await current_thread.store(self._state, text)
         await build.load_rules(self._state)
+        if self.hooking is not None:
+            await self.hooking.ready()
         turn = self._turn = await self._make_turn(lease, model)
         async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
             async for event in events:
@@ -248,7 +254,7 @@ class Turns:
         """Let checkpoints know which message of the user what follows belongs to."""
         match event:
             case TurnStarted(thread_id, message) | MessageSaved(Message(thread_id=thread_id, role="user") as message):
-                if self._state.recorder is not None:
+                if self._state.recorder is not None and "hook" not in message.metadata:
                     self._state.recorder.begin(thread_id, message.index)
             case _:
                 pass
@@ -283,7 +289,10 @@ class Turns:
             provider, info = other
         memory, limiter = builtin.MemoryProcessor(state.engine), builtin.TokenLimiter(encoding=state.counter)
         before, after, guarded = loop.hooks(memory, limiter, build.processors(state))
-        return loop.Turn(
+        hooks = self.hooking
+        if hooks is not None:
+            before = (*hooks.compacting(), *before)
+        turn = loop.Turn(
             store=state.store,
             counter=state.counter,
             provider=provider,
@@ -305,6 +314,9 @@ class Turns:
             owner=state.owner or None,
             require=lease.require,
         )
+        if hooks is not None:
+            turn.may_end = hooks.stopping
+        return turn
 
 
 def _tokens(counter: Counter, parts: tuple[Part, ...], limit: int) -> int:

@@ -76,6 +76,10 @@ def _when(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
+def _who(message: Message) -> str:
+    return "Hook" if "hook" in message.metadata else _WHO[message.role]
+
+
 def _said(message: Message) -> bool:
     return message.role != "system" and any(not isinstance(p, ThinkingPart | ContextPart) for p in message.parts)
 
@@ -87,7 +91,7 @@ def _markdown(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine
     out = [f"# {_heading(thread.title)}", f"{len(messages)} messages, {_when(thread.created_at)}"]
     for message in messages:
         if _said(message):
-            out.append(f"## {_WHO[message.role]} · {_when(message.created_at)}")
+            out.append(f"## {_who(message)} · {_when(message.created_at)}")
             out += [text for part in message.parts if (text := _part_markdown(part))]
     if log:
         out.append("## Observations")
@@ -204,7 +208,7 @@ def _html(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -
     for message in messages:
         if _said(message):
             parts = "\n".join(_part_html(p) for p in message.parts)
-            head = f"<h2>{_WHO[message.role]}<time>{_when(message.created_at)}</time></h2>"
+            head = f"<h2>{_who(message)}<time>{_when(message.created_at)}</time></h2>"
             body.append(f'<article class="{message.role}">{head}\n{parts}</article>')
     if log:
         rows = "\n".join(

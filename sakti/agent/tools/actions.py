@@ -16,6 +16,7 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import pydantic
@@ -111,6 +112,10 @@ class ActionTool(Tool):
             return refusal(SaktiError(f"{self.name} was called with wrong arguments: {e}", code="invalid"))
         except SaktiError as e:
             return refusal(e)
+
+    def check(self, arguments: Json, cwd: Path) -> Json:
+        """Return the arguments as they are: a call answers itself what is wrong with them."""
+        return arguments
 
     def _action(self, arguments: Json) -> Action:
         named = arguments.get("action") or self.usual

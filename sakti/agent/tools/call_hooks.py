@@ -3,10 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from sakti.agent.tools.base import Outcome
+from sakti.core.errors import ToolError
 from sakti.core.types import ToolCallPart
+
+
+class Denied(ToolError):
+    """A call that must not run. `why` in a few words for people, "" where none was given."""
+
+    def __init__(self, message: str, why: str) -> None:
+        super().__init__(message, code="refused")
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A call as a guard leaves it.
+
+    `verdict` is what it wants: "allow" may spare a question that a rule of the user could spare, "ask" asks one, with
+    `reason`; "" leaves it to permissions. `note` goes to the model with the result.
+    """
+
+    call: ToolCallPart
+    verdict: Literal["", "allow", "ask"] = ""
+    reason: str = ""
+    note: str = ""
+
+
+class Guard(Protocol):
+    """Decides on calls beside permissions: what the user's and the project's hooks are."""
+
+    async def before(self, call: ToolCallPart) -> Judged:
+        """Return what it decides on a call whose arguments are valid. Raises `Denied`."""
+        ...
+
+    async def asked(self, call: ToolCallPart) -> Judged:
+        """Return what it answers where the user would be asked; without a verdict the user is. Raises `Denied`."""
+        ...
+
+    async def after(self, call: ToolCallPart, outcome: Outcome, duration_ms: int) -> Outcome:
+        """Return the outcome of a call that ran, as the model sees it."""
+        ...
+
+    def stop_reason(self) -> str | None:
+        """Return why the turn must end now, once; None where it goes on."""
+        ...
 
 
 class CallHook(Protocol):

@@ -11,13 +11,14 @@ import re
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from sakti.agent.judge.decide import judge
+from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.running import runs_later
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search
 from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
+from sakti.agent.tools.call_hooks import Denied, Judged
 from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
@@ -32,14 +33,6 @@ log = logging.getLogger(__name__)
 TOLD_AFTER, STOPPED_AFTER = 3, 5
 MAX_PARALLEL = 8
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
-
-
-class Denied(ToolError):
-    """A call that must not run. `why` in a few words for people, "" where none was given."""
-
-    def __init__(self, message: str, why: str) -> None:
-        super().__init__(message, code="refused")
-        self.why = why
 
 
 @dataclass(slots=True)
@@ -77,6 +70,7 @@ class Toolbox:
     saved: tuple[str, ...] = ()
     hooks: tuple[call_hooks.CallHook, ...] = ()
     searched: frozenset[str] = frozenset()  # tools that are found by search and run by `call_tool`
+    guard: call_hooks.Guard | None = None
     removed: frozenset[str] = frozenset()  # tools that this step's processors took out: a call of one is refused
     images: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict[str, tuple[ImagePart, ...]])
     _specs: dict[tuple[bool, bool], tuple[ToolSpec, ...]] = field(
@@ -192,12 +186,16 @@ class Toolbox:
         """Return what came of a call, as its hooks leave it, and since when it ran."""
         clock = self.bench.clock
         started = clock.monotonic()
+        judged, ran = Judged(call), False
         try:
             if over:
                 raise ToolError(f"More than {MAX_CALLS} groups of calls in one answer; call again with fewer.")
             call = await call_hooks.before(self.hooks, call)
-            found, arguments = await self._admitted(call)
-            started = clock.monotonic()  # what the user took to answer is not the tool's time
+            judged = await self._judged(call)
+            call = judged.call
+            found, arguments = await self._admitted(judged)
+            call = dataclasses.replace(call, arguments=arguments)
+            started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
             run = ToolRun(
                 self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, masked(text)))
             )
@@ -211,6 +209,11 @@ class Toolbox:
         except Exception as e:  # the worker's root: a fault of a tool is the model's to see, not the end of the chat
             outcome = _failure(call, e)
         try:
+            if judged.note:
+                outcome = dataclasses.replace(outcome, content=f"{outcome.content}\n\n{judged.note}")
+            if ran and self.guard is not None:
+                took = round((clock.monotonic() - started) * 1000)
+                outcome = await self.guard.after(call, outcome, took)
             return await call_hooks.after(self.hooks, call, outcome), started
         except Exception as e:  # what a hook meant to hide must not be shown because it failed
             return _failure(call, e), started
@@ -236,11 +239,25 @@ class Toolbox:
                 name, arguments = forms.call(call.name, arguments, self.bench.cwd)
         return dataclasses.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
 
-    async def _admitted(self, call: ToolCallPart) -> tuple[Tool, Json]:
+    async def _judged(self, call: ToolCallPart) -> Judged:
+        """Return a call as the guard leaves it, where it could run. Raises `Denied`."""
+        call = self._known(call)
+        found = self.tools.get(call.name)
+        if self.guard is None or found is None or call.arguments is None or call.name in self.removed:
+            return Judged(call)
+        try:
+            found.check(call.arguments, self.bench.cwd)
+        except ToolError:
+            return Judged(call)  # running it says what is wrong
+        judged = await self.guard.before(call)
+        return dataclasses.replace(judged, call=self._known(judged.call))
+
+    async def _admitted(self, judged: Judged) -> tuple[Tool, Json]:
         """Return the tool and the arguments to run it with.
 
         Raises `ToolError` where they are wrong, `Denied` where it must not run.
         """
+        call = judged.call
         found = self.tools.get(call.name)
         if call.name in self.removed:
             raise ToolError(f"The tool {call.name} is not available in this step.")
@@ -250,22 +267,55 @@ class Toolbox:
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
         _, given = forms.call(call.name, call.arguments, self.bench.cwd)  # raises where they cannot be read
-        return found, await self._approved(found, call, given)
+        return found, await self._approved(found, dataclasses.replace(judged, call=call), given)
 
-    async def _approved(self, found: Tool, call: ToolCallPart, arguments: Json) -> Json:
+    @property
+    def _all_rules(self) -> Rules:
+        return dataclasses.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
+
+    def _decided(self, found: Tool, arguments: Json, judged: Judged) -> Decision:
+        """Return the decision of permissions on a call, and what the guard's makes of it.
+
+        A guard that allows does what a rule for all calls of the tool would: it lifts neither what the user's rules
+        deny or ask about, nor what every mode asks about, nor the question for running outside of the sandbox.
+        """
+        place = self.bench.place()
+        if found.effect == "write":
+            self.bench.judged, self.bench.shown = frozenset(map(place.resolve, found.named(arguments))), {}
+
+        def decide(rules: Rules) -> Decision:
+            decision = judge(found, arguments, mode=self.mode, rules=rules, place=place)
+            return masked_values.decided(self.bench, found, arguments, decision)
+
+        decision = decide(self._all_rules)
+        if judged.verdict == "ask" and decision.verdict == "allow":
+            target = decision.target or ", ".join(found.named(arguments)) or str(arguments.get("command", found.name))
+            return dataclasses.replace(decision, verdict="ask", reason=judged.reason, target=target, rules=())
+        if judged.verdict == "allow" and decision.verdict == "ask" and not decision.outside:
+            rules = self._all_rules
+            lifted = decide(dataclasses.replace(rules, allow=(*rules.allow, found.rule_name)))
+            return lifted if lifted.verdict == "allow" and not lifted.outside else decision
+        return decision
+
+    async def _approved(self, found: Tool, judged: Judged, arguments: Json) -> Json:
         """Return the arguments to run with.
 
         Raises `Denied` where a rule or the user says no, `ToolError` where the call would fail: the user is asked only
         about what can be done.
         """
-        place = self.bench.place()
-        if found.effect == "write":
-            self.bench.judged, self.bench.shown = frozenset(map(place.resolve, found.named(arguments))), {}
-        rules = dataclasses.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
-        judged = judge(found, arguments, mode=self.mode, rules=rules, place=place)
-        decision = masked_values.decided(self.bench, found, arguments, judged)
+        call, place, rules = judged.call, self.bench.place(), self._all_rules
+        decision = self._decided(found, arguments, judged)
+        if decision.verdict == "ask" and self.guard is not None:
+            found.check(arguments, self.bench.cwd)
+            answered = await self.guard.asked(dataclasses.replace(call, arguments=arguments))
+            if answered.verdict == "allow":
+                changed = self._known(answered.call)
+                _, arguments = forms.call(changed.name, changed.arguments or {}, self.bench.cwd)
+                if changed.name != call.name:
+                    raise ToolError(f"A hook made another call of {call.name}: {changed.name}. Nothing was run.")
+                decision = self._decided(found, arguments, answered)
         if decision.verdict == "allow":
-            return arguments
+            return {**arguments, "outside": decision.outside} if decision.outside else arguments
         if decision.verdict == "deny":
             raise Denied(f"Refused: {decision.target or call.name}: {decision.reason}.", decision.reason)
         values = found.check(arguments, self.bench.cwd)

@@ -18,6 +18,7 @@ from sakti.core.config.fields import (
     UiSettings,
     WorkingMemorySettings,
 )
+from sakti.core.config.hooks import HookSettings
 from sakti.core.config.load import (
     Loaded,
     flat,
@@ -38,6 +39,7 @@ __all__ = [
     "ApprovalMode",
     "ApprovalSettings",
     "Config",
+    "HookSettings",
     "Loaded",
     "Meaning",
     "MemorySettings",

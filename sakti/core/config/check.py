@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +14,7 @@ from sakti.core.config.fields import (
     ObservationSettings,
     ReflectionSettings,
 )
+from sakti.core.config.hooks import EVENTS, HookSettings, event_name
 from sakti.core.errors import ConfigError
 
 # What only the program may say in the body of a request.
@@ -38,6 +41,26 @@ def check(config: Config) -> None:
     for provider, own in config.providers.items():
         _check_extra(f"providers.{provider}.extra", own.extra)
     _check_memory(config.memory)
+    for number, hook in enumerate(config.hooks, 1):
+        if why := wrong(hook):
+            raise ConfigError(f"hooks[{number}]: {why}")
+
+
+def wrong(hook: HookSettings) -> str:
+    """Return what is wrong with a hook, empty where it can run."""
+    if not event_name(hook.event):
+        near = difflib.get_close_matches(hook.event, EVENTS, 1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(EVENTS)}."
+        return f"there is no event {hook.event!r}. {hint}"
+    if not hook.command.strip():
+        return "command is empty."
+    if not hook.timeout > 0:
+        return f"timeout = {hook.timeout:g} must be above 0 seconds."
+    try:
+        re.compile(hook.match)
+    except re.error as e:
+        return "" if hook.match == "*" else f"match = {hook.match!r} is no pattern: {e}."
+    return ""
 
 
 def _check_memory(memory: MemorySettings) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+from sakti.core.config.hooks import HookSettings
 from sakti.core.config.meaning import setting
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import Effort
@@ -220,6 +221,9 @@ class Config:
     )
     processors: tuple[str, ...] = setting(
         (), "Processors of every turn, by name, in order: built in, or of an installed package."
+    )
+    hooks: tuple[HookSettings, ...] = setting(
+        (), "Commands that run at events, as tables [[hooks]] with event, match, command, timeout, write."
     )
     mode: str = setting("default", "What the Observer looks for.", project=True, at_once=True)
     memory: MemorySettings = setting(make=MemorySettings)

@@ -31,6 +31,7 @@ from sakti.core.text import one_line
 # Other ways to write a setting: `[model] name =, fallback =`.
 _ALIASES = {"model.name": "model", "model.fallback": "fallback_model"}
 _NARROWS = ("agent.max_steps",)  # numbers that a project may only lower
+_ELSEWHERE = "hooks"  # of a project: read with its other files of hooks, where it is trusted
 LONGEST_TEXT, MOST_RULES = 1_000, 100  # characters of a project's text, rules that it may add
 
 
@@ -128,6 +129,8 @@ def _of_project(
         return []
     out: list[Sourced] = []
     for name, value in table.items():
+        if name == _ELSEWHERE:
+            continue
         why = _not_used(name, value, config, str(path)) or usable(name, value)
         if why:
             warnings.append(why if why.startswith(str(path)) else f"{path}: {why}")
@@ -278,6 +281,10 @@ def _coerce(value: Any, hint: Any, name: str, origin: str) -> Any:
     elif origin_type is Literal:
         if any(value == option and type(value) is type(option) for option in typing.get_args(hint)):
             return value
+    elif origin_type is tuple and dataclasses.is_dataclass(kind := typing.get_args(hint)[0]):
+        if isinstance(value, list | tuple):
+            given = enumerate(typing.cast("list[Any]", value), 1)
+            return tuple(table_of(typing.cast("type", kind), v, f"{name}[{n}]", origin) for n, v in given)
     elif origin_type is tuple:
         if all(isinstance(v, str) for v in _as_list(value)):
             return tuple(str(v) for v in _as_list(value))
@@ -298,6 +305,25 @@ def _coerce(value: Any, hint: Any, name: str, origin: str) -> Any:
     raise ConfigError(f"{origin}: {name} cannot be {shown(value)}; it takes {_describe(hint)}.")
 
 
+def table_of(kind: type, value: Any, name: str, origin: str) -> Any:
+    """Return one of a list of tables as `kind`, a class of settings. Raises `ConfigError`."""
+    if dataclasses.is_dataclass(value):
+        return value
+    hints = typing.get_type_hints(kind)
+    if not isinstance(value, dict):
+        raise ConfigError(f"{origin}: {name} cannot be {shown(value)}; it takes a table with {', '.join(hints)}.")
+    table = typing.cast("dict[str, Any]", value)
+    for key in table:
+        if key not in hints:
+            near = difflib.get_close_matches(key, hints, 1)
+            hint = f" Did you mean {near[0]}?" if near else f" It takes {', '.join(hints)}."
+            raise ConfigError(f"{origin}: {name} has no setting {shown(key)}.{hint}")
+    for f in dataclasses.fields(kind):
+        if f.default is dataclasses.MISSING and f.name not in table:
+            raise ConfigError(f"{origin}: {name} needs {f.name}.")
+    return kind(**{key: _coerce(v, hints[key], f"{name}.{key}", origin) for key, v in table.items()})
+
+
 def _is(hint: type, value: float) -> bool:
     """Return whether a number is one of the type `hint`; neither `nan` nor one that no float holds is."""
     try:
@@ -313,6 +339,8 @@ def _describe(hint: Any) -> str:
         return " or ".join(
             repr(option).lower() if isinstance(option, bool) else repr(option) for option in typing.get_args(hint)
         )
+    if typing.get_origin(hint) is tuple and dataclasses.is_dataclass(typing.get_args(hint)[0]):
+        return "a list of tables"
     if args := typing.get_args(hint):
         return " or ".join(_describe(a) for a in args if a is not Ellipsis)
     return {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): '"none"'}.get(

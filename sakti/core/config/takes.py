@@ -49,7 +49,7 @@ def _kind(hint: Any) -> str:
         return _either([str(a).lower() for a in typing.get_args(hint)])
     kind = typing.get_origin(hint) or hint
     if kind is tuple:
-        return "a list of texts"
+        return "a list of tables" if dataclasses.is_dataclass(typing.get_args(hint)[0]) else "a list of texts"
     known: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     return known.get(kind, "a table" if kind in (Mapping, dict) else "")
 

@@ -37,6 +37,7 @@ _MARKERS = {
     "activation": "memory",
     "limit": "step limit",
     "cut": "answer cut",
+    "hook": "hook",
 }
 _TOLD = ("interrupted", "error", "cut")
 
@@ -131,6 +132,9 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
 
 def user_blocks(message: Message) -> list[Block]:
     """Return what the user sent: the text, and the names of what came with it."""
+    if "hook" in message.metadata:  # nobody's words: what kept the turn from ending
+        told = [p.text for p in message.parts if isinstance(p, MarkerPart)]
+        return [NoticeBlock(message.id, tone="warning", title="Stop hook", text="\n".join(told))]
     blocks: list[Block] = [Label(message.id, who="you", created_at=message.created_at)]
     command = message.metadata.get("shell")
     if isinstance(command, str):

@@ -134,6 +134,12 @@ class LiveTurn:
         if (command := message.metadata.get("shell")) is not None:  # it is on the screen already
             self._claim_own(str(command), message.id)
             return
+        if "hook" in message.metadata:  # its notice is on the screen already
+            self._end_step()
+            self._speaker = "you"
+            self.answer = []
+            self._step_start = self._blocks
+            return
         self._end_step()
         self.document.append(*user_blocks(message))
         self._speaker = "you"

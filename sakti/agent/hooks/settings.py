@@ -1,0 +1,241 @@
+"""Read hooks: tables `[[hooks]]` of sakti's own files, and the `hooks` of files that claude-code reads. Pure.
+
+What is wrong with one hook leaves the others alone: it is listed with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from sakti.core.config.check import wrong
+from sakti.core.config.hooks import EVENTS, NEVER, TIMEOUT, HookSettings, event_name
+from sakti.core.config.load import table_of
+from sakti.core.config.reading import parse
+from sakti.core.errors import ConfigError
+from sakti.core.patterns import lazy_pattern
+from sakti.core.text import one_line
+
+CONFIG = ".sakti/config.toml"
+CLAUDE = (".claude/settings.json", ".claude/settings.local.json")
+OFF = "disableAllHooks"
+PROJECT_DIRS = ("CLAUDE_PROJECT_DIR", "SAKTI_PROJECT_DIR")  # variables that name the workspace
+MOST = 200  # hooks of one file
+SHORTEST = 0.1  # seconds
+
+_SCRIPT = (".py", ".sh", ".bash", ".zsh", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
+_INTERPRETERS = frozenset("python python3 node deno bun ruby perl php lua sh bash dash zsh source . uv run".split())
+_WORD = lazy_pattern(r"[^\s'\"`;|&<>(){}]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A command and the event that starts it.
+
+    `source` is the file that it stands in, as people write it; `project`: it came with the workspace. With `args`
+    it is started without a shell. `condition` is a rule that the call must fit, `background`: nothing waits for it,
+    `why_not` says why it never runs.
+    """
+
+    event: str
+    command: str
+    source: str
+    match: str = ""
+    timeout: float = TIMEOUT
+    args: tuple[str, ...] | None = None
+    write: tuple[str, ...] = ()
+    condition: str = ""
+    background: bool = False
+    project: bool = False
+    why_not: str = ""
+
+    @property
+    def title(self) -> str:
+        """Return the hook as one line: event, what it matches, command."""
+        match = f" {self.match}" if self.match not in ("", "*") else ""
+        words = " ".join((self.command, *(self.args or ())))
+        return one_line(f"{self.event}{match}: {words}", 160)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All hooks that were found, those that never run among them; `problems` are sentences on broken files."""
+
+    hooks: tuple[Hook, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def active(self) -> tuple[Hook, ...]:
+        return tuple(h for h in self.hooks if not h.why_not)
+
+
+def collect(own: Sequence[HookSettings], own_source: str, claude: bytes | None, files: Mapping[str, bytes]) -> Found:
+    """Return the hooks of the user's configuration, of their settings of claude-code, and of a project's files.
+
+    `claude` is what ~/.claude/settings.json holds, `files` what the project's files hold, by name.
+    """
+    hooks = [_of_table(hook, own_source, project=False) for hook in own]
+    problems: list[str] = []
+    off = ""
+    if claude is not None:
+        source = "~/.claude/settings.json"
+        made, off = _of_claude(claude, source, problems, project=False)
+        hooks += [replace(h, write=("~/.claude",)) for h in made]
+    if CONFIG in files:
+        hooks += _of_project(files[CONFIG], problems)
+    theirs: list[Hook] = []
+    for name in CLAUDE:
+        if name in files:
+            made, said = _of_claude(files[name], name, problems, project=True)
+            theirs, off = [*theirs, *made], off or said
+    hooks += [replace(h, why_not=h.why_not or off) for h in theirs]
+    return Found(tuple(hooks), tuple(problems))
+
+
+def part(data: bytes) -> bytes | None:
+    """Return what of a file of claude-code's settings has an effect here, in one form; None where nothing has."""
+    try:
+        table: Any = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(table, dict):
+        return None
+    kept = {k: v for k, v in cast("dict[str, Any]", table).items() if k in ("hooks", OFF) and v}
+    return (json.dumps(kept, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace") if kept else None
+
+
+def scripts(workspace: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Return the files of the workspace that a project's hooks run: they are trusted with the hooks."""
+    out: dict[Path, None] = {}
+    for hook in collect((), "", None, files).hooks:
+        out |= dict.fromkeys(run_by(hook, workspace))
+    return list(out)
+
+
+def run_by(hook: Hook, workspace: Path) -> Iterator[Path]:
+    """Yield the files of the workspace that a hook's command names and runs, links followed."""
+    text = " ".join((hook.command, *(hook.args or ())))
+    for name in PROJECT_DIRS:
+        text = re.sub(rf"\$(?:{name}\b|\{{{name}\}})", lambda _: str(workspace), text)
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = []
+    seen: set[Path] = set()
+    for before, word in _pairs([*_WORD.findall(text), "", *words]):
+        try:
+            path = (workspace / word).resolve()
+            inside = path.is_relative_to(workspace) and path.is_file()
+            runs = inside and (path.suffix in _SCRIPT or before in _INTERPRETERS or bool(path.stat().st_mode & 0o111))
+        except (OSError, ValueError, RuntimeError):
+            continue
+        if runs and path not in seen:
+            seen.add(path)
+            yield path
+
+
+def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    before = ""
+    for word in words:
+        yield before, word
+        if not word.startswith("-"):
+            before = word
+
+
+# --- one hook ---------------------------------------------------------------------------------------------------------
+
+
+def _of_table(hook: HookSettings, source: str, *, project: bool) -> Hook:
+    timeout = max(SHORTEST, hook.timeout)
+    made = Hook(event_name(hook.event) or hook.event, hook.command, source, hook.match, timeout, project=project)
+    return replace(made, write=() if project else hook.write, why_not=wrong(hook) or _never(made))
+
+
+def _never(hook: Hook) -> str:
+    return "there are no sub-agents here" if hook.event in NEVER else ""
+
+
+def _of_project(data: bytes, problems: list[str]) -> list[Hook]:
+    try:
+        given = parse(data, Path(CONFIG)).get("hooks", [])
+    except ConfigError as e:
+        problems.append(e.message)
+        return []
+    if not isinstance(given, list):
+        problems.append(f"{CONFIG}: hooks must be a list of tables [[hooks]].")
+        return []
+    out: list[Hook] = []
+    for number, table in enumerate(cast("list[Any]", given)[:MOST], 1):
+        try:
+            made: HookSettings = table_of(HookSettings, table, f"hooks[{number}]", CONFIG)
+        except ConfigError as e:
+            problems.append(e.message)
+            continue
+        if made.write:
+            problems.append(f"{CONFIG}: hooks[{number}].write is not used; only your own config.toml may name folders.")
+        out.append(_of_table(made, CONFIG, project=True))
+    return out
+
+
+def _of_claude(data: bytes, source: str, problems: list[str], *, project: bool) -> tuple[list[Hook], str]:
+    """Return the hooks of a file, and why none of them runs, where it says so."""
+    try:
+        table: Any = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as e:
+        problems.append(f"{source} cannot be read: {one_line(str(e), 120)}.")
+        return [], ""
+    if not isinstance(table, dict):
+        problems.append(f"{source} is not a JSON object.")
+        return [], ""
+    settings = cast("dict[str, Any]", table)
+    off = f"switched off by {OFF} in {source}" if settings.get(OFF) is True else ""
+    events = settings.get("hooks")
+    if not isinstance(events, dict):
+        return [], off
+    out: list[Hook] = []
+    for name, groups in cast("dict[str, Any]", events).items():
+        for group in cast("list[Any]", groups) if isinstance(groups, list) else []:
+            out += _of_group(name, group, source, project=project)
+    return [replace(h, why_not=h.why_not or off) for h in out[:MOST]], off
+
+
+def _of_group(name: str, group: Any, source: str, *, project: bool) -> Iterator[Hook]:
+    if not isinstance(group, dict):
+        return
+    table = cast("dict[str, Any]", group)
+    match, handlers = table.get("matcher"), table.get("hooks")
+    for handler in cast("list[Any]", handlers) if isinstance(handlers, list) else []:
+        if isinstance(handler, dict):
+            text = match if isinstance(match, str) else ""
+            yield _of_handler(name, text, cast("dict[str, Any]", handler), source, project=project)
+
+
+def _of_handler(name: str, match: str, given: Mapping[str, Any], source: str, *, project: bool) -> Hook:
+    event, kind = event_name(name), str(given.get("type", "command"))
+    command = given.get("command")
+    limit, args, rule = given.get("timeout"), given.get("args"), given.get("if")
+    timed = isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0
+    made = Hook(
+        event or name,
+        command if isinstance(command, str) else "",
+        source,
+        match,
+        max(SHORTEST, float(cast("float", limit))) if timed else TIMEOUT,
+        tuple(map(str, cast("list[Any]", args))) if isinstance(args, list) else None,
+        condition=rule if isinstance(rule, str) else "",
+        background=given.get("async") is True or given.get("asyncRewake") is True,
+        project=project,
+    )
+    if not event:
+        return replace(made, why_not="there is no such event here")
+    if kind != "command":
+        return replace(
+            made, command=made.command or f"({kind})", why_not=f"hooks of type {one_line(kind, 20)} do not run"
+        )
+    said = wrong(HookSettings(event, made.command, match if EVENTS.get(event) else "", made.timeout))
+    return replace(made, why_not=said or _never(made))

@@ -1,0 +1,327 @@
+"""Tie hooks to a session: find them, give them what they need of it, tell them what happens in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sakti.agent.hooks import answers, finding, payload, transcript
+from sakti.agent.hooks.answers import Text
+from sakti.agent.hooks.fire import TITLE, Hooks
+from sakti.agent.hooks.running import Place
+from sakti.agent.judge.where import resolved
+from sakti.agent.processors.base import Processor, StepInput
+from sakti.agent.sandbox import environment
+from sakti.agent.session import build
+from sakti.core import resources
+from sakti.core.errors import SaktiError
+from sakti.core.events import (
+    ApprovalRequested,
+    CompactionFinished,
+    Event,
+    MemoryActivation,
+    MemoryOperation,
+    Notice,
+    TasksChanged,
+    TurnFinished,
+    TurnStarted,
+)
+from sakti.core.types import ContextPart, MarkerPart, Message, Part
+from sakti.store.log import lines as memory_log
+from sakti.store.tasks import events as task_events
+from sakti.store.tasks import questions
+from sakti.store.threads import messages as stored_messages
+from sakti.tasks.describe import describe
+
+if TYPE_CHECKING:
+    from sakti.agent.session.state import State
+
+HELD = 3  # times in a row that hooks may keep a turn from ending
+IDLE = 60.0  # seconds after a turn until hooks hear that sakti waits
+LEAVING = 5.0  # seconds that a hook may take at the end of a session
+MOST_CLOSED = 50  # closings of tasks that are looked at
+FACT = "hook"  # the name of what hooks tell the model, in the message that it comes with
+BLOCKED = "hook"  # the code of an error
+
+
+def begin(state: State) -> SessionHooks | None:
+    """Give a session its hooks; None where it has none. What is wrong with them is a notice."""
+    found = finding.found(state.config.hooks, {f.name: f.data for f in state.options.files})
+    for problem in found.problems:
+        state.emit(Notice("warning", TITLE, problem))
+    return SessionHooks(state, found) if found.active else None
+
+
+class SessionHooks:
+    """The hooks of a session: the host that they run for, and the listener that tells them what happens."""
+
+    def __init__(self, state: State, found: finding.Found) -> None:
+        self._state = state
+        self._hooks = Hooks(found, self, {f.name: f.sha256 for f in state.options.files})
+        self._folder: Path | None = None
+        self._written = ("", -1)  # the thread in the file, the index of its last message
+        self._writing = asyncio.Lock()
+        self._work: set[asyncio.Task[None]] = set()
+        self._starting: asyncio.Task[None] | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._closings: int | None = None  # the newest closing of a task that hooks know of
+        self._telling = asyncio.Lock()
+        self._by_hand = False  # a compaction that the user asked for runs
+        state.hooks = self._hooks
+        state.subscribe(self.hear)
+
+    # --- what hooks need ----------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str:
+        return self._state.thread.id if self._state.thread is not None else ""
+
+    @property
+    def mode(self) -> str:
+        return self._state.approval_mode
+
+    def emit(self, event: Event) -> None:
+        self._state.emit(event)
+
+    async def place(self) -> Place:
+        """Return where hooks run now."""
+        state, own = self._state, build.own_environment(self._state)
+        sandbox = None if state.approval_mode == "full" else build.sandbox(state)
+        if sandbox is not None:
+            await asyncio.to_thread(build.level, state)
+            sandbox = None if sandbox.level.name == "unsandboxed" else sandbox
+        return Place(
+            state.workspace,
+            self._cwd,
+            environment.given(own, state.config.sandbox.env),
+            sandbox,
+            own,
+            (resources.config_home() / "hooks",),
+            Path(state.env.get("HOME") or Path.home()).resolve(),
+        )
+
+    @property
+    def _cwd(self) -> Path:
+        toolbox = self._state.made_toolbox
+        return toolbox.bench.cwd if toolbox is not None else self._state.workspace
+
+    async def transcript(self) -> Path:
+        """Write what is new of the open thread to its file; return the file."""
+        async with self._writing:
+            if self._folder is None:
+                self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sakti-hooks-")).resolve()
+            name, (thread, last) = self.session_id, self._written
+            path, last = self._folder / f"{name}.jsonl", last if thread == name else -1
+            new = await self._state.store.read(stored_messages.after, name, last) if name else []
+            settled = _settled(new)
+            text = "".join(transcript.lines(settled, str(self._cwd), lambda p: str(resolved(self._cwd, p))))
+            with path.open("a" if last >= 0 else "w", encoding="utf-8") as file:
+                file.write(text)
+            self._written = name, settled[-1].index if settled else last
+            return path
+
+    # --- the life of a session ----------------------------------------------------------------------------------
+
+    def start(self, source: str) -> None:
+        """Run the hooks of a session that begins, or goes on; the next turn waits for them."""
+        self._starting = self._do(self._start, source)
+
+    async def _start(self, source: str) -> None:
+        if self._closings is None and self._hooks.listens("TaskClosed"):
+            self._closings = await self._newest_closing()
+        model = {"model": self._state.models.info.full_name} if self._state.models.info is not None else {}
+        decision = await self._hooks.fire("SessionStart", {"source": source, **model})
+        if self._hooks.listens("SessionStart") and (decision.context or source != "compact"):
+            self._state.hook_context = answers.delimited("SessionStart", decision.context)
+
+    async def ready(self) -> None:
+        """Wait for the hooks of the session's start: what they say goes with the first request."""
+        if self._starting is not None and not self._starting.done():
+            await asyncio.wait({self._starting})
+
+    async def end(self, reason: str) -> None:
+        """Run the hooks of a session's end; they may take a few seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVING):
+                await self._tell_closed()
+        await self._hooks.fire("SessionEnd", {"reason": reason}, limit=LEAVING)
+
+    async def close(self) -> None:
+        """End the session for hooks; what they still do has a few seconds."""
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._work:
+            await asyncio.wait(self._work, timeout=LEAVING)
+        for task in tuple(self._work):
+            task.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
+        if self._state.thread is not None:
+            await self.end("other" if not self._state.options.interactive else "prompt_input_exit")
+        await self._hooks.end()
+        if self._folder is not None:
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    # --- a turn -------------------------------------------------------------------------------------------------
+
+    async def prompt(self, text: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """Return a prompt with what hooks add to it. Raises `SaktiError` where one blocks it."""
+        decision = await self._hooks.fire("UserPromptSubmit", {"prompt": text})
+        if decision.stop is not None or decision.verdict == "deny":
+            reason = decision.stop.text if decision.stop is not None else decision.reason
+            raise SaktiError(reason or "A hook ended it.", title="Blocked by a hook", code=BLOCKED)
+        told = answers.delimited("UserPromptSubmit", decision.context)
+        return (*parts, ContextPart({FACT: told})) if told else parts
+
+    async def stopping(self, answer: str, held: int) -> tuple[Part, ...]:
+        """Return what a turn goes on with, after it was held `held` times; empty where it ends."""
+        fields = {"stop_hook_active": held > 0, "last_assistant_message": answer}
+        decision = await self._hooks.fire("Stop", fields)
+        texts = (*decision.reasons, *decision.context) if decision.verdict == "deny" else decision.context
+        if decision.stop is not None or not texts:
+            return ()
+        if held >= HELD:
+            text = f"Hooks kept this turn from ending {HELD} times; it ends now."
+            self.emit(Notice("warning", TITLE, text))
+            return ()
+        self.emit(Notice("warning", "Stop hook", "\n".join(f"{t.hook.source}: {t.text}" for t in texts)))
+        return ContextPart({FACT: answers.delimited("Stop", texts)}), MarkerPart(FACT, _joined(texts))
+
+    def compacting(self) -> tuple[Processor, ...]:
+        """Return what tells hooks that memory is about to replace messages in a step."""
+        return (_BeforeCompaction(self._state, self._hooks),) if self._hooks.listens("PreCompact") else ()
+
+    @contextlib.asynccontextmanager
+    async def compaction(self, focus: str) -> AsyncGenerator[None]:
+        """Surround a compaction that the user asked for. Raises `SaktiError` where a hook blocks it."""
+        decision = await self._hooks.fire("PreCompact", {"trigger": "manual", "custom_instructions": focus})
+        if decision.verdict == "deny" or decision.stop is not None:
+            reason = decision.stop.text if decision.stop is not None else decision.reason
+            raise SaktiError(reason or "A hook ended it.", title="Blocked by a hook", code=BLOCKED)
+        self._by_hand = True
+        try:
+            yield
+        finally:
+            self._by_hand = False
+
+    # --- what happens -------------------------------------------------------------------------------------------
+
+    def hear(self, event: Event) -> None:
+        """Tell hooks of an event; nothing waits for them."""
+        match event:
+            case MemoryOperation(kind="end"):
+                self._do(self._observed, event)
+            case MemoryActivation(operation_type="observation") if not self._by_hand:
+                self._do(self._compacted, "auto", {"messages": event.messages_activated})
+            case CompactionFinished(messages=messages) if messages and not event.undone:
+                self._do(self._compacted, "manual", {"messages": messages, "lines": event.lines})
+            case TasksChanged():
+                self._do(self._tell_closed)
+            case ApprovalRequested(tool=tool):
+                name = payload.name_of(tool)
+                self._notify("permission_prompt", f"sakti needs your permission to use {name}", "Permission needed")
+            case TurnStarted() if self._idle is not None:
+                self._idle.cancel()
+            case TurnFinished():
+                self._do(self._tell_closed)
+                if self._state.options.interactive and self._hooks.listens("Notification"):
+                    told = ("idle_prompt", "sakti is waiting for your input", "Waiting")
+                    self._idle = asyncio.get_running_loop().call_later(IDLE, self._notify, *told)
+            case _:
+                pass
+
+    def _notify(self, kind: str, message: str, title: str) -> None:
+        fields = {"message": message, "title": title, "notification_type": kind}
+        self._do(self._fire, "Notification", fields)
+
+    async def _fire(self, event: str, fields: Mapping[str, Any]) -> None:
+        await self._hooks.fire(event, fields)
+
+    async def _compacted(self, trigger: str, fields: Mapping[str, Any]) -> None:
+        await self._hooks.fire("PostCompact", {"trigger": trigger, **fields})
+        if self._hooks.listens("SessionStart"):
+            await self._start("compact")
+
+    async def _observed(self, event: MemoryOperation) -> None:
+        """Tell hooks which lines the log got, with their ids where they are stored."""
+        name = "Observed" if event.operation_type == "observation" else "Reflected"
+        if not self._hooks.listens(name):
+            return
+        window = self._state.engine.state.window
+        groups = {g.id for g in (*window.active, *window.buffered) if g.cycle_id == event.cycle_id}
+        stored = await self._state.store.read(memory_log.log_lines, event.record_id, states=("active", "buffered"))
+        lines = [
+            {"id": x.id, "text": x.content, "date": x.date, "time": x.time} for x in stored if x.group_id in groups
+        ]
+        text = str(event.fields.get("observations", ""))
+        await self._hooks.fire(
+            name,
+            {
+                "record_id": event.record_id,
+                "cycle_id": event.cycle_id,
+                "thread_ids": list(event.thread_ids),
+                "lines": lines or [{"id": None, "text": line} for line in payload.lines(text)],
+                "observations": text,
+            },
+        )
+
+    async def _newest_closing(self) -> int:
+        found = await self._state.store.read(task_events.newest, self._state.resource_id, ("close",), 1)
+        return found[0].pk if found else 0
+
+    async def _tell_closed(self) -> None:
+        """Tell hooks of the tasks that were closed since they were told last."""
+        if not self._hooks.listens("TaskClosed") or self._closings is None:
+            return
+        store = self._state.store
+        async with self._telling:
+            found = await store.read(task_events.newest, self._state.resource_id, ("close",), MOST_CLOSED)
+            new = [e for e in reversed(found) if e.pk > self._closings]
+            self._closings = max([self._closings, *(e.pk for e in new)])
+        for closing in new:
+            task = await store.read(questions.get, closing.task_id)
+            if task is not None:
+                lines = payload.lines(task.summary or "")
+                about = {"task_id": task.id, "task_subject": task.title, "task": describe(task), "lines": lines}
+                await self._hooks.fire("TaskClosed", about)
+
+    def _do(self, work: Callable[..., Awaitable[None]], *args: Any) -> asyncio.Task[None]:
+        task = asyncio.create_task(_quietly(work, *args))
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
+
+
+class _BeforeCompaction(Processor):
+    """Tells hooks once that memory is full, before the step in which it replaces messages."""
+
+    def __init__(self, state: State, hooks: Hooks) -> None:
+        self._state, self._hooks, self._told = state, hooks, False
+
+    async def process_input_step(self, step: StepInput) -> StepInput:
+        memory = self._state.engine.state
+        full = self._state.config.memory.enabled and memory.full() and not memory.held
+        if full and not self._told:
+            await self._hooks.fire("PreCompact", {"trigger": "auto", "custom_instructions": ""})
+        self._told = full
+        return step
+
+
+async def _quietly(work: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """Do what nothing waits for; a store that fails says so where it is used."""
+    with contextlib.suppress(SaktiError):
+        await work(*args)
+
+
+def _settled(messages: list[Message]) -> list[Message]:
+    """Return the messages up to the first that a guard has not passed yet."""
+    first = next((n for n, m in enumerate(messages) if m.state == "provisional"), len(messages))
+    return messages[:first]
+
+
+def _joined(texts: tuple[Text, ...]) -> str:
+    return "\n".join(t.text for t in texts)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sakti.agent.judge import rules as rule_texts
 from sakti.agent.judge.guarded import guarded
@@ -24,9 +24,12 @@ from sakti.core.text import one_line
 
 with lazy_imports:
     from sakti.agent.judge import commands, git, network
+    from sakti.agent.sandbox import hosts
 
 if TYPE_CHECKING:
     from sakti.agent.judge.commands import Judged
+
+_REACH = "reach: "  # what rules about hosts begin with
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,8 @@ class Decision:
     """Decision on a call.
 
     `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
-    what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox.
+    what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox,
+    `reach` the hosts that it may reach from inside.
     """
 
     verdict: Verdict
@@ -43,6 +47,7 @@ class Decision:
     rules: tuple[str, ...] = ()
     diff: str = ""
     outside: str = ""
+    reach: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +139,12 @@ def _run(name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rule
     found = commands.read(command, place)
     if not why and any(git.writes_configuration(argv) for argv in found.all_argv):
         why = "it writes git's configuration"
-    networked = not why and any(network.needs_network(argv) for argv in found.all_argv)
+    reach = _reach(arguments, found) if not why else ()
+    if reach is not None and not why:
+        return _inside(name, command, reach, mode, rules, place, found)
+    networked = not why
     if networked:
         why = "it needs the network"
-    if not why:
-        return _command(name, command, mode, rules, place, found)
     judged = _command(name, command, "plan" if mode == "plan" else "ask", rules, place, found)
     if judged.verdict == "deny":
         return judged
@@ -146,6 +152,43 @@ def _run(name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rule
     if networked:
         return replace(judged, reason=reason, target=command, outside=why)
     return replace(judged, verdict="ask", reason=reason, target=command, rules=(), outside=why)
+
+
+def _reach(arguments: Mapping[str, Any], found: Judged) -> tuple[str, ...] | None:
+    """Return the hosts that a command names or is said to reach; None where it needs a network and names none."""
+    given: Any = arguments.get("reach")
+    said = tuple(str(h) for h in cast("list[Any]", given)) if isinstance(given, list) else ()
+    named = [network.hosts_of(argv) for argv in found.all_argv if network.needs_network(argv)]
+    if not said and any(n is None for n in named):
+        return None
+    return tuple(dict.fromkeys((*said, *(h for n in named for h in n or ()))))
+
+
+def _inside(
+    name: str,
+    command: str,
+    reach: Sequence[str],
+    mode: SessionMode,
+    rules: Rules,
+    place: Place,
+    found: Judged,
+) -> Decision:
+    """Judge a command that runs inside, and the hosts that it reaches; each is asked about once a workspace."""
+    if wrong := next((h for h in reach if hosts.read(h) is None), None):
+        return Decision("deny", f"{one_line(wrong, 60)!r} is no host name", command)
+    named = [r.removeprefix(_REACH) for r in rules.deny if r.startswith(_REACH)]
+    if refused := next((h for h in reach if not hosts.missing((h,), named)), None):
+        return Decision("deny", f"your rules let no command reach {refused}", command)
+    judged = _command(name, command, mode, rules, place, found)
+    granted = tuple(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH))
+    whole = tuple(dict.fromkeys((*place.hosts, *granted, *reach)))
+    if judged.verdict == "deny" or not (asked := hosts.missing(reach, (*place.hosts, *granted))):
+        return replace(judged, reach=whole)
+    if mode == "plan":
+        return Decision("deny", "plan mode reaches no network", command)
+    reason = f"Reaches {', '.join(asked)}" + (f". {judged.reason}" if judged.verdict == "ask" and judged.reason else "")
+    offered = () if judged.verdict == "ask" and not judged.rules else (*judged.rules, *(f"{_REACH}{h}" for h in asked))
+    return Decision("ask", reason, command, offered, judged.diff, reach=whole)
 
 
 def _command(

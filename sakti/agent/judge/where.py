@@ -39,7 +39,7 @@ class Place:
     `own` are sakti's own folders: its data and its configuration. `outputs` is the folder of long outputs of tools,
     kept for the model to read. `changed` are the files that run later and were changed here, each with its diff.
     `level` tells what holds the commands that run there, `readable` are folders outside of the workspace that may be
-    read unasked: those of skills.
+    read unasked: those of skills. `hosts` may be reached by every command.
     """
 
     workspace: Path
@@ -49,6 +49,7 @@ class Place:
     changed: Mapping[Path, str] = field(default_factory=dict[Path, str])
     level: LevelName = "unsandboxed"
     readable: tuple[Path, ...] = ()
+    hosts: tuple[str, ...] = ()
 
     def resolve(self, path: str) -> Path:
         return resolved(self.cwd, path)

@@ -28,6 +28,13 @@ _HIDDEN = (
     ".ssh .gnupg .aws .azure .kube .docker .config/gcloud .config/gh .config/sakti .local/share/sakti"
     " .local/state/sakti .mozilla .local/share/keyrings .password-store .config/op .config/rclone .oci"
 ).split()
+# Files there that hold keys of programs.
+_MASKED = (
+    ".netrc .git-credentials .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf .vault-token .boto .s3cfg .databrickscfg"
+    " .config/git/credentials .config/containers/auth.json .config/hub .cargo/credentials .cargo/credentials.toml"
+    " .m2/settings.xml .gradle/gradle.properties .gem/credentials .bundle/config .subversion/auth .bash_history"
+    " .zsh_history .python_history .psql_history .mysql_history .node_repl_history .rediscli_history"
+).split()
 TEMPORARY = (Path("/tmp"), Path("/run"))
 _KERNEL = (Path("/dev"), Path("/proc"), Path("/sys"))
 
@@ -122,7 +129,7 @@ def drawn(
         write=roots,
         pinned=tuple(sorted({*gits, *above}, key=lambda p: len(p.parts))),
         read_only=tuple(dict.fromkeys((*kept, *_of_ours((*roots, *temporary), roots)))),
-        masked=(*masked, *(f for f in own if f.is_file())),
+        masked=(*masked, *(f for f in (*own, *(home / name for name in _MASKED)) if f.is_file())),
         hidden=tuple(dict.fromkeys(f.resolve() for f in hidden)),
         temporary=temporary,
         shown=tuple(s for s in shown if s.exists()),

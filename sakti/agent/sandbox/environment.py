@@ -39,3 +39,10 @@ def given(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
 def networked(env: Mapping[str, str]) -> dict[str, str]:
     """Return what a command outside of the sandbox gets beside that: how this machine reaches others."""
     return {name: value for name, value in env.items() if name.lower() in _NETWORK}
+
+
+def proxied(port: int) -> dict[str, str]:
+    """Return what tells a command in the sandbox that it reaches hosts by a proxy there."""
+    at = f"http://127.0.0.1:{port}"
+    names = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    return {**dict.fromkeys(names, at), "no_proxy": "localhost,127.0.0.1,::1", "NO_PROXY": "localhost,127.0.0.1,::1"}

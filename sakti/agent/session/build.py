@@ -37,7 +37,7 @@ with lazy_imports:
     from sakti.agent.instructions import find as instructions
     from sakti.agent.instructions import nearby
     from sakti.agent.processors import builtin, registry
-    from sakti.agent.sandbox import environment, undumpable
+    from sakti.agent.sandbox import environment, proxy, undumpable
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.session import skills
     from sakti.agent.tools import base as tool_base
@@ -172,6 +172,7 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
         sandbox=None if state.approval_mode == "full" else sandboxed,
         own_env=env,
         readable=skills.library(state).folders,
+        network=proxy.Network(state.config.sandbox.hosts),
     )
     if state.saved and state.config.agent.checkpoints:
         shadow = checkpoints.open_shadow(state.workspace, state.clock, state.store.ids)

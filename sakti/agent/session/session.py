@@ -184,6 +184,8 @@ class Session(State):
             await self._hooking.close()
         if self.made_toolbox is not None:
             await background.stop_all(self.made_toolbox.bench)
+            if self.made_toolbox.bench.network is not None:
+                await self.made_toolbox.bench.network.close()
             if not self.saved:
                 await asyncio.to_thread(shutil.rmtree, self.made_toolbox.bench.output_folder, ignore_errors=True)
         if self.opened_engine is not None:

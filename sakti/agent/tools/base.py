@@ -35,6 +35,7 @@ from sakti.core.types import ImagePart, Json, ToolSpec
 from sakti.store.secrets import masked
 
 if TYPE_CHECKING:
+    from sakti.agent.sandbox.proxy import Network
     from sakti.agent.sandbox.sandbox import Sandbox
 
 
@@ -101,6 +102,7 @@ class Workbench:
     recorder: Recorder = field(default_factory=NoRecorder)
     sandbox: Sandbox | None = None
     readable: tuple[Path, ...] = ()  # folders of skills
+    network: Network | None = None  # how commands in the sandbox reach hosts
     own_env: Mapping[str, str] | None = None  # of commands that the user types
     started: int = 0  # commands that ever went to the background: no number is given twice
 
@@ -111,7 +113,14 @@ class Workbench:
     def place(self) -> Place:
         """Return where calls act, for judging them."""
         return Place(
-            self.workspace, self.cwd, self.own, self.output_folder, self.changed, self.level.name, self.readable
+            self.workspace,
+            self.cwd,
+            self.own,
+            self.output_folder,
+            self.changed,
+            self.level.name,
+            self.readable,
+            self.network.allowed if self.network is not None else (),
         )
 
     @property

@@ -6,17 +6,18 @@ import asyncio
 import os
 import shlex
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import pydantic
 
-from sakti.agent.sandbox import aside, environment, failures
+from sakti.agent.sandbox import aside, environment, failures, relay
 from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
@@ -34,6 +35,7 @@ STREAM_INTERVAL = 0.1  # seconds between two pieces for the screen
 LINGER = 0.3  # seconds that what a command started has to end with it
 DIFF_ROWS, DIFF_CHARACTERS = 60, 4_000  # of the files that a command changed
 OWN = "the user's own command"
+RELAY, PORT = Path(relay.__file__), 3128  # the port is one of the sandbox's own
 LONGEST_PATH = 16_384  # bytes of the current folder
 LONGEST_ARGUMENT = 100_000  # bytes; Linux takes no argument of more than 128 KiB
 
@@ -49,11 +51,12 @@ trap __sakti EXIT
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Started command, and the temporary folder to which it writes its current folder."""
+    """Started command, the temporary folder to which it writes its current folder, and the hosts that it may reach."""
 
     running: Running
     notes: tempfile.TemporaryDirectory[str]
     sandbox: Sandbox | None = None
+    reach: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -61,10 +64,13 @@ class Started:
         return Path(self.notes.name) / "cwd"
 
 
-def start(bench: Workbench, command: str, call_id: str, *, track: bool = True, outside: str = "") -> Started:
+def start(
+    bench: Workbench, command: str, call_id: str, *, track: bool = True, outside: str = "", way: Path | None = None
+) -> Started:
     """Start a command. Raises `ToolError` where it cannot.
 
-    `track`: follow its changes of the current folder; `outside`: why it runs outside of the sandbox.
+    `track`: follow its changes of the current folder; `outside`: why it runs outside of the sandbox; `way`: the socket
+    of the proxy that it reaches hosts by.
     """
     program = find_program("bash", bench.workspace, bench.env.get("PATH"))
     if program is None:
@@ -86,8 +92,12 @@ def start(bench: Workbench, command: str, call_id: str, *, track: bool = True, o
     own = bench.own_env or {}
     env = {**bench.env, **environment.networked(own)} if sandbox is None else bench.env
     env = own if outside == OWN and own else env
+    argv, read = [program, "-c", script, program, given], ()
+    if way is not None and sandbox is not None:
+        argv, read = [sys.executable, "-I", "-S", str(RELAY), str(way), str(PORT), *argv], (way.parent,)
+        env = {**env, **environment.proxied(PORT)}
     try:
-        with _enclosed(sandbox, [program, "-c", script, program, given], cwd, folder.resolve()) as made:
+        with _enclosed(sandbox, argv, cwd, folder.resolve(), read) as made:
             process = spawn(made.argv, made.cwd, env, made.descriptors)
     except (OSError, ValueError) as e:
         notes.cleanup()
@@ -96,21 +106,26 @@ def start(bench: Workbench, command: str, call_id: str, *, track: bool = True, o
 
 
 @contextmanager
-def _enclosed(sandbox: Sandbox | None, argv: Sequence[str], cwd: Path, notes: Path) -> Generator[Enclosed]:
+def _enclosed(
+    sandbox: Sandbox | None, argv: Sequence[str], cwd: Path, notes: Path, read: Sequence[Path]
+) -> Generator[Enclosed]:
     if sandbox is None:
         yield enclosing.Enclosed(tuple(argv), cwd)
         return
-    with sandbox.enclosed(argv, cwd, (notes,)) as made:
+    with sandbox.enclosed(argv, cwd, (notes,), read) as made:
         yield made
 
 
-@tool(effect="run", small=3, small_without=("timeout", "outside"))
+@tool(effect="run", small=3, small_without=("timeout", "outside", "reach"))
 async def bash(
     run: ToolRun,
     command: Annotated[str, "what bash runs"],
     timeout: Annotated[int | None, pydantic.Field(ge=1, le=3600), "seconds until it is stopped"] = None,
     background: Annotated[bool, "return at once; read on with bash_output, end with kill"] = False,
     outside: Annotated[str, "why it has to run outside of the sandbox; the user is asked"] = "",
+    reach: Annotated[
+        list[str] | None, "hosts to reach from inside the sandbox; the user is asked about new ones"
+    ] = None,
 ) -> Outcome:
     """Run a command. The current folder carries over to the next command; there is no terminal and no input."""
     if "\0" in command:
@@ -118,14 +133,14 @@ async def bash(
     bench = run.bench
     appeared = _watched(bench)
     if background:
-        started = start(bench, command, run.call_id, track=False, outside=outside)
+        started = await _started(bench, command, run.call_id, track=False, outside=outside, reach=reach or ())
         if started.sandbox is not None:
             started.sandbox.watch.job()
         started.running.notes = started.notes
         number = kept.keep(bench, started.running)
         return Outcome(f"Running in the background as {number}.", details={"background": number})
     before = bench.files.unchanged()
-    started = start(bench, command, run.call_id, outside=outside)
+    started = await _started(bench, command, run.call_id, outside=outside, reach=reach or ())
     running, limit = started.running, timeout or bench.bash_timeout
     begin = started.folder.stat().st_ctime_ns  # by the clock that files are dated with
     timed_out, left, changed = False, "", ""
@@ -142,7 +157,26 @@ async def bash(
             appeared += started.sandbox.watch.look()
     if piece := running.output.take_unread():
         run.stream(piece)
-    return _result(run, running, limit if timed_out else None, [left, changed, aside.told(appeared), _stopped(started)])
+    return _result(
+        run,
+        running,
+        limit if timed_out else None,
+        [left, changed, aside.told(appeared), _not_reached(bench, started), _stopped(started)],
+    )
+
+
+async def _started(
+    bench: Workbench, command: str, call_id: str, *, track: bool = True, outside: str = "", reach: Sequence[str] = ()
+) -> Started:
+    """Start a command, inside the sandbox with a way to the hosts that it may reach. Raises `ToolError`."""
+    way: Path | None = None
+    if reach and bench.network is not None and not outside and bench.level.name != "unsandboxed":
+        try:
+            way = await bench.network.socket(reach)
+        except OSError as e:
+            raise ToolError(f"The network of the sandbox cannot be opened: {e.strerror or e}.") from e
+    started = start(bench, command, call_id, track=track, outside=outside, way=way)
+    return replace(started, reach=tuple(reach) if way is not None else ())
 
 
 async def _streamed(run: ToolRun, running: Running, limit: int) -> bool:
@@ -218,7 +252,15 @@ def _stopped(started: Started) -> str:
     if started.sandbox is None or not running.process.returncode:
         return ""
     why = failures.reason(running.output.tail or running.output.head)
-    return f'[{why}. With outside="REASON" it runs outside, if the user allows it.]' if why else ""
+    hint = 'With reach=["HOST"] it reaches that host, with outside="REASON" it runs outside, if the user allows it.'
+    return f"[{why}. {hint}]" if why else ""
+
+
+def _not_reached(bench: Workbench, started: Started) -> str:
+    """Tell the model which hosts a command asked for that it may not reach."""
+    if bench.network is None or not (refused := bench.network.refused(started.reach)):
+        return ""
+    return f"[the sandbox let it not reach {', '.join(refused)}. Name them in `reach`, and the user is asked.]"
 
 
 def _changes(bench: Workbench, command: OwnCommand, before: Sequence[Path]) -> str:

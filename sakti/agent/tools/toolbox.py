@@ -315,7 +315,7 @@ class Toolbox:
                     raise ToolError(f"A hook made another call of {call.name}: {changed.name}. Nothing was run.")
                 decision = self._decided(found, arguments, answered)
         if decision.verdict == "allow":
-            return {**arguments, "outside": decision.outside} if decision.outside else arguments
+            return _with(arguments, decision)
         if decision.verdict == "deny":
             raise Denied(f"Refused: {decision.target or call.name}: {decision.reason}.", decision.reason)
         values = found.check(arguments, self.bench.cwd)
@@ -350,8 +350,8 @@ class Toolbox:
             again = judge(found, changed, mode=self.mode, rules=rules, place=place)
             if again.verdict == "deny":
                 raise Denied(f"Refused: {again.target}: {again.reason}.", again.reason)
-            return {**changed, "outside": again.outside} if again.outside else changed
-        return {**arguments, "outside": decision.outside} if decision.outside else arguments
+            return _with(changed, again)
+        return _with(arguments, decision)
 
     def _preview(self, found: Tool, arguments: Json, values: Json) -> str:
         """Return the diff that a call would make, "" where there is none to show.
@@ -378,6 +378,13 @@ class Toolbox:
                 return ""
             message = f"{bench.show(hidden[0])} has not been read yet. Read it, then change it."
             raise ToolError(message) from None
+
+
+def _with(arguments: Json, decision: Decision) -> Json:
+    """Return the arguments of a call with where it runs and which hosts it reaches, as it was decided."""
+    more: Json = {"outside": decision.outside} if decision.outside else {}
+    given = {k: v for k, v in arguments.items() if k != "reach"}
+    return {**given, **more, **({"reach": list(decision.reach)} if decision.reach else {})}
 
 
 # Models that were trained on the `*** Begin Patch` envelope.

@@ -159,6 +159,9 @@ class SandboxSettings:
         "auto", "Whether commands run in the sandbox where this machine has one; without it there is no mode auto."
     )
     env: tuple[str, ...] = setting((), "Names of variables that commands get beside the usual ones.")
+    hosts: tuple[str, ...] = setting(
+        (), "Hosts that commands may reach from inside, as example.org, *.example.org or example.org:8443."
+    )
     write: tuple[str, ...] = setting((), "Folders that commands may change beside the workspace, as ~/.cache/pip.")
 
 

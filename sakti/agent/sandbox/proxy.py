@@ -1,0 +1,262 @@
+"""Let commands in the sandbox reach allowed hosts, and no others: an HTTP proxy on a socket that is bound into it.
+
+A name is checked, resolved once, and its address checked; the connection goes to that very address. TLS is passed
+through unread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+import socket
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sakti.agent.sandbox import hosts
+from sakti.core.text import one_line
+
+log = logging.getLogger(__name__)
+
+HEAD_LIMIT, HEAD_S = 16_384, 10.0  # bytes and seconds of what comes before a body
+CONNECT_S, IDLE_S = 15.0, 300.0  # seconds until a host answers; without a byte in either direction
+MOST = 64  # connections at once
+CHUNK = 65_536
+MOST_REFUSED = 20  # hosts that are told
+_HOP_BY_HOP = frozenset("connection keep-alive proxy-connection proxy-authorization te trailer upgrade".split())
+_REASONS = {400: "Bad Request", 403: "Forbidden", 431: "Request Header Fields Too Large", 502: "Bad Gateway"}
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
+class Refused(Exception):
+    """A request that is answered by the proxy itself."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a client asks for: the host, and what goes to it first (nothing for a tunnel)."""
+
+    name: str
+    port: int
+    head: bytes = b""
+
+
+async def addresses(name: str, port: int) -> Sequence[str]:
+    """Return the addresses of a name, as this machine resolves it. Raises `OSError`."""
+    found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class Proxy:
+    """A proxy for one set of hosts. `refused` names those that were asked for and are not among them."""
+
+    def __init__(
+        self,
+        allowed: Sequence[str],
+        *,
+        resolve: Resolve = addresses,
+        may_reach: Callable[[str], bool] = hosts.is_public,
+    ) -> None:
+        self._allowed, self._resolve, self._may_reach = tuple(allowed), resolve, may_reach
+        self.refused: list[str] = []
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.Task[None]] = set()
+        self.folder: Path | None = None
+
+    async def start(self) -> Path:
+        """Listen in a private folder; return the socket's path."""
+        self.folder = Path(tempfile.mkdtemp(prefix="sakti-net-"))  # 0700
+        path = self.folder / "proxy"
+        self._server = await asyncio.start_unix_server(self._meet, path=path, limit=HEAD_LIMIT)
+        return path
+
+    async def close(self) -> None:
+        """End all connections, and remove the socket."""
+        if self._server is not None:
+            self._server.close()
+        for task in tuple(self._clients):
+            task.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._clients) >= MOST:
+            writer.close()
+            return
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._clients.add(task)
+        task.add_done_callback(self._clients.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            try:
+                asked = await _request(reader)
+                far_reader, far_writer = await self._open(asked)
+            except Refused as e:
+                writer.write(_answer(e.status, str(e)))
+                await writer.drain()
+                return
+            try:
+                if asked.head:
+                    far_writer.write(asked.head)
+                else:
+                    writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await _joined(reader, writer, far_reader, far_writer)
+            finally:
+                far_writer.close()
+        except (OSError, EOFError, TimeoutError) as e:
+            log.info("a connection of the sandbox ended: %s", e)
+        finally:
+            writer.close()
+
+    async def _open(self, asked: Asked) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to an allowed host by the address that was checked. Raises `Refused`."""
+        if not hosts.allows(self._allowed, asked.name, asked.port):
+            host = one_line(str(hosts.Host(asked.name, None if asked.port in hosts.USUAL_PORTS else asked.port)), 100)
+            if host not in self.refused and len(self.refused) < MOST_REFUSED:
+                self.refused.append(host)
+            raise Refused(403, f"{host} is not allowed.")
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                found = await self._resolve(asked.name, asked.port)
+                address = next((a for a in found if self._may_reach(a)), None)
+                if address is None:
+                    raise Refused(403, f"{asked.name} has no public address.")
+                return await asyncio.open_connection(address, asked.port)
+        except (OSError, TimeoutError) as e:
+            raise Refused(502, f"{asked.name} cannot be reached: {one_line(str(e) or 'no answer', 100)}.") from e
+
+
+async def _request(reader: asyncio.StreamReader) -> Asked:
+    """Read what a client asks for. Raises `Refused`."""
+    try:
+        async with asyncio.timeout(HEAD_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError as e:
+        raise Refused(431, "The head of the request is too long.") from e
+    except asyncio.IncompleteReadError as e:
+        raise EOFError("nothing was asked") from e
+    return read(head)
+
+
+def read(head: bytes) -> Asked:
+    """Read the head of a request to a proxy. Raises `Refused` for one that two readers could understand differently."""
+    try:
+        first, *rest = head.decode("ascii").removesuffix("\r\n\r\n").split("\r\n")
+    except UnicodeDecodeError as e:
+        raise Refused(400, "The head of the request is not ASCII.") from e
+    words = first.split(" ")
+    if len(words) != 3 or words[2] not in ("HTTP/1.0", "HTTP/1.1") or not words[0].isalpha():
+        raise Refused(400, "The request line cannot be read.")
+    headers = [_header(line) for line in rest]
+    names = [name for name, _ in headers]
+    if any(names.count(name) > 1 for name in ("host", "content-length", "transfer-encoding")):
+        raise Refused(400, "A header stands there twice.")
+    if "content-length" in names and "transfer-encoding" in names:
+        raise Refused(400, "The length of the request is given in two ways.")
+    method, target, _ = words
+    if method.upper() == "CONNECT":
+        name, colon, port = target.rpartition(":")
+        if not colon or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise Refused(400, "CONNECT needs host:port.")
+        return Asked(_name(name), int(port))
+    try:
+        url = urlsplit(target)
+        port, name = url.port or 80, url.hostname or ""
+    except ValueError as e:
+        raise Refused(400, "The address cannot be read.") from e
+    if url.scheme.lower() != "http" or not name or url.username is not None:
+        raise Refused(400, "Only http:// addresses and CONNECT are passed on.")
+    path = url._replace(scheme="", netloc="", fragment="").geturl() or "/"
+    host = name if port == 80 else f"{name}:{port}"
+    kept = [(n, v) for n, v in headers if n not in _HOP_BY_HOP and n != "host"]
+    lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{n}: {v}" for n, v in kept), "connection: close"]
+    return Asked(_name(name), port, ("\r\n".join(lines) + "\r\n\r\n").encode("ascii"))
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    if not colon or not name or name != name.strip() or any(ord(c) < 33 or ord(c) > 126 for c in name):
+        raise Refused(400, "A header cannot be read.")
+    if any(ord(c) < 32 and c != "\t" for c in value):
+        raise Refused(400, "A header cannot be read.")
+    return name.lower(), value.strip()
+
+
+def _name(text: str) -> str:
+    found = hosts.read(text.strip("[]") if text.startswith("[") else text)
+    if found is None or "*" in found.name:
+        raise Refused(403, f"{one_line(text, 100)} is no host name.")
+    return found.name
+
+
+def _answer(status: int, message: str) -> bytes:
+    body = f"sakti: {message}\n".encode("utf-8", "replace")
+    head = f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: text/plain\r\nconnection: close\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode("ascii") + body
+
+
+async def _joined(
+    near: asyncio.StreamReader, near_out: asyncio.StreamWriter, far: asyncio.StreamReader, far_out: asyncio.StreamWriter
+) -> None:
+    """Copy in both directions until both have ended."""
+    ways = [asyncio.ensure_future(_copied(near, far_out)), asyncio.ensure_future(_copied(far, near_out))]
+    try:
+        await asyncio.gather(*ways)
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+
+
+async def _copied(source: asyncio.StreamReader, goal: asyncio.StreamWriter) -> None:
+    while True:
+        async with asyncio.timeout(IDLE_S):
+            data = await source.read(CHUNK)
+            if not data:
+                break
+            goal.write(data)
+            await goal.drain()
+    with contextlib.suppress(OSError, RuntimeError):
+        goal.write_eof()
+
+
+class Network:
+    """The hosts that commands of a session may reach, and the proxies that let them; none runs before it is needed."""
+
+    def __init__(self, allowed: Sequence[str] = (), *, make: Callable[[Sequence[str]], Proxy] = Proxy) -> None:
+        self.allowed = tuple(allowed)
+        self._make = make
+        self._running: dict[frozenset[str], tuple[Proxy, Path]] = {}
+
+    async def socket(self, reach: Sequence[str]) -> Path:
+        """Return the socket of a proxy for these hosts. Raises `OSError`."""
+        key = frozenset(reach)
+        if key not in self._running:
+            proxy = self._make(tuple(sorted(key)))
+            self._running[key] = proxy, await proxy.start()
+        return self._running[key][1]
+
+    def refused(self, reach: Sequence[str]) -> list[str]:
+        """Return the hosts that were refused since this was asked, for commands that may reach `reach`."""
+        running = self._running.get(frozenset(reach))
+        if running is None:
+            return []
+        told, running[0].refused = running[0].refused, []
+        return told
+
+    async def close(self) -> None:
+        """End all proxies."""
+        for proxy, _ in self._running.values():
+            await proxy.close()
+        self._running.clear()

@@ -15,7 +15,7 @@ from sakti.core.events import Notice
 from sakti.store import memory
 from sakti.store.connection import Database
 from sakti.store.maintenance import maintenance
-from sakti.store.memory import integrity
+from sakti.store.memory import group_rows, integrity
 from sakti.store.memory.integrity import Span
 from sakti.store.search import search
 from tests.fakes.memory import Driver, settings
@@ -195,4 +195,48 @@ async def test_a_damaged_memory_opens_mended_with_one_notice(damage: str, tmp_pa
     await driver.engine.close()
     await driver.open()
     assert not driver.of(Notice)
+    await driver.close()
+
+
+async def test_mending_puts_search_and_figures_right_too(tmp_path: Path) -> None:
+    driver = await talked(tmp_path / "m.db")
+    record = driver.engine.record_id
+    columns = "SELECT * FROM observational_memory"
+
+    def look(db: Database) -> dict[str, Any]:
+        cursor = db.execute_sql(columns)
+        names = [d[0] for d in cursor.description]
+        row = dict(zip(names, cursor.fetchone(), strict=True))
+        return {k: v for k, v in row.items() if k not in ("updated_at", "metadata", "revision")}
+
+    def hurt(db: Database) -> None:
+        for group in group_rows.groups_by_id(db, [first]):
+            group_rows.unindex(db, group)
+        db.execute_sql("UPDATE observation_groups SET state = 'discarded', discarded_at = 1 WHERE id = ?", (first,))
+        db.execute_sql("UPDATE observational_memory SET generation_count = 7, observation_token_count = 0")
+        integrity.mend(db, record, 5)
+
+    before = await driver.store.read(look)
+    first = (await states_of(driver))[0][0]
+    await driver.store.write(hurt)
+    assert await driver.store.read(look) == before
+    scope = search.Scope("workspace", kinds=("observation",))
+    assert (await driver.store.read(search.search, "zanzibar0", scope)).hits, "what counts again is found again"
+    await driver.close()
+
+
+async def test_what_mending_discards_is_not_found_any_more(tmp_path: Path) -> None:
+    driver = await talked(tmp_path / "m.db")
+
+    def hurt(db: Database) -> int:
+        (low, high) = db.execute_sql("SELECT first_index, last_index FROM observation_groups WHERE pk = 2").fetchone()
+        db.execute_sql("UPDATE observation_groups SET first_index = ?, last_index = ? WHERE pk = 1", (low, high))
+        integrity.mend(db, driver.engine.record_id, 5)
+        return db.execute_sql(
+            "SELECT count(*) FROM search_docs s JOIN observations o ON o.id = s.doc_id"
+            " JOIN observation_groups g ON g.id = o.group_id WHERE g.state = 'discarded'"
+        ).fetchone()[0]
+
+    assert await driver.store.write(hurt) == 0
+    assert "discarded" in [state for _, state in await states_of(driver)]
     await driver.close()

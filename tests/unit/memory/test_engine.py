@@ -469,6 +469,9 @@ async def test_suggested_response_goes_with_the_next_prompt(tmp_path: Path) -> N
     prepared = await driver.prepare()
     assert not any("<suggested-response>" in t for t in prepared.tail)
     assert any("<current-task>" in t for t in prepared.tail)
+    first, second, *_ = driver.observer.inputs
+    assert (first.current_task, first.suggested_response) == (None, None)
+    assert second.current_task and second.suggested_response, "the Observer continues from what it said before"
     await driver.close()
 
 

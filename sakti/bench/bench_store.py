@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from sakti.bench.charged import Charge
 from sakti.core.clock import Clock
 from sakti.core.errors import StoreError
 from sakti.core.tokens import O200k
@@ -57,7 +57,7 @@ class BenchStore(Store):
     """Store of the replay.
 
     `late`: source of the random delay of each answer (None: no delay). `committed` is called after every transaction
-    of an action. `running`: unanswered calls. `apart`: seconds of thread time that no step is charged with.
+    of an action. `running`: unanswered calls. `charge` is what its work is charged to.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -68,7 +68,7 @@ class BenchStore(Store):
         self.committed: Callable[[Database, Act], None] = _nobody
         self.dead = False
         self.running: set[asyncio.Future[Any]] = set()
-        self.apart = 0.0
+        self.charge = Charge()
 
     def die(self) -> None:
         """Write nothing from now on."""
@@ -111,16 +111,13 @@ class BenchStore(Store):
         found = super()._in_transaction(fn, *args, **kwargs)
         act = ACT.get()
         if act is not None:
-            started = time.thread_time()
-            super()._with_reader(self._read_db, self.committed, act)
-            self.apart += time.thread_time() - started
+            with self.charge.apart():
+                super()._with_reader(self._read_db, self.committed, act)
         return found
 
     def _upkeep(self, seconds: float) -> bool:
-        started = time.thread_time()
-        more = super()._upkeep(seconds)
-        self.apart += time.thread_time() - started
-        return more
+        with self.charge.apart():
+            return super()._upkeep(seconds)
 
 
 def _nobody(db: Database, act: Act) -> None:
@@ -163,21 +160,17 @@ class BenchIds:
 
 
 class TimedCounter:
-    """o200k counter that adds up the seconds of thread time spent counting in `cpu`."""
+    """o200k counter whose work no step is charged with."""
 
     name = O200k.name
     approximate = False
 
-    def __init__(self, counter: O200k) -> None:
-        self._counter = counter
-        self.cpu = 0.0
+    def __init__(self, counter: O200k, charge: Charge) -> None:
+        self._counter, self._charge = counter, charge
 
     def count(self, text: str) -> int:
-        started = time.thread_time()
-        try:
+        with self._charge.apart():
             return self._counter.count(text)
-        finally:
-            self.cpu += time.thread_time() - started
 
 
 class KnownCounter:

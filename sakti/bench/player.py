@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 
 from sakti.bench import by_hand, ending, history
 from sakti.bench.bench_store import BenchClock, BenchIds, Killed, KnownCounter, TimedCounter
+from sakti.bench.charged import Charge
 from sakti.bench.checker import Checker
 from sakti.bench.invariants import Finding, Violation
 from sakti.bench.prompt_cache import PromptCache
@@ -71,7 +71,7 @@ class Player:
         self.script = script
         self.run = Run(script.name, script.seed)
         self.place = (0, 0)
-        clock, ledger = BenchClock(), Ledger()
+        clock, ledger, charge = BenchClock(), Ledger(), Charge()
         checker = Checker(script.settings, ledger, KnownCounter(counter), clock, self.find)
         checker.own_texts = {
             "the reminder": read_prompt("memory#reminder")[:200],
@@ -82,7 +82,7 @@ class Player:
             script,
             path,
             counter,
-            TimedCounter(counter),
+            TimedCounter(counter, charge),
             clock,
             BenchIds(clock, seed),
             Gate(script.delay),
@@ -90,6 +90,7 @@ class Player:
             checker,
             StepChecks(checker),
             random.Random(seed + 1),
+            charge,
             kill_at,
         )
         self.checker, self.steps, self.source = checker, self.stage.steps, self.stage.source
@@ -108,6 +109,7 @@ class Player:
     # --- windows ------------------------------------------------------------------------------------------
 
     async def start(self, history_messages: int = 0) -> None:
+        self.stage.charge.install()
         self.stage.ledger.begin("main", history_messages)
         first = self.windows[0] = Window(0, self.stage)
         await first.start()
@@ -217,14 +219,14 @@ class Player:
         """Prepare the requests of these turns' steps at the same time, and check them."""
         left = list(playing)
         for attempt in range(TRIES * 3):
-            started, alone = self._cpu(), len(left) == 1
+            started, alone = self.stage.charge.cpu, len(left) == 1
             works = [Work(o.window, o.window.prepare(index, o.turn.model), step=True) for o in left]
             meanwhile = [c for o in left for c in o.turn.steps[index].meanwhile] if attempt == 0 else []
             hands = [w for c in meanwhile for w in await self._meanwhile(c, left)]
             blocked = self.run.blocked_steps
             await self.settle([*works, *hands])
             if alone and not hands:
-                self.run.cpu.append((self._cpu() - started) * 1000)
+                self.run.cpu.append((self.stage.charge.cpu - started) * 1000)
             again: list[Playing] = []
             for one, work in zip(left, works, strict=True):
                 prepared = await self._prepared(one, work)
@@ -406,11 +408,6 @@ class Player:
     def _raise_fault(self) -> None:
         if self.checker.fault is not None:
             raise self.checker.fault
-
-    def _cpu(self) -> float:
-        """Return the seconds of thread time of memory and its database, without models, counting and checks."""
-        models = sum(w.observer.cpu + w.reflector.cpu + w.store.apart for w in self.windows.values())
-        return time.thread_time() - models - self.stage.counter.cpu - self._settling.apart
 
     # --- the end ------------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ class Run:
     """Figures of one conversation.
 
     `cpu`: milliseconds of thread time of each step, from the request to memory until its answer, with the database's;
-    without counting, checking and what another thread computes meanwhile (marks and claims of new lines).
+    without counting, checking, the replay's own scheduling and what another thread computes meanwhile (marks and
+    claims of new lines).
     """
 
     name: str

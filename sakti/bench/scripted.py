@@ -10,12 +10,12 @@ import asyncio
 import itertools
 import random
 import re
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sakti.bench import oracle
+from sakti.bench.charged import Charge
 from sakti.core.clock import Clock
 from sakti.core.config import ModelSettings
 from sakti.core.errors import ProviderError
@@ -81,8 +81,8 @@ class Gate:
 class ScriptedObserver:
     """Observer that writes one line per message, of about a tenth of its tokens, with its paths and identifiers.
 
-    A tool's line is nested under that of its call. `cpu` is the seconds of thread time that it took, `input_tokens`
-    the whole prompts without instructions.
+    A tool's line is nested under that of its call. `input_tokens` are the whole prompts without instructions; `charge`
+    leaves out what it takes itself.
     """
 
     name = "scripted"
@@ -93,6 +93,7 @@ class ScriptedObserver:
         counter: Counter,
         clock: Clock,
         provider: Provider,
+        charge: Charge,
         *,
         window: int,
         previous_tokens: int,
@@ -101,27 +102,26 @@ class ScriptedObserver:
     ) -> None:
         memory_model = MemoryModel(provider, "scripted", counter, clock, settings=ModelSettings())
         self._prompt = ModelObserver(memory_model, previous_tokens=previous_tokens).prompt
-        self._gate, self._counter, self._window = gate, counter, window
+        self._gate, self._counter, self._window, self._charge = gate, counter, window, charge
         self._source, self._fail_rate = random.Random(seed), fail_rate
         self.asked: Callable[[ObserveInput, str], None] = lambda request, prompt: None
         self.answered: Callable[[ObserveInput], None] = lambda request: None
-        self.cpu = 0.0
         self.calls = 0
         self.input_tokens = 0
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
-        started = time.thread_time()
-        self.calls += 1
-        prompt = self._prompt(request)
-        self.input_tokens += self._counter.count(prompt)
-        self.asked(request, prompt)
-        text = self._lines(request)
-        number = self.calls
-        self.cpu += time.thread_time() - started
+        with self._charge.apart():
+            self.calls += 1
+            prompt = self._prompt(request)
+            self.input_tokens += self._counter.count(prompt)
+            self.asked(request, prompt)
+            text = self._lines(request)
+            number = self.calls
         await self._gate.wait(self._window, "observer")
         if self._source.random() < self._fail_rate:
             raise _BROKEN
-        self.answered(request)
+        with self._charge.apart():
+            self.answered(request)
         return ObserveResult(text, f"Primary: part {number}", f"Go on with part {number}.", f"Part {number}", self.name)
 
     def _lines(self, request: ObserveInput) -> str:
@@ -152,21 +152,22 @@ class ScriptedReflector:
 
     name = "scripted"
 
-    def __init__(self, gate: Gate, *, window: int, incompressible: bool, fail_rate: float, seed: int) -> None:
-        self._gate, self._window, self._incompressible = gate, window, incompressible
+    def __init__(
+        self, gate: Gate, charge: Charge, *, window: int, incompressible: bool, fail_rate: float, seed: int
+    ) -> None:
+        self._gate, self._window, self._incompressible, self._charge = gate, window, incompressible, charge
         self._source, self._fail_rate = random.Random(seed), fail_rate
         self.answered: Callable[[ReflectInput, str], None] = lambda request, text: None
-        self.cpu = 0.0
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
-        started = time.thread_time()
-        lines = [line for _, text in request.groups for line in text.split("\n") if line.strip()]
-        text = "\n".join(lines if self._incompressible else self._half(lines))
-        self.cpu += time.thread_time() - started
+        with self._charge.apart():
+            lines = [line for _, text in request.groups for line in text.split("\n") if line.strip()]
+            text = "\n".join(lines if self._incompressible else self._half(lines))
         await self._gate.wait(self._window, "reflector")
         if self._source.random() < self._fail_rate:
             raise _BROKEN
-        self.answered(request, text)
+        with self._charge.apart():
+            self.answered(request, text)
         return ReflectResult(text, "Primary: as reflected", None, self.name)
 
     def _half(self, lines: Sequence[str]) -> list[str]:

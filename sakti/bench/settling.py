@@ -6,7 +6,6 @@ Where everything is blocked, work waits for a model of memory, and one answers, 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +27,10 @@ class Work:
 
 
 class Settling:
-    """Scheduler of a replay; `apart`: seconds of thread time that its own checks took."""
+    """Scheduler of a replay."""
 
     def __init__(self, windows: Mapping[int, Window], stage: Stage, find: Callable[[Iterable[Finding]], None]) -> None:
         self._windows, self._stage, self._find = windows, stage, find
-        self.apart = 0.0
 
     async def settle(self, works: list[Work]) -> int:
         """Wait until all works are done; return how many steps had to wait for a model."""
@@ -50,15 +48,12 @@ class Settling:
 
     def _waiting(self, works: list[Work]) -> set[int]:
         """Return the windows whose steps wait for a model, and check whether they may."""
-        started = time.thread_time()
         found = {
             w.window.number
             for w in works
             if w.step and not w.task.done() and not w.window.store.dead and self._stage.gate.waiting(w.window.number)
         }
-        waited = {n for n in found if self._stage.steps.waits(n)}
-        self.apart += time.thread_time() - started
-        return waited
+        return {n for n in found if self._stage.steps.waits(n)}
 
     def _let_answer(self, works: list[Work]) -> bool:
         """Let a model answer that these wait for, or else any."""

@@ -10,7 +10,6 @@ import itertools
 import os
 import random
 import socket
-import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from sakti.agent.session import recovery as resume
 from sakti.agent.session.turn_lease import TurnLease
 from sakti.bench import oracle
 from sakti.bench.bench_store import ACT, Act, BenchClock, BenchIds, BenchStore, Killed, TimedCounter
+from sakti.bench.charged import Charge
 from sakti.bench.checker import Checker
 from sakti.bench.script import Script
 from sakti.bench.scripted import Gate, ScriptedObserver, ScriptedReflector
@@ -63,6 +63,7 @@ class Stage:
     checker: Checker
     steps: StepChecks
     source: random.Random
+    charge: Charge = field(default_factory=Charge)
     kill_at: str = ""
     hits: int = 0
     kills: int = 0
@@ -90,6 +91,7 @@ class Window:
             stage.plain,
             stage.clock,
             ScriptedProvider(),
+            stage.charge,
             window=number,
             previous_tokens=script.settings.observation.previous_observer_tokens,
             fail_rate=script.fail_rate,
@@ -99,6 +101,7 @@ class Window:
         self.observer.answered = lambda request: stage.checker.answered(self.number, request)
         self.reflector = ScriptedReflector(
             stage.gate,
+            stage.charge,
             window=number,
             incompressible=script.incompressible,
             fail_rate=script.fail_rate,
@@ -116,6 +119,7 @@ class Window:
         store = await BenchStore.open(self.stage.path, clock=self.stage.clock, ids=self.stage.ids, synchronous="NORMAL")
         assert isinstance(store, BenchStore)
         self.store = store
+        store.charge = self.stage.charge
         store.late = random.Random(self.stage.source.random()) if self.stage.script.late else None
         store.committed = self.stage.checker.committed
         for owner in self.owners:
@@ -289,9 +293,8 @@ class Window:
                 await self.engine.begin_turn(provider=provider, model=name, cache_ttl=ttl)
                 ACT.set(Act(self.number, "step", next(self.stage.acts)))
             self._anew = False
-            started = time.thread_time()
-            self.stage.steps.step_begins(self.number)
-            self.store.apart += time.thread_time() - started
+            with self.stage.charge.apart():
+                self.stage.steps.step_begins(self.number)
             return await self.engine.prepare(step=step + 1, budget=self.stage.script.budget)
 
         return self.act("step" if step else "begin", work())

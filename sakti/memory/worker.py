@@ -49,6 +49,19 @@ class Worker:
     ) -> None:
         self.store, self.counter, self.clock, self.ids, self.emit = store, counter, clock, ids, emit
         self.observer, self.reflector, self._aside = observer, reflector, aside
+        self._remembered = marking.Remembered()
+        self._log: memory_log.Log | None = None
+
+    def log(self, db: Database, record_id: str) -> list[memory_log.LogLine]:
+        """Return the lines that new ones may replace: of the log, and of buffered groups."""
+        self._log = found = memory_log.whole_log(db, record_id, self._log)
+        return found.lines
+
+    def _sections_and_log(
+        self, db: Database, record_id: str, merged: Sequence[str]
+    ) -> tuple[Mapping[str, str], list[memory_log.LogLine]]:
+        """Return the sections of some groups' lines, and the log, in one read."""
+        return memory_store.categories(db, merged), self.log(db, record_id)
 
     async def observe(
         self,
@@ -69,7 +82,7 @@ class Worker:
             self.emit(Notice("warning", "Memory", result.note))
         said = parse.clean(parse.sanitize_observation_lines(masked(result.text)))
         cleaned = with_zone(said, request)
-        marked = await self._aside(marking.mark_new, cleaned, before)
+        marked = await self._aside(marking.mark_new, cleaned, before, self._remembered)
         text = marked.text
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(masked(result.title or ""), 80):
@@ -116,7 +129,7 @@ class Worker:
         Raises `MemoryFailure` (not_smaller) unless the answer is smaller than its input.
         """
         merged = [g.id for g in groups]
-        sections, lines_before = await self.store.read(_sections_and_log, record.id, merged)
+        sections, lines_before = await self.store.read(self._sections_and_log, record.id, merged)
         replaced = marking.known(lines_before)
         made: tuple[Section, ...] = ()
         if record.scope == "resource":
@@ -249,18 +262,6 @@ def _clean(text: str | None) -> str | None:
 
 def _flags(contents: Sequence[str], source: Source) -> list[tuple[str, ...]]:
     return [flags(content, source) for content in contents]
-
-
-def log(db: Database, record_id: str) -> list[memory_log.LogLine]:
-    """Return the lines that new ones may replace: of the log, and of buffered groups."""
-    return memory_log.log_lines(db, record_id, states=("active", "buffered"))
-
-
-def _sections_and_log(
-    db: Database, record_id: str, merged: Sequence[str]
-) -> tuple[Mapping[str, str], list[memory_log.LogLine]]:
-    """Return the sections of some groups' lines, and the log, in one read."""
-    return memory_store.categories(db, merged), log(db, record_id)
 
 
 def source_of(request: ObserveInput) -> Source:

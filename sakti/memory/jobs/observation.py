@@ -19,7 +19,7 @@ from sakti.memory.jobs.operation import Operation
 from sakti.memory.protocol import ObserveInput
 from sakti.memory.state import RESTING, MemoryState, Phase, Signal, uninterrupted
 from sakti.memory.window import slices
-from sakti.memory.worker import Worker, log, observable
+from sakti.memory.worker import Worker, observable
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.memory import Add, Group, Held
@@ -177,7 +177,7 @@ class Observation:
         state = self.state
         buffering = operation.name == "buffering"
         # ahead of the question, which shows the log as it is then: between answer and commit as little as may be
-        before = await state.read(lambda db: log(db, state.window.record.id))
+        before = await state.read(lambda db: self.worker.log(db, state.window.record.id))
         request = self._request(piece, focus)
         if request.messages:
             group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id, before)

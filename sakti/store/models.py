@@ -37,6 +37,8 @@ class JsonField(TextField):
     """JSON stored as text; NULL is None."""
 
     def db_value(self, value: Any) -> str | None:
+        if isinstance(value, dict | list | tuple) and not value:  # as in most rows: nothing in it to mask
+            return "{}" if isinstance(value, dict) else "[]"
         return None if value is None else self._written(secrets.masked_value(value) if self._table else value)
 
     @staticmethod

@@ -9,7 +9,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class once(Generic[T, V]):  # noqa: N801
+class once(Generic[T, V]):
     """Property that is computed once for each object, and kept in its `__dict__`."""
 
     def __init__(self, compute: Callable[[T], V]) -> None:

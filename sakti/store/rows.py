@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Generic, TypeVar
 
-from peewee import SQL, BooleanField, Field, Model, NodeList, Value
+from peewee import SQL, BooleanField, Field, IntegerField, Model, NodeList, Value
 
 from sakti.store.connection import Database
-from sakti.store.models import JsonField
+from sakti.store.models import JsonField, TextField
 
 T = TypeVar("T")
 
@@ -176,9 +176,18 @@ def _statement(model: type[Model]) -> tuple[dict[str, Column], str]:
     """Return the storage conversion and default of each field, and the end of the statement."""
     meta = _meta(model)
     fields: list[Field] = [f for f in meta.sorted_fields if not getattr(f, "primary_key", False)]
-    columns: dict[str, Column] = {f.name: (f.db_value, _default(f)) for f in fields}
+    columns: dict[str, Column] = {f.name: (_stored(f), _default(f)) for f in fields}
     names = ", ".join(f'"{f.column_name}"' for f in fields)
     return columns, f'INTO "{meta.table_name}" ({names}) VALUES ({", ".join("?" * len(fields))})'
+
+
+def _stored(field: Any) -> Callable[[Any], Any]:
+    """Return the conversion of a field's values for storing, without peewee's way round for what stays as it is."""
+    convert = field.db_value
+    plain = {TextField: str, IntegerField: int}.get(type(field))
+    if plain is None or (plain is str and field.masks):
+        return convert
+    return lambda value: value if type(value) is plain else convert(value)
 
 
 @cache

@@ -124,20 +124,18 @@ def masked_value(value: Any) -> Any:
 
 
 def _walked(value: Any, name: str) -> Any:
-    match value:
-        case str():
-            clean = masked(value)
-            if name and clean == value and secret_names.assigns(name, value):
-                return mark(secret_names.kind_of(name), value)
-            return clean
-        case dict():
-            return {k: _walked(v, k) for k, v in cast("dict[str, Any]", value).items()}
-        case list():
-            return [_walked(v, name) for v in cast("list[Any]", value)]
-        case tuple():
-            return tuple(_walked(v, name) for v in cast("tuple[Any, ...]", value))
-        case _:
-            return value
+    if isinstance(value, str):
+        clean = masked(value)
+        if name and clean == value and secret_names.assigns(name, value):
+            return mark(secret_names.kind_of(name), value)
+        return clean
+    if isinstance(value, dict):
+        return {k: _walked(v, k) for k, v in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_walked(v, name) for v in cast("list[Any]", value)]
+    if isinstance(value, tuple):
+        return tuple(_walked(v, name) for v in cast("tuple[Any, ...]", value))
+    return value
 
 
 def has_secret(text: str) -> bool:

@@ -17,7 +17,7 @@ from sakti.memory.statements.reading import figures, read
 from sakti.memory.statements.superseding import Heard, replaced
 from sakti.memory.statements.units import Speaker, Unit, speaker, units
 from sakti.store.log.lines import LogLine
-from sakti.store.log.replaced import KEY, Earlier, insert, mark, note, unmarked, with_marks
+from sakti.store.log.replaced import KEY, MARK, Earlier, insert, mark, note, unmarked, with_marks
 
 REMEMBERED = 1_500  # lines of the log that new ones are compared with at least, the newest
 
@@ -197,8 +197,10 @@ def mark_known(text: str, replaced_words: Sequence[Known], pinned: frozenset[str
     changes: dict[int, str] = {}
     rows = list(lines.rows(text))
     said = {unmarked(r.content): r.line for r in rows}
+    folded = [(k, k.text.casefold()) for k in replaced_words]
     for row in rows:
-        older = [k for k in replaced_words if row.line < said.get(k.by, len(rows))]
+        low = MARK.sub("", row.content).casefold()
+        older = [k for k, words in folded if words in low and row.line < said.get(k.by, len(rows))]
         earlier = [Earlier(k.text, k.date, k.time) for k in older]
         content = with_marks(row.content, earlier, row.date) if row.content not in pinned else row.content
         if content != row.content:

@@ -65,7 +65,7 @@ class Value:
 class Clause:
     """Part of a statement that says something of its own, at `start` to `end` of it.
 
-    `words` are its subject, `past` the keys that it names as past, `keys` words and values, `terms` these and its units,
+    `words` are its subject, `past` the keys that it names as past, `keys` words and values, `terms` these and units,
     `figures` its plain numbers and dates.
     """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,10 +154,22 @@ _ORDER = "ORDER BY g.state = 'buffered', g.kind = 'observation', g.pk, o.line"
 
 
 def _line(row: Sequence[Any]) -> LogLine:
-    values: dict[str, Any] = dict(zip(_FIELDS, row[:-1], strict=True))
-    values |= {"flags": tuple(json.loads(values["flags"])), "metadata": json.loads(values["metadata"])}
-    values |= {name: bool(values[name]) for name in ("pinned", "edited", "forgotten")}
-    return LogLine(**values)
+    values = list(row[:-1])
+    for at, read in _READ:
+        values[at] = read(values[at])
+    return LogLine(*values)
+
+
+def _flags(text: str) -> tuple[str, ...]:
+    return () if text == "[]" else tuple(json.loads(text))
+
+
+_READ: list[tuple[int, Callable[[Any], Any]]] = [
+    (list(_FIELDS).index(name), read)
+    for name, read in (
+        ("flags", _flags), ("metadata", json.loads), ("pinned", bool), ("edited", bool), ("forgotten", bool)
+    )
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -325,21 +325,22 @@ class MemoryState:
             return None
 
     async def _move(self, move: Move, point: str, trigger: Trigger | None) -> Advanced:
-        def write(db: Database) -> Advanced:
-            window = self.window
-            done = memory_store.advance(db, window.record.id, window.thread.id, move, self.clock.now())
-            self.failpoint(f"{point}.written")
-            return done
+        old = self.window
 
-        before = len(self.window.messages)
+        def write(db: Database) -> tuple[Advanced, Window]:
+            done = memory_store.advance(db, old.record.id, old.thread.id, move, self.clock.now())
+            self.failpoint(f"{point}.written")
+            return done, load(db, old)
+
+        before = len(old.messages)
         try:
-            done = await self.store.write(write)
+            done, fresh = await self.store.write(write)
         except MemoryFailure:
             await self._load()
             self.changed()
             raise
         self.failpoint(f"{point}.committed")
-        await self._load()
+        self._show(fresh)
         if done.retitled is not None:
             self.emit(ThreadChanged(done.retitled))
         if trigger is not None:
@@ -350,9 +351,10 @@ class MemoryState:
     async def write(self, work: Callable[[Database], T], point: str) -> T:
         """Commit the user's changes of the log and reload it."""
         async with self._lock:
-            done = await self.store.write(work)
+            old = self.window
+            done, fresh = await self.store.write(lambda db: (work(db), load(db, old)))
             self.failpoint(f"{point}.committed")
-            await self._load()
+            self._show(fresh)
             self.changed()
         return done
 
@@ -375,9 +377,11 @@ class MemoryState:
             self.changed()
 
     async def _load(self) -> None:
-        old = self.window
-        fresh = await self.store.read(load, old)
-        for message in old.messages:  # made durable while it was read
+        self._show(await self.store.read(load, self.window))
+
+    def _show(self, fresh: Window) -> None:
+        """Put a window that was read from the store in the place of the present one."""
+        for message in self.window.messages:  # made durable while it was read
             fresh.add(message)
         self.window = fresh
         self.settle()

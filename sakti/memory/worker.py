@@ -16,7 +16,7 @@ from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
 from sakti.memory.log import dates, lines, parse
 from sakti.memory.observe import speaking
-from sakti.memory.observe.faithfulness import Source, dropped, flags
+from sakti.memory.observe.faithfulness import Dropped, Source, dropped, flags
 from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
 from sakti.memory.reflect import parts as reflect_parts
 from sakti.memory.shared import pieces
@@ -49,6 +49,19 @@ class Worker:
     ) -> None:
         self.store, self.counter, self.clock, self.ids, self.emit = store, counter, clock, ids, emit
         self.observer, self.reflector, self._aside = observer, reflector, aside
+        self._remembered = marking.Remembered()
+        self._log: memory_log.Log | None = None
+
+    def log(self, db: Database, record_id: str) -> list[memory_log.LogLine]:
+        """Return the lines that new ones may replace: of the log, and of buffered groups."""
+        self._log = found = memory_log.whole_log(db, record_id, self._log)
+        return found.lines
+
+    def _sections_and_log(
+        self, db: Database, record_id: str, merged: Sequence[str]
+    ) -> tuple[Mapping[str, str], list[memory_log.LogLine]]:
+        """Return the sections of some groups' lines, and the log, in one read."""
+        return memory_store.categories(db, merged), self.log(db, record_id)
 
     async def observe(
         self,
@@ -67,9 +80,9 @@ class Worker:
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        said = parse.clean(parse.sanitize_observation_lines(masked(result.text)))
-        cleaned = with_zone(said, request)
-        marked = await self._aside(marking.mark_new, cleaned, before)
+        marked, found, claimed = await self._aside(
+            _read, result.text, request, lambda text: marking.mark_new(text, before, self._remembered)
+        )
         text = marked.text
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(masked(result.title or ""), 80):
@@ -84,8 +97,7 @@ class Worker:
             suggested_response=_clean(result.suggested_response),
             metadata=metadata,
         )
-        rows = await self.rows([text], source_of(request), result.categories, marked.metadata)
-        return group, rows
+        return group, self._lines(found, claimed, result.categories, marked.metadata)
 
     def empty_group(self, record: Record, request: ObserveInput, held: Held, cycle_id: str) -> Group:
         """Return a group without text."""
@@ -116,7 +128,7 @@ class Worker:
         Raises `MemoryFailure` (not_smaller) unless the answer is smaller than its input.
         """
         merged = [g.id for g in groups]
-        sections, lines_before = await self.store.read(_sections_and_log, record.id, merged)
+        sections, lines_before = await self.store.read(self._sections_and_log, record.id, merged)
         replaced = marking.known(lines_before)
         made: tuple[Section, ...] = ()
         if record.scope == "resource":
@@ -139,7 +151,6 @@ class Worker:
                 code="not_smaller",
             )
         inputs = [t for _, t in request.groups]
-        lost = await self._aside(dropped, inputs, text)
         # of several threads its own is the one with the newest notes
         own = groups[-1].thread_id if made else request.thread_id
         mine = [g for g in groups if g.thread_id == own]
@@ -171,43 +182,38 @@ class Worker:
                 **{k: v for g in groups for k, v in g.metadata.items() if k == "timezone"},
                 "input_tokens": before,
                 "level": result.level,
-                "dropped": {"lines": list(lost.lines), "paths": list(lost.paths)},
                 **(stored(made) if made else {}),
             },
         )
         pinned = {p.lstrip("* ").strip() for p in request.pinned}
+        lost, found, claimed = await self._aside(_checked, inputs, text, [t for t, _ in pieces(group)])
+        told: Json = {"dropped": {"lines": list(lost.lines), "paths": list(lost.paths)}}
+        group = dataclasses.replace(group, metadata=group.metadata | told)
         rows = [
             dataclasses.replace(
                 r,
                 pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned,
                 thread_id=thread_of_row(group, r.line),
             )
-            for r in await self.rows(
-                [t for t, _ in pieces(group)],
-                Source(*inputs, said=(s for t in inputs for s in speaking.of_log(t))),
-                sections,
-            )
+            for r in self._lines(found, claimed, sections)
         ]
         return group, rows
 
-    async def rows(
+    def _lines(
         self,
-        texts: Sequence[str],
-        source: Source,
+        found: Sequence[lines.LogRow],
+        claimed: Sequence[tuple[str, ...]],
         categories: Mapping[str, str],
         more: Mapping[int, Json] | None = None,
     ) -> list[NewLine]:
-        """Return the lines of a log, flagged with claims that the source lacks, and with their sections.
+        """Return the lines of a log with the claims that its source lacks, and their sections.
 
-        `texts` are its parts; `categories` gives the section of the mode by content; `more` is metadata by line
-        number.
+        `categories` gives the section of the mode by content; `more` is metadata by line number.
         """
-        found = [r for text in texts for r in lines.rows(text)]
-        claimed = await self._aside(_flags, [unmarked(r.content) for r in found], source)
         sections = {unmarked(content): name for content, name in categories.items()}
         out: list[NewLine] = []
         for number, (r, doubts) in enumerate(zip(found, claimed, strict=True)):
-            said = unmarked(r.content)
+            said = unmarked(r.content) if sections else ""
             metadata = r.metadata | ({"mode_specific": lines.fields(said)} if said in sections else {})
             out.append(
                 NewLine(
@@ -247,20 +253,27 @@ def _clean(text: str | None) -> str | None:
     return parse.clean_line(masked(text)) if text else None
 
 
-def _flags(contents: Sequence[str], source: Source) -> list[tuple[str, ...]]:
-    return [flags(content, source) for content in contents]
+def _read(
+    text: str, request: ObserveInput, mark: Callable[[str], marking.Marked]
+) -> tuple[marking.Marked, list[lines.LogRow], list[tuple[str, ...]]]:
+    """Clean and mark an Observer's answer; return it, its lines, and of each the claims that its source lacks."""
+    said = parse.clean(parse.sanitize_observation_lines(masked(text)))
+    marked = mark(with_zone(said, request))
+    found = list(lines.rows(marked.text))
+    return marked, found, _flags(found, source_of(request))
 
 
-def log(db: Database, record_id: str) -> list[memory_log.LogLine]:
-    """Return the lines that new ones may replace: of the log, and of buffered groups."""
-    return memory_log.log_lines(db, record_id, states=("active", "buffered"))
+def _checked(
+    inputs: Sequence[str], text: str, texts: Sequence[str]
+) -> tuple[Dropped, list[lines.LogRow], list[tuple[str, ...]]]:
+    """Return what a reflection lost of its input, the lines of its `texts`, and their claims that the input lacks."""
+    found = [row for one in texts for row in lines.rows(one)]
+    source = Source(*inputs, said=(s for t in inputs for s in speaking.of_log(t)))
+    return dropped(inputs, text), found, _flags(found, source)
 
 
-def _sections_and_log(
-    db: Database, record_id: str, merged: Sequence[str]
-) -> tuple[Mapping[str, str], list[memory_log.LogLine]]:
-    """Return the sections of some groups' lines, and the log, in one read."""
-    return memory_store.categories(db, merged), log(db, record_id)
+def _flags(found: Sequence[lines.LogRow], source: Source) -> list[tuple[str, ...]]:
+    return [flags(unmarked(row.content), source) for row in found]
 
 
 def source_of(request: ObserveInput) -> Source:

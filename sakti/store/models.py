@@ -28,6 +28,11 @@ class TextField(peewee.TextField):
         if text_registry.holds_words(meta.table_name, self.column_name):
             self._table = meta.table_name
 
+    @property
+    def masks(self) -> bool:
+        """Return whether it holds a user's words, so that secrets are masked."""
+        return bool(self._table)
+
     def db_value(self, value: Any) -> Any:
         text = super().db_value(value)
         return text_registry.entering(self._table, self.column_name, text) if self._table and text else text
@@ -37,6 +42,8 @@ class JsonField(TextField):
     """JSON stored as text; NULL is None."""
 
     def db_value(self, value: Any) -> str | None:
+        if isinstance(value, dict | list | tuple) and not value:  # as in most rows: nothing in it to mask
+            return "{}" if isinstance(value, dict) else "[]"
         return None if value is None else self._written(secrets.masked_value(value) if self._table else value)
 
     @staticmethod

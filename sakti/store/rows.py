@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Generic, TypeVar
 
-from peewee import SQL, BooleanField, Field, Model, NodeList, Value
+from peewee import SQL, BooleanField, Field, IntegerField, Model, NodeList, Value
 
 from sakti.store.connection import Database
-from sakti.store.models import JsonField
+from sakti.store.models import JsonField, TextField
 
 T = TypeVar("T")
 
@@ -68,24 +68,41 @@ def insert_new(db: Database, model: type[Model], /, **values: Any) -> bool:
 
 
 def insert_many(
-    db: Database, model: type[Model], rows: Iterable[Mapping[str, Any]], /, *, unless_there: bool = False
+    db: Database,
+    model: type[Model],
+    rows: Iterable[Mapping[str, Any]],
+    /,
+    *,
+    same: Mapping[str, Any] | None = None,
+    unless_there: bool = False,
 ) -> None:
     """Insert rows that name the same fields, in one statement; raises as `insert`.
 
-    `unless_there` skips those whose key is taken.
+    `same`: fields that all of them share, unless a row names them. `unless_there` skips those whose key is taken.
     """
-    filled = [_filled(model, row) for row in rows]
-    if filled:
-        connection: Any = db.connection()
-        verb = "INSERT OR IGNORE" if unless_there else "INSERT"
-        connection.executemany(f"{verb} {filled[0][0]}", [row for _, row in filled])
+    if not (listed := list(rows)):
+        return
+    fields, sql = _statement(model)
+    own = listed[0].keys()
+    _known(model, {*own, *(same or {})})
+    shared = [convert((same or {}).get(name, default())) for name, (convert, default) in fields.items()]
+    varied = [(at, name, fields[name][0]) for at, name in enumerate(fields) if name in own]
+    filled: list[list[Any]] = []
+    for row in listed:
+        if row.keys() != own:
+            raise TypeError(f"The rows of {model.__name__} name different fields.")
+        values = shared.copy()
+        for at, name, convert in varied:
+            values[at] = convert(row[name])
+        filled.append(values)
+    connection: Any = db.connection()
+    connection.executemany(f"INSERT {'OR IGNORE ' if unless_there else ''}{sql}", filled)
 
 
 def update(db: Database, model: type[Model], row_id: str, /, **changes: Any) -> None:
     """Change fields of the row with this id. Raises `TypeError` for an unknown field."""
     fields, _ = _statement(model)
-    if unknown := changes.keys() - fields.keys():
-        raise TypeError(f"{model.__name__} has no field {', '.join(sorted(unknown))}.")
+    _known(model, changes)
     values = [fields[name][0](value) for name, value in changes.items()]
     db.execute_sql(_update_statement(model, tuple(changes)), (*values, row_id))
 
@@ -141,10 +158,14 @@ def _meta(model: type[Model]) -> Any:
 
 def _filled(model: type[Model], values: Mapping[str, Any]) -> tuple[str, list[Any]]:
     fields, sql = _statement(model)
-    unknown = values.keys() - fields.keys()
-    if unknown:
-        raise TypeError(f"{model.__name__} has no field {', '.join(sorted(unknown))}.")
+    _known(model, values)
     return sql, [convert(values[name] if name in values else default()) for name, (convert, default) in fields.items()]
+
+
+def _known(model: type[Model], names: Iterable[str]) -> None:
+    fields, _ = _statement(model)
+    if unknown := set(names) - fields.keys():
+        raise TypeError(f"{model.__name__} has no field {', '.join(sorted(unknown))}.")
 
 
 Column = tuple[Callable[[Any], Any], Callable[[], Any]]
@@ -155,9 +176,18 @@ def _statement(model: type[Model]) -> tuple[dict[str, Column], str]:
     """Return the storage conversion and default of each field, and the end of the statement."""
     meta = _meta(model)
     fields: list[Field] = [f for f in meta.sorted_fields if not getattr(f, "primary_key", False)]
-    columns: dict[str, Column] = {f.name: (f.db_value, _default(f)) for f in fields}
+    columns: dict[str, Column] = {f.name: (_stored(f), _default(f)) for f in fields}
     names = ", ".join(f'"{f.column_name}"' for f in fields)
     return columns, f'INTO "{meta.table_name}" ({names}) VALUES ({", ".join("?" * len(fields))})'
+
+
+def _stored(field: Any) -> Callable[[Any], Any]:
+    """Return the conversion of a field's values for storing, without peewee's way round for what stays as it is."""
+    convert = field.db_value
+    plain = {TextField: str, IntegerField: int}.get(type(field))
+    if plain is None or (plain is str and field.masks):
+        return convert
+    return lambda value: value if type(value) is plain else convert(value)
 
 
 @cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 from sakti.store import secret_names
@@ -156,15 +156,22 @@ _FORMS: tuple[tuple[str, str, str, Check], ...] = (
 _SPACED = frozenset(
     ("private_key", "bearer", "basic", "authorization", "cookie", "mnemonic", "password")
 )  # of several words, or of short ones
+_IN_TEXT = tuple(form for form in _FORMS if form[0] in _SPACED)
+_IN_WORDS = tuple(form for form in _FORMS if form[0] not in _SPACED)
 _LONG = 20  # characters of a word that may be a token
 
 
 def find(text: str, lower: str) -> Iterator[Span]:
     """Yield the secrets of these forms; `lower` is the text in lower case, with the same positions."""
-    words = "\n".join([word for word in lower.split() if len(word) >= _LONG])  # most of a text is shorter words
-    for kind, sign, pattern, place in _FORMS:
-        if sign not in (lower if kind in _SPACED else words):
-            continue
+    if len(lower) >= _LONG:
+        words = "\n".join([word for word in lower.split() if len(word) >= _LONG])  # most of a text is shorter words
+        if words:
+            yield from _found(text, lower, [form for form in _IN_WORDS if form[1] in words])
+    yield from _found(text, lower, [form for form in _IN_TEXT if form[1] in lower])
+
+
+def _found(text: str, lower: str, forms: Iterable[tuple[str, str, str, Check]]) -> Iterator[Span]:
+    for kind, sign, pattern, place in forms:
         at = lower.find(sign)
         while at >= 0:
             match = _compiled(pattern).match(text, at)

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import secrets as randomness
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,8 +24,8 @@ MARK = lazy_pattern(r"\[secret:([a-z0-9_]{1,20}):([0-9a-f]{4})\]")
 _MARK_SIGN = "[secret:"
 
 ROUNDS = 4  # passes until nothing more is found: what is masked must stay as it is when it is masked again
-# That are remembered as masked: a long text passes several doors, a short one costs some µs at each.
-CLEAN_TEXTS, CLEAN_CHARACTERS, CLEAN_FROM = 64, 4 << 20, 1_000
+# That are remembered as masked: a text passes several doors, and a line of the log one after the other.
+CLEAN_TEXTS, CLEAN_CHARACTERS, CLEAN_FROM = 4_096, 4 << 20, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +45,30 @@ class _State:
         self.values = secret_names.of_environment(os.environ)
         self.clean: OrderedDict[str, None] = OrderedDict()
         self.characters = 0
+        self._lock = threading.Lock()  # the writer, the reader and who prepares a text all pass here
 
     def knows(self, text: str) -> bool:
         if text not in self.clean:
             return False
-        self.clean.move_to_end(text)
+        with self._lock:
+            if text in self.clean:
+                self.clean.move_to_end(text)
         return True
 
     def remember(self, text: str) -> None:
-        if text in self.clean:
-            return
-        self.clean[text] = None
-        self.characters += len(text)
-        while len(self.clean) > CLEAN_TEXTS or self.characters > CLEAN_CHARACTERS:
-            gone, _ = self.clean.popitem(last=False)
-            self.characters -= len(gone)
+        with self._lock:
+            if text in self.clean:
+                return
+            self.clean[text] = None
+            self.characters += len(text)
+            while len(self.clean) > CLEAN_TEXTS or self.characters > CLEAN_CHARACTERS:
+                gone, _ = self.clean.popitem(last=False)
+                self.characters -= len(gone)
 
     def forget(self) -> None:
-        self.clean.clear()
-        self.characters = 0
+        with self._lock:
+            self.clean.clear()
+            self.characters = 0
 
 
 _state = _State()
@@ -118,20 +124,18 @@ def masked_value(value: Any) -> Any:
 
 
 def _walked(value: Any, name: str) -> Any:
-    match value:
-        case str():
-            clean = masked(value)
-            if name and clean == value and secret_names.assigns(name, value):
-                return mark(secret_names.kind_of(name), value)
-            return clean
-        case dict():
-            return {k: _walked(v, k) for k, v in cast("dict[str, Any]", value).items()}
-        case list():
-            return [_walked(v, name) for v in cast("list[Any]", value)]
-        case tuple():
-            return tuple(_walked(v, name) for v in cast("tuple[Any, ...]", value))
-        case _:
-            return value
+    if isinstance(value, str):
+        clean = masked(value)
+        if name and clean == value and secret_names.assigns(name, value):
+            return mark(secret_names.kind_of(name), value)
+        return clean
+    if isinstance(value, dict):
+        return {k: _walked(v, k) for k, v in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_walked(v, name) for v in cast("list[Any]", value)]
+    if isinstance(value, tuple):
+        return tuple(_walked(v, name) for v in cast("tuple[Any, ...]", value))
+    return value
 
 
 def has_secret(text: str) -> bool:

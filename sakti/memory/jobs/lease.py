@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sakti.core.errors import MemoryFailure, SaktiError
 from sakti.store import leases
@@ -23,6 +23,9 @@ class Leases:
     store: Store
     owner: str
     patience: float = PATIENCE_S
+    _ended: set[str] = field(
+        init=False, default_factory=set[str]
+    )  # operations whose leases went with their last result
 
     @contextlib.asynccontextmanager
     async def hold(
@@ -62,17 +65,26 @@ class Leases:
             yield held
         finally:
             heartbeat.cancel()
-            with contextlib.suppress(SaktiError, RuntimeError):  # a closed store has no leases to give back
-                await asyncio.shield(
-                    self.store.write(
-                        leases.release,
-                        record_id=record_id,
-                        kind=kind,
-                        thread_id=thread_id,
-                        owner=self.owner,
-                        operation_id=held.operation_id,
-                    )
+            if held.operation_id not in self._ended:
+                await self._release(record_id, held)
+            self._ended.discard(held.operation_id)
+
+    def ended(self, held: Held) -> None:
+        """Note that a lease was released by the commit of its last result."""
+        self._ended.add(held.operation_id)
+
+    async def _release(self, record_id: str, held: Held) -> None:
+        with contextlib.suppress(SaktiError, RuntimeError):  # a closed store has no leases to give back
+            await asyncio.shield(
+                self.store.write(
+                    leases.release,
+                    record_id=record_id,
+                    kind=held.kind,
+                    thread_id=held.thread_id,
+                    owner=self.owner,
+                    operation_id=held.operation_id,
                 )
+            )
 
     async def _heartbeat(self, record_id: str, held: Held) -> None:
         # real seconds on purpose: other processes look at this row, whatever clock tests inject here

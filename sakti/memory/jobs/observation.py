@@ -19,7 +19,7 @@ from sakti.memory.jobs.operation import Operation
 from sakti.memory.protocol import ObserveInput
 from sakti.memory.state import RESTING, MemoryState, Phase, Signal, uninterrupted
 from sakti.memory.window import slices
-from sakti.memory.worker import Worker, log, observable
+from sakti.memory.worker import Worker, observable
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.memory import Add, Group, Held
@@ -146,21 +146,27 @@ class Observation:
         state = self.state
         window, buffering = state.window, operation.name == "buffering"
 
+        stored: tuple[int, int] | None = None
+
         def begin(db: Database) -> None:
+            nonlocal stored
             message_store.seal(db, [m.id for m in found], operation.started)
             if buffering:
                 memory_store.set_buffered_at(db, window.record.id, window.pending, operation.started)
+            stored = memory_store.revision(db, window.record.id, window.thread.id)
 
         async with self.leases.hold(window.record.id, "observing", window.thread.id, begin) as held:
             state.failpoint("buffer.begin" if buffering else "observe.begin")
-            await state.refresh()  # another window may have observed some of it before the lease was ours
+            if stored != state.window.revision:  # another window observed some of it before the lease was ours
+                await state.refresh()
             if not buffering and state.window.ready():
                 return  # what waits goes into the log first
             operation.start(state)
-            for piece in slices(self._pending(found), state.numbers().threshold):
+            pieces = slices(self._pending(found), state.numbers().threshold)
+            for piece in pieces:
                 if made and buffering and state.phase in RESTING:
                     break
-                await self._piece(piece, held, operation, focus, made)
+                await self._piece(piece, held, operation, focus, made, last=piece is pieces[-1])
             operation.end(state, made)
 
     def _pending(self, found: list[Message]) -> list[Message]:
@@ -172,12 +178,12 @@ class Observation:
         return pending
 
     async def _piece(
-        self, piece: list[Message], held: Held, operation: Operation, focus: str, made: list[Group]
+        self, piece: list[Message], held: Held, operation: Operation, focus: str, made: list[Group], *, last: bool
     ) -> None:
         state = self.state
         buffering = operation.name == "buffering"
         # ahead of the question, which shows the log as it is then: between answer and commit as little as may be
-        before = await state.read(lambda db: log(db, state.window.record.id))
+        before = await state.read(lambda db: self.worker.log(db, state.window.record.id))
         request = self._request(piece, focus)
         if request.messages:
             group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id, before)
@@ -196,8 +202,11 @@ class Observation:
         state.failpoint("buffer.asked" if buffering else "observe.asked")
 
         async def commit() -> None:
-            await state.move(Add(group, lines, held, activate=not buffering), "buffer" if buffering else "observe")
+            add = Add(group, lines, held, activate=not buffering, ends=last)
+            await state.move(add, "buffer" if buffering else "observe")
             made.append(group)
+            if last:
+                self.leases.ended(held)
 
         await uninterrupted(commit())
 

@@ -169,5 +169,6 @@ class Reflection:
             )
             group, lines = await self.worker.reflect(window.record, groups, request, held, operation.cycle_id)
             state.failpoint("reflect.asked")
-            await state.move(Add(group, lines, held, corrections=corrections), "reflect")
+            await state.move(Add(group, lines, held, corrections=corrections, ends=True), "reflect")
+            self.leases.ended(held)
             operation.end(state, [group])

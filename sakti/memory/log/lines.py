@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from sakti.core.patterns import lazy_pattern
@@ -52,22 +53,28 @@ def rows(text: str) -> Iterator[LogRow]:
         if header := _HEADER.fullmatch(raw.strip()):
             date = header[1].strip()
             continue
-        match = _LINE.fullmatch(raw)
-        if match is None or not match["content"].strip():
+        if (parsed := _parsed(raw)) is None:
             continue
-        content = match["content"].strip()
-        files, numbers = references(content)
-        indent = match["indent"].replace("\t", "  ")
+        time, priority, depth, content, files, numbers = parsed
         yield LogRow(
-            number,
-            date,
-            match["time"] or "",
-            SIGNS.get(match["sign"] or "", "none"),
-            len(indent) // 2,
-            content,
-            {"files": files, "line_numbers": numbers},
+            number, date, time, priority, depth, content, {"files": list(files), "line_numbers": list(numbers)}
         )
         number += 1
+
+
+_Parsed: TypeAlias = tuple[str, Priority, int, str, tuple[str, ...], tuple[str, ...]]
+
+
+@lru_cache(4_096)  # a log is read again with each observation, nearly as it was
+def _parsed(raw: str) -> _Parsed | None:
+    match = _LINE.fullmatch(raw)
+    if match is None or not match["content"].strip():
+        return None
+    content = match["content"].strip()
+    files, numbers = references(content)
+    depth = len(match["indent"].replace("\t", "  ")) // 2
+    sign = SIGNS.get(match["sign"] or "", "none")
+    return match["time"] or "", sign, depth, content, tuple(files), tuple(numbers)
 
 
 def corrected(text: str, changes: Mapping[int, str | None]) -> str:

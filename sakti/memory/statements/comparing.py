@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from sakti.core.once import once
 from sakti.core.patterns import lazy_pattern
 from sakti.memory.statements.lexicon import (
     COPULA,
@@ -32,8 +32,21 @@ UNLIKE = 0.7  # score of values that are written in different ways: "1.27", "6 n
 _WORD = lazy_pattern(r"[^\W\d_]+")
 
 
-class Frequency(Counter[str]):
-    """Number of clauses that contain each key."""
+class Frequency:
+    """Number of clauses that contain each key, those counted `before` among them."""
+
+    def __init__(self, before: Frequency | None = None) -> None:
+        self._before = before
+        self._counts: dict[str, int] = {}
+
+    def __getitem__(self, key: str) -> int:
+        found = self._counts.get(key)
+        if found is None:
+            return self._before[key] if self._before else 0
+        return found
+
+    def add(self, key: str) -> None:
+        self._counts[key] = self[key] + 1
 
     def weight(self, keys: Iterable[str]) -> float:
         """Return the weight of keys: common ones, and measures of many things, count less."""
@@ -66,30 +79,29 @@ class Pair:
     new: Statement
     frequency: Frequency
 
-    @cached_property
+    @once
     def shared(self) -> frozenset[str]:
         """Return the keys that both have; plain figures and units that both count in are no subject."""
         old, part = self.old, self.part
-        figures = {v.key for v in (*old.values, *part.values) if v.shape in EXACT and "." not in v.key}
-        return frozenset((old.keys | old.units) & (part.keys | part.units) - (old.units & part.units) - figures)
+        return (old.terms & part.terms) - (old.units & part.units) - old.figures - part.figures
 
-    @cached_property
+    @once
     def subject(self) -> frozenset[str]:
         return self.shared - self.part.past
 
-    @cached_property
+    @once
     def given(self) -> list[Value]:
         """Return the values that only the new part has and affirms."""
         return [v for v in self.part.values if v.key not in self.old.keys | self.part.past | self.part.negated]
 
-    @cached_property
+    @once
     def lost(self) -> list[Value]:
         """Return the values of the older clause that the new part lacks, or names as past."""
         if self.denial:
             return []
         return [v for v in self.old.values if v.key not in self.part.keys - self.part.past]
 
-    @cached_property
+    @once
     def denial(self) -> bool:
         """Return whether the older clause only says that something is not so, and measures nothing."""
         past = bool(self.old.past) and self.old.keys <= self.old.past
@@ -101,19 +113,19 @@ class Pair:
         start = self.part.start
         return self.new.adds and not SO.search(self.new.text[max(0, start - 12) : start])
 
-    @cached_property
+    @once
     def foreign(self) -> frozenset[str]:
         """Return the words that only the new part has."""
         return self.part.words - self.old.keys - self.context.whole.keys - self.old.units - self.part.past
 
-    @cached_property
+    @once
     def fits(self) -> float:
         """Return how much of the new part's subject is the older clause's."""
         beside = qualifying(self.new.text, self.part, self.foreign, self.shared)
         lacks = self.frequency.weight(beside) + ASIDE * self.frequency.weight(self.foreign - beside)
         return _share(self.frequency.weight(self.shared), lacks)
 
-    @cached_property
+    @once
     def covered(self) -> float:
         """Return how much of the older clause's subject the new part has."""
         return self.covers(self.old.words)
@@ -129,7 +141,8 @@ class Pair:
 
 def compared(pair: Pair) -> Found | None:
     """Compare the pair; None where the new part does not contradict the older clause."""
-    named = frozenset[str]() if pair.denial else _past(pair) or _denied(pair)
+    turns = bool(pair.part.past or pair.part.negated)
+    named = (_past(pair) or _denied(pair)) if turns and not pair.denial else frozenset[str]()
     if named and (found := _named(pair, named)):
         return found
     if twins := _twins(pair):

@@ -65,7 +65,8 @@ class Value:
 class Clause:
     """Part of a statement that says something of its own, at `start` to `end` of it.
 
-    `words` are its subject, `past` the keys that it names as past, `keys` words and values.
+    `words` are its subject, `past` the keys that it names as past, `keys` words and values, `terms` these and units,
+    `figures` its plain numbers and dates.
     """
 
     start: int
@@ -78,9 +79,14 @@ class Clause:
     text: str
     tokens: tuple[tuple[str, int, int], ...]  # (key, start, end) in the statement
     keys: frozenset[str] = field(init=False, compare=False)
+    terms: frozenset[str] = field(init=False, compare=False)
+    figures: frozenset[str] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", self.words | {v.key for v in self.values})
+        object.__setattr__(self, "terms", self.keys | self.units)
+        figures = frozenset(v.key for v in self.values if v.shape in EXACT and "." not in v.key)
+        object.__setattr__(self, "figures", figures)
 
     def speaks_of(self, word: str) -> bool:
         """Return whether a word is one of its keys, or begins like one: "storno", "stornieren"."""

@@ -7,7 +7,7 @@ A clause is replaced where a later statement names its value as past, or gives a
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -63,58 +63,89 @@ def replaced(
     since: int = 0,
     may: May = lambda _old, _new: True,
     follows: Callable[[int], bool] = lambda _place: False,
+    heard: Heard | None = None,
 ) -> Iterator[Replaced]:
     """Yield what later statements replace or may replace, of statements given oldest first.
 
     Only replacements by statements from `since` on. `may(old, new)`: whether the speaker of one may retract the
-    other; `follows`: whether a statement is of the same message as the one before.
+    other; `follows`: whether a statement is of the same message as the one before. `heard`: the first of the
+    statements, indexed before.
     """
-    index = _Index()
-    for place, text in enumerate(statements):
-        new = read(text)
+    index = Heard(heard)
+    for place in range(index.places, len(statements)):
+        new = read(statements[place])
         found: list[Replaced] = []
         if place >= since and not new.asks:
             before = read(statements[place - 1]) if follows(place) else None
             found = list(_found(new, before, index, place, may))
         index.gone |= {(one.old, one.start) for one in found if one.verdict == "replaced" and one.whole}
         yield from found
-        index.add(place, new)
+        index.add(new)
 
 
-class _Index:
-    """Clauses so far, by the words and values in them."""
+class Heard:
+    """Clauses so far, by the words and values in them.
 
-    def __init__(self) -> None:
-        self.clauses: list[_Known] = []
+    With an `earlier` one it goes on behind that, which stays as it is: a log is indexed once, however often new lines
+    are compared with it.
+    """
+
+    def __init__(self, earlier: Heard | None = None) -> None:
+        self.places = earlier.places if earlier else 0  # statements so far
         self.gone: set[tuple[int, int]] = set()  # (place, start) of clauses that are replaced already
-        self.frequency = Frequency()
-        self._having: dict[str, list[int]] = defaultdict(list)
+        self.frequency = Frequency(earlier.frequency if earlier else None)
+        self._earlier = earlier
+        self._before = earlier.count if earlier else 0
+        self._clauses: list[_Known] = []
+        self._having: dict[str, list[int]] = {}
 
-    def add(self, place: int, statement: Statement) -> None:
+    @property
+    def count(self) -> int:
+        return self._before + len(self._clauses)
+
+    def add(self, statement: Statement) -> None:
         for clause in statement.clauses:
-            for key in clause.keys | clause.units if clause.keys else ():
-                self._having[key].append(len(self.clauses))
-                self.frequency[key] += 1
-                for other in {head(key), pattern(key)} - {key, ""}:
-                    self._having[other].append(len(self.clauses))
-            if clause.keys:
-                self.clauses.append(_Known(place, clause, statement))
+            if not clause.keys:
+                continue
+            number = self.count
+            for key in clause.terms:
+                self.frequency.add(key)
+                for other in {key, head(key), pattern(key)} - {""}:
+                    self._having.setdefault(other, []).append(number)
+            self._clauses.append(_Known(self.places, clause, statement))
+        self.places += 1
+
+    def newest(self, limit: int) -> list[_Known]:
+        """Return the last clauses, oldest first."""
+        own = self._clauses[-limit:]
+        left = limit - len(own)
+        return [*self._earlier.newest(left), *own] if self._earlier and left > 0 else own
 
     def sharing(self, keys: Iterable[str]) -> Iterator[_Known]:
         """Yield older clauses that share keys, those that share most first."""
         common: Counter[int] = Counter()
         for key in {*keys, *(pattern(key) for key in keys if len(pattern(key)) > 4)}:
-            common.update(self._having[key][-LISTED:])
-        most = (self.clauses[n] for n in sorted(common, key=lambda n: (-common[n], -n)))
+            common.update(self._with(key, LISTED))
+        most = (self._clause(n) for n in sorted(common, key=lambda n: (-common[n], -n)))
         return itertools.islice((k for k in most if (k.place, k.clause.start) not in self.gone), COMPARED)
 
+    def _with(self, key: str, limit: int) -> list[int]:
+        own = self._having.get(key, [])[-limit:]
+        left = limit - len(own)
+        return [*self._earlier._with(key, left), *own] if self._earlier and left > 0 else own
 
-def _judge(new: Statement, index: _Index, place: int, may: May) -> Iterator[Replaced]:
+    def _clause(self, number: int) -> _Known:
+        if self._earlier is not None and number < self._before:
+            return self._earlier._clause(number)
+        return self._clauses[number - self._before]
+
+
+def _judge(new: Statement, index: Heard, place: int, may: May) -> Iterator[Replaced]:
     """Yield what a statement replaces of earlier ones."""
     out: dict[tuple[int, Clause], tuple[Found, frozenset[str]]] = {}
     for part in _parts(new):
         found: list[tuple[_Known, Found]] = []
-        for known in index.sharing(part.keys | part.units):
+        for known in index.sharing(part.terms):
             shared = known.clause.keys & part.keys
             if any(shared < other.keys & part.keys for other in known.statement.clauses):
                 continue  # of something else in that sentence
@@ -157,7 +188,7 @@ def _replaced(old: int, new: int, clause: Clause, found: Found, shared: frozense
     return Replaced(old, new, clause.start, end, found.verdict, not kept)
 
 
-def _found(new: Statement, before: Statement | None, index: _Index, place: int, may: May) -> list[Replaced]:
+def _found(new: Statement, before: Statement | None, index: Heard, place: int, may: May) -> list[Replaced]:
     """Return what a statement replaces, alone or together with the sentence before it in its message.
 
     Examples: "2 is too few. Take 5", "The rate was wrong. It is 5".
@@ -175,7 +206,7 @@ def _found(new: Statement, before: Statement | None, index: _Index, place: int, 
     return [x for x in _judge(both, index, place, may) if x.old != place - 1]
 
 
-def _supplants(new: Statement, index: _Index, place: int, may: May, behind: int = 0) -> Iterator[Replaced]:
+def _supplants(new: Statement, index: Heard, place: int, may: May, behind: int = 0) -> Iterator[Replaced]:
     """Yield what a statement names and then, after an offset in it, gives something else for."""
     for known in index.sharing(new.whole.keys):
         pair = Pair(known.clause, known.statement, new.whole, new, index.frequency)
@@ -191,7 +222,7 @@ def _parts(new: Statement) -> list[Clause]:
     return [*parts, *pairs, *([new.whole] if short else [])]
 
 
-def _meant(new: Statement, index: _Index, place: int, may: May) -> tuple[_Known, Found] | None:
+def _meant(new: Statement, index: Heard, place: int, may: May) -> tuple[_Known, Found] | None:
     """Resolve a short correction that names no subject.
 
     It is about the newest clause with a value like its own, the newest name where it gives one, or the only thing
@@ -204,7 +235,7 @@ def _meant(new: Statement, index: _Index, place: int, may: May) -> tuple[_Known,
     renames = bool(RENAMES.search(new.text)) and not part.words
     points = new.corrects or bool(ANAPHORA.search(new.text))
     points = points or (not part.words and all(v.shape in EXACT and v.unit for v in part.values))
-    for known in reversed(index.clauses[-LISTED:] if renames or points else []):
+    for known in reversed(index.newest(LISTED) if renames or points else []):
         titles = renames and TITLES.search(known.clause.text)
         if place - known.place > NEAR and not renames:
             break
@@ -224,13 +255,13 @@ def _counts(given: Value, value: Value, near_by: bool) -> bool:
     return given.unit == value.unit or (not given.unit and (near_by or value.unit not in MEASURES))
 
 
-def _only(new: Statement, index: _Index, place: int, may: May) -> tuple[_Known, Found] | None:
+def _only(new: Statement, index: Heard, place: int, may: May) -> tuple[_Known, Found] | None:
     """Find the only clause with a value of the same distinct kind as a change without another known subject."""
     for part in (c for c in new.clauses if c.values and not narrates(c.text)):
         kinds = {kind for v in part.values if v.key not in part.past and (kind := distinct(v))}
         found = [
             (known, value)
-            for known in index.clauses[-LISTED:]
+            for known in index.newest(LISTED)
             for value in known.clause.values
             if distinct(value) in kinds and (known.place, known.clause.start) not in index.gone and known.place < place
         ]

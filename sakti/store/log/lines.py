@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from peewee import fn
 from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.log import replaced
+from sakti.store.memory.advance import corrected
 from sakti.store.memory.group_rows import cursor, groups_by_id
 from sakti.store.memory.sections import Span, spans
 from sakti.store.models import GroupRow, MessageRow, TaskRow, ThreadRow
@@ -70,6 +71,46 @@ def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active"
     return with_earlier([line for line, _ in found])
 
 
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Lines of the groups of a record that are in its log or will be, in the model's order, by group.
+
+    A line's state is that of the first reading, and `earlier` is left out. `corrections`: their number when it was
+    read.
+    """
+
+    record_id: str
+    corrections: int
+    groups: Mapping[str, Sequence[LogLine]]
+
+    @property
+    def lines(self) -> list[LogLine]:
+        return [line for lines in self.groups.values() for line in lines]
+
+
+def whole_log(db: Database, record_id: str, before: Log | None = None) -> Log:
+    """Return the active and buffered lines of a record; those of `before` are not read again.
+
+    Lines of a group never change but by corrections, which are counted.
+    """
+    corrections = corrected(db, record_id)
+    same = before is not None and (before.record_id, before.corrections) == (record_id, corrections)
+    known = before.groups if before is not None and same else {}
+    ids: list[str] = [i for (i,) in db.execute_sql(_GROUPS, (record_id,)).fetchall()]
+    if fresh := [i for i in ids if i not in known]:
+        found: dict[str, list[LogLine]] = {i: [] for i in fresh}
+        for line, _ in lines_where(db, f"g.id IN ({','.join('?' * len(fresh))})", fresh):
+            found[line.group_id].append(line)
+        known = {**known, **found}
+    return Log(record_id, corrections, {i: known[i] for i in ids})
+
+
+_GROUPS = (
+    "SELECT id FROM observation_groups WHERE record_id = ? AND state IN ('active', 'buffered')"
+    " ORDER BY state = 'buffered', kind = 'observation', pk"
+)
+
+
 def waiting_lines(db: Database, record_id: str) -> list[LogLine]:
     """Return the observations that are not in the prompt yet: they go in when messages leave the window."""
     marks = ("observation", "buffered")
@@ -113,10 +154,22 @@ _ORDER = "ORDER BY g.state = 'buffered', g.kind = 'observation', g.pk, o.line"
 
 
 def _line(row: Sequence[Any]) -> LogLine:
-    values: dict[str, Any] = dict(zip(_FIELDS, row[:-1], strict=True))
-    values |= {"flags": tuple(json.loads(values["flags"])), "metadata": json.loads(values["metadata"])}
-    values |= {name: bool(values[name]) for name in ("pinned", "edited", "forgotten")}
-    return LogLine(**values)
+    values = list(row[:-1])
+    for at, read in _READ:
+        values[at] = read(values[at])
+    return LogLine(*values)
+
+
+def _flags(text: str) -> tuple[str, ...]:
+    return () if text == "[]" else tuple(json.loads(text))
+
+
+_READ: list[tuple[int, Callable[[Any], Any]]] = [
+    (list(_FIELDS).index(name), read)
+    for name, read in (
+        ("flags", _flags), ("metadata", json.loads), ("pinned", bool), ("edited", bool), ("forgotten", bool)
+    )
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Thread
@@ -57,14 +58,8 @@ def advance(db: Database, record_id: str, thread_id: str, move: Move, now: int) 
 
 def _add(db: Database, move: Add, now: int) -> Advanced:
     group, held = move.group, move.held
-    leases.require(
-        db,
-        record_id=group.record_id,
-        kind=held.kind,
-        thread_id=held.thread_id,
-        owner=held.owner,
-        operation_id=held.operation_id,
-    )
+    lease: Json = {"record_id": group.record_id, **{f.name: getattr(held, f.name) for f in fields(held)}}
+    leases.require(db, **lease)
     if group.kind == "reflection":
         may_condense(db, group.record_id, group.merged_group_ids, move.corrections)
     elif group.observes:
@@ -73,6 +68,8 @@ def _add(db: Database, move: Add, now: int) -> Advanced:
     rows.insert_group(db, group, move.lines, thread.resource_id if thread else "")
     if move.activate:
         _enter(db, [group], now)
+    if move.ends:
+        leases.release(db, **lease)
     return Advanced((group,), retitled=_retitle(db, thread, group, now))
 
 

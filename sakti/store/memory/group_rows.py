@@ -152,7 +152,8 @@ def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_
     insert_many(
         db,
         ObservationRow,
-        [{**NEW_LINE.values(line), **of_group, "thread_id": line.thread_id or group.thread_id} for line in lines],
+        [NEW_LINE.values(line) | {"thread_id": line.thread_id or group.thread_id} for line in lines],
+        same=of_group,
     )
     texts = [(line.id, line.content, line.metadata, line.thread_id or group.thread_id) for line in lines]
     search_index.put_all(db, _docs(group, resource_id, group.created_at, texts))

@@ -15,7 +15,7 @@ class Add:
     """Store a finished observation or reflection, made under a lease.
 
     It is buffered; with `activate` an observation goes into the log at once. `corrections`: how often the log had
-    been corrected when a reflection read it.
+    been corrected when a reflection read it. `ends`: it is the last result of its lease, which is released with it.
     """
 
     group: Group
@@ -23,6 +23,7 @@ class Add:
     held: Held
     activate: bool = False
     corrections: int = 0
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

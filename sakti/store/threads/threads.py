@@ -1,6 +1,6 @@
 """Store threads of a workspace.
 
-`get`, `is_deleted` and `update_metadata` are raw SQL: every turn and every commit of memory runs them.
+`get`, `is_deleted`, `rename` and `update_metadata` are raw SQL: every turn and every commit of memory runs them.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def touch(db: Database, thread_id: str, now: int) -> None:
 
 def rename(db: Database, thread_id: str, title: str, now: int, *, by_user: bool) -> Thread | None:
     """Rename the thread; a title that the user gave is only changed by the user."""
-    query = ThreadRow.update(title=title, title_pinned=by_user, updated_at=now).where(ThreadRow.id == thread_id)
-    if not by_user:
-        query = query.where(ThreadRow.title_pinned == 0)
-    query.execute(db)
+    db.execute_sql(
+        "UPDATE threads SET title = ?, title_pinned = ?, updated_at = ? WHERE id = ? AND (? OR title_pinned = 0)",
+        (entering("threads", "title", title), by_user, now, thread_id, by_user),
+    )
     return get(db, thread_id)
 
 

@@ -29,6 +29,7 @@ with lazy_imports:
 if TYPE_CHECKING:
     from sakti.agent.judge.commands import Judged
 
+MOST_HOSTS = 20  # that one command may name
 _REACH = "reach: "  # what rules about hosts begin with
 
 
@@ -174,6 +175,8 @@ def _inside(
     found: Judged,
 ) -> Decision:
     """Judge a command that runs inside, and the hosts that it reaches; each is asked about once a workspace."""
+    if len(reach) > MOST_HOSTS:
+        return Decision("deny", f"more than {MOST_HOSTS} hosts for one command", command)
     if wrong := next((h for h in reach if hosts.read(h) is None), None):
         return Decision("deny", f"{one_line(wrong, 60)!r} is no host name", command)
     named = [r.removeprefix(_REACH) for r in rules.deny if r.startswith(_REACH)]

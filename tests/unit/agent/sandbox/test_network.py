@@ -290,6 +290,7 @@ def test_what_may_be_refused_is_refused() -> None:
     assert decide("curl https://a.example", deny=("reach: a.example",)).verdict == "deny"
     assert decide("make", reach=["a.example"], deny=("reach: *.example",)).verdict == "deny"
     assert decide("make", reach=["a b"]).verdict == "deny"
+    assert decide("make", reach=[f"h{n}.example" for n in range(21)]).verdict == "deny"
     assert decide("cat x", reach=["a.example"], mode="plan").verdict == "deny"
     assert decide("curl https://a.example | sh", allow=("reach: a.example",), mode="ask").verdict == "ask"
 

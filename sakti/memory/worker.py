@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -32,6 +33,15 @@ from sakti.store.secrets import masked
 from sakti.store.threads import messages
 
 
+@dataclass(frozen=True, slots=True)
+class ToCondense:
+    """What a reflection has to keep of groups: pinned lines, the sections of lines, and what newer lines replace."""
+
+    pinned: list[str]
+    sections: Mapping[str, str]
+    replaced: list[marking.Known]
+
+
 class Worker:
     """Caller of Observer and Reflector of one engine."""
 
@@ -57,11 +67,13 @@ class Worker:
         self._log = found = memory_log.whole_log(db, record_id, self._log)
         return found.lines
 
-    def _sections_and_log(
-        self, db: Database, record_id: str, merged: Sequence[str]
-    ) -> tuple[Mapping[str, str], list[memory_log.LogLine]]:
-        """Return the sections of some groups' lines, and the log, in one read."""
-        return memory_store.categories(db, merged), self.log(db, record_id)
+    def to_condense(self, db: Database, record_id: str, merged: Sequence[str]) -> ToCondense:
+        """Return what a reflection of these groups has to keep."""
+        return ToCondense(
+            memory_store.pinned_lines(db, merged),
+            memory_store.categories(db, merged),
+            marking.known(self.log(db, record_id)),
+        )
 
     async def observe(
         self,
@@ -120,6 +132,7 @@ class Worker:
         record: Record,
         groups: Sequence[Group],
         request: ReflectInput,
+        before: ToCondense,
         held: Held,
         cycle_id: str,
     ) -> tuple[Group, list[NewLine]]:
@@ -128,8 +141,7 @@ class Worker:
         Raises `MemoryFailure` (not_smaller) unless the answer is smaller than its input.
         """
         merged = [g.id for g in groups]
-        sections, lines_before = await self.store.read(self._sections_and_log, record.id, merged)
-        replaced = marking.known(lines_before)
+        replaced = before.replaced
         made: tuple[Section, ...] = ()
         if record.scope == "resource":
             result, made = await reflect_parts.reflect(
@@ -143,11 +155,11 @@ class Worker:
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
         text = masked(text)
-        before = sum(self.counter.count(t) for _, t in request.groups)
+        size = sum(self.counter.count(t) for _, t in request.groups)
         after = self.counter.count(text)
-        if not text or after >= before:
+        if not text or after >= size:
             raise MemoryFailure(
-                f"The reflection was not smaller than the log ({after} of {before} tokens): the log stays.",
+                f"The reflection was not smaller than the log ({after} of {size} tokens): the log stays.",
                 code="not_smaller",
             )
         inputs = [t for _, t in request.groups]
@@ -180,7 +192,7 @@ class Worker:
             suggested_response=_clean(result.suggested_response),
             metadata={
                 **{k: v for g in groups for k, v in g.metadata.items() if k == "timezone"},
-                "input_tokens": before,
+                "input_tokens": size,
                 "level": result.level,
                 **(stored(made) if made else {}),
             },
@@ -189,14 +201,10 @@ class Worker:
         lost, found, claimed = await self._aside(_checked, inputs, text, [t for t, _ in pieces(group)])
         told: Json = {"dropped": {"lines": list(lost.lines), "paths": list(lost.paths)}}
         group = dataclasses.replace(group, metadata=group.metadata | told)
-        rows = [
-            dataclasses.replace(
-                r,
-                pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned,
-                thread_id=thread_of_row(group, r.line),
-            )
-            for r in self._lines(found, claimed, sections)
-        ]
+        rows = self._lines(found, claimed, before.sections)
+        kept = {r.line for r in rows if pinned and _as_pinned(r) in pinned}
+        if kept or made:
+            rows = [dataclasses.replace(r, pinned=r.line in kept, thread_id=thread_of_row(group, r.line)) for r in rows]
         return group, rows
 
     def _lines(
@@ -249,6 +257,10 @@ class Worker:
             )
 
 
+def _as_pinned(row: NewLine) -> str:
+    return memory_store.as_line(row.content, row.priority, row.time).lstrip("* ").strip()
+
+
 def _clean(text: str | None) -> str | None:
     return parse.clean_line(masked(text)) if text else None
 
@@ -273,6 +285,8 @@ def _checked(
 
 
 def _flags(found: Sequence[lines.LogRow], source: Source) -> list[tuple[str, ...]]:
+    for row in found:
+        masked(row.content)  # remembered, so that the transaction that stores it is shorter
     return [flags(unmarked(row.content), source) for row in found]
 
 

@@ -22,6 +22,7 @@ from sakti.memory.window import slices
 from sakti.memory.worker import Worker, observable
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
+from sakti.store.log.lines import LogLine
 from sakti.store.memory import Add, Group, Held
 from sakti.store.memory.sections import TITLE, spans
 from sakti.store.text_registry import entering
@@ -147,13 +148,15 @@ class Observation:
         window, buffering = state.window, operation.name == "buffering"
 
         stored: tuple[int, int] | None = None
+        before: list[LogLine] = []  # ahead of the question, which shows the log as it is then
 
         def begin(db: Database) -> None:
-            nonlocal stored
+            nonlocal stored, before
             message_store.seal(db, [m.id for m in found], operation.started)
             if buffering:
                 memory_store.set_buffered_at(db, window.record.id, window.pending, operation.started)
             stored = memory_store.revision(db, window.record.id, window.thread.id)
+            before = self.worker.log(db, window.record.id)
 
         async with self.leases.hold(window.record.id, "observing", window.thread.id, begin) as held:
             state.failpoint("buffer.begin" if buffering else "observe.begin")
@@ -166,7 +169,9 @@ class Observation:
             for piece in pieces:
                 if made and buffering and state.phase in RESTING:
                     break
-                await self._piece(piece, held, operation, focus, made, last=piece is pieces[-1])
+                if made:
+                    before = await state.read(lambda db: self.worker.log(db, window.record.id))
+                await self._piece(piece, before, held, operation, focus, made, last=piece is pieces[-1])
             operation.end(state, made)
 
     def _pending(self, found: list[Message]) -> list[Message]:
@@ -178,12 +183,18 @@ class Observation:
         return pending
 
     async def _piece(
-        self, piece: list[Message], held: Held, operation: Operation, focus: str, made: list[Group], *, last: bool
+        self,
+        piece: list[Message],
+        before: list[LogLine],
+        held: Held,
+        operation: Operation,
+        focus: str,
+        made: list[Group],
+        *,
+        last: bool,
     ) -> None:
         state = self.state
         buffering = operation.name == "buffering"
-        # ahead of the question, which shows the log as it is then: between answer and commit as little as may be
-        before = await state.read(lambda db: self.worker.log(db, state.window.record.id))
         request = self._request(piece, focus)
         if request.messages:
             group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id, before)

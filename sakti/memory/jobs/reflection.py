@@ -12,7 +12,7 @@ from sakti.memory.jobs.observation import HARMLESS
 from sakti.memory.jobs.operation import Operation
 from sakti.memory.protocol import ReflectInput
 from sakti.memory.state import RESTING, MemoryState, ReflectionPhase, ReflectionSignal
-from sakti.memory.worker import Worker
+from sakti.memory.worker import ToCondense, Worker
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.memory import Add, Group, UndoReflection
@@ -151,23 +151,28 @@ class Reflection:
         rest = state.observation_tokens() - tokens
         share = state.settings.reflection.buffer_activation if level else 0.5
 
+        before: list[ToCondense] = []
+
         def begin(db: Database) -> None:  # what would be refused in the end is not asked for
-            memory_store.may_condense(db, window.record.id, [g.id for g in groups], corrections)
+            ids = [g.id for g in groups]
+            memory_store.may_condense(db, window.record.id, ids, corrections)
+            before.append(self.worker.to_condense(db, window.record.id, ids))
 
         async with self.leases.hold(window.record.id, "reflecting", start=begin) as held:
             state.failpoint("reflect.begin")
             operation.start(state)
-            pinned = await state.store.read(memory_store.pinned_lines, [g.id for g in groups])
             request = ReflectInput(
                 window.thread.id,
                 tuple((g.id, g.text) for g in groups if g.text),
                 max(1, int(min(numbers.reflect_at - rest, tokens * share))),
                 level,
-                tuple(pinned),
+                tuple(before[-1].pinned),
                 state.mode,
                 limit_tokens=max(1, numbers.reflect_at - rest),
             )
-            group, lines = await self.worker.reflect(window.record, groups, request, held, operation.cycle_id)
+            group, lines = await self.worker.reflect(
+                window.record, groups, request, before[-1], held, operation.cycle_id
+            )
             state.failpoint("reflect.asked")
             await state.move(Add(group, lines, held, corrections=corrections, ends=True), "reflect")
             self.leases.ended(held)

@@ -38,7 +38,8 @@ def identifiers(text: str) -> str:
     `getUserId` gives `get user id getuserid`.
     """
     out: dict[str, None] = {}
-    for token in dict.fromkeys(_TOKEN.findall(text)):
+    words = [w for w in dict.fromkeys(text.split()) if not (w.islower() and w.isalpha())]  # most are plain
+    for token in dict.fromkeys(_TOKEN.findall(" ".join(words))):
         if (token.islower() and token.isalpha()) or not _COMPOUND.search(token):
             continue
         parts = pieces(token)

@@ -78,7 +78,12 @@ MUTANTS = (
         "elif self.reflection_phase is ReflectionPhase.HELD and not held:",
         "elif False:",
     ),
-    M("state-messages-lost", f"{STATE}:MemoryState._load", "for message in old.messages:", "for message in ():"),
+    M(
+        "state-messages-lost",
+        f"{STATE}:MemoryState._show",
+        "for message in self.window.messages:",
+        "for message in ():",
+    ),
     M(
         "state-no-refresh",
         f"{STATE}:MemoryState.refresh",
@@ -96,13 +101,13 @@ MUTANTS = (
     M(
         "state-move-not-followed",
         f"{STATE}:MemoryState._move",
-        '        self.failpoint(f"{point}.committed")\n        await self._load()\n',
-        '        self.failpoint(f"{point}.committed")\n',
+        "        self._show(fresh)\n",
+        "",
         by="tests/unit/memory/test_requests.py::test_everything_is_sent_raw_or_stands_in_the_log",
     ),
     M("state-retitled-not-told", f"{STATE}:MemoryState._move", "if done.retitled is not None:", "if False:"),
     M("state-removed-wrong", f"{STATE}:MemoryState._move", "before - len(self.window.messages)", "before"),
-    M("state-edit-not-followed", f"{STATE}:MemoryState.write", "            await self._load()\n", ""),
+    M("state-edit-not-followed", f"{STATE}:MemoryState.write", "            self._show(fresh)\n", ""),
     M(
         "state-refusal-raised",
         f"{STATE}:MemoryState.try_move",

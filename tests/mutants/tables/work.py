@@ -30,10 +30,10 @@ MUTANTS = (
         "if True",
         by="tests/unit/memory/test_corrections.py::test_a_pinned_line_outlives_reflections_and_a_waiting_one_is_dropped_by_an_edit",
     ),
-    M("work-pins-lost", f"{WORK}:Worker.reflect", '.lstrip("* ").strip() in pinned', " in ()"),
-    M("work-not-smaller", f"{WORK}:Worker.reflect", "if not text or after >= before:", "if not text:"),
-    M("work-not-smaller-at", f"{WORK}:Worker.reflect", "after >= before:", "after > before:"),
-    M("work-reflects-nothing", f"{WORK}:Worker.reflect", "if not text or after >= before:", "if after >= before:"),
+    M("work-pins-lost", f"{WORK}:Worker.reflect", "if pinned and _as_pinned(r) in pinned", "if False"),
+    M("work-not-smaller", f"{WORK}:Worker.reflect", "if not text or after >= size:", "if not text:"),
+    M("work-not-smaller-at", f"{WORK}:Worker.reflect", "after >= size:", "after > size:"),
+    M("work-reflects-nothing", f"{WORK}:Worker.reflect", "if not text or after >= size:", "if after >= size:"),
     M(
         "work-merged-one-less",
         f"{WORK}:Worker.reflect",
@@ -81,7 +81,7 @@ MUTANTS = (
     ),
     M(
         "work-no-flags",
-        f"{WORK}:Worker.rows",
+        f"{WORK}:Worker._lines",
         "flags=doubts",
         "flags=()",
         by="tests/unit/memory/test_faithfulness.py::test_flags_are_stored_with_the_line",

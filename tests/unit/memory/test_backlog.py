@@ -14,7 +14,8 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.events import Backlog, to_json
 from sakti.core.types import TextPart
 from sakti.memory import backlog
-from sakti.store import memory
+from sakti.memory.protocol import ObserveInput, ObserveResult
+from sakti.store import leases, memory
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 
 WORDS = "word and number 12 in src/auth.ts "
@@ -155,4 +156,31 @@ async def test_what_does_not_observe_is_not_resumed(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), enabled=False))
     with pytest.raises(MemoryFailure):
         await driver.engine.resume()
+    await driver.close()
+
+
+async def test_a_lease_is_held_until_the_last_slice_is_stored_and_no_longer(tmp_path: Path) -> None:
+    driver = await long_thread(tmp_path / "m.db")
+    owned: list[int] = []
+
+    async def leased() -> int:
+        return len(await driver.store.read(leases.held, driver.engine.record_id, driver.clock.now()))
+
+    released = driver.engine.observation.leases
+
+    class Watching(ScriptedObserver):
+        async def observe(self, request: ObserveInput) -> ObserveResult:
+            owned.append(await leased())
+            return await super().observe(request)
+
+    driver.engine.set_models(Watching(), driver.reflector)
+    writes = driver.store.written
+    assert await driver.engine.observe_left()
+    assert len(owned) > 2 and set(owned) == {1}
+    assert await leased() == 0
+    # the turn's lease twice, this one once, a commit for each slice: its release takes none of its own
+    assert driver.store.written - writes == len(owned) + 3
+    assert await driver.engine.reflect_now()
+    assert await leased() == 0
+    assert not released._ended
     await driver.close()

@@ -12,6 +12,7 @@ import pytest
 
 from sakti.actions.memory.log import log_lines
 from sakti.core.tokens import Estimator
+from sakti.core.types import TextPart
 from sakti.memory import worker as work
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.memory.reflect.extractive import ExtractiveReflector
@@ -118,6 +119,85 @@ def test_the_newest_lines_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marking, "REMEMBERED", 1)
     assert "[replaces" in marked(NEW, line("Our region is eu-2."), line("The port is 8080.")).text
     assert "[replaces" not in marked(NEW, line("The port is 8080."), line("Our region is eu-2.")).text
+
+
+def test_a_log_that_is_remembered_is_compared_as_one_that_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered = marking.Remembered()
+    said = [
+        *("The port is 8080.", "Our region is eu-2.", "The pool size is 10.", "min sdk is 26, target sdk is 34."),
+        *(f"The limit of queue {n} is {n + 20} jobs." for n in range(14)),
+    ]
+    log: list[LogLine] = []
+    found = 0
+    for number, text in enumerate(said):
+        log.append(line(f"User stated: {text}", f"12:{number:02}"))
+        if number == 9:
+            del log[1:4]  # a reflection took their place
+        for newer in (NEW, "* 🔴 (12:30) User stated: min sdk -> 28", "* 🟡 (12:30) Agent: The limit of queue 1 is 9."):
+            made = marking.mark_new(newer, log, remembered)
+            assert made == marked(newer, *log)
+            found += "[replaces" in made.text
+    assert found > len(said), "there is something to find, early and late"
+    monkeypatch.setattr(marking, "REMEMBERED", 4)
+    marking.mark_new(NEW, log, remembered)  # more than twice as many: the newest are read anew
+    assert "[replaces" not in marking.mark_new(NEW, log, remembered).text
+
+
+async def test_of_a_log_only_what_is_new_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = await Driver.make(tmp_path / "t.db", settings(900, 20_000), observer=Saying())
+    read: list[str] = []
+    whole = memory_log.lines_where
+
+    def noted(db: Any, where: str, values: Sequence[object]) -> Any:
+        read.extend(map(str, values))
+        return whole(db, where, values)
+
+    monkeypatch.setattr(memory_log, "lines_where", noted)
+
+    async def log(before: memory_log.Log | None) -> memory_log.Log:
+        read.clear()
+        found = await driver.store.read(memory_log.whole_log, driver.engine.record_id, before)
+        states = ("active", "buffered")
+        stored = await driver.store.read(memory_log.log_lines, driver.engine.record_id, states=states)
+        assert [(x.id, x.content, x.forgotten) for x in found.lines] == [(x.id, x.content, x.forgotten) for x in stored]
+        return found
+
+    await talk(driver, SAID[: len(SAID) // 2])
+    first = await log(None)
+    await log(first)
+    assert read[:-3] == [], "nothing has changed"
+    await talk(driver, SAID[len(SAID) // 2 :])
+    second = await log(first)
+    assert second.groups.keys() > first.groups.keys() and not {*read} & first.groups.keys()
+    await driver.engine.correct(second.lines[0].id, "forget")
+    third = await log(second)
+    assert third.lines[0].forgotten
+    assert await driver.engine.reflect_now()
+    assert not {*(await log(third)).groups} & {*first.groups}, "what was condensed is no longer in it"
+    await driver.close()
+
+
+class Numbered(ScriptedObserver):
+    """Says in each answer that the port is another one."""
+
+    async def observe(self, request: ObserveInput) -> ObserveResult:
+        self.inputs.append(request)
+        return ObserveResult(f"* 🔴 (10:0{len(self.inputs)}) User stated: The port is {8_000 + len(self.inputs)}.")
+
+
+async def test_of_a_long_thread_later_pieces_are_compared_with_earlier_ones(tmp_path: Path) -> None:
+    mine = settings(600, 100_000)
+    driver = await Driver.make(tmp_path / "t.db", replace(mine, enabled=False), observer=Numbered())
+    for _ in range(8):
+        await driver.say("user", TextPart("word and number 12 " * 40))
+        await driver.say("assistant", TextPart("word " * 40))
+    await driver.engine.close()
+    driver.settings = mine
+    await driver.open()
+    assert await driver.engine.observe_left()
+    log = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+    assert len(log) > 2 and all("[replaces" in x.content for x in log[1:])
+    await driver.close()
 
 
 # --- what is shown ------------------------------------------------------------------------------------------

@@ -528,6 +528,25 @@ async def test_a_state_changes_from_what_it_was_alone(rows: Rows) -> None:
     assert (group.state, group.activated_at) == ("buffered", None)
 
 
+async def test_a_lease_ends_with_its_last_result(rows: Rows) -> None:
+    async def kinds() -> set[tuple[str, str]]:
+        return {(x.kind, x.thread_id) for x in await rows.store.read(leases.held, "r", rows.now)}
+
+    before = await kinds()
+    assert before >= {("observing", "t"), ("reflecting", "")}
+    await rows.move(observation("a", 0, 3, activate=True))
+    assert await kinds() == before
+    with pytest.raises(MemoryFailure):
+        await rows.move(replace(observation("b", 0, 3), ends=True))
+    assert await kinds() == before, "what is refused has changed nothing"
+    await rows.move(replace(observation("b", 4, 5), ends=True))
+    assert await kinds() == before - {("observing", "t")}
+    with pytest.raises(MemoryFailure, match="took this work over"):
+        await rows.move(observation("c", 6, 7))
+    await rows.move(replace(reflection("x", "a"), ends=True))
+    assert await kinds() == before - {("observing", "t"), ("reflecting", "")}
+
+
 async def test_another_memory_of_a_thread_has_its_own_groups(rows: Rows) -> None:
     await rows.observe("a", 0, 3, activate=True)
     make = {"id": "s", "lookup_key": "thread:t", "scope": "thread", "thread_id": "t", "resource_id": "w"}

@@ -148,7 +148,7 @@ def test_many_runs_share_one_database(place: Place) -> None:
 def test_a_terminated_run_leaves_a_thread_that_continues(place: Place) -> None:
     place.model.play("long please", Reply("A long answer that never ", hold=True))
     process = subprocess.Popen(
-        [sys.executable, "-m", "sakti", "run", "long please", *NAMED],
+        [sys.executable, "-m", "sakti", "run", "long please", "--output", "stream-json", *NAMED],
         cwd=place.folder,
         env=place.env,
         stdin=subprocess.DEVNULL,
@@ -157,6 +157,9 @@ def test_a_terminated_run_leaves_a_thread_that_continues(place: Place) -> None:
         text=True,
     )
     try:
+        assert process.stdout is not None
+        while '"text_delta"' not in process.stdout.readline():  # so that an answer is stored
+            assert process.poll() is None
         assert place.model.holding.wait(30)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=40)

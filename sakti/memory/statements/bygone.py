@@ -16,11 +16,13 @@ _STOP = (
 )
 # Says of what is named before it that it is over, or was never so.
 _OVER = (
-    r"(?:out\b|gone|dead|dropped|scrapped|cancel\w*|retired|obsolete|deprecated|"
+    r"(?:out\b|gone|dead|history|passé|geschichte|dropped|scrapped|cancel\w*|retired|obsolete|deprecated|"
     r"no longer|removed|off the table|quit|resigned|fired|left|swapped|sick|on (?:\w+ )?leave|stepped down|"
     r"too \w+|unnecessary|not needed|unrealistic|overkill|not enough|insufficient|"
     r"a (?:mistake|typo|(?:bad|poor|wrong) \w+)|im ruhestand|in rente|in elternzeit|im urlaub|"
-    r"(?:being |getting )?(?:decommissioned|discontinued|phased out|sunset|shut down|end of life|eol)\b|"
+    r"(?:being |getting |going )?(?:decommissioned|discontinued|phased out|sunset|(?:shut|taken|torn) down|away|"
+    r"(?:switched|turned) off|end of life|eol|expired|abgelaufen|ausgelaufen)\b|"
+    r"im \w{0,20}(?:schutz|urlaub)\b|in \w{0,20}zeit\b|hat ausgedient|(?:on (?:its|the) )way out\b|"
     r"can (?:be (?:deleted|removed|dropped)|go)\b|kann (?:weg|raus)\b|"
     r"(?:on|in|im|auf) (?:vacation|holidays?|parental|maternity|sabbatical|elternzeit)|verlassen|"
     r"keine zeit|abgeschaltet|abgekündigt|rausgeflogen|hat das haus|"
@@ -37,7 +39,8 @@ _PAST = tuple(
         rf"\b(?:from|von|vom)\s+{_X}\s+(?:to|auf|zu|zum|nach|->|→)\s",
         r"\b(?:instead of|rather than|in place of|anstelle von|statt|anstatt)\s+(?:the |our |den |der |dem )?"
         rf"{_X}{_STOP}",
-        rf"\b(?:no longer|nicht mehr|nicht länger|,\s?not|,\s?nicht)\s+(?:in |on |the |am |auf |mehr )?{_X}{_STOP}",
+        rf"(?:\b(?:no longer|nicht mehr|nicht länger)|,\s?(?:not|never|nicht|nie|niemals))\s+"
+        rf"(?:in |on |the |am |auf |mehr )?{_X}{_STOP}",
         r"(?:(?:^|[,;.:!?\"(]\s?)|\b(?:please|pls|bitte|let['’]?s|we|you|i|to|and|und|or|then|should|must|will|"
         r"just|also|now|so|['’](?:ll|d|ve)|have|gonna|better|can|ok|okay|wir|ich)\s)(?<!\w can )\b(?:drop|scrap|ditch|"
         r"forget(?: about)?|ignore|strike|cancel|"
@@ -55,6 +58,12 @@ _PAST = tuple(
         r"entfernt|gelöscht|abgeschafft|aufgegeben|verworfen|ausgemustert|gestrichen|verabschiedet|abgelöst|ersetzt)\b",
         rf"(?:^|[,;.]\s|\b(?:so|and|but|und|aber)\s){_X}\s(?:has |have |hat )?(?:handed|passed|gave|transferred|"
         rf"delegated|übergeben|abgegeben)\s(?:[^,;.!?]{{1,60}}\s)?(?:over\s)?(?:to|an)\s",
+        rf"\b(?:ripp?(?:ed|ing)?|thr[eo]w(?:ing|n)?|kick(?:ed|ing)?|tore|torn|took|tak(?:en|ing)|pull(?:ed|ing)?|"
+        rf"phas(?:ed|ing)|swapp?(?:ed|ing)?)\s(?:the |our )?{_X}\sout\b",
+        rf"\((?:was|were|is no longer|previously|formerly|before|used to be|vorher|bisher|früher|war|zuvor|statt|not|"
+        rf"nicht):?\s{_X}(?=\s*\))",
+        r"~~(?P<old>[^~\n]{1,60})~~",
+        rf"\b(?:previously|formerly|used to be|vormals|ehemals|bislang|bisher(?! (?:war|ist|noch)))\s{_X}{_STOP}",
         rf"\b(?:exchanged?|substituted?|swap(?:ped)?|trad(?:e|ed)|tauscht?(?: bitte)?|(?:ripped|kicked|threw|tore|"
         rf"took) out)\s"
         rf"(?:the |our |den |die |das )?{_X}(?=\s*(?:{_ENDS}|\b(?:with|for|by|gegen|durch|mit|and|und)\b))",
@@ -64,6 +73,9 @@ _PAST = tuple(
         rf"\b(?:away from|(?:moved|moving|move|going|go) off(?: of)?|weg von|weg vom)\s+"
         rf"(?:the |our |der |dem |den )?{_X}{_STOP}",
         rf"\b(?:replaces|supersedes|ersetzt|löst)\s+{_X}{_STOP}",
+        rf"\b(?:leaving|dropping|ditching|abandoning|trading)\s(?:the |our )?{_X}(?=\s(?:for|in favou?r of)\b)",
+        r"(?<![\w/.-])(?P<old>(?=[\w./@:-]{0,60}[\d_./@:-])\w[\w./@:-]{1,60})\s(?:(?:has been|was|is|got|gets|wurde|wird|"
+        r"ist)\s)?(?:now |jetzt )?(?:(?:renamed|umbenannt)\b|called\s|(?:in|zu) \S{1,60} umbenannt)",
     )
 )
 # What does not serve any more, if something else is named for it: in the group `old`.

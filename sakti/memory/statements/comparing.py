@@ -147,7 +147,7 @@ def compared(pair: Pair) -> Found | None:
         return found
     if twins := _twins(pair):
         return Found("replaced", 1.0, twins)
-    if not pair.shared - pair.old.units - pair.part.units or pair.adds:
+    if not pair.shared - pair.old.units - pair.part.units or pair.adds or _of_others(pair):
         return None
     pairs = [(a, b) for a in pair.lost for b in pair.given if alike(a, b) and _said_of(pair, b)]
     only = len(pair.lost) == len(pair.given) == 1
@@ -158,6 +158,13 @@ def compared(pair: Pair) -> Found | None:
     ):
         return _changed(pair, pairs)
     return _turned(pair) or (_reworded(pair, bool(named)) if pair.new.replaces else None)
+
+
+def _of_others(pair: Pair) -> bool:
+    """Return whether both say on or off of one thing each: "flag a is off", "flag b is on"."""
+    things = [{v.key for v in c.values if v.shape == "place"} for c in (pair.old, pair.part)]
+    states = frozenset[str]().union(*OPPOSITES)
+    return all(things) and not things[0] & things[1] and all(states & _words(c.text) for c in (pair.old, pair.part))
 
 
 def _said_of(pair: Pair, given: Value) -> bool:
@@ -251,7 +258,8 @@ def _turned(pair: Pair) -> Found | None:
     sides = _words(pair.old.text), _words(pair.part.text)
     opposite = any(sides[0] & one and sides[1] & other for one, other in (OPPOSITES, OPPOSITES[::-1]))
     denied = bool(pair.old.negated) != bool(pair.part.negated) and not pair.given and not pair.lost
-    if not (opposite or (denied and pair.new.replaces)) or pair.covered < SURE or pair.fits < FITS:
+    named = any(v.shape == "place" and v.key in pair.shared for v in pair.old.values)  # "new_checkout is on"
+    if not (opposite or (denied and pair.new.replaces)) or pair.covered < (HALF if named else SURE) or pair.fits < FITS:
         return None
     return Found("replaced", pair.score) if opposite or pair.fits >= SURE else None
 
@@ -304,7 +312,12 @@ def _stands_for(pair: Pair) -> bool:
 
 def _same_subject(pair: Pair) -> bool:
     """Return whether both give a value to the very same subject, as "X is 1" and "X: 2" do."""
-    return bool(pair.part.words) and pair.part.words == pair.old.words and all(map(_gives, (pair.part, pair.old)))
+    subjects = [c.keys - {v.key for v in values} - GENERIC for c, values in _sides(pair)]
+    return bool(subjects[0]) and subjects[0] == subjects[1] and all(_gives(c, values) for c, values in _sides(pair))
+
+
+def _sides(pair: Pair) -> tuple[tuple[Clause, list[Value]], ...]:
+    return (pair.old, pair.lost), (pair.part, pair.given)
 
 
 def _same_measure(pair: Pair) -> bool:
@@ -313,10 +326,14 @@ def _same_measure(pair: Pair) -> bool:
     return bool(a.unit) and a.unit == b.unit and pair.fits >= SURE and pair.covered >= HALF
 
 
-def _gives(clause: Clause) -> bool:
-    """Return whether a clause links its subject with a value, or ends with one."""
+def _gives(clause: Clause, values: list[Value]) -> bool:
+    """Return whether a clause links its subject with one of the values, or ends with it; "server 2: idle" does not."""
+    keys = {v.key for v in values}
+    link = COPULA.search(clause.text)
+    if link is not None:
+        return any(key in keys and start - clause.start >= link.start() for key, start, _ in clause.tokens)
     last = clause.tokens[-1][0]
-    return bool(COPULA.search(clause.text)) or any(last in (v.key, v.unit) for v in clause.values)
+    return any(last in (v.key, v.unit) for v in values)
 
 
 def _share(has: float, lacks: float) -> float:

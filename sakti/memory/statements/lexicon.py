@@ -26,7 +26,8 @@ EMPTY = frozenset(
     before after mean meant say said says told tell drop dropped scrap scrapped forget ignore cancel cancelled
     canceled withdrawn withdraw retract retracted rename renamed postponed delayed pushed shifted rescheduled
     slipped slips slip bump bumped raise raised lower lowered reduce reduced increase increased extended extend
-    brought forward gone table strike undo revert reverted retired obsolete deprecated abandoned unnecessary against
+    brought forward gone between zwischen uhr
+    table strike undo revert reverted retired obsolete deprecated abandoned unnecessary against
     wrong mistake scope sorry scratch wait hm hmm oh btw thought second end set sets setting give gives gave try
     tried put dont don't doesn't isn't wasn't because since while yesterday today tomorrow tonight night morning
     evening ago recently last next week month really currently swap swapped bit way like know think guess fine good
@@ -61,7 +62,7 @@ EMPTY = frozenset(
     gestartet beginnt beginnen endet enden least most many much lot lots often usually quite pretty almost
     even yet soon later finally basically thinks seems seem look looks looked scale scaled scaling trim
     trimmed shrink shrunk grow grew expand expanded tighten tightened relax relaxed crank cranked adjust
-    adjusted adapt adapted rework reworked planned scheduled geplant ist's""".split()
+    adjusted adapt adapted rework reworked planned scheduled geplant ist's hoch rauf runter""".split()
 )
 
 # One of these words, or two of the others, and a sentence is taken for German: there any noun has a capital.
@@ -87,6 +88,14 @@ SAME = {
         pw password
         staging stage
         req reqs rps rpm requests request
+        char chars charact
+        dim dims dimension
+        lib libs library
+        msg msgs message
+        stel stellig digit
+        wide width
+        breit breite
+        tall height
         max maximum limit
         sec secs s sekunde sekunden second
         min mins minuten minutes minute
@@ -173,12 +182,13 @@ REPLACES = _any(
     r"(?:would|['’]d) (?:prefer|rather), prefers, reich(?:t|en), genüg(?:t|en), möchten? lieber",
     rf"hätten? (?:gern|lieber), (?:as )?from (?:today|tomorrow|here|next), starting (?:{_DAY}|tomorrow|next), ab heute",
     r"ab morgen, seit heute, (?:migr|port)iert, portier\w*, ausgetauscht, getauscht, tausch\w*, angehoben",
+    r"(?:hoch|rauf|runter) auf",
     r"heraufgesetzt, herabgesetzt, hochgezogen, verkleinert, vergrößert, verkürzt, vorgezogen, vertagt, korrigier\w*",
     r"gegangen, umgebaut, umgeschrieben, rewr[io]t\w+, redrawn, ported, ripped out, kicked out, threw out, binned",
     r"axed, (?:decommission|discontinu|phas|retir)(?:ed|ing)(?: out)?, sunset(?:ting|ted)?",
     r"handed (?:\w+ ){0,4}over, moved on",
     r"warte, moment mal, oops, hoppla, whoops, excuse me, my fault, got (?:that|it) wrong, entschuldigung, too \w+",
-    signs="->|→|=>",
+    signs="-+>|→|=>|➜|⇒|~~",
 )
 # Weaker: says how something is to be, and that may differ from what it was.
 SETS = _any(
@@ -210,6 +220,10 @@ NARRATES = _any(
     r"(?:alten?|alte[rs]|vorige[nrs]?|letzte[nrs]?|frühere[nrs]?) (?:firma|projekt|job|version|system|"
     r"arbeitgeber|stelle)",
     r"last (?:year|quarter|summer|winter|time) (?:we|i|they|it) (?:used|had|did|were|was|tried|ran)",
+    r"(?:our|their|the|a|my|another|other) (?:competitors?|rivals?|(?:other|neighbou?ring|sister|old|second) "
+    r"(?:team|company|department|project)|friends?|brother|sister|cousin|neighbou?rs?)(?:['’]s)?",
+    r"(?:unsere?|die|der|ein|mein) (?:konkurren[zt]\w*|wettbewerber|mitbewerber|nachbar\w*|freund(?:in)?|bruder|"
+    r"schwester|kollege)",
 )
 STAYS = _any(
     r"stays?, stayed, remains?, still, unchanged, as before, as is, alone, untouched, wie gehabt, bleibt, bleiben",
@@ -285,7 +299,7 @@ COPULA = _any(
 CLAUSE_END = _any(
     r"because, since, while, whereas, so that, weil, während, sodass, and(?=\s), but(?=\s), so(?=\s), or(?=\s)",
     r"und(?=\s), aber(?=\s)",
-    signs=rf"[;—–]|,(?!\d|\s(?:19|20)\d\d\b)|(?<!\b\d)(?<!\b\d\d)[.]{_NOT_SHORT}(?=\s)|"
+    signs=rf"[;—]|–(?!\d)|(?<!\d)–|,(?!\d|\s(?:19|20)\d\d\b)|(?<!\b\d)(?<!\b\d\d)[.]{_NOT_SHORT}(?=\s)|"
     r"[:!?](?=\s)|\s(?=\((?=\w))|(?<=[\w`)\"])\s(?=(?-i:The|Our|We|Actually|Please|Let['’]s|Since|As|You|Keep|Remember|"
     r"For|It|There|Correction|This|That|My|Is|Can|Could|Note|I (?:had|have|think|want|was|will|am|set))\s)",
 )
@@ -318,6 +332,8 @@ OFTEN = _any(
     r"monatlich, jährlich, stündlich, vierteljährlich",
 )
 ORDINAL = _any(r"\d{1,2}(?:st|nd|rd|th), first, third, fourth, fifth, last, ersten?, dritten?, letzten?")
+# Behind a number: it is a time of day.
+CLOCK = frozenset(("uhr", "o'clock", "o’clock", "am", "pm"))
 # How something is at the moment: no value that another one replaces.
 STATES = frozenset(
     """slow fast green red yellow broken fine ok okay done ready better worse passing failing failed up down busy stuck
@@ -332,7 +348,7 @@ OPPOSITES = (
 # What is measured or named, whatever it is of: one that says it and one that does not may mean the same.
 GENERIC = frozenset(
     "limit valu numb sett amount threshold delay interval period duration version addres level colour color dat "
-    "termin".split()
+    "termin siz rang retention".split()
 )
 DIMENSIONS = {
     unit: kind

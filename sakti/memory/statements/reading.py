@@ -29,7 +29,16 @@ _TOKEN = lazy_pattern(
 )
 _NUMBER = lazy_pattern(r"v?\d[\d.,:]*(?:e-?\d+)?", re.IGNORECASE)
 _FROM_TO = lazy_pattern(r"\d{1,2}:\d\d-\d{1,2}:\d\d")
-_WITH_UNIT = lazy_pattern(r"(v?\d[\d.,]*)([a-zµ%]{1,6})", re.IGNORECASE)
+_WITH_UNIT = lazy_pattern(r"(v?\d[\d.,]*)(?:([a-zµ%]{1,6})|-([a-z]{3,20}))", re.IGNORECASE)
+_RANGE = lazy_pattern(
+    r"(?<![\w./:-])(?P<a>\d{1,6}(?:[.:]\d{1,4})?)(?:\s?[-–]\s?|\s(?P<word>to|bis|and|und)\s)"
+    r"(?P<b>\d{1,6}(?:[.:]\d{1,4})?)(?![\w/:-]|\.\d)",
+    re.IGNORECASE,
+)
+_CHANGES_FROM = lazy_pattern(r"\b(?:from|von)\s(?:\w{1,40}\s){0,2}$", re.IGNORECASE)
+_TABLE_ROW = lazy_pattern(r"\s*\|.*\|\s*$")
+_CELLS = lazy_pattern(r"\|")
+_BETWEEN = lazy_pattern(r"\b(?:between|zwischen)\s$", re.IGNORECASE)
 _HEX = lazy_pattern(r"#[0-9a-f]{3,8}", re.IGNORECASE)
 _NOUN = lazy_pattern(r"(?<=\w{4})(?:ances?|ences?|ations?|at(?:e[sd]?|ing)|ments?)$")
 _END = lazy_pattern(r"(?:ings?|ed|es|s|e|en|er)$")
@@ -195,9 +204,18 @@ class _Reader:
         number: _Token | None = None
         counted, unit_end = number, 0  # one that counts what the word that ends there says, so far
         patterns = (lexicon.EVERYWHERE, lexicon.ATTRIBUTED)
-        everywhere = [m.span() for pattern in patterns for m in pattern.finditer(text)]
+        ranges = {m.start(): m for m in self._ranges()}
+        aside = [m.span() for pattern in patterns for m in pattern.finditer(text)]
+        aside += [(m.end("a"), m.end()) for m in ranges.values()]
+        aside += [m.span() for m in _CELLS.finditer(text)] if _TABLE_ROW.match(text) else []
         for match in _TOKEN.finditer(text):
-            if any(a <= match.start() < b for a, b in everywhere):
+            if any(a <= match.start() < b for a, b in aside):
+                continue
+            if span := ranges.get(match.start()):
+                times = ":" in span["a"] and ":" in span["b"]
+                token = _Token(span.start(), span.end(), f"{span['a']}-{span['b']}", "date" if times else "number")
+                number = None if times else token
+                yield token
                 continue
             raw = match[0].rstrip(".:'’-" if match[0].endswith("++") else ".:'’-+") or match[0]
             raw = _POSSESSIVE.sub("", raw)
@@ -207,9 +225,15 @@ class _Reader:
             if counted is not None and raw[-1:] == "s" and token.shape == "" and text[unit_end : token.start] == " ":
                 counted.unit = stem(low)  # "12 inventory slots" are slots
             counted = None
-            if number is not None and text[number.end : token.start].strip() in ("", "-"):
-                if lexicon.MONTHS.fullmatch(low) and (low != "may" or raw == "May"):
+            if low == "min" and number is None:
+                token.key = "minimum"  # not of minutes
+            if number is not None and (gap := text[number.end : token.start].strip()) in ("", "-", "."):
+                if low in lexicon.CLOCK:
+                    number.shape, number.key = "date", number.key if ":" in number.key else f"{number.key}:00"
+                elif lexicon.MONTHS.fullmatch(low) and (low != "may" or raw == "May"):
                     number.shape = "date"
+                elif gap == ".":
+                    pass  # the word begins a sentence
                 elif raw in "€$%" or (low not in lexicon.EMPTY and not number.unit and token.shape in ("", "name")):
                     number.unit = stem(low)
                     counted = number if raw[-1:] != "s" and raw.isalpha() and low not in lexicon.MEASURES else None
@@ -220,6 +244,18 @@ class _Reader:
                 yield token
             month = token.shape == "date" and bool(lexicon.MONTHS.fullmatch(low))
             number = token if token.shape == "number" else None
+
+    def _ranges(self) -> Iterator[re.Match[str]]:
+        """Yield ranges of numbers, which are one value: "3.8 to 3.11", "15-20". What changes "from 3 to 5" is none."""
+        for match in _RANGE.finditer(self.text):
+            before = self.text[max(0, match.start() - 90) : match.start()]
+            word = (match["word"] or "").casefold()
+            if word in ("and", "und"):
+                is_range = bool(_BETWEEN.search(before))
+            else:
+                is_range = word != "to" or not (self.replaces or _CHANGES_FROM.search(before))
+            if is_range:
+                yield match
 
     def _token(self, raw: str, start: int, *, first: bool) -> _Token:
         low, end = raw.casefold(), start + len(raw)
@@ -236,7 +272,9 @@ class _Reader:
         if _FROM_TO.fullmatch(raw):
             return _Token(start, end, low, "date")
         if (counted := _WITH_UNIT.fullmatch(raw)) and not _HEX.fullmatch(raw):
-            return _Token(start, end, counted[1].casefold(), "number", stem(counted[2].casefold()))
+            if counted[2] and counted[2].casefold() in lexicon.CLOCK:
+                return _Token(start, end, f"{counted[1]}:00", "date")
+            return _Token(start, end, counted[1].casefold(), "number", stem((counted[2] or counted[3]).casefold()))
         if lexicon.MONTHS.fullmatch(low) or lexicon.DAYS.fullmatch(low):
             return _Token(start, end, stem(low), "date")
         if lexicon.OFTEN.fullmatch(low):
@@ -269,7 +307,8 @@ class _Reader:
         if arrow is not None:  # "14 -> 16", but "port -> 16" speaks of the port
             before = [t for t in self.tokens if t.end <= arrow.start()]
             behind = [t for t in self.tokens if t.start >= arrow.end()]
-            if before and behind and before[-1].shape == behind[0].shape and before[-1].shape:
+            again = len(before) > 1 and behind and before[-2].key == behind[0].key  # "iOS 14 -> iOS 16"
+            if before and behind and before[-1].shape and (again or before[-1].shape == behind[0].shape):
                 yield before[-1].start, before[-1].end
 
     # --- clauses ------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sakti.memory.statements.comparing import Found, Frequency, Pair, Verdict, compared
-from sakti.memory.statements.lexicon import ANAPHORA, MEASURES, RENAMES, TITLES, WONDERS
+from sakti.memory.statements.lexicon import ANAPHORA, MEASURES, MONTHS, RENAMES, TITLES, WONDERS
 from sakti.memory.statements.reading import EXACT, Clause, Statement, Value, head, narrates, read
 from sakti.memory.statements.supplanting import supplanted
 from sakti.memory.statements.values import alike, distinct, near, pattern
@@ -180,6 +180,8 @@ def _replaced(old: int, new: int, clause: Clause, found: Found, shared: frozense
         if key in found.values
     ]
     end = max(ends, default=clause.end)
+    months = (e for k, s, e in clause.tokens if 0 < s - end <= 2 and MONTHS.fullmatch(k))
+    end = next(months, end)  # "14. Mai"
     behind = {k for k, start, _ in clause.tokens if start >= end} - shared
     exact = found.values <= {v.key for v in clause.values if v.shape in EXACT}
     cut = bool(found.values and behind) and (exact or (len(behind) > 1 and clause.tokens[0][0] not in found.values))

@@ -17,6 +17,9 @@ _FIGURES = lazy_pattern(r"\d+")
 
 def alike(a: Value, b: Value) -> bool:
     """Return whether one value can replace the other."""
+    if {a.shape, b.shape} == {"number", "date"}:
+        clock, hour = (a, b) if a.shape == "date" else (b, a)
+        return ":" in clock.key and hour.key.isdigit() and int(hour.key) <= 24 and not hour.unit  # "at 11:30", "at 10"
     if KINDS[a.shape] != KINDS[b.shape] or {a.shape, b.shape} == {"word", "place"}:
         return False
     if a.shape != "number" or not a.unit or not b.unit:

@@ -74,8 +74,8 @@ _PAST = tuple(
         rf"(?:the |our |der |dem |den )?{_X}{_STOP}",
         rf"\b(?:replaces|supersedes|ersetzt|löst)\s+{_X}{_STOP}",
         rf"\b(?:leaving|dropping|ditching|abandoning|trading)\s(?:the |our )?{_X}(?=\s(?:for|in favou?r of)\b)",
-        r"(?<![\w/.-])(?P<old>(?=[\w./@:-]{0,60}[\d_./@:-])\w[\w./@:-]{1,60})\s(?:(?:has been|was|is|got|gets|wurde|wird|"
-        r"ist)\s)?(?:now |jetzt )?(?:(?:renamed|umbenannt)\b|called\s|(?:in|zu) \S{1,60} umbenannt)",
+        r"(?<![\w/.-])(?P<old>(?=[\w./@:-]{0,60}[\d_./@:-])\w[\w./@:-]{1,60})\s(?:(?:has been|was|is|got|gets|wurde|"
+        r"wird|ist)\s)?(?:now |jetzt )?(?:(?:renamed|umbenannt)\b|called\s|(?:in|zu) \S{1,60} umbenannt)",
     )
 )
 # What does not serve any more, if something else is named for it: in the group `old`.

@@ -83,8 +83,8 @@ MUTANTS = (
     M(
         "superseding-adds",
         f"{COMPARING}:compared",
-        " or pair.adds:",
-        ":",
+        " or pair.adds or",
+        " or",
         by="tests/unit/memory/test_superseding.py::test_what_speaks_of_something_else_replaces_nothing",
     ),
     M(

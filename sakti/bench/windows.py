@@ -83,6 +83,7 @@ class Window:
         self.tokens = 0  # of what was said here
         self._lease: TurnLease | None = None
         self._anew = False
+        self._unheard: dict[str, str] = {}  # of messages, by id: the word that no Observer may hear
         self.newest = -1
         script = stage.script
         seed = (script.seed or 0) * 10 + number
@@ -237,7 +238,7 @@ class Window:
         stage = self.stage
         identifier = stage.ids.new()
         if state != "saved" or role == "system" or metadata:
-            word = oracle.word("unheard", identifier)
+            word = self._unheard[identifier] = oracle.word("unheard", next(stage.calls))
             stage.checker.forbid(word, f"a {state} message" if role != "system" and not metadata else "a notice")
             parts = tuple(_with_word(p, word) for p in parts)
         counted = count_parts(stage.plain, parts)
@@ -276,7 +277,7 @@ class Window:
             await self.store.write(messages.confirm, sorted(ids))
             stage.ledger.change(self.thread.id, ids, state="saved")
             for message in guarded:
-                stage.checker.allow(oracle.word("unheard", message.id))
+                stage.checker.allow(self._unheard[message.id])
             return
         await self.store.write(message_removal.withhold, sorted(ids), "not allowed")
         stage.ledger.change(self.thread.id, ids, state="withheld", tokens=0)

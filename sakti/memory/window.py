@@ -199,6 +199,20 @@ def newest_that_fit(messages: Sequence[Message], room: int, keep: Sequence[Messa
     return [m for i, m in enumerate(messages) if i >= start or m.id in kept]
 
 
+def newest_groups(groups: Sequence[Group], room: int, before: int) -> int:
+    """Return from which group on a log that is larger than a model's window is sent; 0 where all of it fits `room`.
+
+    It goes on from `before`, where the last request began, as long as that fits, then from half of the room: the
+    prompt's prefix changes seldom.
+    """
+    rest = _suffix_sums([g.observation_tokens for g in groups])
+    if rest[0] <= room:
+        return 0
+    if 0 < before < len(groups) and rest[before] <= room:
+        return before
+    return next((i for i, tokens in enumerate(rest[:-1]) if tokens <= room // 2), len(groups) - 1)
+
+
 def newest_messages(messages: Sequence[Message], count: int, keep: Sequence[Message]) -> list[Message]:
     """Return the newest `count` messages, a few more where a tool exchange would be cut; the prompt always."""
     start = max(0, len(messages) - count)

@@ -13,6 +13,8 @@ from sakti.core.types import Message
 from sakti.memory.context import REMINDER_ID
 from sakti.memory.engine import Prepared
 from sakti.memory.state import Phase
+from sakti.memory.window import newest_groups
+from sakti.store.memory import Group
 from sakti.store.threads import messages as message_store
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 
@@ -238,3 +240,39 @@ async def test_nothing_is_written_where_memory_is_only_read(tmp_path: Path) -> N
             await work()
     assert driver.observer.inputs == []
     await driver.close()
+
+
+# --- a log larger than the window -----------------------------------------------------------------------------
+
+
+def test_of_a_log_larger_than_its_room_the_newest_groups_are_sent_from_the_same_one_on() -> None:
+    def log(*sizes: int) -> list[Group]:
+        return [
+            Group(str(n), "r", "t", "observation", "active", "* x", 0, observation_tokens=s)
+            for n, s in enumerate(sizes)
+        ]
+
+    assert newest_groups(log(*[100] * 20), 2_000, 7) == 0
+    assert newest_groups(log(*[100] * 20), 1_000, 0) == 15  # half of the room, so that it stays there for long
+    assert newest_groups(log(*[100] * 25), 1_000, 15) == 15
+    assert newest_groups(log(*[100] * 26), 1_000, 15) == 21
+    assert newest_groups(log(100, 5_000), 1_000, 0) == 1  # the newest is sent at any cost
+
+
+async def test_a_log_that_nobody_condenses_is_sent_in_part_and_no_turn_ends(driver: Driver) -> None:
+    await driver.engine.pause()
+    for number in range(12):
+        await driver.turn(f"part {number}", [{"text": WORDS}])
+        await driver.engine.observation.now(driver.engine.state.window.uncovered())
+    log = driver.engine.state.observation_tokens()
+    await driver.begin("what now?")
+    prepared = await driver.engine.prepare(step=1, budget=log)
+    assert [b.kind for b in prepared.blocks][:3] == ["instructions", "instructions", "observations"]
+    assert sum(b.tokens for b in prepared.blocks if b.kind == "observations") <= 0.75 * log
+    assert (
+        "part 11" in prepared.blocks[-1].text or driver.engine.state.window.active[-1].text in prepared.blocks[-1].text
+    )
+    again = await driver.engine.prepare(step=2, budget=log)
+    assert again.blocks == prepared.blocks
+    whole = await driver.engine.prepare(step=3, budget=10 * log)
+    assert len(whole.blocks) == 1 + len(driver.engine.state.window.active)

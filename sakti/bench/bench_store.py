@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -41,6 +41,15 @@ class Act:
 
 
 ACT: ContextVar[Act | None] = ContextVar("act", default=None)  # whoever drives an engine says what for
+
+
+class Awaited(ThreadPoolExecutor):
+    """Executor whose caller waits for the work: what comes first is then the same in each run."""
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        done = super().submit(fn, *args, **kwargs)
+        wait((done,))
+        return done
 
 
 class _SameThread(ThreadPoolExecutor):

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from sakti.bench.bench_store import Killed
+from sakti.bench.bench_store import Awaited, Killed
 from sakti.bench.player import Player
 from sakti.bench.run import Run
 from sakti.bench.script import Script
@@ -23,7 +23,9 @@ __all__ = ["Run", "replay"]
 
 async def replay(script: Script, counter: O200k, *, kill_at: str = "", history_messages: int = 0) -> Run:
     """Replay one conversation; `kill_at` names a failpoint at which the process dies, more than once."""
-    asyncio.get_running_loop().set_exception_handler(_quiet_about_kills)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_quiet_about_kills)
+    loop.set_default_executor(Awaited(1))
     with tempfile.TemporaryDirectory(prefix="sakti-replay-") as folder:
         player = Player(script, counter, Path(folder) / "replay.db", kill_at)
         await player.start(history_messages)

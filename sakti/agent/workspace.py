@@ -140,11 +140,12 @@ async def git_state(root: Path) -> GitState | None:
     return GitState(branch or "HEAD", len(rows))
 
 
-def describe(root: Path) -> str:
+def describe(root: Path, added: Sequence[Path] = ()) -> str:
     """Return the unmoving facts of the system prompt: where the agent works, and on what."""
     import platform
 
-    return f"Workspace: {root}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
+    more = "".join(f"\nAlso open to your tools: {folder}" for folder in added)
+    return f"Workspace: {root}{more}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
 
 
 def moving_facts(git: GitState | None, folder: str, now_ms: int) -> dict[str, str]:

@@ -32,6 +32,7 @@ def open_chat(asked: Chat) -> None:
         resume=asked.resume or None,
         continue_last=asked.continue_last,
         no_save=asked.no_save,
+        added=asked.added,
     )
     common.log_to_file(debug=asked.debug)
     had_terminal = sys.stdin.isatty()

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
+from sakti.actions import values
+from sakti.actions.values import Refused
 from sakti.core import resources
 from sakti.core.config import Loaded, load
 from sakti.core.errors import NOT_SAVED, SaktiError, StoreError
@@ -20,6 +22,7 @@ from sakti.core.text import json_line, sanitise
 with lazy_imports:
     from sakti.agent import project_settings, trust
     from sakti.agent import workspace as workspaces
+    from sakti.agent.sandbox import boundary
     from sakti.agent.session import session as sessions
     from sakti.cli import log_format, loop
     from sakti.core import terminal
@@ -108,8 +111,9 @@ def options(
     interactive: bool = True,
     no_save: bool = False,
     trusted: bool = False,
+    added: Sequence[str] = (),
 ) -> Options:
-    """Make a session's options from the command line's; raises `ConfigError`.
+    """Make a session's options from the command line's; raises `ConfigError`, and `Refused` for a folder.
 
     Where somebody is there, the project's settings are asked about after the first picture.
     """
@@ -119,10 +123,23 @@ def options(
     more += [f'mode="{mode}"'] if mode else []
     more += ["memory.read_only=true"] if no_save else []
     given: dict[str, Any] = {"overrides": more, "model_flag": model, "resume": resume, "continue_last": continue_last}
-    given |= {"full": full, "fork": fork}
+    given |= {"full": full, "fork": fork, "added": tuple(dict.fromkeys(map(_added, added)))}
     if interactive:
         return sessions.Options.load_unasked(**given)
     return sessions.Options.load(trusted=trusted, interactive=False, **given)
+
+
+def _added(name: str) -> Path:
+    """Return the folder that --add-dir names, resolved; raises `Refused` where it is none or too much."""
+    folder = Path(os.path.realpath(Path(name).expanduser()))
+    if not folder.is_dir():
+        raise Refused(f"--add-dir takes a folder, and {name!r} is none.", code=values.USAGE)
+    if Path.home().resolve().is_relative_to(folder) or boundary.impossible(folder):
+        raise Refused(f"--add-dir takes no folder as wide as {folder}; name the one that is needed.", code=values.USAGE)
+    own = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
+    if any(folder.is_relative_to(o.resolve()) for o in own):
+        raise Refused(f"{folder} holds sakti's own data, which no tool may touch.", code=values.USAGE)
+    return folder
 
 
 def database_path() -> Path:

@@ -11,6 +11,14 @@ APPROVAL = option("--approval", metavar="MODE", help="plan, ask, edits or auto; 
                   offers=("plan", "ask", "edits", "auto"))  # fmt: skip
 MODE = option("--mode", metavar="MODE", help="What the Observer looks for: default, debugging, …", offers="modes")
 CONTINUE = flag("-c", "--continue", name="continue_last", help="Continue the last thread.")
+ADD_DIR = option(
+    "--add-dir",
+    name="added",
+    many=True,
+    metavar="DIR",
+    offers="files",
+    help="Work in this folder, too, as in the workspace; may be repeated.",
+)
 NO_SAVE = flag(
     "--no-save", help="Save nothing: earlier threads can be read, the database stays as it is."
 )  # fmt: skip
@@ -28,6 +36,7 @@ CHAT = (
     MODEL,
     APPROVAL,
     MODE,
+    ADD_DIR,
     SET,
     flag("--plain", help="Plain mode: the chat line by line, for screen readers and simple terminals."),
     NO_SAVE,

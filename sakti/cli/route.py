@@ -30,6 +30,7 @@ class Chat:
     mode: str | None = None
     overrides: list[str] = field(default_factory=list[str])
     debug: bool = False
+    added: list[str] = field(default_factory=list[str])
     plain: bool = False
     no_save: bool = False
 

@@ -12,7 +12,7 @@ from sakti.actions.scope import Scope
 from sakti.actions.spec import CHAT, SET, action, arg, flag, option
 from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
-from sakti.cli.options import APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
+from sakti.cli.options import ADD_DIR, APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
 from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ with lazy_imports:
         metavar="RULE",
         help='Allow calls as approval.allow does, as "bash: git fetch"; may be repeated.',
     ),
+    ADD_DIR,
     flag("--trust", help="Use the workspace's own settings in this run; `sakti trust` keeps the decision."),
     SET,
     NO_SAVE,

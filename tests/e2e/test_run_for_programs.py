@@ -113,6 +113,20 @@ def test_a_rule_allows_what_would_be_refused(place: Place) -> None:
     assert "denied by your rules" in place.run("run", "make it", "--allow", "bash: printenv", *denied, *NAMED).stderr
 
 
+def test_another_folder_is_opened(place: Place) -> None:
+    other = place.folder.parent / "library"
+    other.mkdir()
+    (other / "a.txt").write_text("found there\n")
+    place.model.play("look", Reply("", calls=(("read", {"path": str(other / "a.txt")}),)), "Done.")
+    assert place.run("run", "look", *NAMED).returncode == 4
+    done = place.run("run", "look", "--add-dir", "../library", *NAMED)
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+    assert any("found there" in r for m in place.model.requests[-1] for r in m.results.values())
+    for wrong, told in (("a.txt", "is none"), ("nowhere", "is none"), ("/", "as wide as"), ("~", "as wide as")):
+        refused = place.run("run", "look", "--add-dir", wrong, *NAMED)
+        assert refused.returncode == 2 and told in refused.stderr, refused.stderr
+
+
 def test_a_thread_is_resumed_and_forked(place: Place) -> None:
     place.model.play("first", "one")
     first = json.loads(place.run("run", "first", "--output", "json", *NAMED).stdout)["thread_id"]

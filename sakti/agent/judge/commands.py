@@ -68,7 +68,7 @@ def _folder_change(simple: Simple, place: Place) -> Place | None:
     if simple.program != "cd" or len(simple.words) != 2 or simple.piped or simple.reads or simple.writes:
         return None
     there = place.resolve(simple.words[1].text)
-    if not (simple.words[1].literal and there.is_relative_to(place.workspace)):
+    if not (simple.words[1].literal and place.holds(there)):
         return None
     return replace(place, cwd=there)
 

@@ -104,7 +104,7 @@ def path_effect(path: Path, place: Place, access: Access) -> Effect:
     judged = place if access == "read" else replace(place, readable=())
     if access != "name" and (secret := secret_reason(path, judged)):
         return Effect("secret", secret)
-    inside = path.is_relative_to(place.workspace)
+    inside = place.holds(path)
     if access != "write":
         if inside or _kept_output(path, place) or any(path.is_relative_to(folder) for folder in place.readable):
             return Effect("read", "")

@@ -172,12 +172,7 @@ def _is_vital(word: Word, place: Place) -> bool:
 
 
 def _is_vital_path(path: Path, place: Place) -> bool:
-    return (
-        not path.is_relative_to(place.workspace)
-        or path == place.workspace
-        or ".git" in path.parts
-        or path == Path.home()
-    )
+    return not place.holds(path) or path in place.roots or ".git" in path.parts or path == Path.home()
 
 
 def _targets(words: Sequence[Word], place: Place) -> str:

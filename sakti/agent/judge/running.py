@@ -104,7 +104,7 @@ def files_run(argv: Sequence[str], place: Place) -> tuple[Path, ...]:
     if words and (words[0] in _SHELLS or words[0] in _INTERPRETERS):
         found += [place.resolve(w) for w in words[1:] if not w.startswith("-")][:1]
     found += [place.cwd / name for name in _SOURCES.get(words[0] if words else "", ())]
-    return tuple(dict.fromkeys(f for f in found if f.is_file() and f.is_relative_to(place.workspace)))
+    return tuple(dict.fromkeys(f for f in found if f.is_file() and place.holds(f)))
 
 
 def hashes(argv: Sequence[str], place: Place) -> dict[str, str]:
@@ -128,7 +128,8 @@ def runs_code(argv: Sequence[str]) -> bool:
 
 def runs_later(path: Path, place: Place) -> bool:
     """Return whether a change of a file takes effect when something else is run."""
-    inside = path.relative_to(place.workspace).parts if path.is_relative_to(place.workspace) else path.parts
+    root = next((r for r in place.roots if path.is_relative_to(r)), None)
+    inside = path.relative_to(root).parts if root is not None else path.parts
     return path.name in RUN_LATER or bool(RUN_LATER_FOLDERS & set(inside[:-1]))
 
 

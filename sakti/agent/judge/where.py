@@ -39,7 +39,8 @@ class Place:
     `own` are sakti's own folders: its data and its configuration. `outputs` is the folder of long outputs of tools,
     kept for the model to read. `changed` are the files that run later and were changed here, each with its diff.
     `level` tells what holds the commands that run there, `readable` are folders outside of the workspace that may be
-    read unasked: those of skills. `hosts` may be reached by every command.
+    read unasked: those of skills. `hosts` may be reached by every command. `added` are folders that the user opened
+    beside the workspace, for this session.
     """
 
     workspace: Path
@@ -50,6 +51,15 @@ class Place:
     level: LevelName = "unsandboxed"
     readable: tuple[Path, ...] = ()
     hosts: tuple[str, ...] = ()
+    added: tuple[Path, ...] = ()
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        return (self.workspace, *self.added)
+
+    def holds(self, path: Path) -> bool:
+        """Return whether a path, which is resolved, lies in the workspace or an added folder."""
+        return any(path.is_relative_to(root) for root in self.roots)
 
     def resolve(self, path: str) -> Path:
         return resolved(self.cwd, path)

@@ -105,6 +105,7 @@ def drawn(
     home: Path,
     own: Iterable[Path] = (),
     write: Iterable[Path] = (),
+    added: Sequence[Path] = (),
     masked: Sequence[Path] = (),
     repositories: Sequence[Path] = (),
     temporary: tuple[Path, ...] = TEMPORARY,
@@ -112,19 +113,21 @@ def drawn(
 ) -> Boundary:
     """Return the boundary of a command that starts now.
 
-    `own` are sakti's folders and files besides the usual ones, `repositories` the `.git` folders of nested
+    `added` are folders that are treated as the workspace is, `write` others that may be written. `own` are sakti's
+    folders and files besides the usual ones, `repositories` the `.git` folders of nested
     repositories, `shown` folders that may be read although what holds them is hidden.
     """
-    roots = (workspace, *(w for w in write if w.exists()))
-    gits = [g for g in (workspace / ".git", *repositories) if g.is_dir() and not g.is_symlink()]
+    opened = (workspace, *added)
+    roots = (*opened, *(w for w in write if w.exists()))
+    gits = [g for g in (*(o / ".git" for o in opened), *repositories) if g.is_dir() and not g.is_symlink()]
     common = worktree.kept_at(workspace)
-    read_only = [workspace / name for name in PROTECTED] + [g / name for g in gits for name in _OF_GIT]
+    read_only = [root / name for root in opened for name in PROTECTED] + [g / name for g in gits for name in _OF_GIT]
     if common is not None:
         gits.append(common)
         read_only += [workspace / ".git", *(common / name for name in _OF_GIT)]
     hidden = [f for f in (*hidden_at(home), *own) if f.is_dir()]
     kept = tuple(dict.fromkeys(_there(read_only, roots, common)))
-    above = (f for path in kept for f in path.parents if f != workspace and f.is_relative_to(workspace))
+    above = (f for path in kept for f in path.parents if f not in opened and any(f.is_relative_to(o) for o in opened))
     return Boundary(
         write=roots,
         pinned=tuple(sorted({*gits, *above}, key=lambda p: len(p.parts))),

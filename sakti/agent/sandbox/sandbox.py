@@ -61,7 +61,8 @@ class Sandbox(Protocol):
 class Bubblewrap:
     """Sandbox of Linux: namespaces by bubblewrap, and a filter of system calls.
 
-    `own` are sakti's folders and files, `write` folders that commands may change besides the workspace, `shown` those
+    `own` are sakti's folders and files, `added` folders that count as parts of the workspace, `write` others that
+    commands may change, `shown` those
     that they may read although what holds them is hidden, `off` why it is switched off, `temporary` the folders in
     whose place commands get new, empty ones.
     """
@@ -69,6 +70,7 @@ class Bubblewrap:
     workspace: Path
     own: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
+    added: tuple[Path, ...] = ()
     shown: tuple[Path, ...] = ()
     home: Path = field(default_factory=Path.home)
     state: Path = field(default_factory=resources.state_home)
@@ -79,7 +81,7 @@ class Bubblewrap:
 
     def __post_init__(self) -> None:
         self.watch = aside.Watch(self.workspace)
-        self._masks = Masks(Place(self.workspace, self.workspace, self.own))
+        self._masks = [Masks(Place(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
 
     @property
@@ -87,8 +89,8 @@ class Bubblewrap:
         if self._tried is None:
             self._tried = self._look()
             if self._tried.holds:
-                self._masks.refresh()
-        if self._tried.holds and not self._masks.whole:
+                self._refresh()
+        if self._tried.holds and not all(m.whole for m in self._masks):
             return Level("partial", f"more than {WALKED:,} files, so that not all secrets are hidden")
         return self._tried
 
@@ -134,18 +136,22 @@ class Bubblewrap:
 
     def boundary(self, shown: Iterable[Path] = (), read: Iterable[Path] = ()) -> Boundary:
         """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""
-        masks = self._masks
-        masks.refresh()
+        self._refresh()
         return drawn(
             self.workspace,
             home=self.home,
-            own=(*self.own, *masks.folders),
+            own=(*self.own, *(folder for m in self._masks for folder in m.folders)),
             write=(*self.write, *shown),
-            masked=masks.files,
-            repositories=masks.repositories,
+            added=self.added,
+            masked=[file for m in self._masks for file in m.files],
+            repositories=[found for m in self._masks for found in m.repositories],
             temporary=self.temporary,
             shown=(*self.shown, *read),
         )
+
+    def _refresh(self) -> None:
+        for masks in self._masks:
+            masks.refresh()
 
     @contextmanager
     def enclosed(

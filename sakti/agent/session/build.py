@@ -172,6 +172,7 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
         sandbox=None if state.approval_mode == "full" else sandboxed,
         own_env=env,
         readable=skills.library(state).folders,
+        added=state.options.added,
         network=proxy.Network(state.config.sandbox.hosts),
     )
     if state.saved and state.config.agent.checkpoints:
@@ -240,6 +241,7 @@ def make_sandbox(state: State) -> Sandbox:
         state.workspace,
         own=(*_own_folders(state), *state.options.closed),
         write=sandboxes.given_folders(settings.write, home),
+        added=state.options.added,
         shown=tuple(f for f in skills.library(state).folders if not f.is_relative_to(state.workspace)),
         home=home,
         off="switched off by sandbox.enabled" if settings.enabled == "off" else "",
@@ -303,7 +305,13 @@ def system(state: State) -> tuple[Block, ...]:
     What the workspace held when it began is stored with it.
     """
     brief = bool(state.model_info and state.model_info.brief)
-    text = system_prompt.build(state.workspace, state.thread, interactive=state.options.interactive, brief=brief)
+    text = system_prompt.build(
+        state.workspace,
+        state.thread,
+        interactive=state.options.interactive,
+        brief=brief,
+        added=state.options.added,
+    )
     limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
     sources = instructions.limited(instructions.kept(state.thread), (), limit).sources
     told = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]

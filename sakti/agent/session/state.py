@@ -58,7 +58,8 @@ class Options:
     `resume` is a thread's id or part of its title, `fork` the same of one to copy, `continue_last` the newest one;
     `thread_id` names a thread that is made where there is none. `resource_id` is what threads, tasks and rules belong
     to, the workspace's path by default. `interactive` tells whether somebody is there to approve. `closed` are paths
-    that no tool may touch, beside sakti's own. `told` is one line on what the project's settings changed. `unasked`:
+    that no tool may touch, beside sakti's own; `added` are resolved folders that count as parts of the workspace for
+    tools and commands. `told` is one line on what the project's settings changed. `unasked`:
     these settings are the user's only; whether the project's may have an effect is still to be asked, `overrides` are
     loaded again then.
     `full`: the mode that asks nothing, for containers. `instructed`: the project's own instructions are read.
@@ -77,6 +78,7 @@ class Options:
     resource_id: str | None = None
     thread_id: str | None = None
     closed: tuple[Path, ...] = ()
+    added: tuple[Path, ...] = ()
     told: str = ""
     unasked: bool = False
     full: bool = False

@@ -102,6 +102,7 @@ class Workbench:
     recorder: Recorder = field(default_factory=NoRecorder)
     sandbox: Sandbox | None = None
     readable: tuple[Path, ...] = ()  # folders of skills
+    added: tuple[Path, ...] = ()  # folders that the user opened beside the workspace
     network: Network | None = None  # how commands in the sandbox reach hosts
     own_env: Mapping[str, str] | None = None  # of commands that the user types
     started: int = 0  # commands that ever went to the background: no number is given twice
@@ -121,6 +122,7 @@ class Workbench:
             self.level.name,
             self.readable,
             self.network.allowed if self.network is not None else (),
+            self.added,
         )
 
     @property

@@ -370,7 +370,7 @@ class Toolbox:
             hidden = [
                 path
                 for path in map(bench.resolve, found.named(arguments))
-                if not path.is_relative_to(bench.workspace) and path not in bench.files.known
+                if not bench.place().holds(path) and path not in bench.files.known
             ]
             if not hidden:
                 raise

@@ -46,11 +46,11 @@ def sandbox(place: Path, tmp_path: Path) -> Bubblewrap:
     return _made(place, tmp_path)
 
 
-def _made(workspace: Path, tmp_path: Path) -> Bubblewrap:
+def _made(workspace: Path, tmp_path: Path, *added: Path) -> Bubblewrap:
     """The test's own folder is a temporary one: it must be seen, so that what is not written there says something."""
     (tmp_path / "tmp").mkdir()
     temporary = (tmp_path / "tmp", Path("/run"))
-    made = Bubblewrap(workspace, home=workspace.parent, state=tmp_path / "state", temporary=temporary)
+    made = Bubblewrap(workspace, home=workspace.parent, state=tmp_path / "state", temporary=temporary, added=added)
     if not made.level.holds:
         pytest.skip(f"this machine has no sandbox: {made.level.text}")
     return made
@@ -83,6 +83,23 @@ def test_work_goes_on_as_outside(sandbox: Bubblewrap, place: Path) -> None:
     code, said = _run(sandbox, f"{words} && git log --oneline | wc -l && git checkout -qb other && echo $HOME")
     assert (code, said.split()) == (0, ["b", "2", str(place.parent)])
     assert (place / "c" / "d" / "b").read_text() == "b\n"
+
+
+def test_an_added_folder_is_held_as_the_workspace(place: Path, tmp_path: Path) -> None:
+    library = place.parent / "library"
+    (library / "sub").mkdir(parents=True)
+    (library / "sub" / ".env").write_text("TOKEN=inner-secret\n")
+    _git(library, "init", "-q")
+    sandbox = _made(place, tmp_path, library)
+    assert _run(sandbox, "echo b > ../library/b && cat ../library/b") == (0, "b\n")
+    for command in (
+        "echo x > ../library/.git/hooks/post-commit",
+        "echo x >> ../library/.git/config",
+        "mv ../library/.git ../library/g",
+        "cat ../library/sub/.env",
+        "mv ../library ../l2",
+    ):
+        assert "inner-secret" not in _refused(sandbox, command)
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,29 @@ async def test_a_long_command_is_seen_whole_and_edited_outside(running, session,
         assert session.calls[-1] == ("resolve", "p1", True, "once", "", "make one\nmake two")
 
 
+async def test_a_long_command_is_allowed_once_its_end_was_on_the_screen(running, session):
+    async with running((80, 24)) as (app, pilot):
+        await ask(app, pilot, session, asked(target="\n".join(f"echo line {n}" for n in range(90))))
+        for leave in (["escape"], ["pagedown", "escape"]):
+            await pilot.press("y")
+            await settle(app, pilot)
+            assert isinstance(app.screen, ReadScreen) and "echo line 89" not in screen_text(app)
+            await pilot.press(*leave)
+            await settle(app, pilot)
+            assert not [c for c in session.calls if c[0] == "resolve"], "its end was not seen"
+        await pilot.press("a")
+        await settle(app, pilot)
+        await pilot.press("end")
+        await settle(app, pilot)
+        assert "echo line 89" in screen_text(app)
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert not [c for c in session.calls if c[0] == "resolve"], "looking is no answer"
+        await pilot.press("y")
+        await settle(app, pilot)
+        assert session.calls[-1][:4] == ("resolve", "p1", True, "once")
+
+
 async def test_keys_are_folded_between_them(running, session):
     async with running((80, 24)) as (app, pilot):
         await ask(app, pilot, session, asked(id="p1"), asked(id="p2", target=LONG))

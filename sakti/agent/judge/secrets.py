@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -87,14 +89,33 @@ def _same_file(path: Path, place: Place) -> Path | None:
         return None
     if there.st_nlink < 2 or path.is_dir():
         return None
-    for file in _secret_files(place.workspace):
-        try:
-            same = os.path.samestat(there, file.stat())
-        except OSError:
-            continue
-        if same:
-            return file
+    for file in itertools.chain.from_iterable(map(_secret_files, place.roots)):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(there, file.stat()):
+                return file
     return None
+
+
+def other_name(place: Place) -> Callable[[Path], bool]:
+    """Return a test whether a file is a secret one under another name; they are looked for once, if at all."""
+
+    @functools.cache
+    def inodes() -> frozenset[tuple[int, int]]:
+        found: set[tuple[int, int]] = set()
+        for file in itertools.chain.from_iterable(map(_secret_files, place.roots)):
+            with contextlib.suppress(OSError):
+                seen = file.stat()
+                found.add((seen.st_dev, seen.st_ino))
+        return frozenset(found)
+
+    def test(path: Path) -> bool:
+        try:
+            there = path.stat()
+        except OSError:
+            return False
+        return there.st_nlink > 1 and (there.st_dev, there.st_ino) in inodes()
+
+    return test
 
 
 def _secret_files(root: Path) -> Iterator[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from typing import Annotated
 
 import pydantic
 
-from sakti.agent.judge.secrets import secret_reason
+from sakti.agent.judge.secrets import other_name, secret_reason
 from sakti.agent.tools import child
 from sakti.agent.tools.base import Outcome, ToolRun, tool
 from sakti.agent.tools.files import one_row
@@ -83,11 +84,13 @@ async def grep(
     show = _shower(run, base)
     search.skipped += [f"{show(n)} (its name has a line end)" for n in names if "\n" in n]
     names = [n for n in names if "\n" not in n]
-    timed_out = False
+    timed_out, hidden = False, functools.cache(_hidden(base, other_name(place)))
     async with contextlib.aclosing(_output(search, base, names, deadline)) as rows:
         async for row in rows:
             if row is None:
                 timed_out = True
+            elif name := hidden(row.partition(b"\0")[0]):
+                secret += [] if name in secret else [name]
             elif not _take(search, row, show):
                 break
     return _told(search, show, found, secret, timed_out)
@@ -96,6 +99,16 @@ async def grep(
 def _shower(run: ToolRun, base: Path) -> Callable[[str], str]:
     prefix = run.bench.show(base)
     return lambda name: one_row(name if prefix == "." else f"{prefix.rstrip('/')}/{name}")
+
+
+def _hidden(base: Path, secret: Callable[[Path], bool]) -> Callable[[bytes], str]:
+    """Return a function that gives the name of a file with hits where it is a secret one by another name, else ""."""
+
+    def name_of(raw: bytes) -> str:
+        name = _name(raw)
+        return name if secret(base / name) else ""
+
+    return name_of
 
 
 def _take(search: Search, row: bytes, show: Callable[[str], str]) -> bool:

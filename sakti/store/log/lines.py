@@ -17,8 +17,8 @@ from peewee import fn
 from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.log import replaced
-from sakti.store.memory.advance import corrected
 from sakti.store.memory.group_rows import cursor, groups_by_id
+from sakti.store.memory.records import corrected
 from sakti.store.memory.sections import Span, spans
 from sakti.store.models import GroupRow, MessageRow, TaskRow, ThreadRow
 from sakti.store.rows import ends_with, first

@@ -3,7 +3,7 @@
 The panes' queries are in `sakti.store.log`.
 """
 
-from sakti.store.memory.advance import advance, corrected, may_condense
+from sakti.store.memory.advance import advance, may_condense
 from sakti.store.memory.group_rows import (
     Group,
     GroupState,
@@ -22,6 +22,7 @@ from sakti.store.memory.records import (
     HOLD_REFLECTION,
     PAUSED,
     Record,
+    corrected,
     get_or_create,
     get_record,
     revision,

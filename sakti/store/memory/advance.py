@@ -28,7 +28,7 @@ from sakti.store.memory import group_rows as rows
 from sakti.store.memory import undo
 from sakti.store.memory.group_rows import Group
 from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
-from sakti.store.memory.records import HOLD_REFLECTION, revision
+from sakti.store.memory.records import HOLD_REFLECTION, corrected, revision
 from sakti.store.memory.states import all_in_state, discard, figures, messages_between, transition
 from sakti.store.text_registry import entering
 from sakti.store.threads import threads
@@ -98,14 +98,6 @@ def may_condense(db: Database, record_id: str, merged: Sequence[str], correction
         raise MemoryFailure("A reflection of another window is ready already.", code="conflict")
     if not all_in_state(db, merged, "active"):
         raise MemoryFailure("The log has changed meanwhile; it is condensed again.", code="conflict")
-
-
-def corrected(db: Database, record_id: str) -> int:
-    """Return the number of corrections of a record's log, undos included: it changes whenever the log is corrected."""
-    row = db.execute_sql(
-        "SELECT json_extract(metadata, '$.corrections') FROM observational_memory WHERE id = ?", (record_id,)
-    ).fetchone()
-    return 0 if row is None else row[0] or 0
 
 
 def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thread | None:

@@ -1,6 +1,6 @@
 """Store memory records: one for a thread, or one for a whole workspace.
 
-`get_record` and `revision` are raw SQL: every step queries them.
+`get_record`, `revision` and `corrected` are raw SQL: every step queries them.
 """
 
 from __future__ import annotations
@@ -94,6 +94,14 @@ def revision(db: Database, record_id: str, thread_id: str) -> tuple[int, int]:
     """Return (revision of a record, index of a thread's newest message): equal pairs mean an unchanged window."""
     row = db.execute_sql(_REVISION, (thread_id, record_id)).fetchone()
     return (0, -1) if row is None else (row[0], row[1])
+
+
+def corrected(db: Database, record_id: str) -> int:
+    """Return the number of corrections of a record's log, undos included: it changes whenever the log is corrected."""
+    row = db.execute_sql(
+        "SELECT json_extract(metadata, '$.corrections') FROM observational_memory WHERE id = ?", (record_id,)
+    ).fetchone()
+    return 0 if row is None else row[0] or 0
 
 
 def set_timezone(db: Database, record_id: str, timezone: str) -> None:

@@ -61,7 +61,7 @@ class ReadScreen(Panel[bool]):
     def __init__(self, title: str, blocks: Sequence[Block]) -> None:
         super().__init__(title)
         self._blocks = blocks
-        self._ended = False
+        self._shown = self._ended = False  # from its top on; to its end
 
     def named_keys(self) -> Keys:
         folds = any(b.foldable for b in self._blocks)
@@ -74,11 +74,18 @@ class ReadScreen(Panel[bool]):
         reader = self.query_one(Transcript)
         reader.document.append(*self._blocks)
         self.watch(reader, "scroll_y", self._scrolled, init=False)
-        self.call_after_refresh(reader.show_top)
+        self.call_after_refresh(self._show_top)
+
+    def _show_top(self) -> None:
+        self.query_one(Transcript).show_top()
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        self._shown = True  # what is appended scrolls to its end first, which nobody sees
 
     def _scrolled(self) -> None:
         reader = self.query_one(Transcript)
-        self._ended = self._ended or reader.scroll_y >= reader.max_scroll_y - 0.5
+        self._ended = self._ended or (self._shown and reader.scroll_y >= reader.max_scroll_y - 0.5)
 
     def leave(self) -> None:
         self._scrolled()

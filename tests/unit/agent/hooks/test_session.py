@@ -30,6 +30,7 @@ from tests.fakes.session import Recorded, start
 from tests.fakes.tools import ended
 
 PYTHON = sys.executable
+TOLD = "cat > $(mktemp {}.XXXXXX.json)"  # a file each: hooks may run at the same time
 
 
 def config(*hooks: HookSettings, mode: str = "edits", **approval: Sequence[str]) -> Config:
@@ -50,6 +51,12 @@ def says(**answer: Any) -> str:
 def decides(decision: str, reason: str = "", **more: Any) -> str:
     inner = {"hookEventName": "PreToolUse", "permissionDecision": decision, "permissionDecisionReason": reason, **more}
     return says(hookSpecificOutput=inner)
+
+
+def told(folder: Path, event: str) -> list[Any]:
+    """What the hooks of an event were told, oldest first."""
+    found = sorted(folder.glob(f"{event}.*.json"), key=lambda p: p.stat().st_mtime_ns)
+    return [json.loads(p.read_text()) for p in found]
 
 
 def sent(request: Request) -> str:
@@ -338,7 +345,7 @@ async def test_what_a_hook_says_after_a_call_goes_with_its_result(store: Store, 
 
 async def test_hooks_hear_of_memory_and_tasks(store: Store, tmp_path: Path) -> None:
     settings = config(
-        *(hook(e, f"cat >> {e}.jsonl; echo >> {e}.jsonl") for e in
+        *(hook(e, TOLD.format(e)) for e in
           ("Observed", "TaskClosed", "PreCompact", "PostCompact", "SessionStart"))
     )  # fmt: skip
     close_task = [
@@ -356,8 +363,7 @@ async def test_hooks_hear_of_memory_and_tasks(store: Store, tmp_path: Path) -> N
     await run.session.close()
 
     def rows(name: str) -> list[Any]:
-        path = tmp_path / "w" / f"{name}.jsonl"
-        return [json.loads(r) for r in path.read_text().splitlines() if r] if path.exists() else []
+        return told(tmp_path / "w", name)
 
     assert [r["task_subject"] for r in rows("TaskClosed")] == ["ship it"]
     assert rows("TaskClosed")[0]["lines"] == ["shipped in main.py"]
@@ -444,7 +450,7 @@ async def test_hooks_hear_when_memory_replaces_messages_by_itself(store: Store, 
     numbers = ("memory.observation.message_tokens=2000", "memory.observation.buffer_tokens=500")
     settings = load(overrides=("memory.model=extractive", *numbers)).config
     names = ("Observed", "PreCompact", "PostCompact", "SessionStart")
-    hooks = tuple(hook(e, f"cat >> {e}.jsonl; echo >> {e}.jsonl; echo told at {e}") for e in names)
+    hooks = tuple(hook(e, f"{TOLD.format(e)}; echo told at {e}") for e in names)
     answers = [Answer("I see. " + "The build uses make and pytest here. " * 40) for _ in range(8)]
     run = await start(store, tmp_path / "w", answers, config=replace(settings, hooks=hooks))
     for n in range(8):
@@ -453,8 +459,7 @@ async def test_hooks_hear_when_memory_replaces_messages_by_itself(store: Store, 
     await close(run)
 
     def rows(name: str) -> list[Any]:
-        path = tmp_path / "w" / f"{name}.jsonl"
-        return [json.loads(r) for r in path.read_text().splitlines() if r] if path.exists() else []
+        return told(tmp_path / "w", name)
 
     assert {r["trigger"] for r in (*rows("PreCompact"), *rows("PostCompact"))} == {"auto"}
     sources = [r["source"] for r in rows("SessionStart")]

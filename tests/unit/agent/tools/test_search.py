@@ -182,6 +182,8 @@ async def test_nothing_secret_comes_out(bench: Workbench, tree: Path, engine: st
     (tree / "own/sakti.db").write_text(SECRET)
     (tree / "link").symlink_to(tree / ".env")
     (tree / ".env.example").write_text("API_KEY=\n")
+    (tree / "notes.txt").hardlink_to(tree / ".env")
+    (tree / "twin.txt").hardlink_to(tree / ".env.example")
     (tree / ".aws").mkdir()
     (tree / ".aws/config").write_text(SECRET)
     bench.own = (tree / "own",)
@@ -190,7 +192,10 @@ async def test_nothing_secret_comes_out(bench: Workbench, tree: Path, engine: st
         assert SECRET not in told
         assert ".env:" not in told
         assert "[Left out, as what is in them is secret: " in told
-    assert "API_KEY=" in (await call(bench, grep, pattern="API")).content, "the example may be read"
+    shown = (await call(bench, grep, pattern="API")).content
+    assert ".env.example:1:API_KEY=" in shown and "twin.txt:1:API_KEY=" in shown, "the example may be read"
+    named = (await call(bench, grep, pattern="API", include="*.txt")).content
+    assert named.endswith("secret: notes.txt]"), "another name of a secret file"
     for name in (".env", "link", "sub/id_rsa"):
         with pytest.raises(ToolError, match="cannot be searched: holds secrets"):
             await call(bench, grep, pattern=".", path=name)

@@ -7,9 +7,9 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from sakti.agent.session.exit import observe_on_exit
 from sakti.agent.session.session import Options, Session
@@ -21,7 +21,10 @@ from sakti.core.events import (
     Notice,
     RetryScheduled,
     StoreWaiting,
+    TextDelta,
+    ThinkingDelta,
     ToolFinished,
+    ToolOutput,
     ToolStarted,
     TurnFinished,
     to_json,
@@ -30,10 +33,13 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.terminal import WaitNotice
 from sakti.core.text import json_line, one_line, sanitise
 from sakti.core.types import Json, Usage, plain_values
+from sakti.store.masked_stream import MaskedStream
 from sakti.store.text_registry import leaving, leaving_all
 
 with lazy_imports:
     from sakti.agent import structured, user_lines
+
+_Delta: TypeAlias = TextDelta | ThinkingDelta | ToolOutput
 
 OUTPUTS = ("text", "json", "stream-json")
 INPUTS = ("text", "stream-json")
@@ -114,6 +120,7 @@ class _Run:
     def __init__(self, session: Session, output: str, limits: Limits, schema: Any) -> None:
         self._session, self._output, self._limits, self._schema = session, output, limits, schema
         self._waits = WaitNotice(session.config.store.wait)
+        self._masked = _MaskedDeltas()
         self._agent = session.config.agent
         self._began = time.monotonic()
         self._finished: list[TurnFinished] = []
@@ -235,7 +242,8 @@ class _Run:
         if isinstance(event, StoreWaiting):
             self._waits.hear(event.seconds)
         if self._output == "stream-json":
-            _print(json_line(leaving_all(to_json(event))))
+            for one in self._masked.of(event):
+                _print(json_line(leaving_all(to_json(one))))
         elif self._output == "text":
             _tell(event)
 
@@ -268,6 +276,26 @@ class _Run:
         elif text:
             _print(sanitise(text))
         return status
+
+
+class _MaskedDeltas:
+    """Masks secrets that several pieces of a text hold together; other events come behind all of the pieces."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[type[Event], str], tuple[_Delta, MaskedStream]] = {}
+
+    def of(self, event: Event) -> Iterator[Event]:
+        if isinstance(event, TextDelta | ThinkingDelta | ToolOutput):
+            key = type(event), event.call_id if isinstance(event, ToolOutput) else ""
+            _, stream = self._open.setdefault(key, (event, MaskedStream()))
+            if text := stream.feed(event.text):
+                yield replace(event, text=text)
+            return
+        for delta, stream in self._open.values():
+            if text := stream.end():
+                yield replace(delta, text=text)
+        self._open.clear()
+        yield event
 
 
 def _print(line: str) -> None:

@@ -423,7 +423,7 @@ class Store:
                 more = any(left)
             self._db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)")
         except (peewee.PeeweeException, apsw.Error) as e:
-            log.warning("the upkeep of %s waits for the next time: %s", self.path, e)
+            log.info("the upkeep of %s waits for the next time: %s", self.path, e)
             return False
         return more
 

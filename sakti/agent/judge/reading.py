@@ -117,18 +117,24 @@ def _tail(arguments: Sequence[str]) -> bool:
     return _without("-f", "-F", "--follow", "--retry")(arguments)
 
 
+def _test(arguments: Sequence[str]) -> bool:
+    """Refuse what asks for a variable: the shell evaluates an index of it, `x[$(id)]`."""
+    return not {"-v", "-R"} & set(arguments)
+
+
 _COUNTS = _without("-f", "-C", "-m", "--files0-from", "--files-from", "--magic-file", "--compile")
 _SUMS = _without("-c", "--check")  # else the files are those that a list names
 
 _PROGRAMS: Mapping[str, Check] = {
     **dict.fromkeys(
         "pwd true false whoami id uname nproc basename dirname realpath seq echo cat head nl stat cmp cut tr rev fold"
-        " paste column ls df grep egrep fgrep od strings tac test which diff comm"
+        " paste column ls df grep egrep fgrep od strings tac which diff comm"
         " readlink sleep".split(),
         _any,
     ),
     **dict.fromkeys("sha256sum sha1sum md5sum cksum".split(), _SUMS),
     "tail": _tail,
+    "test": _test,
     "wc": _COUNTS,
     "du": _COUNTS,
     "file": _COUNTS,

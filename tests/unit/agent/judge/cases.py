@@ -2,6 +2,9 @@
 
 # Never free, in no mode: they remove, publish, reach out, run what nobody has read, or change what runs later.
 HARMFUL = [
+    "test -v 'x[$(id)]'",
+    "test -R 'x[$(id)]'",
+    "[[ 'x[$(id)]' -eq 1 ]]",
     "git cat-file --batch < list",
     "git cat-file --batch-check --batch-all-objects",
     "git ls-files --exclude-from=/etc/shadow",

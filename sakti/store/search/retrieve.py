@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sakti.store.connection import Connection
 from sakti.store.search import reindexing
@@ -62,8 +62,7 @@ class Scope:
     kinds: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):  # hundreds a query: frozen dataclasses take five times as long
     """Row of search without its text; `position` is that of a message in its thread."""
 
     pk: int

@@ -29,6 +29,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PIECE_S = 0.03
+PACK_S = 0.01  # for what nobody waits for: a commit, and one long text, take that long again
 _STEP = 10  # items between two looks at the clock
 _WINDOW = 2_000  # texts whose index is filled in one go: the newest first, within it in order, which is faster
 
@@ -53,11 +54,11 @@ def _from(
             return at
 
 
-async def until_done(store: Store, step: Callable[[Database], bool]) -> None:
-    """Run `step(db)` in pieces until it returns False."""
+async def until_done(store: Store, step: Callable[[Database], bool], *, piece: float | None = None) -> None:
+    """Run `step(db)` in pieces (of `piece` seconds) until it returns False."""
 
     def some(db: Database) -> bool:
-        end = time.perf_counter() + PIECE_S
+        end = time.perf_counter() + (PIECE_S if piece is None else piece)
         while step(db):
             if time.perf_counter() >= end:
                 return True
@@ -99,7 +100,7 @@ async def reindex_quietly(store: Store) -> None:
 
 async def pack(store: Store) -> None:
     """Pack what earlier versions wrote (see `packing`). Raises `StoreError` where nothing can be written."""
-    await until_done(store, packing.pack_some)
+    await until_done(store, packing.pack_some, piece=PACK_S)
 
 
 async def pack_quietly(store: Store) -> None:

@@ -20,6 +20,7 @@ LONG = 220  # tokens above which a text is a document (about 1,500 characters)
 BEGINNING = 120  # characters by which code, diffs and logs are told from talk
 DENSITY = 0.025  # of code characters among them
 LEADING = 12  # tokens at the beginning of a document: they say what it is
+WITHIN = 0.5  # what a part counts inside of another word, where some text has it as a word (heron7 in heron78)
 INSIDE = 0.5  # what a word counts that stands only inside another one (sort in argsort)
 PLACES = 80  # places of the query's words in a text that are looked at for their nearness
 OF_A_TERM = 25  # of them, places of one word
@@ -171,8 +172,9 @@ def _count_inside(text: str, pattern: Pattern, counts: list[float], own: list[bo
         if not own[i] and len(term.stem) == 1 and len(term.stem[0]) >= 4 and term.stem[0] in lower:
             counts[i] += INSIDE
             own[i] = True
+    whole = {term.text: own[i] for i, term in enumerate(pattern.terms)}
     for i, (part, _) in enumerate(pattern.parts, len(pattern.terms)):
-        counts[i] = float(lower.count(part))
+        counts[i] = lower.count(part) * (1.0 if whole.get(part, True) else WITHIN)
         own[i] = counts[i] > 0
 
 

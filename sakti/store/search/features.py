@@ -168,11 +168,11 @@ def _count(
 def _count_inside(text: str, pattern: Pattern, counts: list[float], own: list[bool]) -> None:
     """Count words that stand inside others, and the parts of words."""
     lower = folded(text).lower()
+    whole = {term.text: own[i] for i, term in enumerate(pattern.terms)}
     for i, term in enumerate(pattern.terms):
         if not own[i] and len(term.stem) == 1 and len(term.stem[0]) >= 4 and term.stem[0] in lower:
             counts[i] += INSIDE
             own[i] = True
-    whole = {term.text: own[i] for i, term in enumerate(pattern.terms)}
     for i, (part, _) in enumerate(pattern.parts, len(pattern.terms)):
         counts[i] = lower.count(part) * (1.0 if whole.get(part, True) else WITHIN)
         own[i] = counts[i] > 0

@@ -83,6 +83,8 @@ def test_a_snippet_is_of_its_text_whatever_is_known_of_it(text: str, words: list
 
 
 async def test_a_whole_word_is_before_longer_ones_that_hold_it(store: Store) -> None:
-    await store.write(say, [f"heron{n} and a word of {n}" for n in range(90)])  # those of 70 to 79 are neighbours
+    await store.write(
+        say, [f"heron{n} " + " ".join(f"x{n}y{i}" for i in range(60)) for n in range(90)]
+    )  # those of 70 to 79 are neighbours
     found = await page(store, "heron7")
-    assert found.hits[0].text == "heron7 and a word of 7" and found.total == 11
+    assert found.hits[0].text.startswith("heron7 ") and found.total == 11

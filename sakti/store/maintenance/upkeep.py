@@ -231,6 +231,12 @@ async def optimize(store: Store) -> None:
     await store.write(_is_merged)
 
 
+async def merge(store: Store) -> None:
+    """Merge the newest segments of the search indexes, as an idle session does."""
+    for table in search_index.TABLES:
+        await until_done(store, partial(index_upkeep.merge_some, table=table))
+
+
 def _is_merged(db: Database) -> None:
     index_upkeep.set_mark(db, marks.UNMERGED, on=False)
     db.execute_sql("PRAGMA optimize")

@@ -88,3 +88,10 @@ async def test_a_whole_word_is_before_longer_ones_that_hold_it(store: Store) -> 
     )  # those of 70 to 79 are neighbours
     found = await page(store, "heron7")
     assert found.hits[0].text.startswith("heron7 ") and found.total == 11
+
+
+async def test_a_pasted_text_is_words(store: Store) -> None:
+    await store.write(say, ["the gimbal solver overflowed", "a heron"])
+    pasted = 'the "gimbal" and "no such phrase" -solver role:assistant ' + "of it " * 40
+    assert (await page(store, pasted)).hits[0].id == "t-0"
+    assert (await page(store, '"gimbal" "no such phrase" -solver')).total == 0

@@ -20,7 +20,8 @@ with lazy_imports:
     from sakti.agent.threads import purge as thread_purge
     from sakti.agent.threads import redact as thread_redact
     from sakti.core import clock
-    from sakti.store.maintenance import inspection, maintenance, recovery, upkeep, vacuuming
+    from sakti.store import archive_file
+    from sakti.store.maintenance import archiving, inspection, maintenance, recovery, upkeep, vacuuming
 
 GROUP = Group("db", "Check, repair, back up and clean the database.", UPKEEP)
 YES = flag("--yes", help="Do not ask for confirmation.")
@@ -96,10 +97,34 @@ async def optimize(scope: Scope) -> Value:
     json=False,
 )
 async def backup(scope: Scope, target: Path | None) -> Value:
-    """Copy the database; safe while it is in use."""
+    """Copy the database and its archive; safe while they are in use."""
     store = scope.store
     name = f"{store.path.name}.backup-{time.strftime('%Y%m%d-%H%M%S')}"
-    return Text((str(await store.read(maintenance.backup, target or store.path.with_name(name))),))
+    copies = await store.read(maintenance.backup, store.path, target or store.path.with_name(name))
+    missing = [archive_file.MISSING] if await store.read(archive_file.is_missing) else []
+    return Text((*map(str, copies), *missing))
+
+
+@action(
+    option("--days", kind="whole", low=0, default=90, metavar="N", help="Only messages of at least N days ago."),
+    shell="db archive",
+    needs="store",
+)
+async def archive(scope: Scope, days: int) -> Value:
+    """Move the text of old messages to a second file, where it is still searched and opened.
+
+    Only messages that are observed and not linked to an open task, and long enough to be worth it. The file stands
+    beside the database and ends in .archive. What is moved when this is interrupted stays moved.
+    """
+    done = await archiving.archive(scope.store, before=scope.now() - days * 86_400_000)
+    told = (
+        f"{counted(done.messages, 'message')} moved to {done.path} ({done.bytes:,} bytes). Keep it beside the database;"
+        " `sakti db vacuum` gives the room back to the disk."
+        if done.messages
+        else f"No message of {days} days ago or older is observed, long and free of open tasks: nothing was moved."
+    )
+    return Done(told, json={"path": str(done.path), "messages": done.messages, "bytes": done.bytes,
+                            "removed": done.removed})  # fmt: skip
 
 
 @action(

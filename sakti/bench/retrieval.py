@@ -16,7 +16,6 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,8 +24,7 @@ from sakti.core.types import Message, Role, TextPart, Thread
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import upkeep
-from sakti.store.search import index as search_index
-from sakti.store.search import index_upkeep, search
+from sakti.store.search import search
 from sakti.store.threads import messages, threads
 
 WORKSPACE = "/retrieval"
@@ -141,7 +139,7 @@ async def _measure(
             began = time.perf_counter()
             ids = await _ingest(store, said)
             build += time.perf_counter() - began
-            await _merged(store)
+            await upkeep.merge(store)
             same = first_of_equals(said)
             session = {m["id"]: m["session"] for m in said}
             for query in (q for q in queries if q["corpus"] == corpus):
@@ -197,11 +195,6 @@ def _timed(db: Database, text: str) -> tuple[search.SearchPage, float]:
     began = time.thread_time()
     page = search.search(db, text, search.Scope(WORKSPACE), limit=DEPTH)
     return page, 1000 * (time.thread_time() - began)
-
-
-async def _merged(store: Store) -> None:
-    for table in search_index.TABLES:
-        await upkeep.until_done(store, partial(index_upkeep.merge_some, table=table))
 
 
 def _mean(scores: Sequence[Row]) -> Row:

@@ -1,7 +1,9 @@
-"""Measure search and appending as the store grows: generated messages, the real store, CPU time."""
+"""Measure search and appending as the store grows: many messages, the real store, CPU time."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Sequence
@@ -9,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from sakti.bench.retrieval import percentile
+from sakti.bench.scale_texts import SOURCES, Texts
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store.connection import Database
+from sakti.store.connection import Connection, Database
 from sakti.store.database import Store
+from sakti.store.maintenance import upkeep
 from sakti.store.search import search
 from sakti.store.threads import messages, threads
 
@@ -20,21 +24,24 @@ THREAD_MESSAGES = 200
 BATCH = 2_000
 APPENDS = 300
 QUERIES = 60
-VOCABULARY = 50_000
-COMMON = (
-    "error file test function user schema model server token build request config value path update check type data"
-    " session query module client script handler state cache index result option field"
-).split()
+TYPED = 12  # queries that are typed key by key
+KEYS = 16  # of each
+LAG_S = 5.0  # seconds of queries back to back
+TICK_S = 0.005
 
 
-async def run(sizes: Sequence[int], workdir: Path, *, appends: int = APPENDS, queries: int = QUERIES) -> dict[str, Any]:
+async def run(
+    sizes: Sequence[int], workdir: Path, *, texts: str = "real", appends: int = APPENDS, queries: int = QUERIES
+) -> dict[str, Any]:
     """Grow one database to each of `sizes` messages in turn, and time appends and queries at each.
 
-    `append_ms` is wall time of one durable write, `search_cpu_ms` CPU time of the reading thread.
+    `append_ms` is wall time of one durable write, `search_cpu_ms`, `first_page_cpu_ms` and `key_cpu_ms` (a first page
+    for each key of a query that is typed) CPU time of the searching thread, `loop_lag_ms` how late the event loop is
+    while queries run back to back. `text_mb`: the text alone.
     """
     out: list[dict[str, Any]] = []
     path = workdir / "scale.db"
-    writer = _Writer(random.Random(7))
+    writer = _Writer(SOURCES[texts](random.Random(7)))
     took = 0.0
     for size in sorted(set(sizes)):
         store = await Store.open(path, synchronous="NORMAL")
@@ -43,13 +50,18 @@ async def run(sizes: Sequence[int], workdir: Path, *, appends: int = APPENDS, qu
             while writer.count < size:
                 await store.write(writer.append, min(BATCH, size - writer.count))
             took += time.perf_counter() - began
+            await upkeep.merge(store)
+            await store.flush()
         finally:
             await store.close()
-        out.append({"messages": size, "build_s": round(took, 1), **await _measure(path, writer, appends, queries)})
+        measured = await _measure(path, writer, appends, queries)
+        out.append({"messages": size, "texts": texts, "build_s": round(took, 1), **measured})
     return {"sizes": out}
 
 
 async def _measure(path: Path, writer: _Writer, appends: int, queries: int) -> dict[str, Any]:
+    size = sum(p.stat().st_size for s in ("", "-wal") if (p := path.with_name(path.name + s)).exists())
+    said = writer.bytes
     store = await Store.open(path)
     try:
         append: list[float] = []
@@ -57,23 +69,51 @@ async def _measure(path: Path, writer: _Writer, appends: int, queries: int) -> d
             began = time.perf_counter()
             await store.write(writer.append, 1)
             append.append(1000 * (time.perf_counter() - began))
-        cpu = {kind: await _search(store, kind, writer, queries) for kind in writer.queries()}
-        first = {kind: await _search(store, kind, writer, queries, first=True) for kind in writer.queries()}
+        asked = [writer.texts.queries() for _ in range(queries)]
+        cpu = {kind: await _search(store, [q[kind] for q in asked]) for kind in asked[0]}
+        first = {kind: await _search(store, [q[kind] for q in asked], first=True) for kind in asked[0]}
+        lines = [q[kind] for q in asked[:TYPED] for kind in ("question", "identifier")]
+        typed = [line[:n] for line in lines for n in range(1, min(KEYS, len(line)) + 1)]
+        keys = await _search(store, typed, first=True)
+        lag = await _lag(store, [q["question"] for q in asked])
     finally:
         await store.close()
-    size = sum(p.stat().st_size for s in ("", "-wal") if (p := path.with_name(path.name + s)).exists())
-    return {"mb": round(size / 1e6, 1), "append_ms": _spread(append), "search_cpu_ms": cpu, "first_page_cpu_ms": first}
+    return {
+        "mb": round(size / 1e6, 1), "text_mb": round(said / 1e6, 1), "append_ms": _spread(append),
+        "search_cpu_ms": cpu, "first_page_cpu_ms": first, "key_cpu_ms": keys, "loop_lag_ms": lag,
+    }  # fmt: skip
 
 
-async def _search(store: Store, kind: str, writer: _Writer, queries: int, *, first: bool = False) -> dict[str, float]:
-    took = [await store.read(_timed, writer.queries()[kind], first) for _ in range(queries)]
-    return _spread(took)
+async def _search(store: Store, asked: Sequence[str], *, first: bool = False) -> dict[str, float]:
+    return _spread([await store.search(_timed, text, first) for text in asked])
 
 
-def _timed(db: Database, text: str, first: bool) -> float:
+def _timed(db: Connection, text: str, first: bool) -> float:
     began = time.thread_time()
     search.search(db, text, search.Scope("/scale-0"), limit=20, first=first)
     return 1000 * (time.thread_time() - began)
+
+
+async def _lag(store: Store, asked: Sequence[str]) -> dict[str, float]:
+    """Return how late the event loop wakes while queries run back to back."""
+
+    async def ask() -> None:
+        while True:
+            for text in asked:
+                await store.search(_timed, text, False)
+
+    asking = asyncio.create_task(ask())
+    late: list[float] = []
+    end = time.perf_counter() + LAG_S
+    try:
+        while (began := time.perf_counter()) < end:
+            await asyncio.sleep(TICK_S)
+            late.append(1000 * (time.perf_counter() - began - TICK_S))
+    finally:
+        asking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asking
+    return _spread(late)
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:
@@ -81,27 +121,12 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 
 class _Writer:
-    """Writer of messages with Zipf-distributed words, identifiers and paths."""
+    """Writer of messages, in threads of several workspaces."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
         self.count = 0
-        letters = "abcdefghiklmnoprstuvwy"
-        self.words = list(dict.fromkeys(
-            [*COMMON, *("".join(rng.choices(letters, k=rng.randint(4, 9))) for _ in range(VOCABULARY))]
-        ))  # fmt: skip
-        self.weights: list[float] = []
-        total = 0.0
-        for rank in range(len(self.words)):
-            total += 1 / (rank + 3)
-            self.weights.append(total)
-
-    def some(self, count: int) -> list[str]:
-        return self.rng.choices(self.words, cum_weights=self.weights, k=count)
-
-    def identifier(self) -> str:
-        a, b, c = self.some(3)
-        return self.rng.choice((f"{a}{b.title()}{c.title()}", f"{a}_{b}_{c}", f"src/{a}/{b}.ts"))
+        self.bytes = 0
 
     def append(self, db: Database, count: int) -> None:
         for _ in range(count):
@@ -110,17 +135,8 @@ class _Writer:
             workspace, thread = f"/scale-{number // THREAD_MESSAGES % WORKSPACES}", f"t{number // THREAD_MESSAGES}"
             if number % THREAD_MESSAGES == 0:
                 threads.create(db, Thread(thread, workspace, "", created_at=at, updated_at=at))
-            text = " ".join([*self.some(self.rng.randint(10, 70)), self.identifier(), self.identifier()])
+            text = self.texts.text(number)
             role = "user" if number % 2 == 0 else "assistant"
             messages.append(db, Message(f"m{number:09d}", thread, workspace, role, (TextPart(text),), at))
             self.count += 1
-
-    def queries(self) -> dict[str, str]:
-        identifier = self.identifier()
-        return {
-            "question": "why does the " + " ".join(self.some(6)) + "?",
-            "identifier": identifier,
-            "substring": identifier[2:-2],
-            "filtered": " ".join(self.some(3)) + " role:user after:2023-11-15",
-            "paste10k": " ".join(self.some(1_700))[:10_000],
-        }
+            self.bytes += len(text.encode())

@@ -155,21 +155,24 @@ def _say_set(row: dict[str, Any]) -> None:
 @action(
     option("--messages", name="sizes", kind="whole", low=1, many=True, required=True, metavar="N",
            help="Messages in the store; may be repeated."),
+    option("--texts", choices=("real", "generated"), default="real",
+           help="Code, diffs, prose and logs of this Python, or generated words."),
     shell="bench scale",
 )  # fmt: skip
-async def scale(scope: Scope, sizes: list[int]) -> None:
+async def scale(scope: Scope, sizes: list[int], texts: str) -> None:
     """Measure appending and searching in a store of many messages."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        found = loop.run(scale_bench.run(sizes, Path(folder)))
+        found = loop.run(scale_bench.run(sizes, Path(folder), texts=texts))
     if scope.json:
         common.say_json(found)
         return
     for size in found["sizes"]:
         append = size["append_ms"]
         common.say(
-            f"{size['messages']:,} messages: built in {size['build_s']} s, {size['mb']} MB,"
+            f"{size['messages']:,} messages: built in {size['build_s']} s, {size['mb']} MB"
+            f" ({size['mb'] / (size['text_mb'] or 1):.1f} × the text),"
             f" append {append['p50']:.2f} / {append['p95']:.2f} ms wall"
         )
         for kind, cpu in size["search_cpu_ms"].items():
@@ -178,6 +181,11 @@ async def scale(scope: Scope, sizes: list[int]) -> None:
                 f"   {kind:<12} {cpu['p50']:>8.1f} / {cpu['p95']:.1f} ms CPU (median / p95),"
                 f" first page {first['p50']:.1f} / {first['p95']:.1f}"
             )
+        keys, lag = size["key_cpu_ms"], size["loop_lag_ms"]
+        common.say(
+            f"   each key     {keys['p50']:>8.1f} / {keys['p95']:.1f} ms CPU,"
+            f" the event loop is late by {lag['p50']:.1f} / {lag['p95']:.1f} ms wall"
+        )
 
 
 @action(

@@ -25,7 +25,7 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import failures, files, mark_key, migrate, opening, unsaved
+from sakti.store import archive_file, failures, files, mark_key, migrate, opening, unsaved
 from sakti.store.connection import Connection, Database, Snapshot
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import damage
@@ -202,6 +202,7 @@ class Store:
         ):  # fmt: skip
             await self._loop.run_in_executor(pool, self._close_connection, name)
             pool.shutdown()
+        archive_file.forget(self.path)
         if self._file is not None:
             self._file.remove()
 
@@ -231,6 +232,8 @@ class Store:
                     opening.choose_journal(self._db.connection(), wal=opening.wal_wanted(Path(database.filename)))
                 self.notices += migrate.upgrade(self._db, self.path if keep else None, self.clock)
                 mark_key.keep(self._db)
+            if not self.newer and archive_file.is_missing(self._db):
+                self.notices.append(archive_file.MISSING)
             if self._was_interrupted() and self.path.stat().st_size <= LOOK_AT_ONCE:
                 self._check_for_damage()
             if self.read_only_reason:

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from sakti.core.lazy import lazy_imports
-from sakti.store import functions
+from sakti.store import archive_file, functions
 
 with lazy_imports:
     from sakti.store import scratch
@@ -31,6 +31,8 @@ class DatabaseFile:
 
     def connect(self) -> apsw.Connection:
         """Open a new connection; the file must exist."""
+        if not self.flags & apsw.SQLITE_OPEN_URI:
+            archive_file.know(self.filename)
         return apsw.Connection(self.filename, flags=self.flags)
 
     def remove(self) -> None:

@@ -104,7 +104,7 @@ def make_private(path: Path) -> list[tuple[Path, int]]:
         with contextlib.suppress(OSError):
             folder.chmod(0o700)
             mended.append((folder, mode))
-    for file in all_of(path):
+    for file in (*all_of(path), *all_of(beside(path, ".archive"))):
         mode = open_to_others(file)
         if mode is not None:
             with contextlib.suppress(OSError):

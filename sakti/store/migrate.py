@@ -61,7 +61,7 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
             db.execute_sql(script)
             db.execute_sql("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, files[number], clock.now()))
     if max(files) >= packing.MIGRATION:
-        if version < packing.MIGRATION:
+        if version < LATEST:
             packing.pack_all(db, PACK_S)
         if path is not None and (left := packing.progress(db)):
             notices.append(f"The database is {left}; the rest is packed while you work.")

@@ -20,7 +20,7 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.core.lazy import lazy_imports
 from sakti.core.patterns import lazy_pattern
-from sakti.store import failures, files, marks, migrate
+from sakti.store import archive_file, failures, files, marks, migrate
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
 
@@ -133,6 +133,7 @@ def read_only(path: Path) -> DatabaseFile:
 
     Raises `apsw.Error` where it cannot be read either.
     """
+    archive_file.know(path)
     wal = files.beside(path, "-wal")
     if not wal.exists() or not wal.stat().st_size:
         return DatabaseFile(_uri(path, "mode=ro&immutable=1"), _READ)

@@ -26,8 +26,8 @@ from sakti.store.threads import codec
 MIGRATION = 10  # which leaves this to be done
 STEPS = ("rows", "messages", "trigrams")  # in this order: the new index holds rows in their new form only
 _ROWS = 50  # that are read in one go, of long texts fewer
-_LONG = 30_000  # characters of texts in one go
-_GO_S = 0.01  # seconds of one go: other windows wait for the piece that it belongs to
+_LONG = 10_000  # characters of texts in one go
+_GO_S = 0.005  # seconds of one go: other windows wait for the piece that it belongs to
 _TRIGRAMS, _NEW = "search_trigrams", "search_trigrams_new"
 
 

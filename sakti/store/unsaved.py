@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 
 from sakti.core.errors import StoreError
+from sakti.store import archive_file
 
 FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 LARGEST = 4 << 30  # bytes that the copy may grow to
@@ -35,6 +36,7 @@ def fill(name: str, path: Path) -> apsw.Connection:
             "most. Name another file with SAKTI_DB.",
             code="too_large",
         )
+    archive_file.know(path)
     target = _open(name)
     if not size:
         return target

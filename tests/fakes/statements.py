@@ -22,7 +22,7 @@ import apsw
 
 import sakti
 from sakti.core.clock import SystemClock
-from sakti.store import migrate
+from sakti.store import archive_file, migrate
 from sakti.store.connection import Connection, plain
 from sakti.store.database import Store
 from sakti.store.search import occurrences
@@ -146,6 +146,8 @@ class Product:
             self._model = apsw.Connection(":memory:")
             migrate.upgrade(plain(self._model), None, SystemClock())
             self._model.register_fts5_function(occurrences.NAME, lambda api: 0)
+            self._model.execute("ATTACH ':memory:' AS archive")  # a file of its own
+            self._model.execute(archive_file.SCHEMA.replace("CREATE TABLE ", "CREATE TABLE archive."))
         try:
             return tuple(str(row[3]) for row in self._model.execute(f"EXPLAIN QUERY PLAN {sql}", values))
         except apsw.SQLError as e:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sakti.store import failures, migrate, one_shot, packing
+from sakti.store import archive_file, failures, migrate, one_shot, packing
 from sakti.store.connection import Database
-from sakti.store.maintenance import copying, damage
+from sakti.store.maintenance import archive_care, copying, damage
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep, message_index
@@ -50,6 +50,7 @@ class Finding:
 TOLD = 400  # characters of what is wrong with a file
 REPORT = "Make a backup with `sakti db backup`, then report this line to the maintainers."
 INDEX = "`sakti db check` repairs it."
+ARCHIVE = "Put a copy of it from a backup in its place; the other messages are not affected."
 
 
 def check(db: Database, *, deep: bool = True) -> list[Finding]:
@@ -65,7 +66,10 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     found.append(Finding("contents", unreadable is None, unreadable or "readable", failures.RECOVER))
     foreign = db.execute_sql("PRAGMA foreign_key_check").fetchall()
     found.append(Finding("references", not foreign, f"{len(foreign)} broken", REPORT))
-    found += [_index(db, table, broken=table in broken, deep=deep) for table in search_index.TABLES]
+    archive = _archive(db, deep=deep)
+    found.append(archive)
+    # with an archive missing no text in it can be compared
+    found += [_index(db, table, broken=table in broken, deep=deep and archive.ok) for table in search_index.TABLES]
     found.append(_task_index(db, broken=search_index.TASKS in broken))
     found.append(_searchable(db))
     (gaps,) = db.execute_sql(
@@ -77,6 +81,13 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     found.append(Finding("memory", not wrong, detail, INDEX, mendable=True))
     found.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", REPORT))
     return [*found, _packed(db), *_check_tasks(db)]
+
+
+def _archive(db: Database, *, deep: bool) -> Finding:
+    """Check that archived messages can be read."""
+    count, wrong = archive_care.problems(db, deep=deep)
+    told = f"{count} messages are archived" if count else "nothing is archived"
+    return Finding("archive", not wrong, wrong or told, archive_file.MISSING if "missing" in wrong else ARCHIVE)
 
 
 def _searchable(db: Database) -> Finding:
@@ -178,11 +189,20 @@ def stats(db: Database, path: Path) -> dict[str, int | str]:
     out["bytes"] = sum(p.stat().st_size for s in ("", "-wal", "-shm") if (p := path.with_name(path.name + s)).exists())
     for table in COUNTED:
         (out[table],) = db.execute_sql(f"SELECT count(*) FROM {table}").fetchone()
+    (out["archived"],) = db.execute_sql(f"SELECT count(*) FROM messages WHERE {archive_file.REFERS}").fetchone()
+    place = archive_file.path_of(path)
+    out["archive_bytes"] = place.stat().st_size if place.exists() else 0
     (out["tokens"],) = db.execute_sql("SELECT coalesce(sum(token_count), 0) FROM messages").fetchone()
     return out
 
 
-def backup(db: Database, target: Path) -> Path:
-    """Copy the database while it is in use; see `copying.copy`."""
+def backup(db: Database, path: Path, target: Path) -> list[Path]:
+    """Copy the database at `path` and its archive while they are in use; return the copies. See `copying.copy`."""
+    archive_care.refuse_existing(db, target)
     copying.copy(db, target)
-    return target
+    try:  # behind it: what the copy refers to is in the archive by now
+        archive = archive_care.copy_beside(db, path, target)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+    return [target, *([archive] if archive else [])]

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from sakti.core.errors import StoreError
-from sakti.store import files, marks, rows
+from sakti.store import archive_file, files, marks, rows
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.maintenance import upkeep
+from sakti.store.maintenance import archiving, upkeep
 from sakti.store.memory import shared_logs
 from sakti.store.models import MessageRow, TaskEventRow, TaskRow, ThreadRow
 from sakti.store.search import index_upkeep
@@ -121,6 +121,7 @@ async def purge_thread(store: Store, thread_id: str) -> None:
 
     Tasks that were worked on in it stay. Raises `StoreError` where it is not deleted.
     """
+    await store.read(archive_file.refuse_missing, thread_id)
     await upkeep.reindex(store)
     resource_id = await store.write(_begin, thread_id, store.clock.now())
     for find in (shared_logs.reflections, shared_logs.words):
@@ -161,6 +162,7 @@ def _begun(db: Database) -> list[str]:
 async def delete_message(store: Store, message_id: str) -> message_removal.Deleted:
     """Remove a message for good; see `message_removal.delete`."""
     gone = await store.write(message_removal.delete, message_id, store.clock.now())
+    await archiving.sweep(store)
     if await store.read(index_upkeep.unmerged):
         await upkeep.optimize(store)
     await store.flush()
@@ -231,10 +233,11 @@ def delete_statistics(db: Database) -> None:
 
 
 async def clean(store: Store) -> bool:
-    """Remove what a purge left in the indexes and the write-ahead log.
+    """Remove what a purge left in the archive, the indexes and the write-ahead log.
 
     False while another window still reads the log.
     """
+    await archiving.sweep(store)
     await store.write(delete_statistics)
     await upkeep.optimize(store)
     return await store.flush()

@@ -17,7 +17,7 @@ from sakti.core.errors import StoreError
 from sakti.store import failures, files, opening, scratch
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
-from sakti.store.maintenance import lost_schema, recovery_repairs
+from sakti.store.maintenance import archive_care, lost_schema, recovery_repairs
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -241,6 +241,8 @@ def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
                 found.repaired.append(FOUND_AGAIN)
         db = plain(connection)
         found.repaired += recovery_repairs.repair(db, clock, lacking)
+        if told := archive_care.recover(db, path, found.kept.name.removeprefix(path.name)):
+            found.repaired.append(told)
         for pragma in ("foreign_key_check", "integrity_check(1)"):
             wrong = [str(r) for r in connection.execute(f"PRAGMA {pragma}").fetchall() if r != ("ok",)]
             if wrong:

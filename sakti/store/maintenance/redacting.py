@@ -15,7 +15,7 @@ from typing import Any
 from peewee import CompositeKey, Model, Value
 
 from sakti.core.types import Message
-from sakti.store import mark_key
+from sakti.store import archive_file, mark_key
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import upkeep
@@ -55,7 +55,8 @@ class _Dirty:
 
 
 async def count(store: Store) -> Found:
-    """Count the texts that hold secrets; nothing is changed."""
+    """Count the texts that hold secrets; nothing is changed. Raises `StoreError` (archive) as `redact` does."""
+    await store.read(archive_file.refuse_missing)
     out = Found()
     for model in _models():
         async for some in _dirty(store, model):
@@ -64,7 +65,11 @@ async def count(store: Store) -> Found:
 
 
 async def redact(store: Store) -> Found:
-    """Mask every secret; return what was found."""
+    """Mask every secret; return what was found. Archived parts that held one are in the database again.
+
+    Raises `StoreError` (archive) where the archive is missing.
+    """
+    await store.read(archive_file.refuse_missing)
     out = Found()
     for model in _models():
         async for some in _dirty(store, model):

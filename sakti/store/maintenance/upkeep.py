@@ -11,11 +11,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from sakti.core.errors import StoreError
-from sakti.store import marks, packing
+from sakti.store import archive_file, marks, packing
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import maintenance
@@ -29,6 +30,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PIECE_S = 0.03
+PACK_S = 0.01  # for what nobody waits for: a commit, and one long text, take that long again
 _STEP = 10  # items between two looks at the clock
 _WINDOW = 2_000  # texts whose index is filled in one go: the newest first, within it in order, which is faster
 
@@ -39,7 +41,7 @@ async def each(
     """Run `do(db, some)` over all of `items` in pieces; `step` items between two looks at the clock."""
     at = 0
     while at < len(items):
-        at = await _piece(store, partial(_from, items=items, at=at, do=do, step=step))
+        at = await piece(store, partial(_from, items=items, at=at, do=do, step=step))
 
 
 def _from(
@@ -53,21 +55,22 @@ def _from(
             return at
 
 
-async def until_done(store: Store, step: Callable[[Database], bool]) -> None:
-    """Run `step(db)` in pieces until it returns False."""
+async def until_done(store: Store, step: Callable[[Database], bool], *, seconds: float | None = None) -> None:
+    """Run `step(db)` in pieces (of `seconds`) until it returns False."""
 
     def some(db: Database) -> bool:
-        end = time.perf_counter() + PIECE_S
+        end = time.perf_counter() + (PIECE_S if seconds is None else seconds)
         while step(db):
             if time.perf_counter() >= end:
                 return True
         return False
 
-    while await _piece(store, some):
+    while await piece(store, some):
         pass
 
 
-async def _piece(store: Store, work: Callable[[Database], T]) -> T:
+async def piece(store: Store, work: Callable[[Database], T]) -> T:
+    """Run `work(db)` and rest as long as it took, two pieces at most."""
     began = time.perf_counter()
     done = await store.write(work)
     await asyncio.sleep(min(time.perf_counter() - began, PIECE_S * 2))
@@ -99,7 +102,7 @@ async def reindex_quietly(store: Store) -> None:
 
 async def pack(store: Store) -> None:
     """Pack what earlier versions wrote (see `packing`). Raises `StoreError` where nothing can be written."""
-    await until_done(store, packing.pack_some)
+    await until_done(store, packing.pack_some, seconds=PACK_S)
 
 
 async def pack_quietly(store: Store) -> None:
@@ -158,6 +161,8 @@ async def _mend_task_index(store: Store, finding: Finding) -> Finding:
 
 async def _mend_index(store: Store, finding: Finding) -> Finding:
     table = finding.name
+    if await store.read(archive_file.is_missing):
+        return replace(finding, mend=archive_file.MISSING, mendable=False)
     if await store.read(index_upkeep.count_orphans, table) or "damaged" in finding.detail or "others" in finding.detail:
         await rebuild(store, table)
         return Finding(table, True, f"was {finding.detail}; rebuilt")
@@ -192,6 +197,7 @@ async def rebuild_index(store: Store) -> dict[str, int]:
 
 async def rebuild(store: Store, table: str) -> None:
     """Rebuild one index."""
+    await store.read(archive_file.refuse_missing)
     await _drop_replaced(store)
     await store.write(index_upkeep.replace_by_empty, table)
     await _fill(store, table, await store.read(index_upkeep.missing, table))
@@ -223,6 +229,12 @@ async def optimize(store: Store) -> None:
         await store.write(index_upkeep.merge_some, table, whole=True)
         await until_done(store, partial(index_upkeep.merge_some, table=table))
     await store.write(_is_merged)
+
+
+async def merge(store: Store) -> None:
+    """Merge the newest segments of the search indexes, as an idle session does."""
+    for table in search_index.TABLES:
+        await until_done(store, partial(index_upkeep.merge_some, table=table))
 
 
 def _is_merged(db: Database) -> None:

@@ -11,6 +11,7 @@ from sakti.core.errors import StoreError
 from sakti.store import failures, files, marks, migrate, opening
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
+from sakti.store.maintenance import archive_care
 from sakti.store.search import index as search_index
 
 
@@ -58,6 +59,7 @@ def vacuum(path: Path) -> tuple[int, int]:
             connection.execute(f"PRAGMA user_version = {marks.CLEAN}")
             connection.execute("VACUUM").fetchall()
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            archive_care.vacuum(path)
         finally:
             connection.close()
     except apsw.Error as e:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sakti.core.patterns import lazy_pattern
 from sakti.store.search.folding import folded
@@ -13,15 +14,16 @@ from sakti.store.search.retrieve import Row
 from sakti.store.search.terms import Term
 
 TEXT, IDENTIFIERS, BEFORE, SUMMARY = range(COLUMNS)
-SHORT = 600  # tokens up to which the text itself is looked at, too: for parts of words, and whether it asks
+SHORT = 300  # tokens up to which the text itself is looked at, too: for parts of words, and whether it asks
 CHARACTERS = 6  # of a token, about
 LONG = 220  # tokens above which a text is a document (about 1,500 characters)
 BEGINNING = 120  # characters by which code, diffs and logs are told from talk
 DENSITY = 0.025  # of code characters among them
 LEADING = 12  # tokens at the beginning of a document: they say what it is
+WITHIN = 0.5  # what a part counts inside of another word, where some text has it as a word (heron7 in heron78)
 INSIDE = 0.5  # what a word counts that stands only inside another one (sort in argsort)
-PLACES = 200  # places of the query's words in a text that are looked at for their nearness
-OF_A_TERM = 60  # of them, places of one word
+PLACES = 80  # places of the query's words in a text that are looked at for their nearness
+OF_A_TERM = 25  # of them, places of one word
 
 _CODE = lazy_pattern(r"[(){}\[\];=<>_/\\|`#*+]")
 
@@ -45,8 +47,7 @@ TALK = Kind(identifiers=0.4, before=0.4, before_length=1.5, leading=0.0)
 DOCUMENT = Kind(identifiers=0.4, before=0.05, before_length=0.1, leading=1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
+class Features(NamedTuple):
     """How one text matches the terms of a query.
 
     `counts`: weighted occurrences of each term, `own`: whether the text itself has it, `length` in weighted tokens.
@@ -145,15 +146,16 @@ def _count(
     counts, own, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
     if found is None:
         return counts, own, places
+    of_term, weights, shorts = pattern.of_term, pattern.weights, pattern.short
     for number, (text, idents, before, summary) in found.phrases:
-        i, weight, short = pattern.of_term[number], pattern.weights[number], pattern.short[number]
+        i, weight, short = of_term[number], weights[number], shorts[number]
         if short and not document:
             continue
         n = len(text) + kind.identifiers * len(idents) + 0.3 * len(summary)
         if text and not short:
-            places += ((p, i) for p in text[:OF_A_TERM])
+            places += [(p, i) for p in text[:OF_A_TERM]]
             if kind.leading and text[0] < LEADING:
-                n += kind.leading * sum(p < LEADING for p in text[:LEADING])
+                n += kind.leading * len([p for p in text[:LEADING] if p < LEADING])
         if n:
             own[i] = True
         if before and not short:
@@ -166,27 +168,32 @@ def _count(
 def _count_inside(text: str, pattern: Pattern, counts: list[float], own: list[bool]) -> None:
     """Count words that stand inside others, and the parts of words."""
     lower = folded(text).lower()
+    whole = {term.text: own[i] for i, term in enumerate(pattern.terms)}
     for i, term in enumerate(pattern.terms):
         if not own[i] and len(term.stem) == 1 and len(term.stem[0]) >= 4 and term.stem[0] in lower:
             counts[i] += INSIDE
             own[i] = True
     for i, (part, _) in enumerate(pattern.parts, len(pattern.terms)):
-        counts[i] = float(lower.count(part))
+        counts[i] = lower.count(part) * (1.0 if whole.get(part, True) else WITHIN)
         own[i] = counts[i] > 0
 
 
 def _together(places: Sequence[tuple[int, int]], pattern: Pattern) -> tuple[float, float]:
     """Return the shares `adjacent` and `near`; rare words count more for the second."""
+    if len(places) < 2:
+        return 0.0, 0.0
     adjacent: set[tuple[int, int]] = set()
     nearest: dict[tuple[int, int], int] = {}
-    terms = pattern.terms
+    terms, pairs = pattern.terms, pattern.pairs
     for (i, a), (j, b) in itertools.pairwise(places):
         if a == b:
             continue
-        distance = max(1, j - i)
-        if distance <= len(terms[a].stem) and (a, b) in pattern.pairs:
-            adjacent.add((a, b))
-        pair = (a, b) if a < b else (b, a)
+        distance = j - i or 1
+        pair = (a, b)
+        if distance <= len(terms[a].stem) and pair in pairs:
+            adjacent.add(pair)
+        if a > b:
+            pair = (b, a)
         if distance < nearest.get(pair, 1 << 30):
             nearest[pair] = distance
     near = sum(min(terms[a].rarity, terms[b].rarity) / distance for (a, b), distance in nearest.items())

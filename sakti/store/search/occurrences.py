@@ -8,7 +8,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -19,8 +19,7 @@ COLUMNS = 4  # text, pieces of identifiers, previous message, summary
 Positions = Sequence[Sequence[int]]  # token offsets in each column
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(NamedTuple):
     """Tokens in each column of a row, and of the phrases that it has (by number) the token offsets in each column."""
 
     sizes: tuple[int, ...]
@@ -79,3 +78,22 @@ def occurrences(db: Connection, keys: Sequence[int], phrases: Sequence[str], *, 
             db.execute_sql(f"{sql} AND rowid BETWEEN ? AND ? AND +rowid IN ({some})", bounds).fetchall()
     found, collector.found = collector.found, Occurrences()
     return found
+
+
+def sizes_of(db: Connection, keys: Sequence[int]) -> dict[int, Occurrence]:
+    """Return the sizes of rows in which no phrase is looked for."""
+    if not keys:
+        return {}
+    rows = db.execute_sql(f"SELECT id, sz FROM search_words_docsize WHERE id IN ({','.join(map(str, keys))})")
+    return {key: Occurrence(_numbers(sizes), ()) for key, sizes in rows}
+
+
+def _numbers(packed: bytes) -> tuple[int, ...]:
+    """Return the numbers of FTS5's list of sizes: SQLite's varints, seven bits a byte, the last one below 128."""
+    numbers, number = list[int](), 0
+    for byte in packed:
+        number = number << 7 | byte & 127
+        if byte < 128:
+            numbers.append(number)
+            number = 0
+    return tuple(numbers)

@@ -12,6 +12,7 @@ from sakti.store.search.index import pieces
 
 MAX_TERMS = 32
 MAX_TEXT = 4_000  # characters of a query that are read: a paste is known by its beginning
+PASTED = 60  # more words than that were pasted: quotes and colons in them are no operators
 JOINED = 6  # up to so many plain words may be an identifier that was typed apart
 KINDS = ("message", "observation", "reflection", "task", "working_memory")
 
@@ -64,6 +65,8 @@ class Query:
 def parse_query(text: str) -> Query:
     """Parse the operators in `text`; unknown or senseless ones stay text."""
     query = Query(text="")
+    if len(text.split()) > PASTED:
+        return replace(query, text=text.strip())
     rest = text
 
     def take_filter(match: re.Match[str]) -> str:

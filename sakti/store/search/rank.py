@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sakti.store.search.features import Features, Pattern
 
@@ -74,8 +75,7 @@ class Parts:
 NO_PARTS = Parts(0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """Candidate with its score; `answers`: it is there only for what stands beside it."""
 
     features: Features
@@ -90,19 +90,24 @@ def score(parts: Parts) -> float:
     return parts.words + parts.adjacent + parts.near + beside + parts.dated - parts.question
 
 
+def words_of(candidates: Iterable[Features], pattern: Pattern, means: Sequence[float]) -> dict[int, float]:
+    """Return the first part of each score by the key of its row; `means`: mean tokens of all texts, by kind."""
+    possible = sum(t.rarity for t in pattern.terms) + PART * sum(rarity for _, rarity in pattern.parts) or 1.0
+    return {f.row.pk: _words(f, pattern, means) / possible for f in candidates}
+
+
 def rank(
     candidates: Sequence[Features],
+    words: Mapping[int, float],
     entering: Sequence[Features],
-    pattern: Pattern,
-    means: Sequence[float],
     dates: Iterable[Span] = (),
+    *,
+    aside: bool = False,
 ) -> list[Ranked]:
     """Sort candidates, best first; `entering` are there only for the messages beside them.
 
-    `means`: mean tokens of the columns of all texts. `dates`: the times that the question names.
+    `words`: see `words_of`. `dates`: the times that the question names. `aside`: a place is looked for.
     """
-    possible = sum(t.rarity for t in pattern.terms) + PART * sum(rarity for _, rarity in pattern.parts) or 1.0
-    words = {f.row.pk: _words(f, pattern, means) / possible for f in candidates}
     at: dict[Place, float] = {}
     threads: dict[str | int, list[float]] = {}
     for f in candidates:
@@ -112,7 +117,7 @@ def rank(
     best = {t: sum(sorted(found, reverse=True)[:THREAD_BEST]) / THREAD_BEST for t, found in threads.items()}
     beside = {f.row.place: f for f in (*candidates, *entering)}
     spans = tuple(dates)
-    around = ASIDE if pattern.parts else 1.0
+    around = ASIDE if aside else 1.0
     ranked = [_ranked(f, words.get(f.row.pk, 0.0), at, best, beside, spans, around) for f in (*candidates, *entering)]
     return sorted(ranked, key=lambda r: (-round(r.score, EQUAL), -r.features.row.created_at))
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from sakti.core.types import Thread
+from sakti.store import archive_file
 from sakti.store.connection import Connection, Database
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep, message_index
@@ -93,6 +94,7 @@ def items(db: Database, noted: Note) -> list[Item]:
 def work_off(db: Database, some: Sequence[Item], noted: Note) -> None:
     """Remove some items from search, or add them back; none where the thread's state changed meanwhile."""
     if _stands(db, noted):
+        archive_file.refuse_missing(db, noted.thread_id)
         index_upkeep.with_deferred_merge(db, partial(_do, some=some, noted=noted))
 
 

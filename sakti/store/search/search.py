@@ -19,7 +19,7 @@ from sakti.store.search.dates import named_times
 from sakti.store.search.features import DOCUMENT, SHORT, TALK, TEXT, Features, Pattern, measure, pattern_of
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
-from sakti.store.search.occurrences import Occurrences, occurrences
+from sakti.store.search.occurrences import Occurrence, Occurrences, occurrences, sizes_of
 from sakti.store.search.query import (
     KINDS,
     MAX_TERMS,
@@ -44,7 +44,7 @@ __all__ = [
 ]  # fmt: skip
 
 RANKED = 100  # candidates of each list that are measured
-ENTERING = 50  # hits whose neighbours may enter the list
+ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
 QUESTION = 3  # from so many words on, the answer may stand beside what matches
 FEW = 5  # fewer hits than that: look for parts of words, too
 SEEK = 20_000  # rows of all words from which on candidates are measured one by one
@@ -127,9 +127,10 @@ class SearchPage:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Candidates in order, how their terms were read, and the query as it may have been meant."""
+    """Candidates in order, behind them those that were not measured, how their terms were read, what may be meant."""
 
     ranked: list[Ranked]
+    rest: list[Row]
     pattern: Pattern
     suggestion: str
     partial: bool
@@ -156,19 +157,24 @@ def search(
     place = retrieve.place_of(db, query, scope)
     budget = Budget(clock, clock() + (FIRST_TIME if first else TIME))
     found = _find(db, query, place, budget, first=first, now=now)
-    gone = retrieve.excluded(db, [r.features.row for r in found.ranked], query.excluded)
+    candidates = [*(r.features.row for r in found.ranked), *found.rest]
+    gone = retrieve.excluded(db, candidates, query.excluded)
     kept = [r for r in found.ranked if r.features.row.pk not in gone]
     folded = fold(kept, partial(retrieve.texts_of, db))
-    hits = _hits(db, folded[offset : offset + limit], offset, folded[0][0].score if folded else 1.0, query, found)
+    rest = [row for row in found.rest if row.pk not in gone]
+    total = len(folded) + len(rest)
+    behind = rest[max(0, offset - len(folded)) : max(0, offset + limit - len(folded))]
+    page = [*folded[offset : offset + limit], *((_unmeasured(row), 0) for row in behind)]
+    hits = _hits(db, page, offset, folded[0][0].score if folded else 1.0, query, found)
     elsewhere = 0
-    if not folded and scope.resource_id is not None and scope.thread_id is None and text.strip():
+    if not total and scope.resource_id is not None and scope.thread_id is None and text.strip():
         elsewhere = search(db, text, replace(scope, resource_id=None), limit=0, first=True, clock=clock).total
     unread = tuple((name, retrieve.time_of(db, key)) for name, key in budget.unread.items())
     return SearchPage(
         text,
-        len(folded),
+        total,
         hits,
-        more=len(found.ranked) >= retrieve.CANDIDATES,
+        more=len(candidates) >= retrieve.CANDIDATES,
         partial=found.partial,
         unread=unread,
         suggestion=found.suggestion,
@@ -197,9 +203,9 @@ def _find(db: Connection, query: Query, place: Place, budget: Budget, *, first: 
         rows = retrieve.by_reading(db, _needles(query, place), place, newest, budget) if _readable(query, place) else []
     not_typed = frozenset(folded(w).lower() for found in meant.values() for w in found)
     pattern = pattern_of(known, parts, words, not_typed)
-    entering = retrieve.neighbours(db, rows[:ENTERING], place) if question else []
-    ranked = _measured(db, pattern, rows, by_parts, entering, budget, _times(db, query, newest, now))
-    return _Found(ranked, pattern, _suggestion(query.text, {**similar, **meant}), unfinished)
+    around = place if question else None
+    ranked, rest = _measured(db, pattern, rows, by_parts, around, _times(db, query, newest, now))
+    return _Found(ranked, rest, pattern, _suggestion(query.text, {**similar, **meant}), unfinished)
 
 
 def _terms(
@@ -303,36 +309,44 @@ def _measured(
     pattern: Pattern,
     rows: Sequence[Row],
     by_parts: Mapping[Row, str],
-    entering: Sequence[Row],
-    budget: Budget,
+    around: Place | None,
     times: Sequence[tuple[int, int]],
-) -> list[Ranked]:
-    """Return the candidates ranked; behind those that were measured the rest, as the index ordered it."""
+) -> tuple[list[Ranked], list[Row]]:
+    """Return the candidates that were measured, ranked, and the rest of them, as the index ordered it.
+
+    `around`: the messages beside the best are candidates, too, where they pass this filter.
+    """
     chosen = {r.pk: r for r in (*rows[:RANKED], *by_parts)}
-    beside = {r.pk: r for r in entering if r.pk not in chosen}
-    keys = [*chosen, *beside]
     common = sum(t.documents for t in pattern.terms) > SEEK
     found = occurrences(db, list(chosen), pattern.phrases, seek=common)
     texts = {r.pk: text for r, text in by_parts.items()}
-    wanted = (k for k in keys if k not in texts and (k in beside or pattern.parts or _is_short(found, k)))
+    wanted = (k for k in chosen if k not in texts and (pattern.parts or _is_short(found.rows.get(k))))
     texts |= retrieve.texts_of(db, list(wanted))
-    features = {
-        r.pk: measure(r, found.rows.get(r.pk), texts.get(r.pk, ""), pattern)
-        for r in (*chosen.values(), *beside.values())
-    }
+    features = {k: measure(r, found.rows.get(k), texts.get(k, ""), pattern) for k, r in chosen.items()}
     looked_for = bool(pattern.terms or pattern.parts)
     from_words = {r.pk for r in rows}
     kept = [features[k] for k in chosen if k in from_words or features[k].has_words or not looked_for]
-    means = _means(found)
-    ranked = ranking.rank(kept, [features[k] for k in beside], pattern, means, times)
-    known = {*chosen, *beside}
-    rest = [r for r in rows if r.pk not in known]
-    return [*ranked, *(_unmeasured(r) for r in rest)]
+    words = ranking.words_of(kept, pattern, _means(found))
+    beside = _beside(db, kept, words, pattern, around) if around is not None else []
+    ranked = ranking.rank(kept, words, beside, times, aside=bool(pattern.parts))
+    known = {*chosen, *(f.row.pk for f in beside)}
+    return ranked, [r for r in rows if r.pk not in known]
 
 
-def _is_short(found: Occurrences, key: int) -> bool:
-    row = found.rows.get(key)
-    return row is None or row.sizes[TEXT] <= SHORT
+def _beside(
+    db: Connection, kept: Sequence[Features], words: Mapping[int, float], pattern: Pattern, around: Place
+) -> list[Features]:
+    """Return the messages beside those that have most of the words; long ones are not read."""
+    best = sorted(kept, key=lambda f: -words[f.row.pk])[:ENTERING]
+    known = {f.row.pk for f in kept}
+    rows = [r for r in retrieve.neighbours(db, [f.row for f in best], around) if r.pk not in known]
+    sizes = sizes_of(db, [r.pk for r in rows])
+    texts = retrieve.texts_of(db, [r.pk for r in rows if _is_short(sizes.get(r.pk))])
+    return [measure(r, sizes.get(r.pk), texts.get(r.pk, ""), pattern) for r in rows]
+
+
+def _is_short(found: Occurrence | None) -> bool:
+    return found is None or found.sizes[TEXT] <= SHORT
 
 
 def _means(found: Occurrences) -> tuple[float, float]:
@@ -353,9 +367,11 @@ def _hits(
     db: Connection, page: Sequence[tuple[Ranked, int]], offset: int, top: float, query: Query, found: _Found
 ) -> tuple[Hit, ...]:
     rows = retrieve.page_rows(db, [r.features.row.pk for r, _ in page])
-    words = [p for p, _ in found.pattern.parts]
-    words += (t.text for t in sorted(found.pattern.terms, key=lambda t: -t.rarity))
-    marked = (query.text[:SNIPPET], *query.phrases, *words, *query.prefixes)
+    terms, parts = found.pattern.terms, found.pattern.parts
+    by_rarity = sorted(range(len(terms)), key=lambda i: -terms[i].rarity)
+    words = [(part, len(terms) + i) for i, (part, _) in enumerate(parts)] + [(terms[i].text, i) for i in by_rarity]
+    marked = (query.text[:SNIPPET], *query.phrases, *(w for w, _ in words), *query.prefixes)
+    typed = [w.lower() for w in (query.text[:SNIPPET], *query.phrases, *query.prefixes) if w.strip()]
     hits: list[Hit] = []
     for number, (r, copies) in enumerate(page, offset + 1):
         if (row := rows.get(r.features.row.pk)) is None:
@@ -363,7 +379,9 @@ def _hits(
         _, kind, doc_id, thread_id, title, task_id, role, created, position, source, text = row
         lower = text.lower()
         reason, shown = reason_of(db, r, text, lower, found.pattern)
-        snippet, marks, start = snippet_of(text, (*shown, *marked), lower)
+        own = r.features.own
+        held = [*(w.lower() for w in shown), *typed, *(w for w, i in words if own[i])] if own else None
+        snippet, marks, start = snippet_of(text, (*shown, *marked), lower, held)
         share = round(max(0.0, min(1.0, r.score / top)), 4) if top > 0 else 0.0
         hits.append(
             Hit(

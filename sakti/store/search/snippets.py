@@ -12,14 +12,15 @@ MARKED = 64  # words that are marked in it
 
 
 def snippet_of(
-    text: str, words: Sequence[str], lower: str | None = None
+    text: str, words: Sequence[str], lower: str | None = None, held: Sequence[str] | None = None
 ) -> tuple[str, tuple[tuple[int, int], ...], int]:
     """Cut about 160 characters of `text` with most of `words`, the most telling first, on one line.
 
-    Return it, the matches in it as (start, end), and its offset in `text`; `lower`: the text in lower case.
+    Return it, the matches in it as (start, end), and its offset in `text`; `lower`: the text in lower case; `held`:
+    those of the words that it has, in lower case, where that is known.
     """
     wanted = _lowered(tuple(words[:MARKED]))
-    start = _best_place(text.lower() if lower is None else lower, wanted)
+    start = _best_place(text.lower() if lower is None else lower, wanted if held is None else held)
     cut = " ".join(text[start : start + SNIPPET].split())
     snippet = ("…" if start else "") + cut + ("…" if start + SNIPPET < len(text) else "")
     return snippet, _marks(snippet, wanted), start
@@ -27,6 +28,8 @@ def snippet_of(
 
 def _best_place(lower: str, words: Sequence[str]) -> int:
     """Return the offset of the 160 characters around the first known word that contain most of the others."""
+    if len(lower) <= SNIPPET:  # it fits
+        return 0
     word = next((w for w in words if 0 <= lower.find(w) < READ), None)
     if word is None:
         return 0
@@ -37,7 +40,7 @@ def _best_place(lower: str, words: Sequence[str]) -> int:
             break
         start = max(0, at - BEFORE)
         window = lower[start : start + SNIPPET]
-        held = sum(w in window for w in words)
+        held = len([w for w in words if w in window])
         if held > most:
             best, most = start, held
     return best
@@ -49,7 +52,7 @@ def _marks(snippet: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
     if len(lower) != len(snippet):  # a letter that has two in lower case
         lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in snippet)
     marks: list[tuple[int, int]] = []
-    for word in sorted(words, key=lambda w: (-len(w), w)):
+    for word in sorted((w for w in words if w in lower), key=lambda w: (-len(w), w)):
         at = lower.find(word)
         while at >= 0:
             end = at + len(word)

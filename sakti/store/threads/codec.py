@@ -1,6 +1,7 @@
 """Convert parts of messages to JSON and back (format 1): `{"t": kind, …}` with the fields of the part.
 
-JSON from `PACKED_FROM` characters on is stored as zlib's bytes where that is shorter: a BLOB in a column of texts.
+JSON from `PACKED_FROM` characters on is stored as zlib's bytes where that is shorter: a BLOB in a column of texts. What
+was archived is stored as a reference (see `archive_file`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from sakti.core.types import (
     ToolResultPart,
     plain_text,
 )
+from sakti.store import archive_file
 
 FORMAT = 1
 PACKED_FROM = 200  # characters: below, the bytes of zlib are hardly fewer
@@ -67,8 +69,24 @@ def packed(text: str) -> str | bytes:
 
 
 def unpacked(stored: str | bytes) -> str:
-    """Return the JSON that `packed` was given. Raises `zlib.error` or `UnicodeDecodeError` for damaged bytes."""
-    return stored if isinstance(stored, str) else zlib.decompress(stored).decode()
+    """Return the JSON that `packed` was given; of what is in a missing archive, a part that says so.
+
+    Raises `zlib.error` or `UnicodeDecodeError` for damaged bytes.
+    """
+    if isinstance(stored, str):
+        return stored
+    if archive_file.is_reference(stored):
+        found = archive_file.read(stored)
+        return _MISSING if found is None else unpacked(found)
+    return zlib.decompress(stored).decode()
+
+
+def is_there(stored: str | bytes) -> bool:
+    """Return whether stored parts can be read, where they are in an archive."""
+    return readable(stored) not in ("", _MISSING)
+
+
+_MISSING = json.dumps([{"t": "marker", "kind": "withheld", "text": archive_file.MISSING}], separators=(",", ":"))
 
 
 def readable(stored: str | bytes | None) -> str:
@@ -132,5 +150,6 @@ def text_of(raw_content: str, parts: str | bytes) -> str:
         text = plain_text([decode(part) for part in json.loads(readable(parts))])
     except (ValueError, KeyError, TypeError):
         return ""
-    _texts.put(parts, text)
+    if text or not archive_file.is_reference(parts):  # what is missing may come back
+        _texts.put(parts, text)
     return text

@@ -16,7 +16,7 @@ from peewee import fn
 
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.types import MarkerPart, Message
-from sakti.store import leases, rows
+from sakti.store import archive_file, leases, rows
 from sakti.store.connection import Database
 from sakti.store.models import (
     GroupRow,
@@ -63,6 +63,7 @@ def delete(db: Database, message_id: str, now: int) -> Deleted:
             title="Thread in use",
             code="thread_busy",
         )
+    archive_file.refuse_missing(db, message.thread_id)
     unit = _with_its_other_half(db, message)
     _unindex(db, unit)
     for one in unit:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from sakti.bench import retrieval, scale
 
 
@@ -66,11 +68,16 @@ def test_an_interval_holds_the_mean() -> None:
     assert retrieval.interval([]) == (0.0, 0.0)
 
 
-async def test_a_store_grows_to_each_size(tmp_path: Path) -> None:
-    found = await scale.run([30, 10], tmp_path, appends=5, queries=2)
+@pytest.mark.parametrize("texts", ["real", "generated"])
+async def test_a_store_grows_to_each_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: str) -> None:
+    monkeypatch.setattr(scale, "LAG_S", 0.1)
+    found = await scale.run([30, 10], tmp_path, texts=texts, appends=5, queries=2)
     assert [s["messages"] for s in found["sizes"]] == [10, 30]
     kinds = {"question", "identifier", "substring", "filtered", "paste10k"}
     assert all(
-        set(s["search_cpu_ms"]) == kinds == set(s["first_page_cpu_ms"]) and set(s["append_ms"]) == {"p50", "p95"}
+        set(s["search_cpu_ms"]) == kinds == set(s["first_page_cpu_ms"])
+        and set(s["append_ms"]) == {"p50", "p95"}
+        and set(s["key_cpu_ms"]) == set(s["loop_lag_ms"]) == {"p50", "p95"}
+        and s["mb"] > s["text_mb"] >= 0
         for s in found["sizes"]
     )

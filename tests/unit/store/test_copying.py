@@ -71,7 +71,7 @@ async def test_each_step_of_it_may_be_followed_by_a_foreign_commit(
     monkeypatch.setattr(
         copying.apsw, "Connection", lambda *a, **k: Watched(real(*a, **k)) if ".part-" in a[0] else real(*a, **k)
     )
-    target = await filled.read(maintenance.backup, tmp_path / "copy.db")
+    (target,) = await filled.read(maintenance.backup, filled.path, tmp_path / "copy.db")
     monkeypatch.undo()
     assert len(steps) > 10 and stat.S_IMODE(target.stat().st_mode) == 0o600
     copy = await Store.open(target)
@@ -85,16 +85,16 @@ async def test_each_step_of_it_may_be_followed_by_a_foreign_commit(
 async def test_damage_is_not_copied(filled: Store, tmp_path: Path) -> None:
     await filled.write(lambda db: db.execute_sql("UPDATE messages SET parts = '[' WHERE pk = 3"))
     with pytest.raises(StoreError, match="Nothing was copied: the database is damaged") as caught:
-        await filled.read(maintenance.backup, tmp_path / "copy.db")
+        await filled.read(maintenance.backup, filled.path, tmp_path / "copy.db")
     assert caught.value.code == "damaged" and list(tmp_path.glob("copy*")) == []
 
 
 async def test_where_it_cannot_be_written_nothing_is_left(filled: Store, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be written"):
-        await filled.read(maintenance.backup, tmp_path / "none" / "copy.db")
+        await filled.read(maintenance.backup, filled.path, tmp_path / "none" / "copy.db")
     (tmp_path / "there").write_text("mine")
     with pytest.raises(StoreError, match="already exists"):
-        await filled.read(maintenance.backup, tmp_path / "there")
+        await filled.read(maintenance.backup, filled.path, tmp_path / "there")
     assert (tmp_path / "there").read_text() == "mine"
 
 
@@ -110,7 +110,7 @@ def die(*_, **__):
 async def main():
     store = await Store.open(Path(sys.argv[1]))
     copying._give_name = die
-    await store.read(maintenance.backup, Path(sys.argv[2]))
+    await store.read(maintenance.backup, store.path, Path(sys.argv[2]))
 
 asyncio.run(main())
 """
@@ -125,6 +125,6 @@ async def test_one_that_was_killed_has_no_name_and_is_cleaned_up(filled: Store, 
     killed_while_copying(filled.path, target)
     (left,) = files.leftovers(filled.path)
     assert left.name.startswith(f"{target.name}.part-") and not target.exists()
-    await filled.read(maintenance.backup, target)
+    await filled.read(maintenance.backup, filled.path, target)
     assert not left.exists() and target.exists()
     assert str(os.getpid()) not in str(list(filled.path.parent.iterdir()))

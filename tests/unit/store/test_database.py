@@ -122,13 +122,13 @@ async def test_the_read_connection_cannot_write(store: Store) -> None:
 async def test_backup_is_whole_and_never_overwrites(store: Store, tmp_path: Path) -> None:
     thread = await thread_in(store)
     await store.write(messages.append, message(store, thread, "kept"))
-    target = await store.read(maintenance.backup, tmp_path / "copy.db")
+    (target,) = await store.read(maintenance.backup, store.path, tmp_path / "copy.db")
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     copy = await Store.open(target)
     assert await copy.read(messages.count, thread.id) == 1
     await copy.close()
     with pytest.raises(StoreError):
-        await store.read(maintenance.backup, target)
+        await store.read(maintenance.backup, store.path, target)
 
 
 async def test_check_mends_a_message_that_search_cannot_see(store: Store) -> None:

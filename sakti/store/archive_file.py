@@ -1,0 +1,240 @@
+"""Read and write archives: a second file beside a database that holds parts of old messages, compressed.
+
+In place of such parts a message has a *reference*: the archive's own random number and the key of a row in it. Who
+decodes parts has no connection, so the files in which to look are those beside the databases that this process opened
+(`know`); the number tells which one it is. Reads look at the file each time: it may be taken away, or put back.
+
+Raw SQL: a file with two tables, and the messages that refer to it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import urllib.parse
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from sakti.core.errors import StoreError
+from sakti.store.connection import Connection
+
+MARK = b"\0arc"  # how a reference begins; no other value of a column does
+_ID, _KEY = 16, 8  # bytes
+REFERS = f"substr(parts, 1, {len(MARK)}) = X'{MARK.hex()}'"  # of messages: the condition of `messages_archived`
+SCHEMA = (
+    "CREATE TABLE archive (id BLOB NOT NULL);"
+    " CREATE TABLE parts (key INTEGER PRIMARY KEY AUTOINCREMENT, parts BLOB NOT NULL);"
+)
+KNOWN = 64  # places that are looked at, the last opened
+_BUSY_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """Open archive: the file that it is, and its number."""
+
+    file: tuple[int, int]
+    id: bytes
+    connection: apsw.Connection
+
+
+_lock = threading.Lock()
+_places: OrderedDict[str, _Open | None] = OrderedDict()
+
+
+def path_of(database: Path) -> Path:
+    """Return the place of a database's archive."""
+    return database.with_name(f"{database.name}.archive")
+
+
+def know(database: str | Path) -> None:
+    """Note a database that is opened: its archive may be asked for."""
+    place = str(path_of(Path(database)))
+    with _lock:
+        _places.setdefault(place, None)
+        _places.move_to_end(place)
+        while len(_places) > KNOWN:
+            _close(_places.popitem(last=False)[1])
+
+
+def forget(database: Path) -> None:
+    """Close the archive of a database, until it is asked for again."""
+    place = str(path_of(database))
+    with _lock:
+        if place in _places:
+            _close(_places[place])
+            _places[place] = None
+
+
+def is_reference(stored: object) -> bool:
+    return isinstance(stored, bytes) and stored.startswith(MARK)
+
+
+def reference(number: bytes, key: int) -> bytes:
+    return MARK + number + key.to_bytes(_KEY, "big")
+
+
+def number_of(found: bytes) -> bytes:
+    """Return the number of the archive that a reference names."""
+    return found[len(MARK) : len(MARK) + _ID]
+
+
+def key_of(found: bytes) -> int:
+    return int.from_bytes(found[len(MARK) + _ID :], "big")
+
+
+def read(found: bytes) -> str | bytes | None:
+    """Return what a reference stands for, as it was stored; None where the archive is missing or cannot be read."""
+    with _lock:
+        try:
+            archive = _archive(number_of(found))
+            if archive is None:
+                return None
+            row = archive.connection.execute("SELECT parts FROM parts WHERE key = ?", (key_of(found),)).fetchone()
+        except apsw.Error:
+            return None
+    return row[0] if row and isinstance(row[0], str | bytes) else None
+
+
+def place_of(number: bytes) -> Path | None:
+    """Return the file of an archive; None where it is missing."""
+    with _lock:
+        try:
+            archive = _archive(number)
+        except apsw.Error:
+            return None
+        return None if archive is None else Path(archive.connection.filename)
+
+
+def _archive(number: bytes) -> _Open | None:
+    for place, known in reversed(_places.items()):
+        try:
+            found = Path(place).stat()
+        except OSError:
+            continue
+        file = (found.st_dev, found.st_ino)
+        if known is None or known.file != file:
+            _close(known)
+            _places[place] = known = _opened(Path(place), file)
+        if known is not None and known.id == number:
+            return known
+    return None
+
+
+def _opened(place: Path, file: tuple[int, int]) -> _Open | None:
+    try:
+        connection = connect(place, query_only=True)
+    except apsw.Error:
+        return None
+    try:
+        return _Open(file, number(connection) or b"", connection)
+    except apsw.Error:
+        connection.close()
+        return None
+
+
+def _close(known: _Open | None) -> None:
+    if known is not None:
+        known.connection.close()
+
+
+def connect(place: Path, *, query_only: bool = False) -> apsw.Connection:
+    """Open the archive at `place`. Raises `apsw.Error`."""
+    if query_only and not (os.access(place, os.W_OK) and os.access(place.parent, os.W_OK)):
+        name = f"file:{urllib.parse.quote(str(place.absolute()))}?mode=ro&immutable=1"
+        return apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    connection = apsw.Connection(str(place), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_timeout(_BUSY_MS)
+    for pragma in ("synchronous = FULL", "secure_delete = 1", f"query_only = {int(query_only)}"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    return connection
+
+
+def number(connection: apsw.Connection) -> bytes | None:
+    """Return the number of an open archive; None where the file is none."""
+    if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('archive', 'parts')").get:
+        return None
+    found = connection.execute("SELECT id FROM archive").get
+    return found if isinstance(found, bytes) else None
+
+
+def create(database: Path) -> None:
+    """Create the archive of a database where there is none; a file that one was begun in is completed.
+
+    Raises `apsw.Error`, `OSError`, and `StoreError` (not_ours) where the file is another's.
+    """
+    build(path_of(database), secrets.token_bytes(_ID))
+
+
+def build(place: Path, own: bytes) -> None:
+    """Make an archive of that number at `place`, where there is none; raises as `create`."""
+    if not place.exists():
+        os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    connection = connect(place)
+    try:
+        with connection:
+            if number(connection) is not None:
+                return
+            if connection.execute("SELECT count(*) FROM sqlite_schema").get:
+                raise StoreError(f"{place} is not an archive of sakti: move it away.", code="not_ours")
+            connection.execute(SCHEMA)
+            connection.execute("INSERT INTO archive VALUES (?)", (own,))
+    finally:
+        connection.close()
+
+
+def put(connection: apsw.Connection, texts: Iterable[str]) -> list[bytes]:
+    """Store the JSON of parts for good; return the references."""
+    own = number(connection)
+    assert own is not None
+    found: list[bytes] = []
+    with connection:
+        for text in texts:
+            plain = text.encode()
+            small = zlib.compress(plain, 9)
+            connection.execute("INSERT INTO parts (parts) VALUES (?)", (small if len(small) < len(plain) else text,))
+            found.append(reference(own, connection.last_insert_rowid()))
+    return found
+
+
+# --- a database's messages in it ------------------------------------------------------------------------------
+
+
+def any_reference(db: Connection, thread_id: str | None = None) -> bytes | None:
+    """Return a reference that some message (of one thread) has; None where there is none."""
+    where, values = (f"thread_id = ? AND +{REFERS}", (thread_id,)) if thread_id is not None else (REFERS, ())
+    found = db.execute_sql(f"SELECT parts FROM messages WHERE {where} LIMIT 1", values).fetchone()
+    return found[0] if found else None
+
+
+def is_missing(db: Connection, thread_id: str | None = None) -> bool:
+    """Return whether messages (of one thread) are in an archive that is missing."""
+    found = any_reference(db, thread_id)
+    return found is not None and place_of(number_of(found)) is None
+
+
+def refuse_missing(db: Connection, thread_id: str | None = None) -> None:
+    """Raise `StoreError` (archive) where messages (of one thread) are in an archive that is missing.
+
+    What the indexes hold of them can be taken out only by their texts.
+    """
+    if is_missing(db, thread_id):
+        raise StoreError(MISSING, code="archive")
+
+
+MISSING = "The archive of this database is missing: put the file back that ends in .archive, beside the database."
+
+
+def keys_between(db: Connection, keys: Sequence[int], number: bytes) -> set[int]:
+    """Return those of `keys` (in order) of an archive that messages refer to."""
+    rows = db.execute_sql(
+        f"SELECT parts FROM messages WHERE {REFERS} AND parts BETWEEN ? AND ?",
+        (reference(number, keys[0]), reference(number, keys[-1])),
+    ).fetchall()
+    return {key_of(found) for (found,) in rows}

@@ -1,0 +1,155 @@
+"""Move parts of old messages to the archive, where search finds them as before; remove there what nothing refers to.
+
+A piece is stored in the archive first, and then referred to, within one transaction on the database: where it is killed
+in between the archive has rows that nobody refers to, and `sweep` removes them. Indexes keep what they hold.
+
+Raw SQL: conditions over messages, the log and tasks.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import apsw
+
+from sakti.core.errors import StoreError
+from sakti.store import archive_file
+from sakti.store.archive_file import MARK
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.maintenance import archive_care, upkeep
+from sakti.store.search import index_upkeep
+from sakti.store.threads import codec
+
+SHORT = 200  # bytes: to refer to less would take as much
+ROOM = 2  # times what is moved: the archive, and the write-ahead log of the database
+_ROWS, _LONG = 50, 200_000  # messages and bytes that are moved in one go
+_SWEPT = 500  # rows of the archive that are compared at once
+_OBSERVED = (
+    "EXISTS (SELECT 1 FROM observation_groups g WHERE g.thread_id = m.thread_id AND g.kind = 'observation'"
+    " AND g.state IN ('active', 'superseded') AND m.message_index BETWEEN g.first_index AND g.last_index)"
+)
+_NEEDED = (
+    "EXISTS (SELECT 1 FROM task_messages l JOIN tasks k ON k.id = l.task_id WHERE l.message_id = m.id"
+    " AND k.status != 'closed' AND k.deleted_at IS NULL)"
+)
+_OLD = (
+    f" FROM messages m WHERE m.pk > ? AND m.created_at < ? AND m.state = 'saved' AND length(m.parts) >= {SHORT}"
+    f" AND substr(m.parts, 1, {len(MARK)}) != X'{MARK.hex()}' AND {_OBSERVED} AND NOT {_NEEDED}"
+)
+
+
+@dataclass(slots=True)
+class Archived:
+    """What was moved: messages and the bytes that they took in the database; `removed` rows that nobody needed."""
+
+    path: Path
+    messages: int = 0
+    bytes: int = 0
+    removed: int = 0
+
+
+async def archive(store: Store, *, before: int) -> Archived:
+    """Move the parts of messages said before a time (Unix ms) that are observed and that no open task is linked to.
+
+    What is moved stays moved where it is interrupted; the next run goes on. Raises `StoreError`: read_only where
+    nothing is saved, full where there is no room, archive where the archive is missing.
+    """
+    if store.not_saved or store.read_only_reason:
+        raise StoreError(store.not_saved or store.read_only_reason or "", code="read_only")
+    await upkeep.pack(store)  # what refers to a message's text has to be the same before and behind
+    done = Archived(archive_file.path_of(store.path))
+    await store.read(archive_file.refuse_missing)
+    messages, size = await store.read(_count, before)
+    _require_room(store.path, size)
+    try:
+        if messages:
+            archive_file.create(store.path)
+            last = 0
+            while last is not None:
+                last = await upkeep.piece(store, partial(_move_some, done=done, before=before, after=last))
+        done.removed = await sweep(store)
+    except (apsw.Error, OSError) as e:
+        raise archive_care.failed(e, done.path) from e
+    return done
+
+
+def _count(db: Database, before: int) -> tuple[int, int]:
+    """Return how many messages there are to move, and their bytes."""
+    return db.execute_sql(f"SELECT count(*), coalesce(sum(length(m.parts)), 0){_OLD}", (0, before)).fetchone()
+
+
+def _require_room(path: Path, size: int) -> None:
+    needed, free = size * ROOM, shutil.disk_usage(path.parent).free
+    if free < needed:
+        raise StoreError(
+            f"Archiving needs {needed / 1e6:,.0f} MB of free disk space in {path.parent}, of which {free / 1e6:,.0f} MB"
+            " are there: free some, then run it again. Nothing was moved.",
+            code="full",
+        )
+
+
+def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int | None:
+    """Move some messages; return the pk of the last one, None where there was none."""
+    rows: list[tuple[int, str | bytes, str]] = []
+    size = 0
+    for pk, parts in db.execute_sql(f"SELECT m.pk, m.parts{_OLD} ORDER BY m.pk LIMIT {_ROWS}", (after, before)):
+        rows.append((pk, parts, codec.readable(parts)))
+        size += len(parts)
+        if size > _LONG:
+            break
+    if not rows:
+        return None
+    whole = [row for row in rows if row[2]]  # what cannot be read stays where `db recover` finds it
+    file = archive_file.connect(done.path)
+    try:
+        found = archive_file.put(file, [text for *_, text in whole])
+    finally:
+        file.close()
+    with index_upkeep.past_triggers(db):  # the text stays
+        for (pk, parts, _), reference in zip(whole, found, strict=True):
+            db.execute_sql("UPDATE messages SET parts = ? WHERE pk = ?", (reference, pk))
+            done.bytes += len(parts)
+    done.messages += len(whole)
+    return rows[-1][0]
+
+
+async def sweep(store: Store) -> int:
+    """Remove from the archive what no message refers to any more; return how many rows.
+
+    Those that were removed or masked, and what a killed run left. Raises `StoreError`.
+    """
+    place = archive_file.path_of(store.path)
+    if store.not_saved or store.read_only_reason or not place.exists():
+        return 0
+    removed = 0
+    last: int | None = 0
+    try:
+        while last is not None:
+            some, last = await upkeep.piece(store, partial(_sweep_some, place=place, after=last))
+            removed += some
+    except (apsw.Error, OSError) as e:
+        raise archive_care.failed(e, place) from e
+    return removed
+
+
+def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | None]:
+    """Remove some rows that nobody refers to, behind a key; return how many, and the last key (None at the end)."""
+    file = archive_file.connect(place)
+    try:
+        number = archive_file.number(file)
+        if number is None:
+            return 0, None
+        rows = file.execute("SELECT key FROM parts WHERE key > ? ORDER BY key LIMIT ?", (after, _SWEPT)).fetchall()
+        keys = [int(str(key)) for (key,) in rows]
+        if not keys:
+            return 0, None
+        gone = sorted(set(keys) - archive_file.keys_between(db, keys, number))
+        with file:
+            file.executemany("DELETE FROM parts WHERE key = ?", [(key,) for key in gone])
+        return len(gone), keys[-1]
+    finally:
+        file.close()

@@ -1,0 +1,97 @@
+"""What a search reads of its candidates: sizes from the index, texts only of those that are short or shown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sakti.core.types import Message, TextPart, Thread
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.search import retrieve
+from sakti.store.search.occurrences import occurrences, sizes_of
+from sakti.store.search.search import Scope, SearchPage, search
+from sakti.store.search.snippets import snippet_of
+from sakti.store.threads import messages, threads
+
+
+def say(db: Database, texts: list[str], thread: str = "t") -> None:
+    threads.create(db, Thread(thread, "/w", "", 1, 1))
+    for n, text in enumerate(texts):
+        role = "user" if n % 2 == 0 else "assistant"
+        messages.append(db, Message(f"{thread}-{n}", thread, "/w", role, (TextPart(text),), n))
+
+
+async def page(store: Store, text: str, *, offset: int = 0, limit: int = 20) -> SearchPage:
+    return await store.read(search, text, Scope("/w"), offset=offset, limit=limit)
+
+
+async def test_sizes_are_those_of_the_index_however_long(store: Store) -> None:
+    said = ["heron", "heron " + "a " * 126, "heron " + "b " * 127, "heron " + "c getUserId " * 20_000]
+    await store.write(say, said)
+
+    def both(db: Database) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+        keys = [k for (k,) in db.execute_sql("SELECT pk FROM search_docs ORDER BY pk")]
+        looked, read = occurrences(db, keys, ['"heron"'], seek=False).rows, sizes_of(db, keys)
+        return [looked[k].sizes for k in keys], [read[k].sizes for k in keys]
+
+    looked, read = await store.read(both)
+    assert read == looked
+    assert [s[0] for s in read][:3] == [1, 127, 128] and read[3][0] > 1 << 14, "numbers of one, two and three bytes"
+    assert await store.read(sizes_of, []) == {}
+
+
+async def test_a_long_neighbour_is_a_candidate_and_is_not_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store.write(say, ["nothing of it " * 400, "where does the gimbal overflow now?", "else", "more"])
+    await store.write(say, [f"an overflow, number {n}" for n in range(6)], "other")
+    read: list[int] = []
+    whole = retrieve.texts_of
+
+    def texts_of(db: Database, keys: list[int]) -> dict[int, str]:
+        read.extend(keys)
+        return whole(db, keys)
+
+    monkeypatch.setattr(retrieve, "texts_of", texts_of)
+    found = await page(store, "where does the gimbal overflow", limit=1)
+    assert [h.id for h in found.hits] == ["t-1"] and 1 not in read, "its key"
+    shown = {h.id: h.reason for h in (await page(store, "where does the gimbal overflow")).hits}
+    assert shown["t-0"] == "next to a match" and 1 in read
+
+
+async def test_pages_go_on_behind_what_is_measured(store: Store) -> None:
+    await store.write(say, [f"heron number{n}" for n in range(170)])
+    whole = await page(store, "heron", limit=200)
+    assert whole.total == 170 and [h.rank for h in whole.hits] == list(range(1, 171))
+    pages = [await page(store, "heron", offset=n) for n in range(0, 180, 20)]
+    assert [h.id for p in pages for h in p.hits] == [h.id for h in whole.hits]
+    assert {p.total for p in pages} == {170}
+    without = await page(store, "heron -number3", limit=200)
+    assert without.total == 169 and "t-3" not in {h.id for h in without.hits}
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.text(st.sampled_from("ab İß\n.c"), max_size=400), st.lists(st.text("abcß", max_size=3), max_size=6), st.data()
+)
+def test_a_snippet_is_of_its_text_whatever_is_known_of_it(text: str, words: list[str], data: st.DataObject) -> None:
+    held = [w.lower() for w in data.draw(st.lists(st.sampled_from(words), max_size=4) if words else st.just([]))]
+    snippet, marks, start = snippet_of(text, words, None, [w for w in held if w])
+    assert " ".join(snippet.strip("…").split()) in " ".join(text.split())
+    assert 0 <= start <= len(text) and (len(text) > 160 or start == 0)
+    assert all(snippet[a:b].lower() in {w.lower() for w in words} or not snippet[a:b].isascii() for a, b in marks)
+
+
+async def test_a_whole_word_is_before_longer_ones_that_hold_it(store: Store) -> None:
+    await store.write(
+        say, [f"heron{n} " + " ".join(f"x{n}y{i}" for i in range(60)) for n in range(90)]
+    )  # those of 70 to 79 are neighbours
+    found = await page(store, "heron7")
+    assert found.hits[0].text.startswith("heron7 ") and found.total == 11
+
+
+async def test_a_pasted_text_is_words(store: Store) -> None:
+    await store.write(say, ["the gimbal solver overflowed", "a heron"])
+    pasted = 'the "gimbal" and "no such phrase" -solver role:assistant ' + "of it " * 40
+    assert (await page(store, pasted)).hits[0].id == "t-0"
+    assert (await page(store, '"gimbal" "no such phrase" -solver')).total == 0

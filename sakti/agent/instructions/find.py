@@ -54,22 +54,22 @@ def find(workspace: Path, folder: Path, *, project: bool) -> Found:
             found.append(Source(name, text))
         notes += reader.notes
     if project:
-        found += [Source(r.name, r.text) for r in rules.load(workspace) if not r.paths]
+        found += [Source(r.name, r.text) for r in rules.load(workspace, notes) if not r.paths]
     return limited(found, notes, LIMIT)
 
 
 def limited(sources: Sequence[Source], notes: Sequence[str], limit: int) -> Found:
-    """Return as much as fits `limit` bytes, cut at a line, with a note of what does not."""
+    """Return as much as fits `limit` bytes with its headings, cut at a line, with a note of what does not."""
     kept: list[Source] = []
     notes, left = [*notes], limit
     for source in sources:
-        text = cut(source.text, left)
+        text = cut(source.text, left - len(block(Source(source.name, "")).encode("utf-8", "replace")))
         if len(text) < len(source.text):
             lost = len(source.text) - len(text)
             notes.append(f"{source.name}: {lost:,} characters beyond {limit // 1024} KiB of instructions are left out.")
         if text:
             kept.append(Source(source.name, text))
-        left -= len(text.encode("utf-8", "replace"))
+            left -= len(block(kept[-1]).encode("utf-8", "replace")) + 1
     return Found(tuple(kept), tuple(notes))
 
 

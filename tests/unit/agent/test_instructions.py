@@ -13,6 +13,7 @@ from sakti.agent import trust
 from sakti.agent.instructions import find, rules
 from sakti.agent.instructions.texts import Reader, outside_code
 from sakti.agent.session.session import Options, Session
+from sakti.agent.skills import load as skills
 from sakti.core.config import load
 from sakti.core.events import Notice
 from sakti.core.tokens import Estimator
@@ -120,7 +121,7 @@ def test_no_more_than_the_limit_cut_at_a_line(workspace: Path) -> None:
     put(workspace / "AGENTS.md", "".join(f"line {n}: {'ä' * 50}\n" for n in range(400)))
     put(workspace / "CLAUDE.local.md", "later")
     found = find.find(workspace, workspace, project=True)
-    assert sum(len(s.text.encode()) for s in found.sources) <= 32 * 1024
+    assert len("\n".join(map(find.block, found.sources)).encode()) <= 32 * 1024
     assert found.sources[0].text.endswith("ä" * 50)
     assert "AGENTS.md" in found.notes[0] and "left out" in found.notes[0]
 
@@ -148,6 +149,53 @@ def test_a_hostile_project_reads_nothing_else_and_ends(workspace: Path, tmp_path
     assert all("\x1b" not in n for n in found.notes)
 
 
+def test_a_link_is_judged_where_it_leads(workspace: Path) -> None:
+    put(workspace / ".env", "HOST=internal.example")
+    (workspace / "AGENTS.md").symlink_to(".env")
+    (workspace / "env.md").symlink_to(".env")
+    os.link(workspace / ".env", workspace / "hard.md")
+    put(workspace / "CLAUDE.local.md", "@env.md @hard.md @.env @docs/.env")
+    put(workspace / ".claude" / "commands" / "x.md", "")
+    (workspace / ".claude" / "commands" / "show.md").symlink_to("../../.env")
+    put(workspace / ".claude" / "skills" / "env" / "notes", "")
+    (workspace / ".claude" / "skills" / "env" / "SKILL.md").symlink_to("../../../.env")
+    found = find.find(workspace, workspace, project=True)
+    assert [s.text for s in found.sources] == ["@env.md @hard.md @.env @docs/.env"]
+    assert found.notes[0].startswith("AGENTS.md: left out, it holds secrets")
+    assert skills.load(workspace, project=True).skills == ()
+
+
+def test_imports_that_multiply_end(workspace: Path) -> None:
+    put(workspace / "long.md", "x\n" * 400_000)
+    put(workspace / "AGENTS.md", "@long.md " * 100_000)
+    found = find.find(workspace, workspace, project=True)
+    assert any("the rest is left as text" in n for n in found.notes)
+    assert sum(len(instructions_bytes(s)) for s in found.sources) <= find.LIMIT
+
+
+def test_hidden_characters_are_left_out_and_said(workspace: Path) -> None:
+    tags = "".join(chr(0xE0000 + ord(c)) for c in "run this")
+    flag = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
+    put(workspace / "AGENTS.md", f"be\u200b kind{tags} {flag} \u0645\u06cc\u200c\u062e")
+    found = find.find(workspace, workspace, project=True)
+    assert found.sources[0].text == f"be kind {flag} \u0645\u06cc\u200c\u062e"
+    assert found.notes == ("AGENTS.md: 2 hidden characters left out.",)
+
+
+def test_an_import_needs_no_ending_where_such_a_file_is_there(workspace: Path) -> None:
+    put(workspace / "README", "read me")
+    put(workspace / "package.json", '{"name": "x"}')
+    (workspace / "docs").mkdir()
+    put(workspace / "AGENTS.md", "See @README, @package.json. Ask @alice about @docs and @types/node.")
+    found = find.find(workspace, workspace, project=True)
+    assert found.sources[0].text == 'See read me, {"name": "x"}. Ask @alice about @docs and @types/node.'
+    assert found.notes == ()
+
+
+def instructions_bytes(source: find.Source) -> bytes:
+    return find.block(source).encode()
+
+
 def test_secrets_are_masked(workspace: Path) -> None:
     key = "ghp_" + "a1B2" * 9
     put(workspace / "AGENTS.md", f"use {key}")
@@ -165,6 +213,21 @@ def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Pa
     assert loaded[".claude/rules/py.md"].text == "typed"
     assert loaded[".sakti/rules/broken.md"] == rules.Rule(".sakti/rules/broken.md", "still read")
     assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["still read", "always"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "patterns"),
+    [
+        ('["src/**/*.{ts,tsx}"]', ("src/**/*.ts", "src/**/*.tsx")),
+        ("src/**/*.{ts,tsx}, {a,b}/{c,d}.py", ("src/**/*.ts", "src/**/*.tsx", "a/c.py", "a/d.py", "b/c.py", "b/d.py")),
+        ("**/*.ts", ("**/*.ts",)),
+        ("\n  - **/*.ts\n  - lib/", ("**/*.ts", "lib/")),
+        ("'" + "{a,b}" * 9 + "'", ("{a,b}" * 9,)),
+    ],
+)
+def test_patterns_are_read_as_people_write_them(workspace: Path, paths: str, patterns: tuple[str, ...]) -> None:
+    put(workspace / ".claude" / "rules" / "front" / "end" / "x.md", f"---\npaths: {paths}\n---\nbody")
+    assert [r.paths for r in rules.load(workspace)] == [patterns]
 
 
 def test_imports_outside_code_are_found_as_written() -> None:

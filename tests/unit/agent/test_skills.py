@@ -113,6 +113,25 @@ def test_marks_line_ends_and_values_without_quotes_are_read(ws: Path, text: byte
     assert (found.name, found.description, found.body) == ("x", "d: e", "b")
 
 
+_LAUGHS = "a: &a [x, x]\n" + "".join(
+    f"{k}: &{k} [{', '.join([f'*{b}'] * 9)}]\n" for b, k in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize("key", ["name", "description", "argument-hint", "disable-model-invocation", "model"])
+def test_frontmatter_that_multiplies_is_not_read(key: str) -> None:
+    assert len(str(parted(f"---\n{_LAUGHS}{key}: *i\n---\nb"))) < 10_000
+
+
+def test_long_and_deep_frontmatter_is_broken() -> None:
+    merged = "a: &a {x: 1}\n" + "".join(
+        f"{k}: &{k} {{<<: [{', '.join([f'*{b}'] * 9)}]}}\n" for b, k in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    assert len(str(parted(f"---\n{merged}\n---\nb"))) < 10_000
+    assert parted("---\n" + "k: v\n" * 9_000 + "---\nb") == (None, "b")
+    assert parted("---\nx: " + "[" * 8_000 + "\n---\nb")[1] == "b"
+
+
 def test_a_hint_in_brackets_is_a_hint(ws: Path) -> None:
     put(ws / ".claude/commands/fix.md", "---\nargument-hint: [number]\n---\nFix $1")
     put(ws / ".claude/commands/git/pr.md", "---\nargument-hint: [a] [b]\n---\nGo")

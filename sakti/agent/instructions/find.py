@@ -131,13 +131,12 @@ def block(source: Source, limit: int = LIMIT) -> str:
     return f"# Instructions from {source.name}\n\n{cut(source.text, limit)}"
 
 
-def changes(before: Sequence[Source], now: Sequence[Source]) -> str:
-    """Say which instructions are other than at the thread's beginning, and how they read now; empty for none."""
+def changes(before: Sequence[Source], now: Sequence[Source]) -> dict[str, str]:
+    """Say which instructions are other than at the thread's beginning, and how they read now, by name."""
     old, new = {s.name: s for s in before}, {s.name: s for s in now}
-    out = [
-        f"{name} has changed since this thread began. It reads now:\n{new[name].text}"
+    out = {
+        name: f"{name} has changed since this thread began. It reads now:\n{new[name].text}"
         for name in new
         if name not in old or old[name].sha256 != new[name].sha256
-    ]
-    out += [f"{name} was removed: its instructions hold no longer." for name in old if name not in new]
-    return cut("\n\n".join(out), LIMIT)
+    }
+    return out | {name: f"{name} was removed: its instructions hold no longer." for name in old if name not in new}

@@ -151,7 +151,7 @@ class State:
         self.named_processors: tuple[Processor, ...] | None = None  # those of the settings, None: not loaded yet
         self.models = Models(options.config, options.env, self.emit, provider, model)
         self.nearby: Nearby | None = None
-        self.changed_instructions = ""  # since the thread began
+        self.changed_instructions: dict[str, str] = {}  # since the thread began, by file
         self.skills: Library | None = None  # None: not read yet
         self.changed_skills = ""  # since the thread began
         self.told_notes = set[str]()  # on instructions: once a session
@@ -233,7 +233,7 @@ class State:
                 self.thread = thread
             case MemoryActivation() | CompactionFinished():
                 if self.nearby is not None:
-                    self.nearby.forget()
+                    self.nearby.forget(self.newest)
             case MessageSaved(message):
                 self.newest = max(self.newest, message.index)
             case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from sakti.agent.skills import load as skills
 from sakti.core.config import load
 from sakti.core.events import Notice
 from sakti.core.tokens import Estimator
-from sakti.core.types import ModelInfo, ToolResultPart
+from sakti.core.types import ContextPart, ModelInfo, ToolResultPart
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.store.database import Store
 from sakti.store.search.search import Scope, search
@@ -301,6 +302,106 @@ async def test_what_holds_for_a_folder_comes_with_the_first_call_that_touches_it
     await run.session.compact()
     await run.ask("look again")
     assert told()[-1] == (True, True)
+
+
+def told_facts(run: Recorded, number: int = -1) -> str:
+    """Return what the newest message of the user brings beside its text."""
+    parts = [p for m in run.provider.requests[number].messages for p in m.parts if isinstance(p, ContextPart)]
+    return "\n".join(parts[-1].facts.values())
+
+
+async def test_a_change_is_told_once_by_file_and_so_is_its_end(store: Store, workspace: Path) -> None:
+    put(workspace / "AGENTS.md", "be blue")
+    put(workspace / "CLAUDE.local.md", "long and the same")
+    trust.save(trust.look(workspace))
+    run = await begin(store, workspace, ["1", "2", "3", "4", "5", "6"])
+    await run.ask("1")
+    put(workspace / "CLAUDE.local.md", "long and new")
+    await run.ask("2")
+    assert "long and new" in told_facts(run)
+    put(workspace / "AGENTS.md", "be red")
+    await run.ask("3")
+    assert "be red" in told_facts(run) and "long and new" not in told_facts(run)
+    await run.ask("4")
+    assert "be red" not in told_facts(run)
+    put(workspace / "AGENTS.md", "be blue")
+    await run.ask("5")
+    assert "AGENTS.md reads again as it did at first." in told_facts(run)
+    await run.ask("6")
+    assert "AGENTS.md" not in told_facts(run)
+
+
+async def test_fifty_turns_begin_with_the_same_bytes_whatever_is_edited(
+    store: Store, workspace: Path, home: Path
+) -> None:
+    def edit(number: int) -> None:
+        put(home / ".claude" / "CLAUDE.md", f"user {number}")
+        put(workspace / "AGENTS.md", f"root {number} @more.md")
+        put(workspace / "more.md", f"import {number}")
+        put(workspace / "CLAUDE.local.md", f"local {number}")
+        put(workspace / ".claude" / "rules" / "all.md", f"always {number}")
+        put(workspace / ".claude" / "rules" / "py.md", f"---\npaths: '*.py'\n---\nfor Python {number}")
+        put(workspace / "src" / "AGENTS.md", f"source {number}")
+        put(workspace / "src" / "x.py", "print(1)\n")
+        for name in ("one", f"new-{number % 7}"):
+            text = f"---\nname: {name}\ndescription: d {number}\n---\nbody {number}"
+            put(workspace / ".sakti" / "skills" / name / "SKILL.md", text)
+
+    edit(0)
+    trust.save(trust.look(workspace))
+    turns = 50
+    run = await begin(store, workspace, [Answer(calls=(Call("read", {"path": "src/x.py"}),)), "done"] * turns)
+    sent: list[list[Any]] = []
+    for turn in range(turns):
+        await run.ask(f"turn {turn}")
+        edit(turn + 1)
+    sent = [[(m.role, m.parts) for m in r.messages] for r in run.provider.requests]
+    assert len(sent) == 2 * turns
+    assert len({str((r.system, r.tools)) for r in run.provider.requests}) == 1
+    assert all(later[: len(before)] == before for before, later in itertools.pairwise(sent))
+    told = "\n".join(f for _, parts in sent[-1] for p in parts if isinstance(p, ContextPart) for f in p.facts.values())
+    for text in ("user {}", "root {} import {}", "local {}", "always {}", "for Python {}", "source {}"):
+        assert [told.count(text.format(n, n) + "\n") for n in range(2, 50)] == [1] * 48, text
+
+
+async def test_what_a_result_showed_comes_once_in_a_later_process_too(store: Store, workspace: Path) -> None:
+    put(workspace / "src" / "AGENTS.md", "Types everywhere.")
+    put(workspace / ".claude" / "rules" / "py.md", "---\npaths: 'src/**/*.py'\n---\nNo star imports.")
+    put(workspace / "src" / "x.py", "print(1)\n")
+    trust.save(trust.look(workspace))
+    read = Answer(calls=(Call("read", {"path": "src/x.py"}),))
+    first = await begin(store, workspace, [read, "done"])
+    await first.ask("look")
+    assert first.session.thread is not None
+    put(workspace / ".claude" / "rules" / "py.md", "---\npaths: 'src/**/*.py'\n---\nNo imports at all.")
+    again = await begin(store, workspace, [read, "done", read, "done"], resume=first.session.thread.id)
+    await again.ask("again")
+    asked = [m for m in again.provider.requests[0].messages if m.role == "user"][-1]
+    facts = "\n".join(f for p in asked.parts if isinstance(p, ContextPart) for f in p.facts.values())
+    assert "py.md has changed since it was shown. It reads now:\nNo imports at all." in facts
+    assert "Types everywhere." not in facts
+
+    def results() -> list[str]:
+        sent = again.provider.requests[-1].messages
+        return [p.content for m in sent for p in m.parts if isinstance(p, ToolResultPart)]
+
+    assert [r.count("Types everywhere.") for r in results()] == [1, 0]
+    (workspace / "src" / "AGENTS.md").unlink()
+    put(workspace / ".claude" / "rules" / "py.md", "---\npaths: 'src/**/*.py'\n---\nNo star imports.")
+    await again.ask("and now")
+    assert "src/AGENTS.md was removed" in told_facts(again, -2) and "py.md reads again" in told_facts(again, -2)
+    await again.session.compact()
+
+
+@pytest.mark.parametrize("pattern", ["!", "[", "{a", "///", "''", "\\\\"])
+async def test_a_pattern_that_is_none_hinders_nothing(store: Store, workspace: Path, pattern: str) -> None:
+    put(workspace / ".claude" / "rules" / "a.md", f'---\npaths: ["{pattern}", "*.txt"]\n---\nholds for texts')
+    put(workspace / "x.txt", "text\n")
+    trust.save(trust.look(workspace))
+    run = await begin(store, workspace, [Answer(calls=(Call("read", {"path": "x.txt"}),)), "done"])
+    await run.ask("look")
+    sent = run.provider.requests[-1].messages
+    assert [p.content.count("holds for texts") for m in sent for p in m.parts if isinstance(p, ToolResultPart)] == [1]
 
 
 async def test_what_is_left_out_is_said_once(store: Store, workspace: Path) -> None:

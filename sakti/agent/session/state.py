@@ -6,7 +6,7 @@ Functions that serve a session are handed this; who may change what stands at ea
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,8 @@ class Options:
     these settings are the user's only; whether the project's may have an effect is still to be asked, `overrides` are
     loaded again then.
     `full`: the mode that asks nothing, for containers. `instructed`: the project's own instructions are read.
-    `files` are the project's files that have an effect, as they were looked at.
+    `files` are the project's files that have an effect, as they were looked at. `own_commands` names the commands of
+    the chat, which no file may take.
     """
 
     workspace: Path
@@ -83,6 +84,7 @@ class Options:
     instructed: bool = False
     overrides: tuple[str, ...] = ()
     files: tuple[trust.File, ...] = ()
+    own_commands: Callable[[], Container[str]] = frozenset
 
     @classmethod
     def load(

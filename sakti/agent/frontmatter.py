@@ -8,21 +8,23 @@ from typing import Any, cast
 from sakti.core.patterns import lazy_pattern
 
 _FRONT = lazy_pattern(r"---[ \t]*\n(.*?)(?:\n|^)---[ \t]*(?:\n|\Z)(.*)", 16 | 8)  # re.DOTALL, re.MULTILINE
-_PAIR = lazy_pattern(r"^([\w-]+):[ \t]+(\S.*)$", 8)
+_PAIR = lazy_pattern(r"^([\w-]+:|[ \t]*-)[ \t]+(\S.*)$", 8)
+LONGEST = 16_000  # characters of it
+DEEPEST = 20  # lists and tables in one another
 
 
 def parted(text: str) -> tuple[dict[str, Any] | None, str]:
     """Return a text's frontmatter and the rest: {} where there is none, None where it is broken.
 
     A value that needs quotes is often written without them, as `key: a: b` or `key: [a] [b]`: it is read as if it had
-    them.
+    them. One that is very long is broken.
     """
     found = _FRONT.match(text)
     if found is None:
         return {}, text
-    table = _yaml(found[1])
-    if table is None:
-        table = _yaml(_PAIR.sub(lambda m: m[0] if _yaml(m[0]) is not None else f"{m[1]}: {_quoted(m[2])}", found[1]))
+    table = _yaml(found[1]) if len(found[1]) <= LONGEST else None
+    if table is None and len(found[1]) <= LONGEST:
+        table = _yaml(_PAIR.sub(lambda m: m[0] if _is_yaml(m[0]) else f"{m[1]} {_quoted(m[2])}", found[1]))
     return table, found[2].strip()
 
 
@@ -31,11 +33,44 @@ def _quoted(value: str) -> str:
 
 
 def _yaml(text: str) -> dict[str, Any] | None:
-    yaml: Any = importlib.import_module("yaml")
+    """Return the table that a text is; None for any other."""
     try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError):
+        value = _loaded(text)
+    except (ValueError, RecursionError):
         return None
     if value is None:
         return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _is_yaml(text: str) -> bool:
+    try:
+        _loaded(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _loaded(text: str) -> Any:
+    """Return what a text of YAML says. Raises `ValueError` for one that is none or that takes too much to read."""
+    yaml: Any = importlib.import_module("yaml")
+    try:
+        if "*" in text or sum(map(text.count, "[{")) > DEEPEST:
+            _check(yaml, text)
+        return yaml.safe_load(text)
+    except yaml.YAMLError as e:
+        raise ValueError("not YAML") from e
+
+
+def _check(yaml: Any, text: str) -> None:
+    """Refuse aliases, a few lines of which stand for more than any memory holds, and lists in lists in lists."""
+    depth = 0
+    for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        if isinstance(token, yaml.tokens.AliasToken):
+            raise ValueError("it has aliases")
+        if isinstance(token, yaml.tokens.FlowSequenceStartToken | yaml.tokens.FlowMappingStartToken):
+            depth += 1
+            if depth > DEEPEST:
+                raise ValueError("it is nested too deep")
+        if isinstance(token, yaml.tokens.FlowSequenceEndToken | yaml.tokens.FlowMappingEndToken):
+            depth -= 1

@@ -23,11 +23,14 @@ LIMIT = 200_000  # bytes of a file that is attached whole
 LONGEST_PATHS = 4_000  # characters of a paste that may be names of images
 
 
-def with_files(text: str, workspace: Path, own: tuple[Path, ...], *, blind: str = "") -> tuple[Part, ...]:
+def with_files(
+    text: str, workspace: Path, own: tuple[Path, ...], *, blind: str = "", typed: frozenset[str] | None = None
+) -> tuple[Part, ...]:
     """Return the prompt, and the text files and images that it mentions.
 
     What is missing, too large a text, binary or secret stays a word of the prompt; `own` are sakti's own folders,
-    `blind` names a model that takes no images.
+    `blind` names a model that takes no images. A text that is not the user's reaches what lies outside of the workspace
+    only by the words that they `typed`.
 
     Raises `SaktiError` for an image that cannot be sent, before anything is.
     """
@@ -36,6 +39,8 @@ def with_files(text: str, workspace: Path, own: tuple[Path, ...], *, blind: str 
     for name in dict.fromkeys(m.replace("\\ ", " ") for m in MENTION.findall(text)):
         path = place.resolve(name)
         if not _is_file(path) or secret_reason(path, place):
+            continue
+        if typed is not None and not path.is_relative_to(workspace.resolve()) and name not in typed:
             continue
         if (found := image_in(path)) is not None:
             parts.append(_image(path, place.show(path), found, blind))

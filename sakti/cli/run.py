@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sakti.actions import registry
 from sakti.actions.scope import Scope
 from sakti.actions.spec import CHAT, SET, action, arg, flag, option
 from sakti.actions.values import USAGE, Refused
@@ -118,7 +119,7 @@ async def run(
     more = [f"agent.{name}={value}" for name, value in given.items() if value is not None]
     more += [f'agent.effort="{effort}"'] if effort else []
     options = common.options(overrides=[*overrides, *more], interactive=False, trusted=trust, **chosen)
-    options = _allowing(options, allow)
+    options = replace(_allowing(options, allow), own_commands=registry.chat)
     common.log_to_file(debug=debug)
     raise SystemExit(
         headless.run(

@@ -6,6 +6,7 @@ What is wrong with one hook leaves the others alone: it is listed with the reaso
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,8 +30,11 @@ MOST = 200  # hooks of one file
 SHORTEST = 0.1  # seconds
 
 _SCRIPT = (".py", ".sh", ".bash", ".zsh", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
-_INTERPRETERS = frozenset("python python3 node deno bun ruby perl php lua sh bash dash zsh source . uv run".split())
+_RUNNERS = frozenset("python python3 node deno bun ruby perl php lua sh bash dash zsh source . uv run -f -m".split())
+_TAKE_FILES = {"-m": ("python", "python3"), "-f": ("make", "gmake", "awk", "gawk", "sed", "jq")}
 _WORD = lazy_pattern(r"[^\s'\"`;|&<>(){}]+")
+_COMPANIONS = tuple(f"{brand}/hooks" for brand in (".sakti", ".agents", ".claude"))
+MOST_COMPANIONS = 200  # files beside a script that are trusted with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,28 +126,66 @@ def run_by(hook: Hook, workspace: Path) -> Iterator[Path]:
     text = " ".join((hook.command, *(hook.args or ())))
     for name in PROJECT_DIRS:
         text = re.sub(rf"\$(?:{name}\b|\{{{name}\}})", lambda _: str(workspace), text)
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)  # `"$DIR"/x.sh; y` has three words
+    lexer.whitespace_split, lexer.commenters = True, ""
     try:
-        words = shlex.split(text)
+        words = list(lexer)
     except ValueError:
         words = []
     seen: set[Path] = set()
+    folders = [workspace]
     for before, word in _pairs([*_WORD.findall(text), "", *words]):
-        try:
-            path = (workspace / word).resolve()
-            inside = path.is_relative_to(workspace) and path.is_file()
-            runs = inside and (path.suffix in _SCRIPT or before in _INTERPRETERS or bool(path.stat().st_mode & 0o111))
-        except (OSError, ValueError, RuntimeError):
-            continue
-        if runs and path not in seen:
-            seen.add(path)
-            yield path
+        if before in ("cd", "pushd"):
+            folders += [folder / word for folder in folders[:8]]
+        for name in _named(before, word):
+            for path in (folder / name for folder in folders):
+                if (found := _script(path, before, workspace)) is not None and found not in seen:
+                    seen.add(found)
+                    yield found
+                    yield from (p for p in _companions(found, workspace) if not (p in seen or seen.add(p)))
+
+
+def _named(before: str, word: str) -> Sequence[str]:
+    """Return the files that a word of a command may mean: a module of Python is one, or a folder's."""
+    if before != "-m":
+        return (word,)
+    module = word.replace(".", "/")
+    return (f"{module}.py", f"{module}/__main__.py")
+
+
+def _script(path: Path, before: str, workspace: Path) -> Path | None:
+    """Return a file of the workspace, links followed, if a command that names it runs it."""
+    try:
+        real = path.resolve()
+        inside = real.is_relative_to(workspace) and real.is_file()
+        runs = inside and (real.suffix in _SCRIPT or before in _RUNNERS or bool(real.stat().st_mode & 0o111))
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return real if runs else None
+
+
+def _companions(script: Path, workspace: Path) -> Iterator[Path]:
+    """Yield what stands beside a script in a folder for hooks, and below: it may be a part of the script."""
+    root = next((r for r in (workspace / c for c in _COMPANIONS) if script.is_relative_to(r)), None)
+    if root is None:
+        return
+    number = 0
+    for at, folders, names in os.walk(root):
+        folders[:] = sorted(f for f in folders if f != "__pycache__")
+        for name in sorted(names):
+            number += 1
+            if number > MOST_COMPANIONS:
+                return
+            if (found := _script(Path(at, name), "", workspace)) is not None:
+                yield found
 
 
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each word with the one before it that is no option, or that option where it takes a file or a module."""
     before = ""
     for word in words:
         yield before, word
-        if not word.startswith("-"):
+        if not word.startswith("-") or before in _TAKE_FILES.get(word, ()):
             before = word
 
 

@@ -54,22 +54,22 @@ def find(workspace: Path, folder: Path, *, project: bool) -> Found:
             found.append(Source(name, text))
         notes += reader.notes
     if project:
-        found += [Source(r.name, r.text) for r in rules.load(workspace) if not r.paths]
+        found += [Source(r.name, r.text) for r in rules.load(workspace, notes) if not r.paths]
     return limited(found, notes, LIMIT)
 
 
 def limited(sources: Sequence[Source], notes: Sequence[str], limit: int) -> Found:
-    """Return as much as fits `limit` bytes, cut at a line, with a note of what does not."""
+    """Return as much as fits `limit` bytes with its headings, cut at a line, with a note of what does not."""
     kept: list[Source] = []
     notes, left = [*notes], limit
     for source in sources:
-        text = cut(source.text, left)
+        text = cut(source.text, left - len(block(Source(source.name, "")).encode("utf-8", "replace")))
         if len(text) < len(source.text):
             lost = len(source.text) - len(text)
             notes.append(f"{source.name}: {lost:,} characters beyond {limit // 1024} KiB of instructions are left out.")
         if text:
             kept.append(Source(source.name, text))
-        left -= len(text.encode("utf-8", "replace"))
+            left -= len(block(kept[-1]).encode("utf-8", "replace")) + 1
     return Found(tuple(kept), tuple(notes))
 
 
@@ -131,13 +131,12 @@ def block(source: Source, limit: int = LIMIT) -> str:
     return f"# Instructions from {source.name}\n\n{cut(source.text, limit)}"
 
 
-def changes(before: Sequence[Source], now: Sequence[Source]) -> str:
-    """Say which instructions are other than at the thread's beginning, and how they read now; empty for none."""
+def changes(before: Sequence[Source], now: Sequence[Source]) -> dict[str, str]:
+    """Say which instructions are other than at the thread's beginning, and how they read now, by name."""
     old, new = {s.name: s for s in before}, {s.name: s for s in now}
-    out = [
-        f"{name} has changed since this thread began. It reads now:\n{new[name].text}"
+    out = {
+        name: f"{name} has changed since this thread began. It reads now:\n{new[name].text}"
         for name in new
         if name not in old or old[name].sha256 != new[name].sha256
-    ]
-    out += [f"{name} was removed: its instructions hold no longer." for name in old if name not in new]
-    return cut("\n\n".join(out), LIMIT)
+    }
+    return out | {name: f"{name} was removed: its instructions hold no longer." for name in old if name not in new}

@@ -39,7 +39,7 @@ with lazy_imports:
     from sakti.agent.processors import builtin, registry
     from sakti.agent.sandbox import environment, proxy, undumpable
     from sakti.agent.sandbox import sandbox as sandboxes
-    from sakti.agent.session import skills
+    from sakti.agent.session import instructed, skills
     from sakti.agent.tools import base as tool_base
     from sakti.agent.tools import catalog
     from sakti.agent.tools import skill as skill_tool
@@ -210,7 +210,12 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
         if isinstance(processor, builtin.ToolSearch):
             made.search(processor.always)
     if state.options.instructed:
-        state.nearby = nearby.Nearby(state.workspace, lambda: instructions.kept(state.thread), made.touched)
+        state.nearby = nearby.Nearby(
+            state.workspace,
+            lambda: instructions.kept(state.thread),
+            made.touched,
+            lambda: state.opened_engine.state.window.messages if state.opened_engine is not None else (),
+        )
         made.hooks = (state.nearby,)
     if state.hooks is not None:
         made.guard = hook_guard.HookGuard(state.hooks, bench)
@@ -331,8 +336,8 @@ def facts(state: State) -> dict[str, str]:
     """Return what changes from step to step, by name: the hour, the folder, git."""
     bench = toolbox(state).bench
     moving = moving_facts(state.git, bench.show(bench.cwd), state.clock.now())
-    more = {"instructions": state.changed_instructions, "hooks": state.hook_context}
-    return {**moving, **{name: text for name, text in more.items() if text}, **skills.facts(state)}
+    hooked = {"hooks": state.hook_context} if state.hook_context else {}
+    return {**moving, **instructed.facts(state), **hooked, **skills.facts(state)}
 
 
 def may_have_hooks(state: State) -> bool:

@@ -11,6 +11,7 @@ from sakti.agent.skills import catalog, template
 from sakti.agent.skills.load import Skill
 from sakti.core import resources
 from sakti.core.errors import ConfigError, SaktiError
+from sakti.core.events import Notice
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import FilePart, ToolCallPart
@@ -24,10 +25,23 @@ _INLINE = lazy_pattern(r"(?<!\S)\$([a-z][\w-]*(?::[\w-]+)*)(?=[\s,.;:!?)]|$)")
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """A text to send with a message.
+
+    `naming` is what of it may name files as `@path`: all but the outputs of its commands. `typed` are words of the
+    user: only these may name files outside of the workspace, None where the text is the user's own.
+    """
+
+    file: FilePart
+    naming: str = ""
+    typed: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Typed:
     """What a message of the user calls: texts to send with it, and the model that answers, "" for the usual one."""
 
-    files: tuple[FilePart, ...] = ()
+    texts: tuple[Sent, ...] = ()
     model: str = ""
 
 
@@ -48,7 +62,12 @@ async def called(state: State, text: str) -> Typed:
         if name == INIT:
             return Typed((_init(state),))
         skill = library(state).get(name)
+        if skill is not None and name in state.options.own_commands():
+            where = f"rename {skill.source} to call that one"
+            raise ConfigError(f"/{name} is a command of sakti's own and works in the chat only; {where}.")
         if skill is not None and skill.typed:
+            if skill.hint and template.lacks(skill.body, argument):
+                state.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))
             return Typed((await _sent(state, skill, argument),), skill.model)
         if not state.options.interactive:
             raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
@@ -57,18 +76,26 @@ async def called(state: State, text: str) -> Typed:
     return Typed(tuple([await _sent(state, s, "") for s in wanted]))
 
 
-def _init(state: State) -> FilePart:
+def _init(state: State) -> Sent:
     if (state.workspace / "AGENTS.md").exists():
         text = "AGENTS.md is there already: edit it, or ask for what should change in it."
         raise SaktiError(text, title="Not sent", code="refused")
-    return FilePart("/init", f'<command name="init">\n{resources.read_prompt("init")}\n</command>')
+    return Sent(FilePart("/init", f'<command name="init">\n{resources.read_prompt("init")}\n</command>'))
 
 
-async def _sent(state: State, skill: Skill, argument: str) -> FilePart:
+async def _sent(state: State, skill: Skill, argument: str) -> Sent:
     async def shell(command: str) -> str:
         return await _output(state, skill, command)
 
-    return FilePart(skill.source, catalog.whole(skill, await template.filled(skill.body, argument, shell)))
+    text = await template.filled(skill.body, argument, shell)
+    naming = await template.filled(skill.body, argument, _nothing)
+    brought = skill.path.is_relative_to(state.workspace)
+    typed = frozenset(template.words(argument)) if brought else None
+    return Sent(FilePart(skill.source, catalog.whole(skill, text)), naming, typed)
+
+
+async def _nothing(command: str) -> str:
+    return ""
 
 
 async def _output(state: State, skill: Skill, command: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sakti.agent import file_list, project, titles
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent.instructions import find as instructions
-    from sakti.agent.session import recovery, skills
+    from sakti.agent.session import instructed, recovery, skills
     from sakti.store import secrets
     from sakti.store.threads import fork as thread_fork
     from sakti.store.threads import messages as stored_messages
@@ -81,7 +80,7 @@ async def known(state: State, thread_id: str) -> None:
 
 async def use(state: State, thread: Thread) -> None:
     """Make a thread the open one: nothing is queued there, nothing has failed, nothing was granted for it."""
-    state.inbox, state.failed, state.changed_instructions = Inbox(), None, ""
+    state.inbox, state.failed, state.changed_instructions = Inbox(), None, {}
     state.changed_skills = ""
     if state.made_toolbox is not None:
         state.made_toolbox.granted = ()
@@ -137,8 +136,9 @@ async def store(state: State, first_text: str = "") -> None:
     title = titles.first_title(secrets.masked(first_text))
     await skills.refresh(state)
     if not state.thread_is_new:
-        found = await find_instructions(state)
-        state.changed_instructions = instructions.changes(instructions.kept(state.thread), found.sources)
+        if state.options.instructed:
+            build.toolbox(state)  # it knows what its results showed
+        await instructed.refresh(state)
     if not state.thread_is_new and not state.thread.title and title:
         now = state.clock.now()
         renamed = await state.store.write(stored_threads.rename, state.thread.id, title, now, by_user=False)
@@ -151,26 +151,12 @@ async def store(state: State, first_text: str = "") -> None:
             metadata={
                 **state.thread.metadata,
                 system_prompt.OVERVIEW: await file_list.overview_of(state.workspace),
-                **instructions.to_metadata(await find_instructions(state)),
+                **instructions.to_metadata(await instructed.found(state)),
                 **skills.to_metadata(state),
                 **({} if state.options.interactive else {titles.HEADLESS: True}),
             },
         )
         state.emit(ThreadChanged(await state.store.write(stored_threads.create, thread)))
-
-
-async def find_instructions(state: State) -> instructions.Found:
-    """Return the instructions that hold now, and tell what was left out of them."""
-    folder = Path.cwd()
-    at = folder if folder.is_relative_to(state.workspace) else state.workspace
-    found = await asyncio.to_thread(
-        instructions.find, state.workspace, at, project=state.options.instructed and not state.options.unasked
-    )
-    for note in found.notes:
-        if note not in state.told_notes:
-            state.told_notes.add(note)
-            state.emit(Notice("warning", "Instructions", note))
-    return found
 
 
 async def read_again(state: State) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from sakti.agent.session import instructed
 from sakti.agent.skills import catalog
 from sakti.agent.skills.load import Library, Skill, load
 from sakti.core.patterns import lazy_pattern
@@ -94,9 +95,12 @@ async def note_sent(state: State, parts: tuple[object, ...]) -> None:
 
 def facts(state: State) -> dict[str, str]:
     """Return the texts of loaded skills that memory has taken out of the window, and what changed of the list."""
+    messages = state.engine.state.window.messages
     out = {"skills": state.changed_skills} if state.changed_skills else {}
+    if not out and CATALOG in instructed.told(messages, CATALOG):
+        out[CATALOG] = "The skills are again those that this thread began with."
     if names := names_loaded(state.thread):
-        seen = {name for m in state.engine.state.window.messages for name in _shown_in(m)}
+        seen = {name for m in messages for name in _shown_in(m)}
         known = {s.name: s for s in library(state).skills}
         out |= {f"{FACT} {n}": catalog.whole(known[n], known[n].body) for n in names if n in known and n not in seen}
     return out

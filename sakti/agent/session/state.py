@@ -6,7 +6,7 @@ Functions that serve a session are handed this; who may change what stands at ea
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,8 @@ class Options:
     these settings are the user's only; whether the project's may have an effect is still to be asked, `overrides` are
     loaded again then.
     `full`: the mode that asks nothing, for containers. `instructed`: the project's own instructions are read.
-    `files` are the project's files that have an effect, as they were looked at.
+    `files` are the project's files that have an effect, as they were looked at. `own_commands` names the commands of
+    the chat, which no file may take.
     """
 
     workspace: Path
@@ -85,6 +86,7 @@ class Options:
     instructed: bool = False
     overrides: tuple[str, ...] = ()
     files: tuple[trust.File, ...] = ()
+    own_commands: Callable[[], Container[str]] = frozenset
 
     @classmethod
     def load(
@@ -153,7 +155,7 @@ class State:
         self.named_processors: tuple[Processor, ...] | None = None  # those of the settings, None: not loaded yet
         self.models = Models(options.config, options.env, self.emit, provider, model)
         self.nearby: Nearby | None = None
-        self.changed_instructions = ""  # since the thread began
+        self.changed_instructions: dict[str, str] = {}  # since the thread began, by file
         self.skills: Library | None = None  # None: not read yet
         self.changed_skills = ""  # since the thread began
         self.told_notes = set[str]()  # on instructions: once a session
@@ -235,7 +237,7 @@ class State:
                 self.thread = thread
             case MemoryActivation() | CompactionFinished():
                 if self.nearby is not None:
-                    self.nearby.forget()
+                    self.nearby.forget(self.newest)
             case MessageSaved(message):
                 self.newest = max(self.newest, message.index)
             case _:

@@ -77,9 +77,11 @@ class Turns:
             called = await calling.called(self._state, text)
         own = build.own_paths(self._state)
         parts = await asyncio.to_thread(mentions.with_files, text, self._state.workspace, own, blind=blind)
-        for file in called.files:
-            named = await asyncio.to_thread(mentions.with_files, file.text, self._state.workspace, own, blind=blind)
-            parts = (*parts, file, *named[1:])
+        for sent in called.texts:
+            named = await asyncio.to_thread(
+                mentions.with_files, sent.naming, self._state.workspace, own, blind=blind, typed=sent.typed
+            )
+            parts = (*parts, sent.file, *named[1:])
         await self._check_length(parts)
         if self.hooking is not None:
             parts = await self.hooking.prompt(text, parts)

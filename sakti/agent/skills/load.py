@@ -23,6 +23,7 @@ SKILL = "SKILL.md"
 DEEPEST = 4  # folders below `skills`
 MOST_FOLDERS = 2_000
 MOST_FILES = 100  # of a skill, that are listed
+MOST_COMMANDS = 2_000  # of one folder `commands`
 SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 SCRIPTS = frozenset(".sh .bash .zsh .fish .py .js .mjs .cjs .ts .rb .pl .php .lua .ps1 .bat .cmd .jar .exe".split())
 LONGEST_NAME, LONGEST_DESCRIPTION = 64, 1_024
@@ -181,8 +182,13 @@ def _skill(path: Path, bound: Path | None, notes: list[str]) -> Skill | None:
 
 
 def _commands(root: Path, bound: Path | None, notes: list[str]) -> Iterator[Skill]:
+    number = 0
     for at, files in _walk(root, bound):
         for file in sorted(f for f in files if f.endswith(".md")):
+            number += 1
+            if number > MOST_COMMANDS:
+                notes.append(f"{short(root, bound)}: more than {MOST_COMMANDS:,} commands; the rest is left out.")
+                return
             path = Path(at, file)
             name = ":".join((*path.parent.relative_to(root).parts, path.stem))
             read = _read(path, bound, notes)

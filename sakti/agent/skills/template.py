@@ -14,8 +14,10 @@ from sakti.core.patterns import lazy_pattern
 
 SECONDS = 10
 LONGEST = 20_000  # characters of an output that are used
-_PLACE = lazy_pattern(r"(?P<shell>!`(?P<command>[^`\n]+)`)|\$(?:ARGUMENTS(?:\[(?P<at>\d+)\])?|(?P<number>[1-9](?!\d)))")
-_NAMED = lazy_pattern(r"\$(?:ARGUMENTS(?:\[(\d+)\])?|([1-9](?!\d)))")
+_PLACE = lazy_pattern(
+    r"(?P<shell>!`(?P<command>[^`\n]+)`)|\$(?:ARGUMENTS(?:\[(?P<at>\d{1,4})\])?|(?P<number>[1-9](?!\d)))"
+)
+_NAMED = lazy_pattern(r"\$(?:ARGUMENTS(?:\[(\d{1,4})\])?|([1-9](?!\d)))")
 _PLAIN = lazy_pattern(r"[\w%+=:,./@-]*")
 _QUOTING = lazy_pattern(r"[\"'`\\]|\$[({'\"]|<<")  # where a quoted argument could end up inside other quotes
 
@@ -25,6 +27,13 @@ Shell = Callable[[str], Awaitable[str]]
 def runs_commands(body: str) -> bool:
     """Return whether the text of a command names commands to run."""
     return any(m["shell"] for m in _PLACE.finditer(body))
+
+
+def lacks(body: str, argument: str) -> bool:
+    """Return whether the text has a place for an argument that is not given."""
+    given = len(words(argument))
+    places = (_at(m[1], m[2]) for m in _NAMED.finditer(body))
+    return any(given <= (place or 0) for place in places)
 
 
 async def filled(body: str, argument: str, shell: Shell) -> str:
@@ -61,10 +70,17 @@ def words(argument: str) -> list[str]:
 
 def _value(at: str | None, number: str | None, argument: str, values: Sequence[str]) -> str:
     """Return `$ARGUMENTS`, `$ARGUMENTS[n]` counted from 0, or `$n` counted from 1; empty for a missing one."""
-    if at is None and number is None:
+    place = _at(at, number)
+    if place is None:
         return argument
-    place = int(at) if at is not None else int(number or 0) - 1
-    return values[place] if 0 <= place < len(values) else ""
+    return values[place] if place < len(values) else ""
+
+
+def _at(at: str | None, number: str | None) -> int | None:
+    """Return which argument is meant, counted from 0; None for all of them."""
+    if at is not None:
+        return int(at)
+    return int(number) - 1 if number is not None else None
 
 
 def _command(command: str, argument: str, values: Sequence[str]) -> str:

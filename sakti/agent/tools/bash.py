@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
 import signal
@@ -198,10 +199,15 @@ async def _streamed(run: ToolRun, running: Running, limit: int) -> bool:
 
 
 async def _left(bench: Workbench, running: Running) -> str:
-    """Describe what a command left running, which continues in the background; empty where all has ended."""
+    """Describe what a command left running, which continues in the background; empty where all has ended.
+
+    The first process of a sandbox is in no group of ours and ends a moment after its command: the pipe tells.
+    """
     waited = 0.0
-    while (members := running.members()) and waited < LINGER:
-        await asyncio.sleep(LINGER / 6)
+    while ((members := running.members()) or not running.closed.is_set()) and waited < LINGER:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER / 6):
+                await (asyncio.sleep(LINGER) if members else running.closed.wait())
         waited += LINGER / 6
         running.drain()
     if not members:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,11 @@ from sakti.agent import trust
 from sakti.agent.instructions import find, rules
 from sakti.agent.instructions.texts import Reader, outside_code
 from sakti.agent.session.session import Options, Session
+from sakti.agent.skills import load as skills
 from sakti.core.config import load
 from sakti.core.events import Notice
 from sakti.core.tokens import Estimator
-from sakti.core.types import ModelInfo, ToolResultPart
+from sakti.core.types import ContextPart, ModelInfo, ToolResultPart
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.store.database import Store
 from sakti.store.search.search import Scope, search
@@ -120,7 +122,7 @@ def test_no_more_than_the_limit_cut_at_a_line(workspace: Path) -> None:
     put(workspace / "AGENTS.md", "".join(f"line {n}: {'ä' * 50}\n" for n in range(400)))
     put(workspace / "CLAUDE.local.md", "later")
     found = find.find(workspace, workspace, project=True)
-    assert sum(len(s.text.encode()) for s in found.sources) <= 32 * 1024
+    assert len("\n".join(map(find.block, found.sources)).encode()) <= 32 * 1024
     assert found.sources[0].text.endswith("ä" * 50)
     assert "AGENTS.md" in found.notes[0] and "left out" in found.notes[0]
 
@@ -148,6 +150,53 @@ def test_a_hostile_project_reads_nothing_else_and_ends(workspace: Path, tmp_path
     assert all("\x1b" not in n for n in found.notes)
 
 
+def test_a_link_is_judged_where_it_leads(workspace: Path) -> None:
+    put(workspace / ".env", "HOST=internal.example")
+    (workspace / "AGENTS.md").symlink_to(".env")
+    (workspace / "env.md").symlink_to(".env")
+    os.link(workspace / ".env", workspace / "hard.md")
+    put(workspace / "CLAUDE.local.md", "@env.md @hard.md @.env @docs/.env")
+    put(workspace / ".claude" / "commands" / "x.md", "")
+    (workspace / ".claude" / "commands" / "show.md").symlink_to("../../.env")
+    put(workspace / ".claude" / "skills" / "env" / "notes", "")
+    (workspace / ".claude" / "skills" / "env" / "SKILL.md").symlink_to("../../../.env")
+    found = find.find(workspace, workspace, project=True)
+    assert [s.text for s in found.sources] == ["@env.md @hard.md @.env @docs/.env"]
+    assert found.notes[0].startswith("AGENTS.md: left out, it holds secrets")
+    assert skills.load(workspace, project=True).skills == ()
+
+
+def test_imports_that_multiply_end(workspace: Path) -> None:
+    put(workspace / "long.md", "x\n" * 400_000)
+    put(workspace / "AGENTS.md", "@long.md " * 100_000)
+    found = find.find(workspace, workspace, project=True)
+    assert any("the rest is left as text" in n for n in found.notes)
+    assert sum(len(instructions_bytes(s)) for s in found.sources) <= find.LIMIT
+
+
+def test_hidden_characters_are_left_out_and_said(workspace: Path) -> None:
+    tags = "".join(chr(0xE0000 + ord(c)) for c in "run this")
+    flag = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
+    put(workspace / "AGENTS.md", f"be\u200b kind{tags} {flag} \u0645\u06cc\u200c\u062e")
+    found = find.find(workspace, workspace, project=True)
+    assert found.sources[0].text == f"be kind {flag} \u0645\u06cc\u200c\u062e"
+    assert found.notes == ("AGENTS.md: 2 hidden characters left out.",)
+
+
+def test_an_import_needs_no_ending_where_such_a_file_is_there(workspace: Path) -> None:
+    put(workspace / "README", "read me")
+    put(workspace / "package.json", '{"name": "x"}')
+    (workspace / "docs").mkdir()
+    put(workspace / "AGENTS.md", "See @README, @package.json. Ask @alice about @docs and @types/node.")
+    found = find.find(workspace, workspace, project=True)
+    assert found.sources[0].text == 'See read me, {"name": "x"}. Ask @alice about @docs and @types/node.'
+    assert found.notes == ()
+
+
+def instructions_bytes(source: find.Source) -> bytes:
+    return find.block(source).encode()
+
+
 def test_secrets_are_masked(workspace: Path) -> None:
     key = "ghp_" + "a1B2" * 9
     put(workspace / "AGENTS.md", f"use {key}")
@@ -165,6 +214,21 @@ def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Pa
     assert loaded[".claude/rules/py.md"].text == "typed"
     assert loaded[".sakti/rules/broken.md"] == rules.Rule(".sakti/rules/broken.md", "still read")
     assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["still read", "always"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "patterns"),
+    [
+        ('["src/**/*.{ts,tsx}"]', ("src/**/*.ts", "src/**/*.tsx")),
+        ("src/**/*.{ts,tsx}, {a,b}/{c,d}.py", ("src/**/*.ts", "src/**/*.tsx", "a/c.py", "a/d.py", "b/c.py", "b/d.py")),
+        ("**/*.ts", ("**/*.ts",)),
+        ("\n  - **/*.ts\n  - lib/", ("**/*.ts", "lib/")),
+        ("'" + "{a,b}" * 9 + "'", ("{a,b}" * 9,)),
+    ],
+)
+def test_patterns_are_read_as_people_write_them(workspace: Path, paths: str, patterns: tuple[str, ...]) -> None:
+    put(workspace / ".claude" / "rules" / "front" / "end" / "x.md", f"---\npaths: {paths}\n---\nbody")
+    assert [r.paths for r in rules.load(workspace)] == [patterns]
 
 
 def test_imports_outside_code_are_found_as_written() -> None:
@@ -238,6 +302,106 @@ async def test_what_holds_for_a_folder_comes_with_the_first_call_that_touches_it
     await run.session.compact()
     await run.ask("look again")
     assert told()[-1] == (True, True)
+
+
+def told_facts(run: Recorded, number: int = -1) -> str:
+    """Return what the newest message of the user brings beside its text."""
+    parts = [p for m in run.provider.requests[number].messages for p in m.parts if isinstance(p, ContextPart)]
+    return "\n".join(parts[-1].facts.values())
+
+
+async def test_a_change_is_told_once_by_file_and_so_is_its_end(store: Store, workspace: Path) -> None:
+    put(workspace / "AGENTS.md", "be blue")
+    put(workspace / "CLAUDE.local.md", "long and the same")
+    trust.save(trust.look(workspace))
+    run = await begin(store, workspace, ["1", "2", "3", "4", "5", "6"])
+    await run.ask("1")
+    put(workspace / "CLAUDE.local.md", "long and new")
+    await run.ask("2")
+    assert "long and new" in told_facts(run)
+    put(workspace / "AGENTS.md", "be red")
+    await run.ask("3")
+    assert "be red" in told_facts(run) and "long and new" not in told_facts(run)
+    await run.ask("4")
+    assert "be red" not in told_facts(run)
+    put(workspace / "AGENTS.md", "be blue")
+    await run.ask("5")
+    assert "AGENTS.md reads again as it did at first." in told_facts(run)
+    await run.ask("6")
+    assert "AGENTS.md" not in told_facts(run)
+
+
+async def test_fifty_turns_begin_with_the_same_bytes_whatever_is_edited(
+    store: Store, workspace: Path, home: Path
+) -> None:
+    def edit(number: int) -> None:
+        put(home / ".claude" / "CLAUDE.md", f"user {number}")
+        put(workspace / "AGENTS.md", f"root {number} @more.md")
+        put(workspace / "more.md", f"import {number}")
+        put(workspace / "CLAUDE.local.md", f"local {number}")
+        put(workspace / ".claude" / "rules" / "all.md", f"always {number}")
+        put(workspace / ".claude" / "rules" / "py.md", f"---\npaths: '*.py'\n---\nfor Python {number}")
+        put(workspace / "src" / "AGENTS.md", f"source {number}")
+        put(workspace / "src" / "x.py", "print(1)\n")
+        for name in ("one", f"new-{number % 7}"):
+            text = f"---\nname: {name}\ndescription: d {number}\n---\nbody {number}"
+            put(workspace / ".sakti" / "skills" / name / "SKILL.md", text)
+
+    edit(0)
+    trust.save(trust.look(workspace))
+    turns = 50
+    run = await begin(store, workspace, [Answer(calls=(Call("read", {"path": "src/x.py"}),)), "done"] * turns)
+    sent: list[list[Any]] = []
+    for turn in range(turns):
+        await run.ask(f"turn {turn}")
+        edit(turn + 1)
+    sent = [[(m.role, m.parts) for m in r.messages] for r in run.provider.requests]
+    assert len(sent) == 2 * turns
+    assert len({str((r.system, r.tools)) for r in run.provider.requests}) == 1
+    assert all(later[: len(before)] == before for before, later in itertools.pairwise(sent))
+    told = "\n".join(f for _, parts in sent[-1] for p in parts if isinstance(p, ContextPart) for f in p.facts.values())
+    for text in ("user {}", "root {} import {}", "local {}", "always {}", "for Python {}", "source {}"):
+        assert [told.count(text.format(n, n) + "\n") for n in range(2, 50)] == [1] * 48, text
+
+
+async def test_what_a_result_showed_comes_once_in_a_later_process_too(store: Store, workspace: Path) -> None:
+    put(workspace / "src" / "AGENTS.md", "Types everywhere.")
+    put(workspace / ".claude" / "rules" / "py.md", "---\npaths: 'src/**/*.py'\n---\nNo star imports.")
+    put(workspace / "src" / "x.py", "print(1)\n")
+    trust.save(trust.look(workspace))
+    read = Answer(calls=(Call("read", {"path": "src/x.py"}),))
+    first = await begin(store, workspace, [read, "done"])
+    await first.ask("look")
+    assert first.session.thread is not None
+    put(workspace / ".claude" / "rules" / "py.md", "---\npaths: 'src/**/*.py'\n---\nNo imports at all.")
+    again = await begin(store, workspace, [read, "done", read, "done"], resume=first.session.thread.id)
+    await again.ask("again")
+    asked = [m for m in again.provider.requests[0].messages if m.role == "user"][-1]
+    facts = "\n".join(f for p in asked.parts if isinstance(p, ContextPart) for f in p.facts.values())
+    assert "py.md has changed since it was shown. It reads now:\nNo imports at all." in facts
+    assert "Types everywhere." not in facts
+
+    def results() -> list[str]:
+        sent = again.provider.requests[-1].messages
+        return [p.content for m in sent for p in m.parts if isinstance(p, ToolResultPart)]
+
+    assert [r.count("Types everywhere.") for r in results()] == [1, 0]
+    (workspace / "src" / "AGENTS.md").unlink()
+    put(workspace / ".claude" / "rules" / "py.md", "---\npaths: 'src/**/*.py'\n---\nNo star imports.")
+    await again.ask("and now")
+    assert "src/AGENTS.md was removed" in told_facts(again, -2) and "py.md reads again" in told_facts(again, -2)
+    await again.session.compact()
+
+
+@pytest.mark.parametrize("pattern", ["!", "[", "{a", "///", "''", "\\\\"])
+async def test_a_pattern_that_is_none_hinders_nothing(store: Store, workspace: Path, pattern: str) -> None:
+    put(workspace / ".claude" / "rules" / "a.md", f'---\npaths: ["{pattern}", "*.txt"]\n---\nholds for texts')
+    put(workspace / "x.txt", "text\n")
+    trust.save(trust.look(workspace))
+    run = await begin(store, workspace, [Answer(calls=(Call("read", {"path": "x.txt"}),)), "done"])
+    await run.ask("look")
+    sent = run.provider.requests[-1].messages
+    assert [p.content.count("holds for texts") for m in sent for p in m.parts if isinstance(p, ToolResultPart)] == [1]
 
 
 async def test_what_is_left_out_is_said_once(store: Store, workspace: Path) -> None:

@@ -113,6 +113,25 @@ def test_marks_line_ends_and_values_without_quotes_are_read(ws: Path, text: byte
     assert (found.name, found.description, found.body) == ("x", "d: e", "b")
 
 
+_LAUGHS = "a: &a [x, x]\n" + "".join(
+    f"{k}: &{k} [{', '.join([f'*{b}'] * 9)}]\n" for b, k in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize("key", ["name", "description", "argument-hint", "disable-model-invocation", "model"])
+def test_frontmatter_that_multiplies_is_not_read(key: str) -> None:
+    assert len(str(parted(f"---\n{_LAUGHS}{key}: *i\n---\nb"))) < 10_000
+
+
+def test_long_and_deep_frontmatter_is_broken() -> None:
+    merged = "a: &a {x: 1}\n" + "".join(
+        f"{k}: &{k} {{<<: [{', '.join([f'*{b}'] * 9)}]}}\n" for b, k in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    assert len(str(parted(f"---\n{merged}\n---\nb"))) < 10_000
+    assert parted("---\n" + "k: v\n" * 9_000 + "---\nb") == (None, "b")
+    assert parted("---\nx: " + "[" * 8_000 + "\n---\nb")[1] == "b"
+
+
 def test_a_hint_in_brackets_is_a_hint(ws: Path) -> None:
     put(ws / ".claude/commands/fix.md", "---\nargument-hint: [number]\n---\nFix $1")
     put(ws / ".claude/commands/git/pr.md", "---\nargument-hint: [a] [b]\n---\nGo")
@@ -318,6 +337,44 @@ async def test_a_command_runs_what_it_names_after_the_usual_questions(store: Sto
     with pytest.raises(SaktiError, match=r"/bad runs `curl .*denied.*nothing was sent"):
         await run.session.submit("/bad")
     assert len(run.provider.requests) == 1
+
+
+async def test_a_projects_text_names_files_of_the_workspace_and_an_output_none(
+    store: Store, ws: Path, tmp_path: Path
+) -> None:
+    put(ws / "src.txt", "in the workspace")
+    put(ws / "said.txt", "see @src.txt")
+    put(tmp_path / "private.txt", "of the user")
+    put(ws / ".claude/commands/look.md", f"@src.txt @{tmp_path}/private.txt @../private.txt @$1")
+    put(ws / ".claude/commands/run.md", "!`cat said.txt`")
+    run = await begin(store, ws, ["ok"] * 3)
+
+    def files() -> list[str]:
+        return [p.text for p in run.provider.requests[-1].messages[-1].parts if isinstance(p, FilePart)][1:]
+
+    await run.ask("/look none.txt")
+    assert files() == ["in the workspace"]
+    await run.ask(f"/look {tmp_path}/private.txt")
+    assert files() == ["in the workspace", "of the user"]
+    await run.ask("/run")
+    assert files() == []
+
+
+async def test_missing_arguments_are_said_with_the_hint(store: Store, ws: Path) -> None:
+    put(ws / ".claude/commands/fix.md", "---\nargument-hint: [issue] [priority]\n---\nFix $1 with $2.")
+    run = await begin(store, ws, ["ok"] * 2)
+    await run.ask("/fix 12 high")
+    assert not run.of(Notice)
+    await run.ask("/fix 12")
+    assert [n.message for n in run.of(Notice)] == ["Arguments are missing: /fix [issue] [priority]"]
+
+
+async def test_a_file_takes_no_name_of_sakti_in_a_run_either(store: Store, ws: Path) -> None:
+    put(ws / ".claude/commands/compact.md", "evil")
+    run = await begin(store, ws, ["ok"], interactive=False, own_commands=lambda: {"compact"})
+    with pytest.raises(ConfigError, match="a command of sakti's own"):
+        await run.session.submit("/compact")
+    assert run.provider.requests == []
 
 
 async def test_an_unknown_command_of_a_program_is_not_sent(store: Store, ws: Path) -> None:

@@ -99,6 +99,28 @@ def test_scripts_that_a_command_runs_are_found(tmp_path: Path) -> None:
     assert sorted(p.name for p in found) == ["a.py", "b.sh", "tool"]
 
 
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("cd hooks && ./x.sh", {"hooks/x.sh"}),
+        ('cd "$CLAUDE_PROJECT_DIR"/hooks; python3 y.py', {"hooks/y.py"}),
+        ('"$CLAUDE_PROJECT_DIR"/hooks/x.sh; exit 0', {"hooks/x.sh"}),
+        ('("${CLAUDE_PROJECT_DIR}"/hooks/x.sh)', {"hooks/x.sh"}),
+        ("python3 -m hooks.y --fast", {"hooks/y.py"}),
+        ("make -f hooks/rules.mk check", {"hooks/rules.mk"}),
+        ("[ -f hooks/rules.mk ] && cat hooks/rules.mk", set()),
+        ("$CLAUDE_PROJECT_DIR/.claude/hooks/run.sh", {".claude/hooks/run.sh", ".claude/hooks/lib/parts.py"}),
+    ],
+)
+def test_so_are_those_that_it_names_in_another_way(tmp_path: Path, command: str, names: set[str]) -> None:
+    for name in ("hooks/x.sh", "hooks/y.py", "hooks/rules.mk", ".claude/hooks/run.sh", ".claude/hooks/lib/parts.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".claude/hooks/calls.log").write_text("x")
+    found = settings.run_by(Hook("Stop", command, "x"), tmp_path)
+    assert {p.relative_to(tmp_path).as_posix() for p in found} == names
+
+
 def test_wrong_tables_of_the_user_are_said_at_once() -> None:
     for text, told in (
         ('hooks=[{event="Stp", command="x"}]', "Did you mean Stop"),

@@ -73,6 +73,7 @@ async def test_what_left_its_group_is_told_of(bench: Workbench) -> None:
 
 async def test_what_ends_with_the_command_is_not_spoken_of(bench: Workbench) -> None:
     assert (await call(bench, bash, command="sleep 0.01 & echo started")).content == "started"
+    assert (await call(bench, bash, command="setsid sleep 0.05 & echo started")).content == "started"
     assert bench.background == {}
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sakti.agent.judge.where import LevelName
-from sakti.agent.sandbox import worktree
+from sakti.agent.sandbox import repositories, worktree
 from sakti.core import resources
 
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
@@ -21,8 +21,6 @@ PROTECTED = (
     *(".envrc", ".mcp.json", ".github/workflows", ".claude/settings.json", ".claude/settings.local.json"),
     ".claude/hooks",
 )
-# Of a folder that git keeps.
-_OF_GIT = ("hooks", "config", "info")
 # Folders of the home folder that hold what the user signs in with, and sakti's own data.
 _HIDDEN = (
     ".ssh .gnupg .aws .azure .kube .docker .config/gcloud .config/gh .config/sakti .local/share/sakti"
@@ -106,28 +104,29 @@ def drawn(
     own: Iterable[Path] = (),
     write: Iterable[Path] = (),
     masked: Sequence[Path] = (),
-    repositories: Sequence[Path] = (),
+    gits: Sequence[Path] = (),
     temporary: tuple[Path, ...] = TEMPORARY,
     shown: Iterable[Path] = (),
 ) -> Boundary:
     """Return the boundary of a command that starts now.
 
-    `own` are sakti's folders and files besides the usual ones, `repositories` the `.git` folders of nested
+    `own` are sakti's folders and files besides the usual ones, `gits` the folders and files `.git` of nested
     repositories, `shown` folders that may be read although what holds them is hidden.
     """
     roots = (workspace, *(w for w in write if w.exists()))
-    gits = [g for g in (workspace / ".git", *repositories) if g.is_dir() and not g.is_symlink()]
-    common = worktree.kept_at(workspace)
-    read_only = [workspace / name for name in PROTECTED] + [g / name for g in gits for name in _OF_GIT]
-    if common is not None:
-        gits.append(common)
-        read_only += [workspace / ".git", *(common / name for name in _OF_GIT)]
+    found = [g for g in (workspace / ".git", *gits) if not g.is_symlink()]
+    files = [g for g in found if g.is_file()]  # they name the folder of a worktree or submodule: none else
+    kept_by = list(dict.fromkeys(k for g in found if (k := repositories.kept_at(g, workspace)) is not None))
+    if (common := worktree.kept_at(workspace)) is not None:
+        kept_by.append(common)
+    read_only = [workspace / name for name in PROTECTED] + files
+    read_only += [path for git in kept_by for path in repositories.protected(git, workspace)]
     hidden = [f for f in (*hidden_at(home), *own) if f.is_dir()]
     kept = tuple(dict.fromkeys(_there(read_only, roots, common)))
-    above = (f for path in kept for f in path.parents if f != workspace and f.is_relative_to(workspace))
+    above = [f for path in (*kept, *masked) for f in path.parents if f != workspace and f.is_relative_to(workspace)]
     return Boundary(
         write=roots,
-        pinned=tuple(sorted({*gits, *above}, key=lambda p: len(p.parts))),
+        pinned=tuple(sorted({*kept_by, *above}, key=lambda p: len(p.parts))),
         read_only=tuple(dict.fromkeys((*kept, *_of_ours((*roots, *temporary), roots)))),
         masked=(*masked, *(f for f in (*own, *(home / name for name in _MASKED)) if f.is_file())),
         hidden=tuple(dict.fromkeys(f.resolve() for f in hidden)),

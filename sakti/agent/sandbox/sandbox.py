@@ -78,7 +78,7 @@ class Bubblewrap:
     machine: str = field(default_factory=platform.machine)
 
     def __post_init__(self) -> None:
-        self.watch = aside.Watch(self.workspace)
+        self.watch = aside.Watch(self.workspace, self._gits)
         self._masks = Masks(Place(self.workspace, self.workspace, self.own))
         self._tried: Level | None = None
 
@@ -132,6 +132,11 @@ class Bubblewrap:
                 check=False,
             )
 
+    def _gits(self) -> tuple[Path, ...]:
+        """Return what git takes for repositories in the workspace now."""
+        self._masks.refresh()
+        return self._masks.repositories
+
     def boundary(self, shown: Iterable[Path] = (), read: Iterable[Path] = ()) -> Boundary:
         """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""
         masks = self._masks
@@ -142,7 +147,7 @@ class Bubblewrap:
             own=(*self.own, *masks.folders),
             write=(*self.write, *shown),
             masked=masks.files,
-            repositories=masks.repositories,
+            gits=masks.repositories,
             temporary=self.temporary,
             shown=(*self.shown, *read),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -12,75 +11,25 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.sandbox.sandbox import Bubblewrap
+from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 
 COMMIT = "git -c user.name=x -c user.email=x@y commit"
 KEY = "SANDBOX_TEST_KEY=outside"
 
 
-def _git(folder: Path, *words: str) -> None:
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
-    names = ("-c", "user.name=x", "-c", "user.email=x@example.org")
-    subprocess.run(["git", *names, *words], cwd=folder, env=env, check=True, capture_output=True)
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A home folder with keys, and in it a workspace with a repository and secrets."""
-    home = tmp_path / "home"
-    work = home / "work"
-    (work / "sub").mkdir(parents=True)
-    (home / ".ssh").mkdir()
-    (home / ".ssh" / "id").write_text("PRIVATE")
-    (home / ".bashrc").write_text("")
-    (work / ".env").write_text("TOKEN=inner-secret\n")
-    (work / "sub" / ".env").write_text("TOKEN=inner-secret\n")
-    (work / "a").write_text("a\n")
-    _git(work, "init", "-q")
-    _git(work, "add", "a")
-    _git(work, "commit", "-qm", "first")
-    return work
+    return made_place(tmp_path)
 
 
 @pytest.fixture
 def sandbox(place: Path, tmp_path: Path) -> Bubblewrap:
-    return _made(place, tmp_path)
-
-
-def _made(workspace: Path, tmp_path: Path) -> Bubblewrap:
-    """The test's own folder is a temporary one: it must be seen, so that what is not written there says something."""
-    (tmp_path / "tmp").mkdir()
-    temporary = (tmp_path / "tmp", Path("/run"))
-    made = Bubblewrap(workspace, home=workspace.parent, state=tmp_path / "state", temporary=temporary)
-    if not made.level.holds:
-        pytest.skip(f"this machine has no sandbox: {made.level.text}")
-    return made
-
-
-def _run(sandbox: Bubblewrap, command: str, *, limit: float = 30) -> tuple[int, str]:
-    with sandbox.enclosed(["bash", "-c", command], sandbox.workspace) as made:
-        env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}
-        done = subprocess.run(
-            made.argv,
-            cwd=made.cwd,
-            env=env,
-            pass_fds=made.descriptors,
-            capture_output=True,
-            timeout=limit,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-    return done.returncode, (done.stdout + done.stderr).decode("utf-8", "replace")
-
-
-def _refused(sandbox: Bubblewrap, command: str) -> str:
-    code, said = _run(sandbox, f"({command}) && echo DONE")
-    assert "DONE" not in said and code != 0, (command, said)
-    return said
+    return made_sandbox(place, tmp_path)
 
 
 def test_work_goes_on_as_outside(sandbox: Bubblewrap, place: Path) -> None:
     words = f"echo b > b && mkdir -p c/d && mv b c/d && cat c/d/b && git add c && {COMMIT} -qm second"
-    code, said = _run(sandbox, f"{words} && git log --oneline | wc -l && git checkout -qb other && echo $HOME")
+    code, said = run(sandbox, f"{words} && git log --oneline | wc -l && git checkout -qb other && echo $HOME")
     assert (code, said.split()) == (0, ["b", "2", str(place.parent)])
     assert (place / "c" / "d" / "b").read_text() == "b\n"
 
@@ -117,7 +66,7 @@ def test_work_goes_on_as_outside(sandbox: Bubblewrap, place: Path) -> None:
 def test_files_outside_and_protected_ones_stay_as_they_are(sandbox: Bubblewrap, place: Path, command: str) -> None:
     hooks = sorted(p.name for p in (place / ".git" / "hooks").iterdir())
     config = (place / ".git" / "config").read_text()
-    said = _refused(sandbox, command)
+    said = refused(sandbox, command)
     assert "inner-secret" not in said and "PRIVATE" not in said
     assert (place.parent / ".bashrc").read_text() == ""
     assert not (place.parent / "new").exists()
@@ -129,19 +78,19 @@ def test_another_name_of_a_secret_file_is_hidden(sandbox: Bubblewrap, place: Pat
     (place / "plain").hardlink_to(place / ".env")
     (place / "link").symlink_to(".env")
     for name in ("plain", "link"):
-        assert "inner-secret" not in _refused(sandbox, f"cat {name}")
+        assert "inner-secret" not in refused(sandbox, f"cat {name}")
 
 
 def test_a_secret_file_is_hidden_as_soon_as_it_is_there(sandbox: Bubblewrap, place: Path) -> None:
-    _run(sandbox, "true")
+    run(sandbox, "true")
     (place / "sub" / "deep").mkdir()
     (place / "sub" / "deep" / "server.key").write_text("inner-secret")
-    assert "inner-secret" not in _refused(sandbox, "cat sub/deep/server.key")
+    assert "inner-secret" not in refused(sandbox, "cat sub/deep/server.key")
 
 
 def test_no_process_of_the_outside_is_seen(sandbox: Bubblewrap, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(*KEY.split("="))
-    _, said = _run(sandbox, "cat /proc/*/environ | tr '\\0' '\\n'; echo; ls -d /proc/[0-9]* | wc -l")
+    _, said = run(sandbox, "cat /proc/*/environ | tr '\\0' '\\n'; echo; ls -d /proc/[0-9]* | wc -l")
     assert "SANDBOX_TEST_KEY" not in said
     assert int(said.split()[-1]) < 8
 
@@ -170,7 +119,7 @@ def test_no_process_of_the_outside_is_seen(sandbox: Bubblewrap, monkeypatch: pyt
         "os.open('/proc/sysrq-trigger', os.O_WRONLY)",
     ],
 )
-def test_what_leads_out_of_the_namespaces_is_refused(sandbox: Bubblewrap, python: str) -> None:
+def test_what_leads_out_of_the_namespaces_isrefused(sandbox: Bubblewrap, python: str) -> None:
     head = (
         "import ctypes, fcntl, platform, pty, socket, os\n"
         "X = platform.machine() == 'x86_64'\n"
@@ -181,26 +130,26 @@ def test_what_leads_out_of_the_namespaces_is_refused(sandbox: Bubblewrap, python
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         (sandbox.workspace / "try.py").write_text(head + python.replace("PORT", str(port)) + "\nprint('DONE')\n")
-        code, said = _run(sandbox, "/usr/bin/env python3 try.py || python3 try.py")
+        code, said = run(sandbox, "/usr/bin/env python3 try.py || python3 try.py")
     if "not found" in said:
         pytest.skip("no python3 inside")
     assert code != 0 and "DONE" not in said and "Error" in said, said
 
 
 def test_sockets_of_services_are_not_there(sandbox: Bubblewrap) -> None:
-    assert _run(sandbox, "ls -A /run")[1].strip() == ""
-    _refused(sandbox, "test -e /var/run/docker.sock")
+    assert run(sandbox, "ls -A /run")[1].strip() == ""
+    refused(sandbox, "test -e /var/run/docker.sock")
 
 
 def test_kill_reaches_nothing_outside(sandbox: Bubblewrap) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
-        _run(sandbox, "kill -9 -1")
+        run(sandbox, "kill -9 -1")
         assert other.poll() is None
         other.kill()
 
 
 def test_a_daemon_ends_with_its_command(sandbox: Bubblewrap, place: Path) -> None:
-    _run(
+    run(
         sandbox,
         "setsid -f bash -c 'while :; do echo x >> alive; done' >/dev/null 2>&1; while [ ! -s alive ]; do :; done",
     )
@@ -214,27 +163,27 @@ def test_a_daemon_ends_with_its_command(sandbox: Bubblewrap, place: Path) -> Non
 
 
 def test_a_mounted_folder_cannot_be_unmounted(sandbox: Bubblewrap) -> None:
-    _refused(sandbox, "umount .env || umount -l ~/.ssh")
-    _refused(sandbox, "mount -t tmpfs x /mnt")
-    _refused(sandbox, "unshare -r true")
+    refused(sandbox, "umount .env || umount -l ~/.ssh")
+    refused(sandbox, "mount -t tmpfs x /mnt")
+    refused(sandbox, "unshare -r true")
 
 
 def test_sakti_and_its_python_are_read_only(sandbox: Bubblewrap) -> None:
-    _refused(sandbox, f"touch {sys.prefix}/x")
+    refused(sandbox, f"touch {sys.prefix}/x")
 
 
 def test_exit_codes_come_through(sandbox: Bubblewrap) -> None:
-    assert _run(sandbox, "exit 7")[0] == 7
+    assert run(sandbox, "exit 7")[0] == 7
 
 
 def test_a_linked_worktree_commits_and_its_repository_keeps_its_hooks(place: Path, tmp_path: Path) -> None:
     tree = place.parent / "tree"
-    _git(place, "worktree", "add", "-q", str(tree))
-    sandbox = _made(tree, tmp_path)
-    code, said = _run(sandbox, f"echo b > b && git add b && {COMMIT} -qm b && git log")
+    git(place, "worktree", "add", "-q", str(tree))
+    sandbox = made_sandbox(tree, tmp_path)
+    code, said = run(sandbox, f"echo b > b && git add b && {COMMIT} -qm b && git log")
     assert code == 0 and "b" in said
     for command in ("echo x > ../work/.git/hooks/x", "echo 'gitdir: /x' > .git", "mv .git g", "echo x > ../work/a"):
-        _refused(sandbox, command)
+        refused(sandbox, command)
 
 
 def test_a_git_file_that_names_a_foreign_folder_opens_nothing(place: Path, tmp_path: Path) -> None:
@@ -244,5 +193,5 @@ def test_a_git_file_that_names_a_foreign_folder_opens_nothing(place: Path, tmp_p
     (tree / ".git").write_text(f"gitdir: {other}\n")
     (other / "commondir").write_text(".")
     (other / "gitdir").write_text(str(place / ".git"))
-    sandbox = _made(tree, tmp_path)
-    _refused(sandbox, "echo x > ../other/x")
+    sandbox = made_sandbox(tree, tmp_path)
+    refused(sandbox, "echo x > ../other/x")

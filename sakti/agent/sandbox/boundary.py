@@ -24,14 +24,28 @@ PROTECTED = (
 # Folders of the home folder that hold what the user signs in with, and sakti's own data.
 _HIDDEN = (
     ".ssh .gnupg .aws .azure .kube .docker .config/gcloud .config/gh .config/sakti .local/share/sakti"
-    " .local/state/sakti .mozilla .local/share/keyrings .password-store .config/op .config/rclone .oci"
+    " .local/state/sakti .mozilla .local/share/keyrings .password-store .config/op .config/rclone .oci .config/sops"
+    " .config/age .config/doctl .config/hcloud .config/heroku .config/glab-cli .config/github-copilot"
+    " .config/configstore .config/chromium .config/google-chrome .config/BraveSoftware .config/microsoft-edge"
+    " .config/vivaldi .thunderbird .config/Signal .config/Slack .config/discord .config/1Password .config/Bitwarden"
+    " .local/share/fish .terraform.d .config/solana .bitcoin .ethereum .electrum .fly .kaggle .config/flyctl"
+    " .config/stripe"
 ).split()
-# Files there that hold keys of programs.
-_MASKED = (
+# Files there in which programs keep keys.
+_EMPTIED = (
     ".netrc .git-credentials .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf .vault-token .boto .s3cfg .databrickscfg"
     " .config/git/credentials .config/containers/auth.json .config/hub .cargo/credentials .cargo/credentials.toml"
+    " .claude.json .claude/.credentials.json .codex/auth.json .gemini/oauth_creds.json .local/share/opencode/auth.json"
+    " .cache/huggingface/token .huggingface/token .config/pip/pip.conf .pip/pip.conf .config/composer/auth.json"
+    " .composer/auth.json .nuget/NuGet/NuGet.Config .wgetrc .curlrc .Xauthority .config/nix/nix.conf .lesshst .viminfo"
     " .m2/settings.xml .gradle/gradle.properties .gem/credentials .bundle/config .subversion/auth .bash_history"
     " .zsh_history .python_history .psql_history .mysql_history .node_repl_history .rediscli_history"
+).split()
+# Files and folders of the system with keys; root reads them, and inside root is root.
+_OF_SYSTEM = (
+    "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/ssl/private /etc/krb5.keytab /etc/wireguard /etc/sudoers"
+    " /etc/sudoers.d /etc/NetworkManager/system-connections /etc/kubernetes /var/lib/kubelet /var/lib/sss/secrets"
+    " /etc/ssh/ssh_host_rsa_key /etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key /var/backups /var/spool/cron"
 ).split()
 TEMPORARY = (Path("/tmp"), Path("/run"))
 _KERNEL = (Path("/dev"), Path("/proc"), Path("/sys"))
@@ -61,7 +75,8 @@ class Boundary:
 
     `write` are the folders that it may change, `pinned` those of them that must keep their place, `read_only` what is
     kept from changes inside of them or shown although what holds it is temporary, `masked` the files and `hidden` the
-    folders whose content it does not see, `shown` what it reads even there; new, empty folders are in the place of
+    folders whose content it does not see, `emptied` the files that are there without their content, as a program that
+    cannot read its own settings fails, `shown` what it reads even there; new, empty folders are in the place of
     `temporary`.
     """
 
@@ -72,6 +87,7 @@ class Boundary:
     hidden: tuple[Path, ...] = ()
     temporary: tuple[Path, ...] = TEMPORARY
     shown: tuple[Path, ...] = ()
+    emptied: tuple[Path, ...] = ()
 
     def sees(self, folder: Path) -> bool:
         """Return whether `folder` exists inside."""
@@ -121,14 +137,16 @@ def drawn(
         kept_by.append(common)
     read_only = [workspace / name for name in PROTECTED] + files
     read_only += [path for git in kept_by for path in repositories.protected(git, workspace)]
-    hidden = [f for f in (*hidden_at(home), *own) if f.is_dir()]
+    closed = [*hidden_at(home), *own, *(p for p in map(Path, _OF_SYSTEM) if os.access(p, os.R_OK))]
+    hidden = [f for f in closed if f.is_dir()]
     kept = tuple(dict.fromkeys(_there(read_only, roots, common)))
     above = [f for path in (*kept, *masked) for f in path.parents if f != workspace and f.is_relative_to(workspace)]
     return Boundary(
         write=roots,
         pinned=tuple(sorted({*kept_by, *above}, key=lambda p: len(p.parts))),
         read_only=tuple(dict.fromkeys((*kept, *_of_ours((*roots, *temporary), roots)))),
-        masked=(*masked, *(f for f in (*own, *(home / name for name in _MASKED)) if f.is_file())),
+        masked=(*masked, *(f for f in closed if f.is_file())),
+        emptied=tuple(f.resolve() for name in _EMPTIED if (f := home / name).is_file()),
         hidden=tuple(dict.fromkeys(f.resolve() for f in hidden)),
         temporary=temporary,
         shown=tuple(s for s in shown if s.exists()),

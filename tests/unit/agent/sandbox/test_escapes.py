@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.sandbox import bwrap, sockets
 from sakti.agent.sandbox.sandbox import Bubblewrap
 from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 
@@ -139,6 +142,66 @@ def test_what_leads_out_of_the_namespaces_isrefused(sandbox: Bubblewrap, python:
 def test_sockets_of_services_are_not_there(sandbox: Bubblewrap) -> None:
     assert run(sandbox, "ls -A /run")[1].strip() == ""
     refused(sandbox, "test -e /var/run/docker.sock")
+
+
+def test_a_socket_of_another_program_is_not_reached(sandbox: Bubblewrap, tmp_path: Path) -> None:
+    folder = sandbox.home / "agent"
+    folder.mkdir()
+    connect = "import socket; socket.socket(socket.AF_UNIX).connect('s')"
+    with socket.socket(socket.AF_UNIX) as theirs, socket.socket(socket.AF_UNIX) as own:
+        for end, place in ((theirs, folder), (own, sandbox.workspace)):
+            with contextlib.chdir(place):  # a path of a socket is short
+                end.bind(str(place / "s") if len(str(place)) < 90 else "s")
+            end.listen()
+        paths = sockets.listed(Path("/proc/net/unix").read_text())
+        if str(folder / "s") not in paths:
+            pytest.skip("the folder's path is too long for a socket")
+        assert "refused" in refused(sandbox, f'cd ../agent && {sys.executable} -c "{connect}"').lower()
+        assert run(sandbox, f'{sys.executable} -c "{connect}"')[0] == 0
+
+
+def test_files_with_keys_in_the_home_folder_are_empty_and_those_of_the_system_closed(sandbox: Bubblewrap) -> None:
+    (sandbox.home / ".claude").mkdir()
+    (sandbox.home / ".config" / "sops").mkdir(parents=True)
+    for name in (".claude.json", ".npmrc", ".claude/.credentials.json", ".config/sops/key"):
+        (sandbox.home / name).write_text("PRIVATE")
+    (sandbox.home / ".pypirc").symlink_to(".claude.json")
+    names = ".claude.json .npmrc .claude/.credentials.json .pypirc"
+    assert run(sandbox, f"cd && cat {names} && ! ls .config/sops/key && echo read") == (
+        0, "read\nls: cannot access '.config/sops/key': No such file or directory\n",
+    )  # fmt: skip
+    refused(sandbox, "cat /etc/shadow")
+
+
+def test_libraries_of_the_workspace_are_loaded_inside_only(place: Path, tmp_path: Path) -> None:
+    (place / "lib").mkdir()
+    (place / "lib" / "libc.so.6").write_text("no library: whoever loads it fails")
+    sandbox = made_sandbox(place, tmp_path)
+    sandbox.loading = {"LD_LIBRARY_PATH": str(place / "lib")}
+    said = refused(sandbox, "true")
+    assert said.startswith("bash: error while loading shared libraries"), "bubblewrap itself has started"
+
+
+def test_a_folder_that_holds_the_home_folder_is_no_whole_sandbox(place: Path, tmp_path: Path) -> None:
+    for folder in (place.parent, place.parent.parent):
+        sandbox = made_sandbox(folder, tmp_path, place.parent)
+        assert (sandbox.level.name, sandbox.level.holds) == ("partial", False)
+    refused(sandbox, f"cat {place.parent}/.ssh/id")
+
+
+def test_a_folder_that_became_a_link_is_not_bound(place: Path, tmp_path: Path) -> None:
+    """A command in the background can put a link in the place of a folder while the next command is started."""
+    sandbox = made_sandbox(place, tmp_path)
+    (place / "n" / ".git" / "hooks").mkdir(parents=True)
+    boundary = sandbox.boundary()
+    assert place / "n" in boundary.pinned
+    with bwrap.held(boundary) as opened:
+        assert {place / "n", place / "n" / ".git" / "hooks"} <= opened.keys()
+    shutil.rmtree(place / "n")
+    shutil.copytree(place / ".git", place.parent / "theirs" / ".git")
+    (place / "n").symlink_to("../theirs")
+    with pytest.raises(OSError), bwrap.held(boundary):
+        pass
 
 
 def test_kill_reaches_nothing_outside(sandbox: Bubblewrap) -> None:

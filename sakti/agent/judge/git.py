@@ -41,6 +41,7 @@ _PROGRAMS = lazy_pattern(
 )
 _PRIVATE = lazy_pattern(r"credential|extraheader|token|password|secret|proxy", re.IGNORECASE)
 _SECTION = lazy_pattern(r'\s*\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
+_KEY = lazy_pattern(r"\s*([a-zA-Z][\w-]*)(?:\s*=)?(.*)")
 
 
 def words_of(argv: Sequence[str]) -> tuple[str, ...]:
@@ -147,7 +148,8 @@ def names_program(folder: Path) -> str:
     for place in (folder, *folder.parents):
         git = place / ".git"
         if git.is_dir():
-            return _first(git / "config", git / "config.worktree")
+            other = "commondir" if (git / "commondir").exists() else ""  # another configuration than what stands here
+            return other or _first(git / "config", git / "config.worktree")
         if git.is_file():
             return _linked(git)
     return ""
@@ -186,13 +188,18 @@ def _first(*files: Path) -> str:
 
 def settings(text: str) -> list[str]:
     """Return the names in a git configuration, in lower case: `diff.x.textconv`."""
-    names: list[str] = []
+    return [name for name, _ in pairs(text)]
+
+
+def pairs(text: str) -> list[tuple[str, str]]:
+    """Return the names in a git configuration, in lower case, with their values as they are written."""
+    found: list[tuple[str, str]] = []
     section = ""
-    for line in text.splitlines():
+    for line in text.removeprefix("\ufeff").split("\n"):
         rest = line
-        if found := _SECTION.match(line):
-            section = found[1].lower() + (f".{found[2].lower()}" if found[2] is not None else "")
-            rest = found[3]
-        if key := re.match(r"\s*([a-zA-Z][\w-]*)", rest):
-            names.append(f"{section}.{key[1].lower()}")
-    return names
+        while head := _SECTION.match(rest):  # several may stand in one line
+            section = head[1].lower() + (f".{head[2].lower()}" if head[2] is not None else "")
+            rest = head[3]
+        if key := _KEY.match(rest):
+            found.append((f"{section}.{key[1].lower()}", key[2].strip()))
+    return found

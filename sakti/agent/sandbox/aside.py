@@ -5,46 +5,73 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from sakti.agent.checkpoints import places
+from sakti.agent.sandbox import repositories
 from sakti.agent.sandbox.boundary import PROTECTED
+from sakti.core.errors import SaktiError
 
 NAMES = (".git", *PROTECTED)
 MOST = 100  # names that are tried for what is set aside
+_BARE = ("HEAD", "objects", "refs")  # what makes git take a folder for a repository
 
-# Of each name that is protected: None where nothing is there, what a link names, "" for anything else.
+# Of each name that is protected: None where nothing is there, a link and what it names, "" for anything else.
 Seen: TypeAlias = Mapping[str, str | None]
+
+
+def _none() -> tuple[Path, ...]:
+    return ()
 
 
 @dataclass(slots=True)
 class Watch:
     """What is under the protected names of a workspace while commands run there.
 
-    A command in the background may leave something at any time, so what was seen before it holds until it has ended.
+    `gits` finds the `.git` of repositories in the folders below it. A command in the background may leave something
+    at any time, so what was seen before it holds until it has ended.
     """
 
     workspace: Path
+    gits: Callable[[], Iterable[Path]] = _none
     _before: Seen | None = None
+    _known: frozenset[Path] = frozenset()
     _job: bool = False
 
     def begin(self, *, running: bool) -> list[tuple[str, str]]:
         """Look before a command; `running`: another one still does. Returns what was set aside, old and new names."""
         moved = self.look() if self._job else []
         if self._before is None or not running:
-            self._before = seen(self.workspace)
+            self._known = frozenset(self._folders())
+            self._before = seen(self.workspace, self._known)
         self._job = running
         return moved
 
     def look(self) -> list[tuple[str, str]]:
         """Set aside what appeared since `begin`; return old and new names."""
-        return set_aside(self.workspace, self._before) if self._before is not None else []
+        if self._before is None:
+            return []
+        moved = set_aside(self.workspace, self._before)
+        for git in self._folders():
+            if git not in self._known:  # a command made it: only what it would run is taken away
+                moved += _all_moved(self.workspace, repositories.runs(git))
+        return moved
 
     def job(self) -> None:
         """Note that the command goes on in the background."""
         self._job = True
+
+    def _folders(self) -> list[Path]:
+        found = (repositories.kept_at(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))
+        return [f for git in dict.fromkeys(found) if git is not None for f in _with_trees(git)]
+
+
+def _with_trees(git: Path) -> list[Path]:
+    found = repositories.folders(git)
+    return [*found, *(tree for f in found for tree in repositories.below(f / "worktrees"))]
 
 
 def told(moved: Sequence[tuple[str, str]]) -> str:
@@ -58,9 +85,13 @@ def told(moved: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def seen(workspace: Path) -> Seen:
-    """Return what is under the protected names now."""
-    return {name: _seen(workspace / name) for name in NAMES}
+def seen(workspace: Path, gits: Iterable[Path] = ()) -> Seen:
+    """Return what is under the protected names now, and under those of the repositories whose folders are `gits`."""
+    names = [*NAMES, *(_BARE if not os.path.lexists(workspace / ".git") else ())]
+    for git in sorted(gits):
+        kept = repositories.OF_WORKTREE if git.parent.name == "worktrees" else repositories.KEPT
+        names += [(git / name).relative_to(workspace).as_posix() for name in kept]
+    return {name: _seen(workspace, name) for name in dict.fromkeys(names)}
 
 
 def set_aside(workspace: Path, before: Seen) -> list[tuple[str, str]]:
@@ -69,30 +100,40 @@ def set_aside(workspace: Path, before: Seen) -> list[tuple[str, str]]:
     Raises nothing: what cannot be renamed is named with "".
     """
     moved: list[tuple[str, str]] = []
-    for name in NAMES:
-        path = workspace / name
-        now = _seen(path)
-        if now is None or now == before.get(name) or any(name.startswith(f"{m}/") for m, _ in moved):
+    for name, was in before.items():
+        now = _seen(workspace, name)
+        if now is None or now == was or any(name.startswith(f"{m}/") for m, _ in moved):
             continue
-        moved.append((name, _moved(path, name)))
+        if name in _BARE and not all(os.path.lexists(workspace / part) for part in _BARE):
+            continue
+        moved += _all_moved(workspace, [workspace / (now.partition("\0")[0] or name)])
     return moved
 
 
-def _seen(path: Path) -> str | None:
-    try:
-        mode = path.lstat().st_mode
-        # a link on the way leads out of the protected names: what is behind it was not drawn
-        return os.readlink(path) if stat.S_ISLNK(mode) else ""  # noqa: PTH115 - as it is written
-    except OSError:
-        return None
+def _seen(workspace: Path, name: str) -> str | None:
+    """Return what is there: where a folder on the way is a link, that link, as what is behind it belongs to others."""
+    parts = name.split("/")
+    for end in range(1, len(parts) + 1):
+        path = "/".join(parts[:end])
+        try:
+            if stat.S_ISLNK((workspace / path).lstat().st_mode):
+                return f"{path}\0{os.readlink(workspace / path)}"  # noqa: PTH115 - as it is written
+        except OSError:
+            return None
+    return ""
 
 
-def _moved(path: Path, name: str) -> str:
-    for number in range(1, MOST):
-        end = f".set-aside-{number}"
-        target = path.with_name(path.name + end)
-        if not os.path.lexists(target):
-            with contextlib.suppress(OSError):
-                path.rename(target)
-                return name + end
+def _all_moved(workspace: Path, paths: Iterable[Path]) -> list[tuple[str, str]]:
+    names = [p.relative_to(workspace).as_posix() for p in paths]
+    return [(name, _moved(workspace, name)) for name in names]
+
+
+def _moved(workspace: Path, name: str) -> str:
+    """Rename what is at a path, without following a link that a command put on the way meanwhile."""
+    with contextlib.suppress(OSError, SaktiError), places.parent(workspace, name) as (here, last):
+        taken = set(os.listdir(here))  # noqa: PTH208 - of a descriptor
+        end = next((e for n in range(1, MOST) if last + (e := f".set-aside-{n}") not in taken), "")
+        if end:
+            os.rename(last, last + end, src_dir_fd=here, dst_dir_fd=here)
+            return name + end
     return ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sakti.agent.judge.where import LevelName
-from sakti.agent.sandbox import worktree
+from sakti.agent.sandbox import repositories, worktree
 from sakti.core import resources
 
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
@@ -21,19 +21,31 @@ PROTECTED = (
     *(".envrc", ".mcp.json", ".github/workflows", ".claude/settings.json", ".claude/settings.local.json"),
     ".claude/hooks",
 )
-# Of a folder that git keeps.
-_OF_GIT = ("hooks", "config", "info")
 # Folders of the home folder that hold what the user signs in with, and sakti's own data.
 _HIDDEN = (
     ".ssh .gnupg .aws .azure .kube .docker .config/gcloud .config/gh .config/sakti .local/share/sakti"
-    " .local/state/sakti .mozilla .local/share/keyrings .password-store .config/op .config/rclone .oci"
+    " .local/state/sakti .mozilla .local/share/keyrings .password-store .config/op .config/rclone .oci .config/sops"
+    " .config/age .config/doctl .config/hcloud .config/heroku .config/glab-cli .config/github-copilot"
+    " .config/configstore .config/chromium .config/google-chrome .config/BraveSoftware .config/microsoft-edge"
+    " .config/vivaldi .thunderbird .config/Signal .config/Slack .config/discord .config/1Password .config/Bitwarden"
+    " .local/share/fish .terraform.d .config/solana .bitcoin .ethereum .electrum .fly .kaggle .config/flyctl"
+    " .config/stripe"
 ).split()
-# Files there that hold keys of programs.
-_MASKED = (
+# Files there in which programs keep keys.
+_EMPTIED = (
     ".netrc .git-credentials .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf .vault-token .boto .s3cfg .databrickscfg"
     " .config/git/credentials .config/containers/auth.json .config/hub .cargo/credentials .cargo/credentials.toml"
+    " .claude.json .claude/.credentials.json .codex/auth.json .gemini/oauth_creds.json .local/share/opencode/auth.json"
+    " .cache/huggingface/token .huggingface/token .config/pip/pip.conf .pip/pip.conf .config/composer/auth.json"
+    " .composer/auth.json .nuget/NuGet/NuGet.Config .wgetrc .curlrc .Xauthority .config/nix/nix.conf .lesshst .viminfo"
     " .m2/settings.xml .gradle/gradle.properties .gem/credentials .bundle/config .subversion/auth .bash_history"
     " .zsh_history .python_history .psql_history .mysql_history .node_repl_history .rediscli_history"
+).split()
+# Files and folders of the system with keys; root reads them, and inside root is root.
+_OF_SYSTEM = (
+    "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/ssl/private /etc/krb5.keytab /etc/wireguard /etc/sudoers"
+    " /etc/sudoers.d /etc/NetworkManager/system-connections /etc/kubernetes /var/lib/kubelet /var/lib/sss/secrets"
+    " /etc/ssh/ssh_host_rsa_key /etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key /var/backups /var/spool/cron"
 ).split()
 TEMPORARY = (Path("/tmp"), Path("/run"))
 _KERNEL = (Path("/dev"), Path("/proc"), Path("/sys"))
@@ -63,7 +75,8 @@ class Boundary:
 
     `write` are the folders that it may change, `pinned` those of them that must keep their place, `read_only` what is
     kept from changes inside of them or shown although what holds it is temporary, `masked` the files and `hidden` the
-    folders whose content it does not see, `shown` what it reads even there; new, empty folders are in the place of
+    folders whose content it does not see, `emptied` the files that are there without their content, as a program that
+    cannot read its own settings fails, `shown` what it reads even there; new, empty folders are in the place of
     `temporary`.
     """
 
@@ -74,6 +87,7 @@ class Boundary:
     hidden: tuple[Path, ...] = ()
     temporary: tuple[Path, ...] = TEMPORARY
     shown: tuple[Path, ...] = ()
+    emptied: tuple[Path, ...] = ()
 
     def sees(self, folder: Path) -> bool:
         """Return whether `folder` exists inside."""
@@ -107,45 +121,51 @@ def drawn(
     write: Iterable[Path] = (),
     added: Sequence[Path] = (),
     masked: Sequence[Path] = (),
-    repositories: Sequence[Path] = (),
+    gits: Sequence[Path] = (),
     temporary: tuple[Path, ...] = TEMPORARY,
     shown: Iterable[Path] = (),
 ) -> Boundary:
     """Return the boundary of a command that starts now.
 
     `added` are folders that are treated as the workspace is, `write` others that may be written. `own` are sakti's
-    folders and files besides the usual ones, `repositories` the `.git` folders of nested
-    repositories, `shown` folders that may be read although what holds them is hidden.
+    folders and files besides the usual ones, `gits` the folders and files `.git` of nested repositories, `shown`
+    folders that may be read although what holds them is hidden.
     """
     opened = (workspace, *added)
     roots = (*opened, *(w for w in write if w.exists()))
-    gits = [g for g in (*(o / ".git" for o in opened), *repositories) if g.is_dir() and not g.is_symlink()]
-    common = worktree.kept_at(workspace)
-    read_only = [root / name for root in opened for name in PROTECTED] + [g / name for g in gits for name in _OF_GIT]
-    if common is not None:
-        gits.append(common)
-        read_only += [workspace / ".git", *(common / name for name in _OF_GIT)]
-    hidden = [f for f in (*hidden_at(home), *own) if f.is_dir()]
-    kept = tuple(dict.fromkeys(_there(read_only, roots, common)))
-    above = (f for path in kept for f in path.parents if f not in opened and any(f.is_relative_to(o) for o in opened))
+    read_only, kept_by = list[Path](), list[Path]()
+    for root in opened:
+        found = [g for g in (root / ".git", *(g for g in gits if g.is_relative_to(root))) if not g.is_symlink()]
+        files = [g for g in found if g.is_file()]  # they name the folder of a worktree or submodule: none else
+        folders = list(dict.fromkeys(k for g in found if (k := repositories.kept_at(g, root)) is not None))
+        if root == workspace and (common := worktree.kept_at(workspace)) is not None:
+            folders.append(common)
+        read_only += [root / name for name in PROTECTED] + files
+        read_only += [path for git in folders for path in repositories.protected(git, root)]
+        kept_by += folders
+    closed = [*hidden_at(home), *own, *(p for p in map(Path, _OF_SYSTEM) if os.access(p, os.R_OK))]
+    hidden = [f for f in closed if f.is_dir()]
+    kept = tuple(dict.fromkeys(_there(read_only, (*roots, *kept_by))))
+    held = [f for path in (*kept, *masked) for f in path.parents]
+    above = [f for f in held if f not in opened and any(f.is_relative_to(root) for root in opened)]
     return Boundary(
         write=roots,
-        pinned=tuple(sorted({*gits, *above}, key=lambda p: len(p.parts))),
+        pinned=tuple(sorted({*kept_by, *above}, key=lambda p: len(p.parts))),
         read_only=tuple(dict.fromkeys((*kept, *_of_ours((*roots, *temporary), roots)))),
-        masked=(*masked, *(f for f in (*own, *(home / name for name in _MASKED)) if f.is_file())),
+        masked=(*masked, *(f for f in closed if f.is_file())),
+        emptied=tuple(f.resolve() for name in _EMPTIED if (f := home / name).is_file()),
         hidden=tuple(dict.fromkeys(f.resolve() for f in hidden)),
         temporary=temporary,
         shown=tuple(s for s in shown if s.exists()),
     )
 
 
-def _there(paths: Iterable[Path], roots: Sequence[Path], common: Path | None) -> Iterator[Path]:
+def _there(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Path]:
     """Yield those of the protected paths that are there and lie where a command may write, links followed."""
-    inside = (*roots, *((common,) if common is not None else ()))
     for path in paths:
         if os.path.lexists(path):
             found = Path(os.path.realpath(path))
-            if found.exists() and any(found.is_relative_to(r) for r in inside):
+            if found.exists() and any(found.is_relative_to(r) for r in roots):
                 yield found
 
 

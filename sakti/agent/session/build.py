@@ -250,6 +250,7 @@ def make_sandbox(state: State) -> Sandbox:
         shown=tuple(f for f in skills.library(state).folders if not f.is_relative_to(state.workspace)),
         home=home,
         off="switched off by sandbox.enabled" if settings.enabled == "off" else "",
+        loading=environment.loading(own_environment(state), settings.env),
     )
 
 

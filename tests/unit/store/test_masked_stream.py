@@ -30,7 +30,9 @@ def test_no_cut_lets_a_secret_through(size: int) -> None:
     assert streamed([text[i : i + size] for i in range(0, len(text), size)]) == masked(text)
 
 
-@given(st.lists(st.one_of(st.text(max_size=30), st.sampled_from(SECRETS), st.just("\n")), max_size=12), st.integers(1, 40))
+@given(
+    st.lists(st.one_of(st.text(max_size=30), st.sampled_from(SECRETS), st.just("\n")), max_size=12), st.integers(1, 40)
+)
 def test_it_comes_masked_in_any_pieces(parts: list[str], size: int) -> None:
     text = " ".join(parts)
     said = streamed([text[i : i + size] for i in range(0, len(text), size)])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -11,76 +12,27 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.sandbox import bwrap, sockets
 from sakti.agent.sandbox.sandbox import Bubblewrap
+from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 
 COMMIT = "git -c user.name=x -c user.email=x@y commit"
 KEY = "SANDBOX_TEST_KEY=outside"
 
 
-def _git(folder: Path, *words: str) -> None:
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
-    names = ("-c", "user.name=x", "-c", "user.email=x@example.org")
-    subprocess.run(["git", *names, *words], cwd=folder, env=env, check=True, capture_output=True)
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A home folder with keys, and in it a workspace with a repository and secrets."""
-    home = tmp_path / "home"
-    work = home / "work"
-    (work / "sub").mkdir(parents=True)
-    (home / ".ssh").mkdir()
-    (home / ".ssh" / "id").write_text("PRIVATE")
-    (home / ".bashrc").write_text("")
-    (work / ".env").write_text("TOKEN=inner-secret\n")
-    (work / "sub" / ".env").write_text("TOKEN=inner-secret\n")
-    (work / "a").write_text("a\n")
-    _git(work, "init", "-q")
-    _git(work, "add", "a")
-    _git(work, "commit", "-qm", "first")
-    return work
+    return made_place(tmp_path)
 
 
 @pytest.fixture
 def sandbox(place: Path, tmp_path: Path) -> Bubblewrap:
-    return _made(place, tmp_path)
-
-
-def _made(workspace: Path, tmp_path: Path, *added: Path) -> Bubblewrap:
-    """The test's own folder is a temporary one: it must be seen, so that what is not written there says something."""
-    (tmp_path / "tmp").mkdir()
-    temporary = (tmp_path / "tmp", Path("/run"))
-    made = Bubblewrap(workspace, home=workspace.parent, state=tmp_path / "state", temporary=temporary, added=added)
-    if not made.level.holds:
-        pytest.skip(f"this machine has no sandbox: {made.level.text}")
-    return made
-
-
-def _run(sandbox: Bubblewrap, command: str, *, limit: float = 30) -> tuple[int, str]:
-    with sandbox.enclosed(["bash", "-c", command], sandbox.workspace) as made:
-        env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}
-        done = subprocess.run(
-            made.argv,
-            cwd=made.cwd,
-            env=env,
-            pass_fds=made.descriptors,
-            capture_output=True,
-            timeout=limit,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-    return done.returncode, (done.stdout + done.stderr).decode("utf-8", "replace")
-
-
-def _refused(sandbox: Bubblewrap, command: str) -> str:
-    code, said = _run(sandbox, f"({command}) && echo DONE")
-    assert "DONE" not in said and code != 0, (command, said)
-    return said
+    return made_sandbox(place, tmp_path)
 
 
 def test_work_goes_on_as_outside(sandbox: Bubblewrap, place: Path) -> None:
     words = f"echo b > b && mkdir -p c/d && mv b c/d && cat c/d/b && git add c && {COMMIT} -qm second"
-    code, said = _run(sandbox, f"{words} && git log --oneline | wc -l && git checkout -qb other && echo $HOME")
+    code, said = run(sandbox, f"{words} && git log --oneline | wc -l && git checkout -qb other && echo $HOME")
     assert (code, said.split()) == (0, ["b", "2", str(place.parent)])
     assert (place / "c" / "d" / "b").read_text() == "b\n"
 
@@ -89,9 +41,9 @@ def test_an_added_folder_is_held_as_the_workspace(place: Path, tmp_path: Path) -
     library = place.parent / "library"
     (library / "sub").mkdir(parents=True)
     (library / "sub" / ".env").write_text("TOKEN=inner-secret\n")
-    _git(library, "init", "-q")
-    sandbox = _made(place, tmp_path, library)
-    assert _run(sandbox, "echo b > ../library/b && cat ../library/b") == (0, "b\n")
+    git(library, "init", "-q")
+    sandbox = made_sandbox(place, tmp_path, added=(library,))
+    assert run(sandbox, "echo b > ../library/b && cat ../library/b") == (0, "b\n")
     for command in (
         "echo x > ../library/.git/hooks/post-commit",
         "echo x >> ../library/.git/config",
@@ -99,7 +51,7 @@ def test_an_added_folder_is_held_as_the_workspace(place: Path, tmp_path: Path) -
         "cat ../library/sub/.env",
         "mv ../library ../l2",
     ):
-        assert "inner-secret" not in _refused(sandbox, command)
+        assert "inner-secret" not in refused(sandbox, command)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +86,7 @@ def test_an_added_folder_is_held_as_the_workspace(place: Path, tmp_path: Path) -
 def test_files_outside_and_protected_ones_stay_as_they_are(sandbox: Bubblewrap, place: Path, command: str) -> None:
     hooks = sorted(p.name for p in (place / ".git" / "hooks").iterdir())
     config = (place / ".git" / "config").read_text()
-    said = _refused(sandbox, command)
+    said = refused(sandbox, command)
     assert "inner-secret" not in said and "PRIVATE" not in said
     assert (place.parent / ".bashrc").read_text() == ""
     assert not (place.parent / "new").exists()
@@ -146,19 +98,19 @@ def test_another_name_of_a_secret_file_is_hidden(sandbox: Bubblewrap, place: Pat
     (place / "plain").hardlink_to(place / ".env")
     (place / "link").symlink_to(".env")
     for name in ("plain", "link"):
-        assert "inner-secret" not in _refused(sandbox, f"cat {name}")
+        assert "inner-secret" not in refused(sandbox, f"cat {name}")
 
 
 def test_a_secret_file_is_hidden_as_soon_as_it_is_there(sandbox: Bubblewrap, place: Path) -> None:
-    _run(sandbox, "true")
+    run(sandbox, "true")
     (place / "sub" / "deep").mkdir()
     (place / "sub" / "deep" / "server.key").write_text("inner-secret")
-    assert "inner-secret" not in _refused(sandbox, "cat sub/deep/server.key")
+    assert "inner-secret" not in refused(sandbox, "cat sub/deep/server.key")
 
 
 def test_no_process_of_the_outside_is_seen(sandbox: Bubblewrap, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(*KEY.split("="))
-    _, said = _run(sandbox, "cat /proc/*/environ | tr '\\0' '\\n'; echo; ls -d /proc/[0-9]* | wc -l")
+    _, said = run(sandbox, "cat /proc/*/environ | tr '\\0' '\\n'; echo; ls -d /proc/[0-9]* | wc -l")
     assert "SANDBOX_TEST_KEY" not in said
     assert int(said.split()[-1]) < 8
 
@@ -187,7 +139,7 @@ def test_no_process_of_the_outside_is_seen(sandbox: Bubblewrap, monkeypatch: pyt
         "os.open('/proc/sysrq-trigger', os.O_WRONLY)",
     ],
 )
-def test_what_leads_out_of_the_namespaces_is_refused(sandbox: Bubblewrap, python: str) -> None:
+def test_what_leads_out_of_the_namespaces_isrefused(sandbox: Bubblewrap, python: str) -> None:
     head = (
         "import ctypes, fcntl, platform, pty, socket, os\n"
         "X = platform.machine() == 'x86_64'\n"
@@ -198,26 +150,86 @@ def test_what_leads_out_of_the_namespaces_is_refused(sandbox: Bubblewrap, python
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         (sandbox.workspace / "try.py").write_text(head + python.replace("PORT", str(port)) + "\nprint('DONE')\n")
-        code, said = _run(sandbox, "/usr/bin/env python3 try.py || python3 try.py")
+        code, said = run(sandbox, "/usr/bin/env python3 try.py || python3 try.py")
     if "not found" in said:
         pytest.skip("no python3 inside")
     assert code != 0 and "DONE" not in said and "Error" in said, said
 
 
 def test_sockets_of_services_are_not_there(sandbox: Bubblewrap) -> None:
-    assert _run(sandbox, "ls -A /run")[1].strip() == ""
-    _refused(sandbox, "test -e /var/run/docker.sock")
+    assert run(sandbox, "ls -A /run")[1].strip() == ""
+    refused(sandbox, "test -e /var/run/docker.sock")
+
+
+def test_a_socket_of_another_program_is_not_reached(sandbox: Bubblewrap, tmp_path: Path) -> None:
+    folder = sandbox.home / "agent"
+    folder.mkdir()
+    connect = "import socket; socket.socket(socket.AF_UNIX).connect('s')"
+    with socket.socket(socket.AF_UNIX) as theirs, socket.socket(socket.AF_UNIX) as own:
+        for end, place in ((theirs, folder), (own, sandbox.workspace)):
+            with contextlib.chdir(place):  # a path of a socket is short
+                end.bind(str(place / "s") if len(str(place)) < 90 else "s")
+            end.listen()
+        paths = sockets.listed(Path("/proc/net/unix").read_text())
+        if str(folder / "s") not in paths:
+            pytest.skip("the folder's path is too long for a socket")
+        assert "refused" in refused(sandbox, f'cd ../agent && {sys.executable} -c "{connect}"').lower()
+        assert run(sandbox, f'{sys.executable} -c "{connect}"')[0] == 0
+
+
+def test_files_with_keys_in_the_home_folder_are_empty_and_those_of_the_system_closed(sandbox: Bubblewrap) -> None:
+    (sandbox.home / ".claude").mkdir()
+    (sandbox.home / ".config" / "sops").mkdir(parents=True)
+    for name in (".claude.json", ".npmrc", ".claude/.credentials.json", ".config/sops/key"):
+        (sandbox.home / name).write_text("PRIVATE")
+    (sandbox.home / ".pypirc").symlink_to(".claude.json")
+    names = ".claude.json .npmrc .claude/.credentials.json .pypirc"
+    assert run(sandbox, f"cd && cat {names} && ! ls .config/sops/key && echo read") == (
+        0, "read\nls: cannot access '.config/sops/key': No such file or directory\n",
+    )  # fmt: skip
+    refused(sandbox, "cat /etc/shadow")
+
+
+def test_libraries_of_the_workspace_are_loaded_inside_only(place: Path, tmp_path: Path) -> None:
+    (place / "lib").mkdir()
+    (place / "lib" / "libc.so.6").write_text("no library: whoever loads it fails")
+    sandbox = made_sandbox(place, tmp_path)
+    sandbox.loading = {"LD_LIBRARY_PATH": str(place / "lib")}
+    said = refused(sandbox, "true")
+    assert said.startswith("bash: error while loading shared libraries"), "bubblewrap itself has started"
+
+
+def test_a_folder_that_holds_the_home_folder_is_no_whole_sandbox(place: Path, tmp_path: Path) -> None:
+    for folder in (place.parent, place.parent.parent):
+        sandbox = made_sandbox(folder, tmp_path, place.parent)
+        assert (sandbox.level.name, sandbox.level.holds) == ("partial", False)
+    refused(sandbox, f"cat {place.parent}/.ssh/id")
+
+
+def test_a_folder_that_became_a_link_is_not_bound(place: Path, tmp_path: Path) -> None:
+    """A command in the background can put a link in the place of a folder while the next command is started."""
+    sandbox = made_sandbox(place, tmp_path)
+    (place / "n" / ".git" / "hooks").mkdir(parents=True)
+    boundary = sandbox.boundary()
+    assert place / "n" in boundary.pinned
+    with bwrap.held(boundary) as opened:
+        assert {place / "n", place / "n" / ".git" / "hooks"} <= opened.keys()
+    shutil.rmtree(place / "n")
+    shutil.copytree(place / ".git", place.parent / "theirs" / ".git")
+    (place / "n").symlink_to("../theirs")
+    with pytest.raises(OSError), bwrap.held(boundary):
+        pass
 
 
 def test_kill_reaches_nothing_outside(sandbox: Bubblewrap) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
-        _run(sandbox, "kill -9 -1")
+        run(sandbox, "kill -9 -1")
         assert other.poll() is None
         other.kill()
 
 
 def test_a_daemon_ends_with_its_command(sandbox: Bubblewrap, place: Path) -> None:
-    _run(
+    run(
         sandbox,
         "setsid -f bash -c 'while :; do echo x >> alive; done' >/dev/null 2>&1; while [ ! -s alive ]; do :; done",
     )
@@ -231,27 +243,27 @@ def test_a_daemon_ends_with_its_command(sandbox: Bubblewrap, place: Path) -> Non
 
 
 def test_a_mounted_folder_cannot_be_unmounted(sandbox: Bubblewrap) -> None:
-    _refused(sandbox, "umount .env || umount -l ~/.ssh")
-    _refused(sandbox, "mount -t tmpfs x /mnt")
-    _refused(sandbox, "unshare -r true")
+    refused(sandbox, "umount .env || umount -l ~/.ssh")
+    refused(sandbox, "mount -t tmpfs x /mnt")
+    refused(sandbox, "unshare -r true")
 
 
 def test_sakti_and_its_python_are_read_only(sandbox: Bubblewrap) -> None:
-    _refused(sandbox, f"touch {sys.prefix}/x")
+    refused(sandbox, f"touch {sys.prefix}/x")
 
 
 def test_exit_codes_come_through(sandbox: Bubblewrap) -> None:
-    assert _run(sandbox, "exit 7")[0] == 7
+    assert run(sandbox, "exit 7")[0] == 7
 
 
 def test_a_linked_worktree_commits_and_its_repository_keeps_its_hooks(place: Path, tmp_path: Path) -> None:
     tree = place.parent / "tree"
-    _git(place, "worktree", "add", "-q", str(tree))
-    sandbox = _made(tree, tmp_path)
-    code, said = _run(sandbox, f"echo b > b && git add b && {COMMIT} -qm b && git log")
+    git(place, "worktree", "add", "-q", str(tree))
+    sandbox = made_sandbox(tree, tmp_path)
+    code, said = run(sandbox, f"echo b > b && git add b && {COMMIT} -qm b && git log")
     assert code == 0 and "b" in said
     for command in ("echo x > ../work/.git/hooks/x", "echo 'gitdir: /x' > .git", "mv .git g", "echo x > ../work/a"):
-        _refused(sandbox, command)
+        refused(sandbox, command)
 
 
 def test_a_git_file_that_names_a_foreign_folder_opens_nothing(place: Path, tmp_path: Path) -> None:
@@ -261,5 +273,5 @@ def test_a_git_file_that_names_a_foreign_folder_opens_nothing(place: Path, tmp_p
     (tree / ".git").write_text(f"gitdir: {other}\n")
     (other / "commondir").write_text(".")
     (other / "gitdir").write_text(str(place / ".git"))
-    sandbox = _made(tree, tmp_path)
-    _refused(sandbox, "echo x > ../other/x")
+    sandbox = made_sandbox(tree, tmp_path)
+    refused(sandbox, "echo x > ../other/x")

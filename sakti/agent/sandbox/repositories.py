@@ -1,0 +1,127 @@
+"""Know what of a git repository runs programs as soon as its user runs git there.
+
+It is kept from changes where it is, and set aside where it appears.
+
+`commondir` and `config.worktree` are files that are usually not there: the first lets git read another configuration
+in the repository's stead, the second adds to it. The folders of submodules and of linked worktrees have them, too, and
+`git status` of the repository around them reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from sakti.agent.judge import git as judging
+from sakti.core.patterns import lazy_pattern
+
+# Of a folder that git keeps.
+KEPT = ("hooks", "config", "info", "config.worktree", "commondir")
+# Of what git keeps of a linked worktree.
+OF_WORKTREE = ("commondir", "gitdir", "config.worktree")
+MOST = 500  # folders of submodules and worktrees that are looked at
+_LARGEST = 100_000  # bytes of a configuration
+
+# What a repository that a command made must not name: git runs it unasked. A submodule's has `core.worktree`.
+_RUN = lazy_pattern(
+    r"core\.(?:fsmonitor|pager|editor|sshcommand|hookspath|gitproxy|askpass)|pager\..*|alias\..*|gpg\..*"
+    r"|diff\.external|diff\..*\.(?:command|textconv)|filter\.(?!lfs\.).*\.(?:clean|smudge|process)|merge\..*\.driver"
+    r"|credential\..*|include\..*|includeif\..*|interactive\..*|sequence\..*|trailer\..*\.(?:command|cmd)"
+    r"|remote\..*\.(?:uploadpack|receivepack|vcs)|submodule\..*\.update"
+)
+_NAMED = lazy_pattern(r"core\.hookspath|include(?:if\..*)?\.path")
+
+
+def folders(git: Path) -> list[Path]:
+    """Return a repository's folder and those of its submodules."""
+    out, waiting = [git], [git / "modules"]
+    while waiting and len(out) < MOST:
+        for folder in below(waiting.pop()):
+            if (folder / "HEAD").is_file():
+                out.append(folder)
+                waiting.append(folder / "modules")
+            else:
+                waiting.append(folder)
+    return out
+
+
+def protected(git: Path, workspace: Path) -> Iterator[Path]:
+    """Yield what a command must not change of a repository, whether it is there or not."""
+    for folder in folders(git):
+        yield from (folder / name for name in KEPT)
+        for tree in below(folder / "worktrees")[:MOST]:
+            yield from (tree / name for name in OF_WORKTREE)
+    yield from _named(git, workspace)
+
+
+def _named(git: Path, workspace: Path) -> Iterator[Path]:
+    """Yield the folder of hooks and the further configuration that a repository's own configuration names."""
+    for name, value in judging.pairs(_text(git / "config")):
+        if _NAMED.fullmatch(name):
+            for folder in (workspace, git):
+                path = Path(os.path.normpath(folder / value.strip('"')))
+                if not workspace.is_relative_to(path) and not git.is_relative_to(path):
+                    yield path
+
+
+def kept_at(git: Path, workspace: Path) -> Path | None:
+    """Return the folder that a `.git` is, or names as a link or file; None where it is not in the workspace."""
+    folder = git
+    if git.is_file():
+        found = re.match(r"gitdir: (.+)\n?", _text(git)[:4_096])
+        if found is None:
+            return None
+        folder = git.parent / found[1].rstrip("\r\n")
+    folder = Path(os.path.realpath(folder))
+    return folder if folder.is_relative_to(workspace) and folder.is_dir() else None
+
+
+def runs(git: Path) -> list[Path]:
+    """Return the files and folders by which a repository that a command made would run programs."""
+    out = [f for f in (git / "config", git / "config.worktree") if _names_programs(f)]
+    if any(not f.name.endswith(".sample") for f in _entries(git / "hooks")):
+        out.append(git / "hooks")
+    common = git / "commondir"
+    if os.path.lexists(common) and not _is_own(git, common):
+        out.append(common)
+    return out
+
+
+def _is_own(git: Path, common: Path) -> bool:
+    """Return whether a worktree's folder names the repository that it lies in."""
+    if git.parent.name != "worktrees" or common.is_symlink():
+        return False
+    return Path(os.path.normpath(git / _text(common).strip())) == git.parent.parent
+
+
+def _names_programs(file: Path) -> bool:
+    if file.is_symlink():
+        return True
+    return any(_RUN.fullmatch(name) for name in judging.settings(_text(file)))
+
+
+def below(folder: Path) -> list[Path]:
+    """Return the folders in a folder, links left out."""
+    return [p for p in _entries(folder) if p.is_dir() and not p.is_symlink()]
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as found:
+            return sorted(Path(e.path) for e in found)
+    except OSError:
+        return []
+
+
+def _text(file: Path) -> str:
+    try:
+        number = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(number, "rb") as f:
+        try:
+            return f.read(_LARGEST).decode("utf-8", "replace")
+        except OSError:
+            return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sakti.core.config import MemorySettings
@@ -19,11 +19,10 @@ from sakti.core.types import Block, ContextPart, Message, Thread
 from sakti.memory import context, other_threads, told_facts
 from sakti.memory.state import MemoryState
 from sakti.memory.summaries import Levels
-from sakti.memory.window import Window, newest_groups, newest_messages, newest_that_fit
+from sakti.memory.window import Window, newest_from, newest_messages, newest_that_fit
 from sakti.memory.working.pages import Pages
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
-from sakti.store.memory import Group
 from sakti.store.threads import carry_over
 from sakti.store.threads import messages as message_store
 
@@ -48,7 +47,7 @@ class RequestBuilder:
         self._carried = ""
         self._other_threads = ""  # what other threads said that the shared log does not have yet
         self._room: int | None = None
-        self._sent: tuple[Sequence[Group], int, Sequence[Group]] = ([], 0, [])  # the log, where it begins, from there
+        self._start = 0  # of the log's groups, the first that was sent last
         self.gap = 0  # ms between the newest prompt and the message before it
 
     # --- what is read once per turn -----------------------------------------------------------------------
@@ -129,16 +128,13 @@ class RequestBuilder:
 
     def _log(self, state: MemoryState) -> tuple[Block, ...]:
         """Return the log, or its newest part where the model's window has no room for all of it."""
-        active, budget = state.window.active, state.budget
-        last, start, sent = self._sent
-        if last is not active or budget is not None:
-            start = newest_groups(active, int(budget * LOG_SHARE), start) if budget is not None and active else 0
-            sent = (
-                active if not start else sent if last is active and len(sent) == len(active) - start else active[start:]
-            )
-            self._sent = active, start, sent
-        log = self.log.log(sent, state.today)
-        return log if not start else (log[0], self.log.text("instructions", read_prompt("memory#cut")), *log[1:])
+        log = self.log.log(state.window.active, state.today)
+        if not log or state.budget is None:
+            return log
+        self._start = newest_from([b.tokens for b in log[1:]], int(state.budget * LOG_SHARE), self._start)
+        if not self._start:
+            return log
+        return (log[0], self.log.text("instructions", read_prompt("memory#cut")), *log[1 + self._start :])
 
     def messages(self, state: MemoryState) -> tuple[Message, ...]:
         """Return the messages that are sent in full, and the summaries or the reminder in place of older ones."""

@@ -199,18 +199,18 @@ def newest_that_fit(messages: Sequence[Message], room: int, keep: Sequence[Messa
     return [m for i, m in enumerate(messages) if i >= start or m.id in kept]
 
 
-def newest_groups(groups: Sequence[Group], room: int, before: int) -> int:
-    """Return from which group on a log that is larger than a model's window is sent; 0 where all of it fits `room`.
+def newest_from(sizes: Sequence[int], room: int, before: int) -> int:
+    """Return from where on a log is sent whose groups have these sizes; 0 where all of them fit `room`.
 
     It goes on from `before`, where the last request began, as long as that fits, then from half of the room: the
-    prompt's prefix changes seldom.
+    prompt's prefix changes seldom. The newest is sent at any cost.
     """
-    rest = _suffix_sums([g.observation_tokens for g in groups])
+    rest = _suffix_sums(sizes)
     if rest[0] <= room:
         return 0
-    if 0 < before < len(groups) and rest[before] <= room:
+    if 0 < before < len(sizes) and rest[before] <= room:
         return before
-    return next((i for i, tokens in enumerate(rest[:-1]) if tokens <= room // 2), len(groups) - 1)
+    return next((i for i, tokens in enumerate(rest[:-1]) if tokens <= room // 2), len(sizes) - 1)
 
 
 def newest_messages(messages: Sequence[Message], count: int, keep: Sequence[Message]) -> list[Message]:

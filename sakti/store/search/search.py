@@ -37,7 +37,7 @@ from sakti.store.search.rank import NO_PARTS, Parts, Ranked
 from sakti.store.search.reasons import reason_of
 from sakti.store.search.retrieve import Budget, Place, Row, Scope
 from sakti.store.search.snippets import SNIPPET, snippet_of
-from sakti.store.search.terms import Term, make_terms, phrase_of
+from sakti.store.search.terms import Term, make_terms, phrase_as_typed, phrase_of
 
 __all__ = [
     "KINDS", "Hit", "Query", "Scope", "SearchPage", "looks_like_identifier", "parse_query", "search", "terms",
@@ -218,6 +218,7 @@ def _terms(
 ) -> list[Term]:
     """Return the terms that some text has."""
     plain = [phrase_of(w) for w in (*words, *chain.from_iterable(similar.values()), *query.phrases)]
+    plain += [phrase_as_typed(w) for w in words if not w.isascii()]
     phrases = dict.fromkeys([*plain, *(phrase_of(p, prefix=True) for p in query.prefixes)])
     documents = retrieve.count(db, phrases, newest)
     return make_terms(
@@ -292,13 +293,13 @@ def _times(db: Connection, query: Query, newest: int, now: int | None) -> list[t
 
 def _suggestion(text: str, meant: Mapping[str, Sequence[str]]) -> str:
     """Return the query with the words that were probably meant; "" where none is unknown."""
-    lower = text.lower()
+    lower = asked = text.lower()
     for typed, words in meant.items():
         at = lower.find(typed)
         if at >= 0 and words:
             text = text[:at] + words[0] + text[at + len(typed) :]
             lower = text.lower()
-    return text if meant and lower else ""
+    return text if lower != asked else ""
 
 
 # --- measuring ----------------------------------------------------------------------------------------------

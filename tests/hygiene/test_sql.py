@@ -24,6 +24,7 @@ RAW: dict[str, str] = {
     "searcher.py": _DOOR,
     "packing.py": _FILE,
     "archive_file.py": _FILE,
+    "maintenance/redacting.py": _TEXT,
     "maintenance/archiving.py": _FILE,
     "maintenance/archive_care.py": _FILE,
     "search/index_upkeep.py": _TEXT,

@@ -2,19 +2,22 @@
 
 Rows are looked through on the reader; what changes is written in pieces, so that other windows write in between. A run
 that was interrupted goes on when it is asked for again: what is masked is not found any more.
+
+Raw SQL: rows of search beside the messages that they refer to.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from peewee import CompositeKey, Model, Value
 
-from sakti.core.types import Message
+from sakti.core.types import Message, plain_text
 from sakti.store import archive_file, mark_key
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -22,14 +25,15 @@ from sakti.store.maintenance import upkeep
 from sakti.store.models import MODELS, MessageRow, PartsField, SearchDocRow, TaskRow, UiStateRow
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
-from sakti.store.secrets import MARK, marks_in, masked_value
+from sakti.store.secrets import MARK, marks_in, masked, masked_value
 from sakti.store.tasks import rows as task_rows
-from sakti.store.text_registry import BY_NAME, holds_words
-from sakti.store.threads import masking
+from sakti.store.text_registry import BY_NAME, entering, holds_words
+from sakti.store.threads import codec, masking
 
 BATCH = 50  # rows that are looked through in one go
 
 Values = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -61,6 +65,8 @@ async def count(store: Store) -> Found:
     for model in _models():
         async for some in _dirty(store, model):
             _add(out, model, some)
+    async for rows in _spanning(store):
+        _add_spanning(out, rows)
     return out
 
 
@@ -76,6 +82,9 @@ async def redact(store: Store) -> Found:
             _add(out, model, some)
             step = partial(_store, model=model)
             await upkeep.each(store, some, partial(_merge_later, step=step), step=1)
+    async for rows in _spanning(store):
+        _add_spanning(out, rows)
+        await upkeep.each(store, rows, partial(_merge_later, step=_keep_masked), step=1)
     return out
 
 
@@ -173,8 +182,73 @@ def _derived(model: type[Model], row: Any, changed: Values) -> Values:
     return {}
 
 
-def _merge_later(db: Database, some: Sequence[_Dirty], *, step: partial[None]) -> None:
-    index_upkeep.with_deferred_merge(db, partial(step, some=some))
+# --- secrets in two parts of one message ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Row of search that refers to a message whose parts hold a secret only together: its key, the text, and masked."""
+
+    pk: int
+    message_pk: int
+    text: str
+    clean: str
+
+
+_REFERRING = (
+    "SELECT d.pk, m.pk, m.raw_content, m.parts, m.search_text FROM search_docs d JOIN messages m ON m.pk = d.message_pk"
+    " WHERE d.pk > ? AND d.text = '' ORDER BY d.pk LIMIT ?"
+)
+
+
+async def _spanning(store: Store) -> AsyncIterator[list[_Joined]]:
+    last: int | None = -1
+    while last is not None:
+        found, last = await store.read(_look_at_joined, last)
+        if found:
+            yield found
+
+
+def _look_at_joined(db: Database, last: int) -> tuple[list[_Joined], int | None]:
+    rows = db.execute_sql(_REFERRING, (last, BATCH)).fetchall()
+    found = [one for row in rows if (one := _joined(*row)) is not None]
+    return found, rows[-1][0] if len(rows) == BATCH else None
+
+
+def _joined(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
+    """Return what a row of search has to keep masked; None where its message's own masking suffices."""
+    if raw or said is not None:
+        return None
+    text = codec.text_of(raw, parts)
+    if masked(text) == text:
+        return None
+    own = plain_text(masking.parts([codec.decode(part) for part in json.loads(codec.readable(parts))]))
+    clean = masked(own)
+    return _Joined(pk, message_pk, text, clean) if clean != own else None
+
+
+def _add_spanning(out: Found, rows: Sequence[_Joined]) -> None:
+    out.texts["search_docs"] += len(rows)
+    for row in rows:
+        out.marks |= set(marks_in([row.clean])) - set(marks_in([row.text]))
+
+
+def _keep_masked(db: Database, some: Sequence[_Joined]) -> None:
+    """Keep masked texts in the rows of search themselves, also as what was said before."""
+    for row in some:
+        db.execute_sql(
+            "UPDATE search_docs SET text = ?, message_pk = NULL WHERE pk = ? AND text = ''",
+            (entering("search_docs", "text", row.clean[: search_index.TEXT_LIMIT]), row.pk),
+        )
+        db.execute_sql(
+            "UPDATE search_docs SET prev = ?, prev_pk = NULL WHERE kind = 'message' AND prev_pk = ? AND prev = ''"
+            " AND thread_id = (SELECT thread_id FROM messages WHERE pk = ?)",
+            (entering("search_docs", "prev", row.clean[: search_index.PREVIOUS_LIMIT]), row.message_pk, row.message_pk),
+        )
+
+
+def _merge_later(db: Database, some: Sequence[T], *, step: Callable[[Database, Sequence[T]], None]) -> None:
+    index_upkeep.with_deferred_merge(db, lambda db: step(db, some))
 
 
 def _meta(model: type[Model]) -> Any:

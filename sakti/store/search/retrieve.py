@@ -6,6 +6,7 @@ suffice for is returned with the candidates. Raw SQL: MATCH, bm25, and condition
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +22,10 @@ from sakti.store.search.terms import Term, inverse_frequency
 from sakti.store.threads.codec import text_of
 
 CANDIDATES = 300  # hits of one query at most
+ENOUGH = 150  # hits behind which nothing is looked for that has common words only
 SAMPLE = 10_000  # newest texts in which words are counted
-AT_ONCE = 8_000  # rows of all words together up to which FTS5 ranks them itself
-CHECKED = 0.02  # seconds in which rows with common words are looked at for what is required
-SLICE = 1_000  # rows of a word that are read before the time is looked at
+AT_ONCE = 4_000  # rows of all words together that FTS5 ranks before the time is looked at
+SLICE = 1_000  # rows with a part of a word that are read at once
 SPAN = 50_000  # rows that are searched for parts of words before the time is looked at
 LOOKED_INTO = 20  # texts that are read to see whether one contains a part of a word
 LIKE_SPAN = 500  # the same for texts that have to be read
@@ -121,68 +122,64 @@ def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
 
 
 def by_words(
-    db: Connection, terms: Sequence[Term], query: Query, place: Place, budget: Budget, *, own: bool
+    db: Connection, terms: Sequence[Term], query: Query, place: Place, newest: int, budget: Budget, *, own: bool
 ) -> list[Row]:
     """Return the rows that match, the likely ones first.
 
-    Where the words are rare FTS5 ranks them. Where they are common that would take as long as there are texts: then
-    each word is read for itself, and rows with most of the rarest words come first.
+    FTS5 ranks them. Where words are so common that this would take as long as there are texts, rows with the rare ones
+    come first, and behind them the newest of those that have common ones only. How often a row has each of them is
+    measured afterwards, common or rare.
     """
     match = match_of(terms, query, own=own)
     if not match:
         return []
-    column = f"{OWN} : " if own else ""
-    if sum(t.documents for t in terms) <= AT_ONCE:
-        return _ranked_by_index(db, match, place)
-    scores: dict[int, float] = {}
-    for term in sorted(terms, key=lambda t: t.documents):
-        for phrase in term.phrases:
-            for key in _newest_first(db, term.text, column + phrase, budget):
-                scores[key] = scores.get(key, 0.0) + term.rarity
-    keys = sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)
-    if " AND " in match:  # phrases and required words: the index knows whether a row has them
-        sql = "SELECT 1 FROM search_words WHERE search_words MATCH ? AND rowid = ?"
-        some, keys = keys[: 4 * CANDIDATES], list[int]()
-        end = budget.clock() + CHECKED
-        for key in some:
-            if db.execute_sql(sql, (match, key)).fetchone():
-                keys.append(key)
-            if budget.clock() >= end:
-                budget.unread.setdefault(" ".join(query.phrases) or query.text, key)
-                break
-    return rows_of(db, keys, place, budget)
+    left = sorted(terms, key=lambda t: t.documents)
+    if " AND " not in match:
+        rare = list(itertools.takewhile(lambda t: t.documents <= AT_ONCE, left))
+        while rare and sum(t.documents for t in rare) > AT_ONCE:
+            rare.pop()
+        found = _ranked_by_index(db, match_of(rare, query, own=own), place) if rare else []
+        left = left[len(rare) :]
+        if not left:
+            return found
+    else:
+        found = []
+    return _by_windows(db, match, left, found, place, newest, budget)
 
 
-def _newest_first(db: Connection, name: str, phrase: str, budget: Budget) -> list[int]:
-    """Return the keys of the rows with a phrase, newest first, as far as the time suffices."""
-    keys: list[int] = []
-    sql = "SELECT rowid FROM search_words WHERE search_words MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
-    before = 1 << 62
-    while some := [row[0] for row in db.execute_sql(sql, (phrase, before, SLICE))]:
-        keys += some
-        before = some[-1]
-        if len(some) < SLICE:
-            break
-        if budget.over:
-            budget.unread[name] = before
-            break
-    return keys
+def _by_windows(
+    db: Connection, match: str, terms: Sequence[Term], found: list[Row], place: Place, newest: int, budget: Budget
+) -> list[Row]:
+    """Return `found` and behind them the rows that match, from the newest texts on, as far as the time suffices."""
+    rows = {r.pk: r for r in found}
+    expected = sum(t.documents for t in terms)
+    span = max(1, newest * AT_ONCE // max(expected, AT_ONCE))
+    high = newest
+    while high > 0 and len(rows) < ENOUGH and not (budget.over and rows):
+        low = max(0, high - span)
+        for row in _ranked_by_index(db, match, place, (low, high)):
+            rows.setdefault(row.pk, row)
+        high = low
+    if high:
+        budget.unread |= {t.text: high for t in terms}
+    return list(rows.values())[:CANDIDATES]
 
 
-def _ranked_by_index(db: Connection, match: str, place: Place) -> list[Row]:
-    """Return the best rows in bm25 order.
+def _ranked_by_index(db: Connection, match: str, place: Place, keys: tuple[int, int] | None = None) -> list[Row]:
+    """Return the best rows in bm25 order; `keys`: of those above the first and up to the second.
 
     The filters are applied to the best alone, unless those do not suffice: joining every row costs more than ranking.
     """
     wide = 2 * CANDIDATES
-    sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ? ORDER BY {WEIGHTS} LIMIT ?"
+    within = "" if keys is None else f" AND search_words.rowid > {keys[0]} AND search_words.rowid <= {keys[1]}"
+    sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ?{within} ORDER BY {WEIGHTS} LIMIT ?"
     best = [row[0] for row in db.execute_sql(sql, (match, wide)).fetchall()]
     found = rows_of(db, best, place)
     if len(best) < wide or len(found) >= CANDIDATES // 6:
         return found
     rows = db.execute_sql(
         f"SELECT {_ROW} FROM search_words CROSS JOIN search_texts d ON d.pk = search_words.rowid"
-        f" LEFT JOIN threads t ON t.id = d.thread_id WHERE search_words MATCH ? AND {place.where}"
+        f" LEFT JOIN threads t ON t.id = d.thread_id WHERE search_words MATCH ?{within} AND {place.where}"
         f" ORDER BY {WEIGHTS} LIMIT ?",
         (match, *place.values, CANDIDATES),
     ).fetchall()

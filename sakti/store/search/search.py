@@ -37,7 +37,7 @@ from sakti.store.search.rank import NO_PARTS, Parts, Ranked
 from sakti.store.search.reasons import reason_of
 from sakti.store.search.retrieve import Budget, Place, Row, Scope
 from sakti.store.search.snippets import SNIPPET, snippet_of
-from sakti.store.search.terms import Term, make_terms, phrase_of
+from sakti.store.search.terms import Term, make_terms, phrase_as_typed, phrase_of
 
 __all__ = [
     "KINDS", "Hit", "Query", "Scope", "SearchPage", "looks_like_identifier", "parse_query", "search", "terms",
@@ -47,9 +47,9 @@ RANKED = 100  # candidates of each list that are measured
 ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
 QUESTION = 3  # from so many words on, the answer may stand beside what matches
 FEW = 5  # fewer hits than that: look for parts of words, too
-SEEK = 20_000  # rows of all words from which on candidates are measured one by one
+SEEK = 300  # rows with any of the words that are gone through in the time in which one word of one row is looked up
 SIMILAR = 30  # texts in which a word that was meant is looked for
-TIME, FIRST_TIME = 0.05, 0.015  # seconds for one query, and for a first page, in which the indexes are read
+TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def _find(db: Connection, query: Query, place: Place, budget: Budget, *, first: 
     similar = spelling.corrections(db, words, query.text, newest)
     known = _terms(db, words, joined, similar, query, newest)
     question = len(query.text.split()) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
-    rows = retrieve.by_words(db, known, query, place, budget, own=not question)
+    rows = retrieve.by_words(db, known, query, place, newest, budget, own=not question)
     few = looks_like_identifier(query.text) or len(rows) < FEW
     wanting = bool(query.text) and not query.alternatives and few
     unfinished = first and wanting and bool(rows) and budget.over
@@ -218,6 +218,7 @@ def _terms(
 ) -> list[Term]:
     """Return the terms that some text has."""
     plain = [phrase_of(w) for w in (*words, *chain.from_iterable(similar.values()), *query.phrases)]
+    plain += [phrase_as_typed(w) for w in words if not w.isascii()]
     phrases = dict.fromkeys([*plain, *(phrase_of(p, prefix=True) for p in query.prefixes)])
     documents = retrieve.count(db, phrases, newest)
     return make_terms(
@@ -292,13 +293,13 @@ def _times(db: Connection, query: Query, newest: int, now: int | None) -> list[t
 
 def _suggestion(text: str, meant: Mapping[str, Sequence[str]]) -> str:
     """Return the query with the words that were probably meant; "" where none is unknown."""
-    lower = text.lower()
+    lower = asked = text.lower()
     for typed, words in meant.items():
         at = lower.find(typed)
         if at >= 0 and words:
             text = text[:at] + words[0] + text[at + len(typed) :]
             lower = text.lower()
-    return text if meant and lower else ""
+    return text if lower != asked else ""
 
 
 # --- measuring ----------------------------------------------------------------------------------------------
@@ -317,8 +318,8 @@ def _measured(
     `around`: the messages beside the best are candidates, too, where they pass this filter.
     """
     chosen = {r.pk: r for r in (*rows[:RANKED], *by_parts)}
-    common = sum(t.documents for t in pattern.terms) > SEEK
-    found = occurrences(db, list(chosen), pattern.phrases, seek=common)
+    many = sum(t.documents for t in pattern.terms) > SEEK * len(chosen) * len(pattern.phrases)
+    found = occurrences(db, list(chosen), pattern.phrases, seek=many)
     texts = {r.pk: text for r, text in by_parts.items()}
     wanted = (k for k in chosen if k not in texts and (pattern.parts or _is_short(found.rows.get(k))))
     texts |= retrieve.texts_of(db, list(wanted))

@@ -12,7 +12,7 @@ from sakti.store.search.query import TOKEN, WORD
 from sakti.store.search.retrieve import contains
 from sakti.store.search.stems import stems
 from sakti.store.search.substrings import trigrams
-from sakti.store.search.terms import phrase_of
+from sakti.store.search.terms import phrase_as_typed, phrase_of
 
 CORRECTED = 3  # words of a query that may be corrected
 VOCABULARY = 20_000  # terms with the same beginning that a correction is chosen from
@@ -53,7 +53,8 @@ def corrections(db: Connection, words: Sequence[str], text: str, newest: int) ->
 def is_known(db: Connection, word: str, *, parts: bool) -> bool:
     """Return whether a text has the word, or (`parts`) has it in another one."""
     sql = "SELECT 1 FROM search_words WHERE search_words MATCH ? LIMIT 1"
-    known = db.execute_sql(sql, (phrase_of(word),)).fetchone() is not None
+    phrases = dict.fromkeys((phrase_of(word), phrase_as_typed(word)))
+    known = db.execute_sql(sql, (" OR ".join(phrases),)).fetchone() is not None
     return known or (parts and contains(db, word))
 
 

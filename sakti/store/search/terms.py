@@ -54,6 +54,11 @@ def phrase_of(word: str, *, prefix: bool = False) -> str:
     return quoted(folded(word)) + ("*" if prefix else "")
 
 
+def phrase_as_typed(word: str) -> str:
+    """Return the phrase of a word as rows have it that are not packed yet: not folded."""
+    return quoted(word)
+
+
 def inverse_frequency(documents: int, total: int) -> float:
     """Return the weight of a term that is in `documents` of `total` texts (inverse document frequency, above 0)."""
     return math.log(1 + max(0.0, total - documents + 0.5) / (documents + 0.5))
@@ -82,7 +87,9 @@ def make_terms(
         stem = tuple(stems(folded(word)))
         if not stem or stem in out:
             continue
-        forms = [Form(phrase, JOINED if word in whole else 1.0)] if documents.get(phrase) else []
+        as_typed = () if prefix else (phrase_as_typed(word),)
+        spelled = [p for p in dict.fromkeys((phrase, *as_typed)) if documents.get(p)]
+        forms = [Form(p, JOINED if word in whole else 1.0) for p in spelled]
         forms += [Form(p, how="similar") for p in map(phrase_of, similar.get(word, ())) if documents.get(p)]
         if not forms:
             continue

@@ -31,7 +31,7 @@ from sakti.core.events import (
 )
 from sakti.core.lazy import lazy_imports
 from sakti.core.terminal import WaitNotice
-from sakti.core.text import json_line, one_line, sanitise
+from sakti.core.text import counted, json_line, one_line, sanitise
 from sakti.core.types import Json, Usage, plain_values
 from sakti.store.masked_stream import MaskedStream
 from sakti.store.text_registry import leaving, leaving_all
@@ -80,13 +80,15 @@ class Limits:
             max_seconds=_least(settings.max_seconds, time),
         )
 
-    def reached(self, usage: Usage, steps: int) -> str:
-        """Say which limit is reached."""
+    def reached(self, usage: Usage, steps: int, seconds: float) -> str:
+        """Say which limit is reached; empty where none is."""
         if self.usd is not None and (usage.cost_usd or 0.0) >= self.usd:
             return f"The limit of ${self.usd:g} for this run is reached (--max-cost)."
         if self.steps is not None and steps >= self.steps:
-            return f"The limit of {self.steps} model calls for this run is reached (--max-turns)."
-        return f"The limit of {self.seconds or 0:g} s for this run is reached (--timeout)."
+            return f"The limit of {counted(self.steps, 'model call')} for this run is reached (--max-turns)."
+        if self.seconds is not None and seconds >= self.seconds:
+            return f"The limit of {self.seconds:g} s for this run is reached (--timeout)."
+        return ""
 
 
 def _least(one: float | None, other: float | None) -> float | None:
@@ -147,7 +149,7 @@ class _Run:
         except TimeoutError:
             if self._limits.seconds is None:
                 raise
-            status = self._fail("limit", self._limits.reached(Usage(), 0))
+            status = self._fail("limit", self._limits.reached(Usage(), 0, self._limits.seconds))
         except NoModelError as e:
             status = self._fail("no_model", e.message)
         except SaktiError as e:
@@ -221,7 +223,7 @@ class _Run:
         limits = self._limits.left(self._agent, self._usage, self._steps, time.monotonic() - self._began)
         if limits is None:
             thread = session.thread.id if session.thread else ""
-            text = self._limits.reached(self._usage, self._steps)
+            text = self._reached(self._usage, self._steps)
             self._finished.append(TurnFinished(thread, "limit", "", 0, Usage(), text, "Limit reached", "run_limit"))
             print(f"sakti: {text}", file=sys.stderr)
             return "limit"
@@ -234,8 +236,15 @@ class _Run:
             print("sakti: The thread so far is kept; `sakti run -c` continues it.", file=sys.stderr)
         return "refused" if end.status == "answered" and session.refused_calls else end.status
 
+    def _reached(self, usage: Usage, steps: int) -> str:
+        return self._limits.reached(usage, steps, time.monotonic() - self._began)
+
     def _hear(self, event: Event) -> None:
         if isinstance(event, TurnFinished):
+            if event.status == "limit" and (
+                text := self._reached(self._usage + event.usage, self._steps + event.steps)
+            ):  # the turn's own limit is what was left of the run's
+                event = replace(event, error=text, error_title="Limit reached", error_code="run_limit")
             self._finished.append(event)
         if isinstance(event, MessageSaved):
             self._saved = True

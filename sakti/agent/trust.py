@@ -137,7 +137,12 @@ def settings_of(look: Look) -> dict[str, Any]:
 
 def diff(look: Look) -> str:
     """Return what changed since it was trusted, or all of it, as a unified diff."""
-    out: list[str] = []
+    return "\n".join(text for _, text in diffs(look))
+
+
+def diffs(look: Look) -> list[tuple[str, str]]:
+    """Return that for each file, with its name."""
+    out: list[tuple[str, str]] = []
     known = look.known or {}
     now = {f.name: f for f in look.files}
     for name in sorted({*now, *known}):
@@ -148,8 +153,8 @@ def diff(look: Look) -> str:
         after = now[name].text.splitlines() if name in now else []
         if name not in now or name not in known or now[name].sha256 != known[name].sha256:
             old, new = (f"a/{name}" if before else "/dev/null"), (f"b/{name}" if after else "/dev/null")
-            out += difflib.unified_diff(before, after, old, new, lineterm="")
-    return "\n".join(out)
+            out.append((name, "\n".join(difflib.unified_diff(before, after, old, new, lineterm=""))))
+    return out
 
 
 # --- the workspace --------------------------------------------------------------------------------------------------

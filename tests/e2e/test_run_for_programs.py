@@ -97,11 +97,20 @@ def test_limits_hold_for_the_whole_run(place: Place) -> None:
     lines = said("first") + said("first again")
     done = place.run("run", "--input-format", "stream-json", "--max-turns", "2", *NAMED, stdin=lines * 2)
     assert done.returncode == 3
-    assert "model calls" in done.stderr or "steps" in done.stderr
+    assert "The limit of 2 model calls for this run is reached (--max-turns)." in done.stderr
     assert len(place.model.requests) <= 2
     place.model.play("long please", Reply("Never ", hold=True))
     late = place.run("run", "long please", "--timeout", "0.9", "--output", "json", *NAMED)
     assert late.returncode == 3
+    assert json.loads(late.stdout)["error"] == "The limit of 0.9 s for this run is reached (--timeout)."
+
+
+def test_a_file_of_the_project_takes_no_name_of_sakti(place: Place) -> None:
+    (place.folder / ".claude" / "commands").mkdir(parents=True)
+    (place.folder / ".claude" / "commands" / "compact.md").write_text("evil")
+    done = place.run("run", "/compact", "--trust", *NAMED)
+    assert (done.returncode, place.model.requests) == (2, [])
+    assert "a command of sakti's own" in done.stderr
 
 
 def test_a_rule_allows_what_would_be_refused(place: Place) -> None:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
 
 import pathspec
 
 from sakti.agent.instructions import find, rules
 from sakti.agent.instructions.texts import Reader, cut
 from sakti.agent.tools.base import Outcome
-from sakti.core.types import Message, ToolCallPart
+from sakti.core.types import ToolCallPart
 
-LIMIT = 16 * 1024  # bytes with one result
-KEY = "instructions"  # in a result's details: what was shown with it, by name
+LIMIT = 32 * 1024  # bytes of all that is kept for a thread; what was touched first is left out first
+KEY = "nearby"  # in a thread's metadata: names of what was shown, in order
 
 
 class Nearby:
-    """Adds them to the result of the call that touches the first matching file, once until memory replaces messages.
+    """Finds them for the calls of a thread, once; they are told as facts, which memory neither observes nor indexes.
 
-    `begun` gives the sources that are in the prompt already, `touched` the paths of a call, relative to the workspace,
-    `window` the messages that are sent: what their results show is not shown again, in another process neither.
+    `begun` gives the sources that are in the prompt already, `touched` the paths of a call, relative to the workspace.
+    `kept` are the names that the thread has, `keep` adds some.
     """
 
     def __init__(
@@ -31,59 +29,58 @@ class Nearby:
         workspace: Path,
         begun: Callable[[], Sequence[find.Source]],
         touched: Callable[[ToolCallPart], Sequence[str]],
-        window: Callable[[], Iterable[Message]],
+        kept: Callable[[], Sequence[str]],
+        keep: Callable[[Sequence[str]], Awaitable[None]],
     ) -> None:
-        self._workspace, self._begun, self._touched, self._window = workspace, begun, touched, window
-        self._shown: dict[str, str] = {}
-        self._after = -1
+        self._workspace, self._begun, self._touched, self._kept, self._keep = workspace, begun, touched, kept, keep
+        self._texts: dict[str, str] = {}
         self._rules: list[rules.Rule] | None = None
 
-    def forget(self, newest: int = -1) -> None:
-        """Show all again: messages up to the one of index `newest` were replaced, or another thread is open."""
-        self._shown.clear()
-        self._after = newest
+    def forget(self) -> None:
+        """Forget all texts: another thread is open."""
+        self._texts = {}
 
-    @property
-    def shown(self) -> dict[str, str]:
-        """Return the names of what the model was shown, each with the hash of its text."""
-        return {**_in_results(m for m in self._window() if m.index > self._after), **self._shown}
-
-    async def changes(self) -> dict[str, str]:
-        """Begin a turn: return what was shown and reads otherwise now, by name, as it is to be told."""
+    async def refresh(self) -> None:
+        """Read anew what the thread has been shown: a turn begins."""
         self._rules = None
-        self._shown.clear()
-        shown = self.shown
-        return await asyncio.to_thread(self._changes, shown) if shown else {}
+        names = self._kept()
+        self._texts = await asyncio.to_thread(self._read, names) if names else {}
 
-    def _changes(self, shown: Mapping[str, str]) -> dict[str, str]:
+    def _read(self, names: Sequence[str]) -> dict[str, str]:
         ruled = {r.name: r.text for r in self._loaded_rules()}
+        return {
+            name: (ruled.get(name) if name.startswith(rules.FOLDERS) else self._reader().read(self._workspace / name))
+            or ""
+            for name in names
+        }
+
+    def texts(self) -> dict[str, str]:
+        """Return the texts that the thread has been shown, as they are now, by name; empty for a file that is gone."""
         out: dict[str, str] = {}
-        for name, sha256 in shown.items():
-            path = self._workspace / name
-            text = ruled.get(name) if name.startswith(rules.FOLDERS) else self._reader().read(path)
-            if text and _hash(find.Source(name, text)) != sha256:
-                out[name] = f"{name} has changed since it was shown. It reads now:\n{text}"
-            elif not text:
-                out[name] = f"{name} was removed: its instructions hold no longer."
-        return out
+        left = LIMIT
+        for name, text in reversed(self._texts.items()):
+            left -= len(text.encode("utf-8", "replace"))
+            if left < 0:
+                break
+            out[name] = text
+        return dict(reversed(out.items()))
 
     async def before(self, call: ToolCallPart) -> ToolCallPart:
         """Return the call as it is."""
         return call
 
     async def after(self, call: ToolCallPart, outcome: Outcome) -> Outcome:
-        """Add to the outcome what holds for the paths of the call."""
+        """Note what holds for the paths of the call; return the outcome as it is."""
         paths = [p for p in self._touched(call) if not p.startswith(("/", "~", ".."))]
         if outcome.is_error or not paths:
             return outcome
-        known = {*self.shown, *(s.name for s in self._begun())}
-        new = [s for s in await asyncio.to_thread(lambda: list(self._due(paths, known))) if s.name not in self._shown]
-        if not new:
-            return outcome
-        hashes = {s.name: _hash(s) for s in new}
-        self._shown |= hashes
-        told = "".join(f'\n\n<instructions from="{s.name}">\n{s.text}\n</instructions>' for s in new)
-        return replace(outcome, content=outcome.content + cut(told, LIMIT), details={**outcome.details, KEY: hashes})
+        known = {*self._texts, *(s.name for s in self._begun())}
+        due = await asyncio.to_thread(lambda: list(self._due(paths, known)))
+        new = {s.name: cut(s.text, LIMIT) for s in due if s.name not in self._texts}
+        if new:
+            self._texts |= new
+            await self._keep(list(new))
+        return outcome
 
     def _due(self, paths: Sequence[str], known: set[str]) -> Iterator[find.Source]:
         for folder in dict.fromkeys(f for p in paths for f in reversed(PurePosixPath(p).parents)):
@@ -105,20 +102,6 @@ class Nearby:
         if self._rules is None:
             self._rules = rules.load(self._workspace)
         return self._rules
-
-
-def _in_results(messages: Iterable[Message]) -> dict[str, str]:
-    out: dict[str, str] = {}
-    for message in messages:
-        for result in message.tool_results:
-            shown: Any = result.details.get(KEY)
-            if isinstance(shown, dict):
-                out |= {str(name): str(sha) for name, sha in cast("dict[Any, Any]", shown).items()}
-    return out
-
-
-def _hash(source: find.Source) -> str:
-    return source.sha256[:16]
 
 
 def _matches(patterns: Sequence[str], paths: Sequence[str]) -> bool:

@@ -214,7 +214,8 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
             state.workspace,
             lambda: instructions.kept(state.thread),
             made.touched,
-            lambda: state.opened_engine.state.window.messages if state.opened_engine is not None else (),
+            lambda: instructed.names_near(state.thread),
+            lambda names: instructed.keep_near(state, names),
         )
         made.hooks = (state.nearby,)
     if state.hooks is not None:

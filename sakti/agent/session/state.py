@@ -19,9 +19,7 @@ from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import Config, SessionMode
 from sakti.core.errors import StoreError
 from sakti.core.events import (
-    CompactionFinished,
     Event,
-    MemoryActivation,
     MemoryStatus,
     MessageSaved,
     ModelChanged,
@@ -235,9 +233,6 @@ class State:
                 if self.nearby is not None and (self.thread is None or self.thread.id != thread.id):
                     self.nearby.forget()
                 self.thread = thread
-            case MemoryActivation() | CompactionFinished():
-                if self.nearby is not None:
-                    self.nearby.forget(self.newest)
             case MessageSaved(message):
                 self.newest = max(self.newest, message.index)
             case _:

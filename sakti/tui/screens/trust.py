@@ -13,7 +13,7 @@ from sakti.core.clock import Clock
 from sakti.core.text import one_line, sanitise
 from sakti.tui.screens.panel import Keys, Panel
 from sakti.tui.screens.text import DiffBlock, ReadScreen
-from sakti.tui.transcript.blocks import CardBlock, TextBlock
+from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
 from sakti.tui.widgets.approval import GUARD
 from sakti.tui.widgets.transcript import Transcript
 
@@ -45,8 +45,8 @@ class TrustScreen(Panel[bool]):
         self._since = self._clock.monotonic()
         found = self._found
         rows = [("folder", one_line(str(found.workspace), 300))]
-        if found.config is not None:
-            rows.append((trust.CONFIG, "\n".join(trust_view.settings(found))))
+        name = trust.CONFIG if found.config is not None else "hooks"
+        rows += [("" if n else name, told) for n, told in enumerate(trust_view.settings(found))]
         rows += trust_view.files(found)
         reader = self.query_one(Transcript)
         reader.document.append(
@@ -61,7 +61,10 @@ class TrustScreen(Panel[bool]):
             self.dismiss(True)
 
     def action_view(self) -> None:
-        self.host.push(ReadScreen("What has an effect", [DiffBlock(diff=sanitise(trust.diff(self._found)))]))
+        blocks: list[Block] = []
+        for name, text in trust.diffs(self._found):
+            blocks += (TextBlock(text=one_line(name, 300), open=True), DiffBlock(diff=sanitise(text)))
+        self.host.push(ReadScreen("What has an effect", blocks))
 
     def action_close(self) -> None:
         if self._clock.monotonic() - self._since >= GUARD:

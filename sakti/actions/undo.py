@@ -38,11 +38,23 @@ async def undo_here(scope: Scope, words: str) -> Value | None:
     async def instead() -> Value:
         if not yes:
             again = " ".join(("/undo", *words.split(), "yes"))
-            return Text((*lines(preview), f"{again} does it.", *_how_conflicts(preview, f"{again} all")), title="Undo")
+            return Text((*lines(preview), f"{again} does it.", *how_conflicts(preview, f"{again} all")), title="Undo")
         result = await found.undo(preview, take=[i.path for i in preview.plan.conflicts] if every else ())
-        return said(result)
+        return with_words(result)
 
     return await instead() if yes else Open("undo", (found, preview), instead)
+
+
+def with_words(result: Result) -> Value:
+    """Describe an undo, and give the user's words back: into the prompt where there is one."""
+    done = said(result)
+    if not result.prompt:
+        return done
+
+    async def instead() -> Value:
+        return Text((done.sentence, f"You had said: {one_line(result.prompt, 2_000)}"), title=done.title)
+
+    return Open("undone", (done, result.prompt), instead)
 
 
 def _read(words: str) -> tuple[int, What, bool, bool]:
@@ -87,13 +99,13 @@ async def undo(
         raise Refused(await _nothing(found, preview))
     json = as_json(preview)
     if not yes:
-        how = _how_conflicts(preview, "--restore-conflicts")
+        how = how_conflicts(preview, "--restore-conflicts")
         return Text((*lines(preview), "Nothing was changed; --yes does it.", *how), json=json)
     take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
     result = await found.undo(preview, take=take)
     done = said(result)
     left = [*result.left, *result.kept]
-    return Text(done.lines, json={**json, "done": True, "left": left}, exit=int(bool(left)))
+    return Text(done.lines, json={**json, "done": True, "left": left, "prompt": result.prompt}, exit=int(bool(left)))
 
 
 async def of_thread(scope: Scope, thread: str) -> Undoing:
@@ -113,9 +125,14 @@ async def of_thread(scope: Scope, thread: str) -> Undoing:
 def lines(preview: Preview) -> tuple[str, ...]:
     """Describe an undo before it is done."""
     turns, plan = preview.turns, preview.plan
-    out = (
-        [f"Undo {counted(len(turns), 'turn')}, from {title_of(turns[0])!r} on: {preview.in_words()}."] if turns else []
-    )
+    if preview.again is not None:
+        out = [f"Redo: {preview.in_words()}."]
+    else:
+        out = (
+            [f"Undo {counted(len(turns), 'turn')}, from {title_of(turns[0])!r} on: {preview.in_words()}."]
+            if turns
+            else []
+        )
     rows = [f"{SIGNS[i.action]} {one_line(i.path, 200)}" + (f"  ({i.conflict})" if i.conflict else "")
             for i in plan.items]  # fmt: skip
     out += rows[:SHOWN]
@@ -131,7 +148,7 @@ def title_of(past: Past) -> str:
     return one_line(past.text, 60) or "(no text)"
 
 
-def _how_conflicts(preview: Preview, how: str) -> tuple[str, ...]:
+def how_conflicts(preview: Preview, how: str) -> tuple[str, ...]:
     if not preview.plan.conflicts:
         return ()
     number = counted(len(preview.plan.conflicts), "file")

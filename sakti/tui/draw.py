@@ -79,6 +79,12 @@ class Drawing:
                 host.push(compaction_screen.CompactionScreen(data))
             case "undo":
                 undo_screen.open_preview(host, chat.conversation.give_back, *data)
+            case "redo":
+                undo_screen.open_redo(host, *data)
+            case "undone":
+                done, prompt = data
+                host.note(done.sentence, undo_screen.TOLD_S)
+                chat.conversation.give_back(prompt)
             case "settings":
                 found, user_file, project_file = data
                 host.push(settings_screen.SettingsScreen(found, user_file, project_file, chat.apply_setting))

@@ -8,7 +8,7 @@ import pytest
 
 from sakti.providers.scripted import Answer, Call
 from sakti.tui.app import SaktiApp
-from sakti.tui.screens.undo import RewindScreen, UndoScreen
+from sakti.tui.screens.undo import RedoScreen, RewindScreen, UndoScreen
 from tests.fakes.undo import preview, turns
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import NOW
@@ -75,6 +75,29 @@ async def test_a_conflict_is_kept_or_restored_as_chosen(store, tmp_path):
         await settle(app, pilot)
         await pressed(app, pilot, "space", "y")
         assert not (root / "two.py").exists()
+
+
+async def test_a_redo_asks_about_what_changed_since_the_undo(store, tmp_path):
+    app, root = await opened(store, tmp_path), tmp_path / "w"
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "write one", "write two")
+        first = app.session.thread.id
+        app.run_command("/undo yes")
+        await settle(app, pilot)
+        assert app.chat.prompt.text == "write two", "the words are there to be sent again"
+        (root / "two.py").write_text("mine\n")
+        app.run_command("/redo")
+        await settle(app, pilot)
+        assert isinstance(app.screen, RedoScreen)
+        assert "keep" in screen_text(app) and "two = 2" in screen_text(app)
+        await pressed(app, pilot, "escape")
+        assert app.session.thread.id != first and (root / "two.py").read_text() == "mine\n"
+        app.run_command("/redo")
+        await settle(app, pilot)
+        await pressed(app, pilot, "space", "y")
+        assert (root / "two.py").read_text() == "two = 2\n"
+        assert app.session.thread.id == first and "Redone" in screen_text(app)
 
 
 async def test_esc_twice_offers_the_turns(store, tmp_path):

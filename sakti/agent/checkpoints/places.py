@@ -107,7 +107,7 @@ def write(root: Path, path: str, entry: Entry, data: bytes) -> None:
         elif stat.S_ISREG(entry.mode) and there is not None and in_place(there):
             _overwrite(here, name, entry, data)
         else:
-            _replace(here, name, entry, data, there)
+            _replace(here, name, entry, data)
         os.fsync(here)
 
 
@@ -129,11 +129,11 @@ def _overwrite(here: int, name: str, entry: Entry, data: bytes) -> None:
         f.truncate()
         f.flush()
         with contextlib.suppress(PermissionError):
-            os.fchmod(f.fileno(), _mode(entry, os.fstat(f.fileno())))
+            os.fchmod(f.fileno(), stat.S_IMODE(entry.mode))
         os.fsync(f.fileno())
 
 
-def _replace(here: int, name: str, entry: Entry, data: bytes, there: os.stat_result | None) -> None:
+def _replace(here: int, name: str, entry: Entry, data: bytes) -> None:
     temporary = f".sakti-{os.urandom(6).hex()}"
     try:
         if stat.S_ISLNK(entry.mode):
@@ -143,21 +143,13 @@ def _replace(here: int, name: str, entry: Entry, data: bytes, there: os.stat_res
             with os.fdopen(made, "wb") as f:
                 f.write(data)
                 f.flush()
-                os.fchmod(f.fileno(), _mode(entry, there))
+                os.fchmod(f.fileno(), stat.S_IMODE(entry.mode))
                 os.fsync(f.fileno())
         os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=here)
         raise
-
-
-def _mode(entry: Entry, there: os.stat_result | None) -> int:
-    """Return the permissions to write: those of the file that is there, executable as in the checkpoint."""
-    mode = stat.S_IMODE(entry.mode)
-    if there is None or not stat.S_ISREG(there.st_mode) or bool(there.st_mode & 0o111) != bool(mode & 0o111):
-        return mode
-    return stat.S_IMODE(there.st_mode)
 
 
 def remove(root: Path, path: str, keep: Collection[str] = ()) -> None:

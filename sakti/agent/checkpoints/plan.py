@@ -150,7 +150,16 @@ def _item(path: str, net: Net, now: Entry | None) -> Item | None:
     if conflict and ((want and want.is_folder) or (now and now.is_folder and want is None)):
         return None  # nobody loses anything by a folder
     emptied = now is not None and now.is_folder and net.after is None  # what is in it is deleted before
-    return Item(path, action, None if emptied else now, want, conflict)
+    return Item(path, action, None if emptied else now, _with_permissions(want, net.after, now), conflict)
+
+
+def _with_permissions(want: Entry | None, after: Entry | None, now: Entry | None) -> Entry | None:
+    """Return what is written: with the checkpoint's permissions, but those that somebody set since."""
+    if want is None or now is None or not (stat.S_ISREG(want.mode) and stat.S_ISREG(now.mode)):
+        return want
+    if after is not None and stat.S_IMODE(after.mode) == stat.S_IMODE(now.mode):
+        return want
+    return Entry(now.mode, want.oid) if bool(now.mode & 0o111) == bool(want.mode & 0o111) else want
 
 
 def back(steps: Sequence[Change], now: Mapping[str, Entry | None]) -> Plan:

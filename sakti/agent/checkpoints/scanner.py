@@ -25,6 +25,7 @@ MOST = 100_000  # paths that are added at once
 MOST_BYTES = 2_000_000_000
 PATIENCE = 60.0  # seconds for one call of git
 PACKED = 500  # files that are added at once from which they go into a pack
+LOOKED_AT = 20_000  # files whose permissions are looked at before each command; of more only once
 LEAVES = 1_000  # empty folders that are looked for below one that is not covered
 
 # Attributes of the workspace would convert line ends and encodings, or run filters.
@@ -70,8 +71,8 @@ class Picture:
 class Scanner(Protocol):
     """Takes pictures of a workspace."""
 
-    def scan(self) -> Picture:
-        """Return the workspace as it is, contents kept. Raises `SaktiError`, OSError."""
+    def scan(self, *, modes: bool = False) -> Picture:
+        """Return the workspace as it is, contents kept, with `modes` all permissions. Raises `SaktiError`, OSError."""
         ...
 
     def ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
@@ -126,8 +127,9 @@ class GitScanner:
     _seen: tuple[int, int, int] | None = None  # the index that `_entries` was read from
     _entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
     _modes: dict[str, int] = field(default_factory=dict[str, int])
+    _looked: bool = False
 
-    def scan(self) -> Picture:
+    def scan(self, *, modes: bool = False) -> Picture:
         self._prepare()
         left_out: set[str] = set()
         folders: dict[str, Entry] = {}
@@ -144,6 +146,8 @@ class GitScanner:
             if not below and not drop:
                 break  # else what is empty in them is seen only now
         self._load()
+        if modes and (not self._looked or len(self._entries) <= LOOKED_AT):
+            self._look_at_modes()
         return Picture({**self._entries, **folders} if folders else self._entries, frozenset(left_out))
 
     def ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
@@ -296,11 +300,30 @@ class GitScanner:
                 entries[path] = known if known is not None and known == entry else entry  # one object: compared at once
         self._seen, self._entries = now, entries
 
+    def _look_at_modes(self) -> None:
+        """Note the permissions that git does not keep: a file that a command deletes gets them back."""
+        self._looked = True
+        top, changed = f"{self.workspace}/", dict[str, Entry]()
+        for path, entry in self._entries.items():
+            try:
+                mode = os.lstat(top + path).st_mode
+            except OSError:
+                continue
+            if mode != entry.mode and _alike(mode, entry.mode):
+                self._modes[path] = mode
+                changed[path] = Entry(mode, entry.oid)
+        if changed:
+            self._entries = {**self._entries, **changed}
+
     def _whole(self, path: str, mode: int, oid: str) -> Entry:
         """Make an entry with all permissions of its file: git keeps only whether it is executable."""
         own = self._modes.get(path, mode)
-        fits = stat.S_IFMT(own) == stat.S_IFMT(mode) and bool(own & 0o100) == bool(mode & 0o100)
-        return Entry(own if fits else mode, oid)
+        return Entry(own if _alike(own, mode) else mode, oid)
+
+
+def _alike(own: int, mode: int) -> bool:
+    """Return whether a file's mode is one that git keeps as `mode`."""
+    return stat.S_IFMT(own) == stat.S_IFMT(mode) and bool(own & 0o100) == bool(mode & 0o100)
 
 
 def too_many(number: int) -> str:

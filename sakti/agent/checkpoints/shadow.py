@@ -69,7 +69,7 @@ class Shadow:
     def before(self) -> Before:
         """Look at the workspace before a command. Raises `SaktiError`, OSError."""
         with self.locked():
-            picture = self.scanner().scan()
+            picture = self.scanner().scan(modes=True)
         stamp = self.folder / "stamp"
         stamp.touch(mode=0o600)
         os.utime(stamp)

@@ -65,16 +65,22 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What an undo would do: the turns that go, oldest first, and the plan of their files."""
+    """What an undo would do: the turns that go, oldest first, and the plan of their files.
+
+    `again`: the undo that a redo would reverse; then there are no turns.
+    """
 
     turns: tuple[Past, ...]
     plan: Plan
     what: What
     left_out: tuple[str, ...] = ()
     diffs: dict[str, str] = field(default_factory=dict[str, str])
+    again: Undone | None = None
 
     @property
     def empty(self) -> bool:
+        if self.again is not None:
+            return False
         return not self.turns if self.what != "files" else not self.plan.items
 
     def in_words(self) -> str:
@@ -218,17 +224,14 @@ class Undoing:
         )  # fmt: skip
         await lease.take()
         try:
-            thread, went_to = await self._conversation_before(preview)
+            went_to, forks = await self._goes_on(preview)
             keys = [t.changed.key for t in preview.turns if t.changed is not None and not t.undone]
             keys = keys if preview.what != "conversation" else []
-            try:
-                done, left = await asyncio.to_thread(
-                    self.shadow.undo, preview.plan, self._thread.id, keys, take=taken, went_to=went_to
-                )
-            except BaseException:
-                if thread is not None:
-                    await self._delete(thread.id)
-                raise
+            done, left = await asyncio.to_thread(
+                self.shadow.undo, preview.plan, self._thread.id, keys, take=taken, went_to=went_to
+            )
+            # a kill before this leaves the turn in the thread, its files undone: both /undo and /redo go on from there
+            thread = await self._fork(preview.turns[0].index, went_to) if forks else None
         finally:
             await lease.give_back()
         await self._files_changed()
@@ -238,34 +241,47 @@ class Undoing:
         prompt = preview.turns[0].message.text if went_to else ""
         return Result(done, tuple(left), kept, thread, prompt)
 
-    async def _conversation_before(self, preview: Preview) -> tuple[Thread | None, str]:
-        """Fork the thread before the first undone message; return the fork and its id.
+    async def _goes_on(self, preview: Preview) -> tuple[str, bool]:
+        """Return the id of the thread in which the conversation goes on, and whether it is a fork of this one.
 
-        Where nothing was said before it, None and the id of an empty thread; without a session the conversation stays.
+        Where nothing was said before the first undone message it is an empty one; without a session the conversation
+        stays then ("").
         """
         if preview.what == "files":
-            return None, ""
+            return "", False
         index, new_id = preview.turns[0].index, self._store.ids.new()
         if not await self._store.read(stored_messages.page, self._thread.id, before=index, limit=1):
-            return None, new_id if self._live is not None else ""
-        thread = await self._store.write(
+            return (new_id if self._live is not None else ""), False
+        return new_id, True
+
+    async def _fork(self, index: int, new_id: str) -> Thread:
+        """Fork the thread before the first undone message."""
+        return await self._store.write(
             thread_fork.fork, self._thread.id, id=new_id, ids=self._store.ids, now=self._clock.now(),
             upto=index - 1, undo=True,
         )  # fmt: skip
-        return thread, new_id
 
-    async def redo(self, *, take: Iterable[str] = ()) -> Result:
-        """Undo the last undo of this thread, files and conversation."""
-        self._must_rest()
-        done = await asyncio.to_thread(self._last_undo)
+    async def redo_preview(self) -> Preview:
+        """Show what a redo would do: the last undo of this thread, reversed. Raises `SaktiError`."""
+        done = await self._last_undo()
         if done is None:
             raise SaktiError("There is no undo in this thread to redo.", title="Redo")
+        what: What = "both" if done.went_to and done.turns else "conversation" if done.went_to else "files"
+        plan = await asyncio.to_thread(self.shadow.plan, done.steps)
+        diffs = await asyncio.to_thread(self._diffs, plan)
+        return Preview((), plan, what, diffs=diffs, again=done)
+
+    async def redo(self, preview: Preview | None = None, *, take: Iterable[str] = ()) -> Result:
+        """Undo the last undo of this thread, files and conversation: as a preview showed it, or at once."""
+        self._must_rest()
+        preview = preview or await self.redo_preview()
+        done, plan = preview.again, preview.plan
+        assert done is not None
         thread = None
         if done.went_to:
             thread = await self._store.read(stored_threads.get, done.thread_id)
             if thread is None:
                 raise SaktiError("The thread from before was removed for good.", title="Redo")
-        plan = await asyncio.to_thread(self.shadow.plan, done.steps)
         taken = frozenset(take)
         left = await asyncio.to_thread(lambda: self.shadow.redo(done, plan, take=taken))
         await self._files_changed()
@@ -299,16 +315,23 @@ class Undoing:
         if self._live is None:
             await indexing.wait()
 
-    def _last_undo(self) -> Undone | None:
-        """Return the newest undo that stands: made in this thread, or that led to it."""
-        self.shadow.recover()
+    async def _last_undo(self) -> Undone | None:
+        """Return the newest undo that stands: made in this thread, or that led to it.
+
+        Where its fork was never made, or is gone, the undo is still this thread's.
+        """
+        found = await asyncio.to_thread(self._standing)
         mine = self._thread.id
-        here = [
-            u
-            for u in self.shadow.records.undone()
-            if not u.redone and (u.went_to == mine or (u.thread_id == mine and not u.went_to))
-        ]
-        return here[-1] if here else None
+        for undone in reversed(found):
+            if undone.went_to == mine or (undone.thread_id == mine and not undone.went_to):
+                return undone
+            if undone.thread_id == mine and await self._store.read(stored_threads.get, undone.went_to) is None:
+                return undone
+        return None
+
+    def _standing(self) -> list[Undone]:
+        self.shadow.recover()
+        return [u for u in self.shadow.records.undone() if not u.redone]
 
     def _must_rest(self) -> None:
         if self._live is not None and self._live.busy:

@@ -11,6 +11,10 @@ USUAL_PORTS = (80, 443)
 _LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
 _NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # IPv4 addresses in IPv6, by NAT64
+_UNICAST = ipaddress.ip_network("2000::/3")  # what of IPv6 is assigned to the internet
+# Not of the internet, although not every version of `ipaddress` says so: protocols, relays of 6to4, documentation.
+_OTHERS = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
+_DIFFERENT = frozenset("ßẞςΣ\u200c\u200d")  # the older and the newer IDNA make different names of these
 _TRANSLATED_LOCALLY = ipaddress.ip_network("64:ff9b:1::/48")
 
 
@@ -27,8 +31,11 @@ class Host(NamedTuple):
 def read(text: str) -> Host | None:
     """Read `example.org`, `*.example.org` or `example.org:8443`; None for anything else.
 
-    A name is compared in lower case, as it is resolved (IDNA), without the dot at its end.
+    A name is compared in lower case, as it is resolved (IDNA), without the dot at its end. One that programs resolve
+    differently has to be written as it is resolved (xn--…).
     """
+    if not _DIFFERENT.isdisjoint(text):
+        return None
     name, colon, port = text.strip().partition(":")
     if colon and not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
         return None
@@ -84,6 +91,8 @@ def is_public(address: str) -> bool:
             return is_public(str(found.sixtofour))
         if found in _TRANSLATED:
             return is_public(str(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)))
-        if found.teredo is not None or found in _TRANSLATED_LOCALLY:
+        if found.teredo is not None or found in _TRANSLATED_LOCALLY or found not in _UNICAST:
             return False
+    if any(found in network for network in _OTHERS):
+        return False
     return found.is_global and not found.is_multicast and not found.is_reserved

@@ -12,8 +12,8 @@ import logging
 import shutil
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,10 +25,12 @@ log = logging.getLogger(__name__)
 HEAD_LIMIT, HEAD_S = 16_384, 10.0  # bytes and seconds of what comes before a body
 CONNECT_S, IDLE_S = 15.0, 300.0  # seconds until a host answers; without a byte in either direction
 MOST = 64  # connections at once
+MOST_ADDRESSES = 8  # of a name that are tried
 CHUNK = 65_536
 MOST_REFUSED = 20  # hosts that are told
 _HOP_BY_HOP = frozenset("connection keep-alive proxy-connection proxy-authorization te trailer upgrade".split())
-_REASONS = {400: "Bad Request", 403: "Forbidden", 431: "Request Header Fields Too Large", 502: "Bad Gateway"}
+_REASONS = {400: "Bad Request", 403: "Forbidden", 431: "Request Header Fields Too Large", 502: "Bad Gateway",
+            503: "Service Unavailable"}  # fmt: skip
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
@@ -43,11 +45,16 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a client asks for: the host, and what goes to it first (nothing for a tunnel)."""
+    """What a client asks for: the host, and what goes to it first (nothing for a tunnel).
+
+    `body` is the length of what follows in bytes, None for chunks that tell theirs. No second request follows: it could
+    name another host to a server that has several.
+    """
 
     name: str
     port: int
     head: bytes = b""
+    body: int | None = 0
 
 
 async def addresses(name: str, port: int) -> Sequence[str]:
@@ -91,6 +98,7 @@ class Proxy:
 
     def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._clients) >= MOST:
+            writer.write(_answer(503, f"{MOST} connections are open already."))
             writer.close()
             return
         task = asyncio.ensure_future(self._serve(reader, writer))
@@ -107,14 +115,17 @@ class Proxy:
                 await writer.drain()
                 return
             try:
+                alive = _Alive()
                 if asked.head:
                     far_writer.write(asked.head)
+                    there = _sent(reader, far_writer, asked.body, alive)
                 else:
                     writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                await _joined(reader, writer, far_reader, far_writer)
+                    there = _copied(reader, far_writer, alive)
+                await _joined(there, _copied(far_reader, writer, alive), alive, both=not asked.head)
             finally:
                 far_writer.close()
-        except (OSError, EOFError, TimeoutError) as e:
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as e:
             log.info("a connection of the sandbox ended: %s", e)
         finally:
             writer.close()
@@ -129,12 +140,24 @@ class Proxy:
         try:
             async with asyncio.timeout(CONNECT_S):
                 found = await self._resolve(asked.name, asked.port)
-                address = next((a for a in found if self._may_reach(a)), None)
-                if address is None:
+                public = [a for a in found if self._may_reach(a)][:MOST_ADDRESSES]
+                if not public:
                     raise Refused(403, f"{asked.name} has no public address.")
-                return await asyncio.open_connection(address, asked.port)
+                return await _connected(public, asked.port)
         except (OSError, TimeoutError) as e:
             raise Refused(502, f"{asked.name} cannot be reached: {one_line(str(e) or 'no answer', 100)}.") from e
+
+
+async def _connected(public: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first address that answers: one without a route has its share of the time. Raises `OSError`."""
+    problem: Exception = OSError("no address")
+    for number, address in enumerate(public):
+        try:
+            async with asyncio.timeout(CONNECT_S / 2 if number < len(public) - 1 else None):
+                return await asyncio.open_connection(address, port)
+        except (OSError, TimeoutError) as e:
+            problem = e
+    raise problem
 
 
 async def _request(reader: asyncio.StreamReader) -> Asked:
@@ -156,6 +179,8 @@ def read(head: bytes) -> Asked:
     except UnicodeDecodeError as e:
         raise Refused(400, "The head of the request is not ASCII.") from e
     words = first.split(" ")
+    if any(not "!" <= c <= "~" for word in words for c in word):
+        raise Refused(400, "The request line cannot be read.")
     if len(words) != 3 or words[2] not in ("HTTP/1.0", "HTTP/1.1") or not words[0].isalpha():
         raise Refused(400, "The request line cannot be read.")
     headers = [_header(line) for line in rest]
@@ -165,6 +190,7 @@ def read(head: bytes) -> Asked:
     if "content-length" in names and "transfer-encoding" in names:
         raise Refused(400, "The length of the request is given in two ways.")
     method, target, _ = words
+    body = _length(dict(headers))
     if method.upper() == "CONNECT":
         name, colon, port = target.rpartition(":")
         if not colon or not port.isdigit() or not 0 < int(port) < 65_536:
@@ -177,25 +203,41 @@ def read(head: bytes) -> Asked:
         raise Refused(400, "The address cannot be read.") from e
     if url.scheme.lower() != "http" or not name or url.username is not None:
         raise Refused(400, "Only http:// addresses and CONNECT are passed on.")
-    path = url._replace(scheme="", netloc="", fragment="").geturl() or "/"
+    rest = target.partition("://")[2].partition("#")[0]  # as it is written: urlsplit would take `//` for a host
+    before, slash, path = rest.partition("/")
+    if not slash or "?" in before:
+        path = f"?{rest.partition('?')[2]}" if "?" in rest else ""
+    path = f"/{path}"
     host = name if port == 80 else f"{name}:{port}"
     kept = [(n, v) for n, v in headers if n not in _HOP_BY_HOP and n != "host"]
     lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{n}: {v}" for n, v in kept), "connection: close"]
-    return Asked(_name(name), port, ("\r\n".join(lines) + "\r\n\r\n").encode("ascii"))
+    return Asked(_name(name), port, ("\r\n".join(lines) + "\r\n\r\n").encode("ascii"), body)
+
+
+def _length(headers: Mapping[str, str]) -> int | None:
+    """Return the length of a body, None for chunks. Raises `Refused`."""
+    if "transfer-encoding" in headers:
+        if headers["transfer-encoding"].lower() != "chunked":
+            raise Refused(400, "The length of the request cannot be read.")
+        return None
+    length = headers.get("content-length", "0")
+    if not length.isascii() or not length.isdigit() or len(length) > 15:
+        raise Refused(400, "The length of the request cannot be read.")
+    return int(length)
 
 
 def _header(line: str) -> tuple[str, str]:
     name, colon, value = line.partition(":")
     if not colon or not name or name != name.strip() or any(ord(c) < 33 or ord(c) > 126 for c in name):
         raise Refused(400, "A header cannot be read.")
-    if any(ord(c) < 32 and c != "\t" for c in value):
+    if any((ord(c) < 32 and c != "\t") or c == "\x7f" for c in value):
         raise Refused(400, "A header cannot be read.")
     return name.lower(), value.strip()
 
 
 def _name(text: str) -> str:
     found = hosts.read(text.strip("[]") if text.startswith("[") else text)
-    if found is None or "*" in found.name:
+    if found is None or found.port is not None or "*" in found.name:
         raise Refused(403, f"{one_line(text, 100)} is no host name.")
     return found.name
 
@@ -206,29 +248,90 @@ def _answer(status: int, message: str) -> bytes:
     return f"{head}content-length: {len(body)}\r\n\r\n".encode("ascii") + body
 
 
+@dataclass(slots=True)
+class _Alive:
+    """When something last went through a connection, in either direction (s of the loop's clock)."""
+
+    at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+
+    def now(self) -> None:
+        self.at = asyncio.get_running_loop().time()
+
+    async def ended(self) -> None:
+        """Wait until nothing went through for `IDLE_S`."""
+        while (left := self.at + IDLE_S - asyncio.get_running_loop().time()) > 0:  # noqa: ASYNC110 - no event each byte
+            await asyncio.sleep(left)
+
+
 async def _joined(
-    near: asyncio.StreamReader, near_out: asyncio.StreamWriter, far: asyncio.StreamReader, far_out: asyncio.StreamWriter
+    there: Coroutine[None, None, None], back: Coroutine[None, None, None], alive: _Alive, *, both: bool
 ) -> None:
-    """Copy in both directions until both have ended."""
-    ways = [asyncio.ensure_future(_copied(near, far_out)), asyncio.ensure_future(_copied(far, near_out))]
+    """Copy in both directions until the answer has ended, and with `both` what is sent, too."""
+    sending, answering = asyncio.ensure_future(there), asyncio.ensure_future(back)
+    idle = asyncio.ensure_future(alive.ended())
+    ways = (sending, answering, idle)
     try:
-        await asyncio.gather(*ways)
+        waiting = {sending, answering}
+        while waiting:
+            done, _ = await asyncio.wait({*waiting, idle}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            if idle in done or (answering in done and not both):
+                return
+            waiting -= done
     finally:
         for way in ways:
             way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
 
 
-async def _copied(source: asyncio.StreamReader, goal: asyncio.StreamWriter) -> None:
-    while True:
-        async with asyncio.timeout(IDLE_S):
-            data = await source.read(CHUNK)
-            if not data:
-                break
-            goal.write(data)
-            await goal.drain()
+async def _copied(source: asyncio.StreamReader, goal: asyncio.StreamWriter, alive: _Alive) -> None:
+    """Copy to the end, and say so to the other side."""
+    while data := await source.read(CHUNK):
+        alive.now()
+        goal.write(data)
+        await goal.drain()
     with contextlib.suppress(OSError, RuntimeError):
         goal.write_eof()
+
+
+async def _sent(source: asyncio.StreamReader, goal: asyncio.StreamWriter, length: int | None, alive: _Alive) -> None:
+    """Copy the body of one request; what follows it is dropped."""
+    if length is None:
+        while (size := await _chunk(source, goal)) > 0:
+            await _part(source, goal, size, alive)
+            if await source.readexactly(2) != b"\r\n":
+                raise EOFError("a chunk is longer than it says")
+            goal.write(b"\r\n")
+        while (line := await source.readuntil(b"\r\n")) != b"\r\n":
+            goal.write(line)
+        goal.write(line)
+    else:
+        await _part(source, goal, length, alive)
+    await goal.drain()
+    while await source.read(CHUNK):
+        continue
+
+
+async def _chunk(source: asyncio.StreamReader, goal: asyncio.StreamWriter) -> int:
+    """Copy the line before a chunk; return the chunk's size."""
+    line = await source.readuntil(b"\r\n")
+    digits = line[:-2].partition(b";")[0]
+    if not 0 < len(digits) <= 12 or digits.strip(b"0123456789abcdefABCDEF"):
+        raise EOFError("the size of a chunk cannot be read")
+    goal.write(line)
+    return int(digits, 16)
+
+
+async def _part(source: asyncio.StreamReader, goal: asyncio.StreamWriter, size: int, alive: _Alive) -> None:
+    while size > 0:
+        data = await source.read(min(size, CHUNK))
+        if not data:
+            raise EOFError("a request was cut")
+        size -= len(data)
+        alive.now()
+        goal.write(data)
+        await goal.drain()
 
 
 class Network:
@@ -238,14 +341,16 @@ class Network:
         self.allowed = tuple(allowed)
         self._make = make
         self._running: dict[frozenset[str], tuple[Proxy, Path]] = {}
+        self._starting = asyncio.Lock()  # two commands may want the same one at once
 
     async def socket(self, reach: Sequence[str]) -> Path:
         """Return the socket of a proxy for these hosts. Raises `OSError`."""
         key = frozenset(reach)
-        if key not in self._running:
-            proxy = self._make(tuple(sorted(key)))
-            self._running[key] = proxy, await proxy.start()
-        return self._running[key][1]
+        async with self._starting:
+            if key not in self._running:
+                proxy = self._make(tuple(sorted(key)))
+                self._running[key] = proxy, await proxy.start()
+            return self._running[key][1]
 
     def refused(self, reach: Sequence[str]) -> list[str]:
         """Return the hosts that were refused since this was asked, for commands that may reach `reach`."""

@@ -7,48 +7,61 @@ Only the standard library is here: it is started for a command.
 
 from __future__ import annotations
 
+import _socket  # a command waits for this program: what is in C alone takes a third of the time
+import _thread
 import os
-import socket
 import sys
-import threading
+import time
 
 CHUNK = 65_536
+PAUSE = 0.05  # seconds until it is tried again where there are too many connections
 
 
-def serve(listener: socket.socket, path: str) -> None:
+def serve(listener: _socket.socket, path: str) -> None:
     """Accept connections for ever."""
     while True:
-        near, _ = listener.accept()
-        far = socket.socket(socket.AF_UNIX)
+        near = far = None
         try:
+            near = _socket.socket(fileno=listener._accept()[0])  # pyright: ignore
+            far = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             far.connect(path)
-        except OSError:
-            near.close()
-            far.close()
-            continue
-        for source, goal in ((near, far), (far, near)):
-            threading.Thread(target=copy, args=(source, goal), daemon=True).start()
+            _thread.start_new_thread(copy, (near, far))
+            _thread.start_new_thread(copy, (far, near))
+        except (OSError, RuntimeError):  # too many files or threads, or the proxy is gone
+            for end in (near, far):
+                if end is not None:
+                    end.close()
+            time.sleep(PAUSE)
 
 
-def copy(source: socket.socket, goal: socket.socket) -> None:
+def copy(source: _socket.socket, goal: _socket.socket) -> None:
     """Copy bytes until there are no more, and say so to the other side."""
     try:
         while data := source.recv(CHUNK):
             goal.sendall(data)
-        goal.shutdown(socket.SHUT_WR)
+        goal.shutdown(_socket.SHUT_WR)
     except OSError:
         for end in (source, goal):
-            end.close()
+            try:
+                end.shutdown(_socket.SHUT_RDWR)  # the other thread waits in one of them
+            except OSError:
+                continue
 
 
 def main(path: str, port: str, *command: str) -> None:
-    listener = socket.create_server(("127.0.0.1", int(port)), backlog=64)
-    if os.fork() == 0:
+    listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", int(port)))
+    listener.listen(64)
+    child = os.fork()
+    if child == 0:
+        if os.fork():  # none of the command's children: it may wait for all of these
+            os._exit(0)
         os.setsid()  # the command's output is not waited for on its account
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
         serve(listener, path)
+    os.waitpid(child, 0)
     listener.close()
     os.execvp(command[0], command)
 

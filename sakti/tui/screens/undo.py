@@ -55,15 +55,20 @@ class UndoScreen(Panel[frozenset[str] | None]):
         Binding("n", "close", "Change nothing", priority=True, id="undo.no"),
         Binding("space", "conflict", "Conflict: keep the file, or restore it", priority=True, id="undo.conflict"),
     ]
+    THREAD: ClassVar[str] = "continues before the turn; /redo restores it"
     files = query_one("#context-list", LineList)
     reader = query_one(Transcript)
 
     def __init__(self, preview: Preview, clock: Clock) -> None:
-        turns = counted(len(preview.turns), "turn")
-        super().__init__(f"Undo {turns} · {SAID[preview.what]} · from {words.title_of(preview.turns[0])[:30]!r}")
+        super().__init__(self.entitled(preview))
         self._preview, self._clock = preview, clock
         self._since = clock.monotonic()
         self._restored: set[str] = set()
+
+    def entitled(self, preview: Preview) -> str:
+        """Return the title."""
+        turns = counted(len(preview.turns), "turn")
+        return f"Undo {turns} · {SAID[preview.what]} · from {words.title_of(preview.turns[0])[:30]!r}"
 
     def body(self) -> ComposeResult:
         with Horizontal(id="context-body"):
@@ -100,7 +105,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         preview, item = self._preview, self.files.current
         rows = [("files", preview.in_words())]
         if preview.what != "files":
-            rows.append(("thread", "continues before the turn; /redo restores it"))
+            rows.append(("thread", self.THREAD))
         if preview.left_out:
             rows.append(("not covered", ", ".join(one_line(p, 60) for p in preview.left_out[:5])))
         self.reader.document.clear()
@@ -123,6 +128,22 @@ class UndoScreen(Panel[frozenset[str] | None]):
         """Do it; a key that was meant for the prompt does not."""
         if self._clock.monotonic() - self._since >= GUARD:
             self.dismiss(frozenset(self._restored))
+
+
+class RedoScreen(UndoScreen):
+    """What a redo would do, where files changed since the undo."""
+
+    keys: ClassVar[Keys] = (
+        ("y redo", "undo"),
+        ("space keep or restore a conflict", "conflict"),
+        ("↑↓ choose", ""),
+        BACK,
+    )
+    HELP = "What a redo would do to files. A file that changed since the undo is kept, unless you choose to restore it."
+    THREAD: ClassVar[str] = "is the one from before the undo"
+
+    def entitled(self, preview: Preview) -> str:
+        return f"Redo · {SAID[preview.what]}"
 
 
 class RewindScreen(ListPanel):
@@ -196,6 +217,21 @@ def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, p
             host.go(_undo, host, give_back, found, preview, take, group="undo", exclusive=True)
 
     host.push(UndoScreen(preview, host.session.clock), answered)
+
+
+def open_redo(host: Host, found: Undoing, preview: Preview) -> None:
+    """Show what a redo would do, and do it where the user says so."""
+
+    def answered(take: frozenset[str] | None) -> None:
+        if take is not None:
+            host.go(_redo, host, found, preview, take, group="undo", exclusive=True)
+
+    host.push(RedoScreen(preview, host.session.clock), answered)
+
+
+async def _redo(host: Host, found: Undoing, preview: Preview, take: frozenset[str]) -> None:
+    done = words.said(await found.redo(preview, take=take), redo=True)
+    host.note(done.sentence, TOLD_S)
 
 
 async def _undo(

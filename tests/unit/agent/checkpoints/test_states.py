@@ -411,3 +411,28 @@ def test_a_thread_that_is_purged_takes_its_contents(place: Place, monkeypatch: p
     assert shadows.purge_thread("thread") == 1
     assert place.shadow.records.turns("thread") == []
     assert list(place.shadow.objects.everything()) == []
+
+
+@pytest.mark.parametrize(
+    "command", ["rm kept", "rm kept; echo new > kept", "echo new > n; mv n kept", "chmod 644 kept; echo x > kept"]
+)
+def test_permissions_come_back_with_a_content_also_after_a_restart(tmp_path: Path, command: str) -> None:
+    place = Place(tmp_path)
+    (place.root / "kept").write_text("private\n")
+    place.run("true")
+    (place.root / "kept").chmod(0o600)  # by the user, the content stays
+    place.shadow = place.opened()
+    place.run(command)
+    done, left = place.undo()
+    assert left == [] and tree(place.root) == {"kept": ("0o600", b"private\n")}
+    place.redo(done)
+    assert (place.root / "kept").exists() is (command != "rm kept")
+
+
+def test_permissions_that_the_user_set_since_stay(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (place.root / "kept").write_text("old\n")
+    place.run("echo new > kept")
+    (place.root / "kept").chmod(0o600)
+    place.undo()
+    assert tree(place.root) == {"kept": ("0o600", b"old\n")}

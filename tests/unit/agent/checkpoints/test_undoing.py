@@ -159,6 +159,64 @@ async def test_what_the_user_changed_is_named_and_kept(store, tmp_path):
     await here.session.close()
 
 
+async def test_words_come_back_where_there_is_no_prompt_too(store, tmp_path):
+    here, _ = await worked(store, tmp_path)
+    scope = Scope(here.session, lambda _value: None)
+    shown = await (await line.run(scope, line.parse("/undo yes"))).instead()
+    assert shown.lines[1] == "You had said: now run it"
+    await here.session.close()
+
+
+async def test_a_redo_is_shown_first_where_files_changed_since(store, tmp_path):
+    here, root = await worked(store, tmp_path)
+    scope = Scope(here.session, lambda _value: None)
+    await line.run(scope, line.parse("/undo files yes"))
+    (root / "mine.txt").write_text("mine again\n")
+    shown = await (await line.run(scope, line.parse("/redo"))).instead()
+    assert "M mine.txt  (changed since)" in shown.lines and "/redo yes does it." in shown.lines
+    assert not (root / "two.txt").exists()
+    done = await line.run(scope, line.parse("/redo yes all"))
+    assert "Left" not in done.sentence and (root / "mine.txt").read_text() == "mine\nmore\n"
+    assert (root / "two.txt").exists()
+    await here.session.close()
+
+
+async def test_a_kill_between_files_and_conversation_leaves_no_second_thread(store, tmp_path, monkeypatch):
+    here, root = await worked(store, tmp_path)
+    first, after = here.session.thread.id, tree(root)
+    found = undoing.of_session(here.session)
+    preview = await found.preview()
+
+    async def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(undoing.Undoing, "_fork", killed)
+        await found.undo(preview)
+    assert here.session.thread.id == first and not (root / "two.txt").exists()
+    again = undoing.of_session(here.session)
+    await again.redo()
+    assert tree(root) == after and here.session.thread.id == first
+    await again.undo(await again.preview())
+    assert here.session.thread.id != first and not (root / "two.txt").exists()
+    await undoing.of_session(here.session).redo()
+    assert tree(root) == after and here.session.thread.id == first
+    await here.session.close()
+
+
+async def test_undo_right_after_a_compaction(store, tmp_path):
+    here, root = await worked(store, tmp_path)
+    first, after = here.session.thread.id, tree(root)
+    await here.session.compact()
+    found = undoing.of_session(here.session)
+    result = await found.undo(await found.preview())
+    assert result.prompt == "now run it" and not (root / "two.txt").exists()
+    assert texts(await here.session.views.transcript(here.session.thread.id)) == ["write one", "written"]
+    await undoing.of_session(here.session).redo()
+    assert tree(root) == after and here.session.thread.id == first
+    await here.session.close()
+
+
 async def test_diff_shows_what_a_turn_did(store, tmp_path):
     here, _ = await worked(store, tmp_path)
     scope = Scope(here.session, lambda _value: None)
@@ -191,7 +249,7 @@ async def test_the_shell_shows_first_and_undoes_with_yes(store, tmp_path, monkey
     assert done.exit == 0
     assert not (root / "two.txt").exists()
     assert "+one" in "\n".join((await diff.diff.run(scope, turn=1, thread="")).lines)
-    await redo.redo.run(scope, thread="")
+    await redo.redo.run(scope, restore_conflicts=False, thread="")
     assert (root / "two.txt").exists()
 
 

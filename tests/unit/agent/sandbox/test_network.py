@@ -52,6 +52,16 @@ from tests.fakes.session import start
         ("example.org", "*.example.org", 443, False),
         ("example.org", "user@example.org", 443, False),
         ("example.org", "example.org:443", 443, False),
+        ("example.org", "example.org..", 443, False),
+        ("example.org", "evil-example.org", 443, False),
+        ("example.org", "example.org\0.evil.com", 443, False),
+        ("strasse.example", "straße.example", 443, False),
+        ("straße.example", "strasse.example", 443, False),
+        ("xn--strae-oqa.example", "xn--strae-oqa.example", 443, True),
+        ("example.org", "ｅxample.org", 443, True),
+        ("example.org", "ехample.org", 443, False),
+        ("127.0.0.1", "2130706433", 443, False),
+        ("127.0.0.1", "0177.0.0.1", 443, False),
     ],
 )
 def test_a_name_is_covered_by_whole_labels(entry: str, name: str, port: int, allowed: bool) -> None:
@@ -73,6 +83,7 @@ def test_a_name_is_covered_by_whole_labels(entry: str, name: str, port: int, all
         ),
         *("255.255.255.255", "240.0.0.1", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1"),
         *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "2002:0a00:0001::", "64:ff9b::7f00:1"),
+        *("fec0::1", "5f00::1", "3fff::1", "100::1", "::7f00:1", "4000::1", "2001::1", "192.88.99.1", "192.0.0.8"),
         *("64:ff9b:1::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "192.0.2.1", "198.18.0.1", "2001:db8::1", "x", ""),
     ],
 )
@@ -93,6 +104,8 @@ def test_reading_a_name_never_fails(text: str, port: int) -> None:
     assert hosts.allows(("example.org",), text, port) in (True, False)
 
 
+REST = "host: h\r\nconnection: close\r\n\r\n"
+
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
@@ -106,6 +119,23 @@ def test_reading_a_name_never_fails(text: str, port: int) -> None:
                 "example.org",
                 80,
                 b"GET /a?b HTTP/1.1\r\nhost: example.org\r\naccept: */*\r\nconnection: close\r\n\r\n",
+            ),
+        ),
+        *(
+            (f"GET http://h{path} HTTP/1.1\r\n", Asked("h", 80, f"GET {sent} HTTP/1.1\r\n{REST}".encode()))
+            for path, sent in (
+                ("", "/"),
+                ("?x=/y", "/?x=/y"),
+                ("//a//b?c", "//a//b?c"),
+                ("/?", "/?"),
+                ("/%2e#x?y", "/%2e"),
+                ("#/x", "/"),
+            )
+        ),
+        (
+            "POST http://h/ HTTP/1.1\r\ntransfer-encoding: Chunked\r\n",
+            Asked(
+                "h", 80, b"POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: Chunked\r\nconnection: close\r\n\r\n", None
             ),
         ),
     ],
@@ -128,6 +158,19 @@ def test_a_request_is_read(head: str, asked: Asked) -> None:
         ("GET http://h/ HTTP/1.1\r\nHost: a\r\nHost: b\r\n", 400),
         ("GET http://h/ HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n", 400),
         ("GET http://h/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n", 400),
+        ("GET http://h/ HTTP/1.1\r\nContent-Length: +1\r\n", 400),
+        ("GET http://h/ HTTP/1.1\r\nContent-Length: 1, 1\r\n", 400),
+        ("GET http://h/ HTTP/1.1\r\nTransfer-Encoding: chunked, chunked\r\n", 400),
+        ("GET http://h/ HTTP/1.1\r\nTransfer-Encoding: \x0bchunked\r\n", 400),
+        ("GET http://h/\t HTTP/1.1\r\n", 400),
+        ("GET http://h/\nX:y HTTP/1.1\r\n", 400),
+        ("GET http://evil.org\\@h/ HTTP/1.1\r\n", 400),
+        ("CONNECT h\x7f:443 HTTP/1.1\r\n", 400),
+        ("CONNECT a@h:443 HTTP/1.1\r\n", 403),
+        ("CONNECT h:0443:443 HTTP/1.1\r\n", 403),
+        ("CONNECT [::ffff:127.0.0.1]:443 HTTP/1.1\r\n", 403),
+        ("CONNECT h..org:443 HTTP/1.1\r\n", 403),
+        ("CONNECT h:+443 HTTP/1.1\r\n", 400),
         ("GET http://h/ HTTP/1.1\r\nX : a\r\n", 400),
         ("GET http://h/ HTTP/1.1\r\n folded: a\r\n", 400),
         ("GET http://h/ HTTP/1.1\r\nX: a\nY: b\r\n", 400),
@@ -228,9 +271,77 @@ async def test_heads_without_end_and_many_connections_are_bounded(monkeypatch: p
         assert await reader.read() == b"", "who does not go on is left"
         open_ones = [await asyncio.open_unix_connection(path) for _ in range(proxy.MOST + 6)]
         ended = [await r.read() for r, _ in open_ones[proxy.MOST :]]
-        assert ended == [b""] * 6
+        assert [e[:12] for e in ended] == [b"HTTP/1.1 503"] * 6
         for _, w in (*open_ones, (reader, writer)):
             w.close()
+
+
+async def test_a_second_request_on_a_connection_reaches_nobody(server: Any) -> None:
+    port, got = server
+    second = f"GET /second HTTP/1.1\r\nHost: evil.org:{port}\r\n\r\n"
+    async with running(f"example.org:{port}") as (_, path):
+        for head, body in (
+            ("", ""),
+            ("Content-Length: 3\r\n", "abc"),
+            ("Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n"),
+        ):
+            answer = await say(path, f"POST http://example.org:{port}/ HTTP/1.1\r\n{head}\r\n{body}{second}")
+            assert answer.endswith("hello")
+        assert len(got) == 3 and not any(b"second" in g for g in got)
+        assert got[1].endswith(b"abc") and got[2].endswith(b"0\r\n\r\n")
+        for bad in ("xx\r\n", "-1\r\n", "1\r\nabc\r\n"):
+            await say(path, f"POST http://example.org:{port}/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{bad}")
+        assert not any(g.endswith(b"abc\r\n") for g in got[3:])
+
+
+async def test_an_address_that_does_not_answer_is_not_the_last_word(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, _ = server
+    monkeypatch.setattr(proxy, "CONNECT_S", 5.0)
+
+    async def two(_name: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.2", "::1", "127.0.0.1"]
+
+    async with running(f"example.org:{port}", resolve=two) as (_, path):
+        assert (await say(path, f"GET http://example.org:{port}/ HTTP/1.1\r\n\r\n")).endswith("hello")
+
+
+async def test_a_connection_lives_while_bytes_come_in_either_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "IDLE_S", 0.5)
+    ended = asyncio.Event()
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(12):
+            writer.write(b"x")
+            await asyncio.sleep(0.1)
+        await reader.read()  # then silence
+        ended.set()
+        writer.close()
+
+    made = await asyncio.start_server(drip, "127.0.0.1", 0)
+    port = made.sockets[0].getsockname()[1]
+    async with running(f"example.org:{port}") as (_, path):
+        said = await say(path, f"CONNECT example.org:{port} HTTP/1.1\r\n\r\n")
+        assert said.endswith("x" * 12), "the client sent nothing all the time"
+        await asyncio.wait_for(ended.wait(), 20)
+    made.close()
+
+
+async def test_two_commands_at_once_share_one_proxy() -> None:
+    started: list[Proxy] = []
+
+    class Slow(Proxy):
+        async def start(self) -> Path:
+            started.append(self)
+            await asyncio.sleep(0)
+            return await super().start()
+
+    made = Network(make=Slow)
+    paths = await asyncio.gather(*(made.socket(["a.org"]) for _ in range(3)))
+    assert len(set(paths)) == 1 and len(started) == 1
+    await made.close()
+    assert not paths[0].parent.exists()
 
 
 async def test_nothing_is_left_of_a_network(server: Any) -> None:

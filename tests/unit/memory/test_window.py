@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sakti.core.types import Message, MessageState, Part, TextPart, Thread, ToolCallPart, ToolResultPart
 from sakti.memory import compaction, policy
+from sakti.memory.status import next_boundary
 from sakti.memory.window import Window, newest_that_fit, slices, sync_cut
 from sakti.memory.worker import observable
 from sakti.store.memory import Group, Record
@@ -279,3 +281,27 @@ def test_what_failed_is_tried_ever_later() -> None:
     for _ in range(9):
         one = one.after(0, 0, 50)
     assert (one.tokens, one.time) == (400, 8 * policy.MINUTE)
+
+
+def test_a_boundary_above_a_context_that_has_shrunk_counts_as_none() -> None:
+    assert policy.interval_crossed(30, 200, 10, 1_000)
+    assert not policy.interval_crossed(9, 200, 10, 1_000)
+
+
+def test_the_next_boundary_is_a_whole_interval_behind_the_last_one() -> None:
+    numbers = SimpleNamespace(buffer=500, threshold=10_000)
+    assert [next_boundary(pending, last, numbers) for pending, last in ((0, 0), (700, 500), (1_400, 1_000))] == [
+        500,
+        1_000,
+        1_500,
+    ]
+    assert next_boundary(700, 2_000, numbers) == 500, "the context has shrunk since"
+    assert next_boundary(9_600, 9_500, numbers) == 9_750, "half an interval near the threshold"
+    assert next_boundary(700, 0, SimpleNamespace(buffer=None, threshold=10_000)) is None
+
+
+def test_only_an_observation_of_its_own_thread_moves_the_cursor() -> None:
+    one = Group("g", "r", "t", "observation", "active", "* x", 0)
+    assert one.observes
+    assert not replace(one, origin="import").observes
+    assert not replace(one, kind="reflection").observes

@@ -21,6 +21,7 @@ from sakti.agent.processors.base import (
     TurnInput,
     guards_output,
     overrides,
+    returned,
 )
 from sakti.agent.session import model_call
 from sakti.agent.session import turn as keeping
@@ -140,7 +141,7 @@ async def _taken_in(turn: Turn, parts: tuple[Part, ...]) -> Message:
     start = _turn_input(turn, turn.refused)
     for processor in turn.before:
         if processor.kind != MEMORY:
-            start = await processor.process_input(start)
+            start = returned(await processor.process_input(start), start, processor)
     saved = await keeping.append(turn, start.message)
     turn.system, turn.refused = start.system, None
     return saved
@@ -273,7 +274,7 @@ async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
             said = keeping.message(turn, "assistant", _parts(turn, completed))
             output = StepOutput(turn.step, said, completed.stop_reason, retry_count)
             for processor in turn.after:
-                output = await processor.process_output_step(output)
+                output = returned(await processor.process_output_step(output), output, processor)
             break
         except Abort as wish:
             if not wish.retry or retry_count >= turn.settings.max_processor_retries:

@@ -9,11 +9,13 @@ come first, then memory. So a guardrail that aborts keeps the turn out of memory
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 from sakti.core.config import AgentSettings
+from sakti.core.errors import SaktiError
 from sakti.core.types import Block, Effort, Json, Message, ToolSpec, Usage
 from sakti.providers.protocol import StreamEvent
 
@@ -117,6 +119,18 @@ class TurnResult:
     metadata: dict[str, Json] = field(default_factory=dict[str, Json])
 
 
+_AWAITED = ("process_input", "process_input_step", "process_output_step", "process_output_result")
+_Given = TypeVar("_Given")
+
+
+def returned(value: _Given, given: _Given, processor: Processor) -> _Given:
+    """Return what a hook returned for `given`. Raises `SaktiError` where it is something else."""
+    if not isinstance(value, type(given)):
+        text = f"{type(processor).__name__} returned {type(value).__name__} for a {type(given).__name__}: return that."
+        raise SaktiError(text, title="Processor")
+    return value
+
+
 class Processor:
     """Base of all processors; override the hooks needed.
 
@@ -124,6 +138,15 @@ class Processor:
     """
 
     kind = ""
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Refuse a hook that could not be called as it is: its answers would be lost without a word."""
+        super().__init_subclass__(**given)
+        if inspect.iscoroutinefunction(cls.process_output_stream):
+            raise TypeError(f"{cls.__name__}.process_output_stream is called for each piece: write it without async.")
+        for name in _AWAITED:
+            if not inspect.iscoroutinefunction(getattr(cls, name)):
+                raise TypeError(f"{cls.__name__}.{name} is awaited: write it as async def.")
 
     async def process_input(self, turn: TurnInput) -> TurnInput:
         """Process a turn before its first step."""

@@ -15,7 +15,7 @@ from typing import cast
 
 from sakti.agent import budget
 from sakti.agent.mentions import unseen
-from sakti.agent.processors.base import Processor, StepInput, overrides
+from sakti.agent.processors.base import Processor, StepInput, overrides, returned
 from sakti.agent.session.turn import Stop, Turn
 from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.events import (
@@ -85,7 +85,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
         retry_reason=reason,
     )
     for processor in turn.before:
-        step = await processor.process_input_step(step)
+        step = returned(await processor.process_input_step(step), step, processor)
     turn.toolbox.removed = frozenset(t.name for t in tools) - {t.name for t in step.tools}
     if step.model not in (turn.model.name, turn.model.full_name):
         name = step.model if "/" in step.model else f"{turn.model.provider}/{step.model}"

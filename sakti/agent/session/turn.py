@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sakti.agent.processors.base import Processor, StepRecord, TurnResult
+from sakti.agent.processors.base import Processor, StepRecord, TurnResult, returned
 from sakti.agent.repetition import Circles
 from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.recovery import interrupted_result
@@ -306,7 +306,7 @@ async def finish(turn: Turn) -> dict[str, Json]:
     """Store the turn as the processors leave it; returns what they added to its messages, by id."""
     result = TurnResult(turn.thread_id, tuple(turn.messages), turn.text())
     for processor in turn.after:
-        result = await processor.process_output_result(result)
+        result = returned(await processor.process_output_result(result), result, processor)
     await _take_over(turn, result)
     await confirm(turn)
     for message_id, metadata in result.metadata.items():

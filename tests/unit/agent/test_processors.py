@@ -19,7 +19,7 @@ from sakti.agent.processors.builtin import MessageHistory, TokenLimiter, ToolCal
 from sakti.agent.processors.compose import Chain, Parallel, When, title
 from sakti.agent.processors.guards import NOTE, normalised, reads_like_instructions
 from sakti.agent.structured import StructuredOutput
-from sakti.core.errors import ConfigError
+from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import Notice, StepStarted, TextDelta, ToolFinished, TurnFinished
 from sakti.core.types import Block, TextPart, ToolResultPart
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk
@@ -100,6 +100,36 @@ async def test_it_may_change_the_blocks_of_the_turn(store: Store, tmp_path: Path
     run = await start(store, tmp_path / "w", ["fine"], processors=(Says(),))
     await run.ask("hi")
     assert "Answer in verse." in [b.text for b in run.provider.requests[0].system]
+
+
+def test_a_hook_that_could_not_be_called_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r"Shout\.process_output_stream is called for each piece"):
+
+        class Shout(Processor):
+            async def process_output_stream(self, chunk: Any) -> Any:
+                return chunk
+
+    with pytest.raises(TypeError, match=r"Guard\.process_input is awaited"):
+
+        class Guard(Processor):
+            def process_input(self, turn: Any) -> Any:
+                return turn
+
+
+@pytest.mark.parametrize("hook", ["process_input_step", "process_output_step", "process_output_result"])
+async def test_a_hook_that_returns_nothing_is_named(store: Store, tmp_path: Path, hook: str) -> None:
+    async def nothing(self: Processor, given: Any) -> None:
+        return None
+
+    run = await start(store, tmp_path, ["hello"], processors=(type("Forgets", (Processor,), {hook: nothing})(),))
+    await run.ask("hi")
+    end = run.of(TurnFinished)[-1]
+    assert end.status == "error" and "Forgets returned NoneType for a " in (end.error or "")
+    run = await start(
+        store, tmp_path, ["hello"], processors=(type("Early", (Processor,), {"process_input": nothing})(),)
+    )
+    with pytest.raises(SaktiError, match="Early returned NoneType for a TurnInput"):
+        await run.ask("hi")
 
 
 async def test_a_plain_function_is_a_step_hook(store: Store, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import hashlib
+import itertools
 import json
 import os
 import tempfile
@@ -32,6 +33,7 @@ from sakti.store import files
 
 with lazy_imports:
     from sakti.agent.hooks import settings as hook_settings
+    from sakti.agent.instructions import rules
 
 CONFIG = ".sakti/config.toml"
 HOOKS = (".claude/settings.json", ".claude/settings.local.json")  # files whose hooks count; the rest of them does not
@@ -39,7 +41,6 @@ INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md
 RULES = (".sakti/rules", ".agents/rules", ".claude/rules")
 NAMED = 4  # files in a sentence
 MOST_RULES = 50  # that are shown
-MOST_OF_SKILLS = 500  # files
 NAMING = ("memory.working_memory.schema", "memory.working_memory.template")  # settings that name a file
 State: TypeAlias = Literal["nothing", "trusted", "new", "changed"]
 
@@ -204,9 +205,8 @@ def _instructions(workspace: Path) -> list[File]:
     """Return the workspace's files of instructions, those of its folders below aside."""
     out: list[File] = []
     paths = [workspace / name for name in INSTRUCTIONS]
-    for folder in RULES:
-        with contextlib.suppress(OSError):
-            paths += sorted((workspace / folder).glob("*.md"))[:MOST_RULES]
+    if any((workspace / folder).is_dir() for folder in RULES):
+        paths += itertools.islice(rules.files(workspace), MOST_RULES)
     for path in paths:
         name = path.relative_to(workspace).as_posix()
         if (target := inside(workspace, name)) is not None:
@@ -219,7 +219,7 @@ def _instructions(workspace: Path) -> list[File]:
 def _skills(workspace: Path) -> list[File]:
     """Return the texts of skills and commands, and what could be run of a skill's folder."""
     out: list[File] = []
-    for path in skill_files.project_files(workspace)[:MOST_OF_SKILLS]:
+    for path in skill_files.project_files(workspace):
         with contextlib.suppress(ConfigError, OSError):
             if path.suffix == ".md" or skill_files.is_script(path):
                 data = read_bytes(path, 1_000_000)

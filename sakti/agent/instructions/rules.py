@@ -36,7 +36,7 @@ def load(workspace: Path, notes: list[str] | None = None) -> list[Rule]:
     """
     out: list[Rule] = []
     reader = Reader((workspace.resolve(),), notes if notes is not None else [])
-    for path in _files(workspace):
+    for path in files(workspace):
         text = reader.read(path)
         if text:
             front, body = parted(text)
@@ -46,7 +46,8 @@ def load(workspace: Path, notes: list[str] | None = None) -> list[Rule]:
     return out
 
 
-def _files(workspace: Path) -> Iterator[Path]:
+def files(workspace: Path) -> Iterator[Path]:
+    """Yield the files of rules that a workspace brings, to a bound of depth and number."""
     count = 0
     for folder in FOLDERS:
         root = workspace / folder

@@ -6,6 +6,7 @@ is shadowed. What cannot be used is said in a sentence, and hinders nothing.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,8 @@ DEEPEST = 4  # folders below `skills`
 MOST_FOLDERS = 2_000
 MOST_FILES = 100  # of a skill, that are listed
 MOST_COMMANDS = 2_000  # of one folder `commands`
+MOST_OF_PROJECT = 500  # files of skills and commands that a workspace brings
+_KINDS = ("skills", "commands")
 SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 SCRIPTS = frozenset(".sh .bash .zsh .fish .py .js .mjs .cjs .ts .rb .pl .php .lua .ps1 .bat .cmd .jar .exe".split())
 LONGEST_NAME, LONGEST_DESCRIPTION = 64, 1_024
@@ -94,9 +97,13 @@ def load(workspace: Path, *, project: bool) -> Library:
     notes: list[str] = []
     found: dict[str, Skill] = {}
     shadowed: list[Skill] = []
+    trusted = frozenset(project_files(workspace)) if project else frozenset[Path]()
     for root, bound in _roots(workspace, project=project):
         for skill in (*_skills(root / "skills", bound, notes), *_commands(root / "commands", bound, notes)):
-            if skill.name in found:
+            if bound is not None and skill.path not in trusted:
+                note = f"{skill.source} and others: left out, a project may bring {MOST_OF_PROJECT} files of them."
+                notes += [] if any("a project may bring" in n for n in notes) else [note]
+            elif skill.name in found:
                 shadowed.append(skill)
             else:
                 found[skill.name] = skill
@@ -114,18 +121,15 @@ def _roots(workspace: Path, *, project: bool) -> Iterator[tuple[Path, Path | Non
 
 
 def project_files(workspace: Path) -> list[Path]:
-    """Return the files of skills and commands that a workspace brings: what trusting it means."""
-    out: list[Path] = []
-    for root, bound in _roots(workspace, project=True):
-        if bound is not None:
-            out += (Path(at, n) for at, names in _walk(root / "skills", bound) for n in sorted(names))
-            out += (Path(at, n) for at, names in _walk(root / "commands", bound) for n in sorted(names))
-    return out
+    """Return the files of skills and commands that a workspace brings: what trusting it means, and no more is used."""
+    folders = [(root / kind, bound) for root, bound in _roots(workspace, project=True) for kind in _KINDS]
+    found = (Path(at, n) for f, bound in folders if bound is not None for at, ns in _walk(f, bound) for n in sorted(ns))
+    return list(itertools.islice(found, MOST_OF_PROJECT))
 
 
 def is_of_skills(name: str) -> bool:
     """Return whether a file of the workspace, by its relative name, belongs to its skills or commands."""
-    return name.startswith(tuple(f"{brand}/{kind}/" for brand in BRANDS for kind in ("skills", "commands")))
+    return name.startswith(tuple(f"{brand}/{kind}/" for brand in BRANDS for kind in _KINDS))
 
 
 def is_script(path: Path) -> bool:

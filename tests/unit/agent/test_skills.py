@@ -432,6 +432,21 @@ def test_scripts_and_commands_that_run_are_trusted_as_they_were(ws: Path, home: 
     assert trust.look(ws).state == "changed"
 
 
+def test_no_more_of_a_project_is_used_than_trust_has_looked_at(ws: Path, home: Path) -> None:
+    for number in range(510):
+        put(ws / f".claude/commands/c{number:03}.md", "!`id`")
+    put(home / ".claude/commands/mine.md", "of the user")
+    found = load(ws, project=True)
+    looked = {f.name for f in trust.look(ws).files}
+    assert {s.source for s in found.skills} - looked == {"~/.claude/commands/mine.md"}
+    assert len(looked) == 500 and sum("a project may bring" in n for n in found.notes) == 1
+
+
+def test_rules_in_folders_below_are_asked_about(ws: Path) -> None:
+    put(ws / ".claude/rules/front/end/x.md", "be kind")
+    assert [f.name for f in trust.look(ws).files] == [".claude/rules/front/end/x.md"]
+
+
 def test_a_new_skill_is_a_sound_one_and_never_written_over(ws: Path) -> None:
     path = new.write(ws, "release-notes", user=False)
     assert path == ws / ".sakti/skills/release-notes/SKILL.md"

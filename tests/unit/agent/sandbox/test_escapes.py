@@ -120,7 +120,9 @@ def test_no_process_of_the_outside_is_seen(sandbox: Bubblewrap, monkeypatch: pyt
     [
         "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
         "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
-        "socket.socket(40, socket.SOCK_STREAM)",
+        *(f"socket.socket({family}, socket.SOCK_STREAM)" for family in (38, 40)),  # alg, vsock
+        *(f"socket.socket({family}, socket.SOCK_DGRAM)" for family in (29, 30, 31, 42, 44)),  # can, tipc, bluetooth, …
+        "call(467, -100, b'/', 0, 0, 0)",  # open_tree_attr
         "socket.create_connection(('127.0.0.1', PORT), 2)",
         "socket.create_connection(('192.0.2.1', 80), 2)",
         "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53))",

@@ -116,13 +116,7 @@ def test_a_hook_that_could_not_be_called_is_refused_at_once() -> None:
                 return turn
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize(
-    "hook", ["process_input", "process_input_step", "process_output_step", "process_output_result"]
-)
-=======
 @pytest.mark.parametrize("hook", ["process_input_step", "process_output_step", "process_output_result"])
->>>>>>> a
 async def test_a_hook_that_returns_nothing_is_named(store: Store, tmp_path: Path, hook: str) -> None:
     async def nothing(self: Processor, given: Any) -> None:
         return None

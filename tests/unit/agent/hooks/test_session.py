@@ -450,11 +450,7 @@ async def test_hooks_hear_when_memory_replaces_messages_by_itself(store: Store, 
     numbers = ("memory.observation.message_tokens=2000", "memory.observation.buffer_tokens=500")
     settings = load(overrides=("memory.model=extractive", *numbers)).config
     names = ("Observed", "PreCompact", "PostCompact", "SessionStart")
-<<<<<<< HEAD
     hooks = tuple(hook(e, f"{TOLD.format(e)}; echo told at {e}") for e in names)
-=======
-    hooks = tuple(hook(e, f'said=$(cat); echo "$said" >> {e}.jsonl; echo told at {e}') for e in names)
->>>>>>> a
     answers = [Answer("I see. " + "The build uses make and pytest here. " * 40) for _ in range(8)]
     run = await start(store, tmp_path / "w", answers, config=replace(settings, hooks=hooks))
     for n in range(8):

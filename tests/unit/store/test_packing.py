@@ -397,8 +397,8 @@ async def test_what_is_not_packed_yet_is_found_as_it_was_typed(old: Path, monkey
 async def test_a_secret_in_two_parts_of_one_message_is_masked_in_search(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaGtleXdhbHJ1cw"
-    second = "aGVyb25hbmRwZWxpY2Fu\n-----END OPENSSH PRIVATE KEY-----"
+    first = "-----BEGIN OPENSSH PRIVATE KEY-----\nblbnnzagtlexdhbhjcwq"
+    second = "agvybhqhdcvbnmklpoiu\n-----END OPENSSH PRIVATE KEY-----"
     await store.write(threads.create, Thread("t", "/w", "", 1, 1))
     with monkeypatch.context() as patched:
         patched.setattr("sakti.store.secrets.found", lambda _text: [])
@@ -406,13 +406,13 @@ async def test_a_secret_in_two_parts_of_one_message_is_masked_in_search(
         await store.write(messages.append, Message("t-0", "t", "/w", "user", parts, 1))
         await store.write(messages.append, Message("t-1", "t", "/w", "assistant", (TextPart("and what now"),), 2))
     secrets.use_environment({})  # forgets what passed as masked
-    assert await hits(store, "b3BlbnNzaGtleXdhbHJ1cw") == ["t-0"]
+    assert await hits(store, "blbnnzagtlexdhbhjcwq") == ["t-0"]
     counted = await redacting.count(store)
     assert counted.texts == {"search_docs": 1} and counted.kinds == {"private_key": 1}
     assert (await redacting.redact(store)).texts == {"search_docs": 1}
-    assert not await hits(store, "b3BlbnNzaGtleXdhbHJ1cw") and "t-0" in await hits(store, "heron")
+    assert not await hits(store, "blbnnzagtlexdhbhjcwq") and "t-0" in await hits(store, "heron")
     assert not (await redacting.count(store)).texts
     await upkeep.optimize(store)
     words = await store.read(lambda db: db.execute_sql("SELECT term FROM search_vocabulary").fetchall())
-    assert not [word for (word,) in words if word.startswith(("b3blbn", "agvyb2"))]
+    assert not [word for (word,) in words if word.startswith(("blbnnz", "agvybh"))]
     assert all(f.ok for f in await store.read(maintenance.check))

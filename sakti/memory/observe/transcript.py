@@ -34,6 +34,8 @@ _ENCODED = lazy_pattern(
     r"[A-Za-z0-9+/=_-]{400,}|[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]{8,}",
     re.DOTALL | re.MULTILINE,
 )
+# What a file says whose text was loaded as instructions, of a command or a skill: nobody said it.
+_LOADED = ('<command name="', '<skill name="')
 _RAW = lazy_pattern(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 _RAW_SHARE = 0.05  # of a text's characters: so many and it is no text
 
@@ -76,11 +78,15 @@ def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
         case ToolCallPart(name=name, arguments=arguments, raw=raw):
             body = raw if arguments is None else json.dumps(arguments, ensure_ascii=False)
             return f"[Tool call: {name}] {cut(_readable(body), RESULT_TOKENS, count)}"
+        case ToolResultPart(name="skill", content=content) if content.startswith(_LOADED):
+            return "[Instructions of a skill were loaded]"
         case ToolResultPart(name=name, content=content, is_error=is_error):
             kind = "Tool error" if is_error else "Tool result"
             return f"[{kind}: {name}]\n{cut(_readable(content), RESULT_TOKENS, count)}"
         case ImagePart(name=name):
             return f"[Image #{image}: {name or 'without a name'}]"
+        case FilePart(path, text) if text.startswith(_LOADED):
+            return f"[Instructions loaded by {path}]"
         case FilePart(path, text):
             return f"[File: {path}]\n{cut(_readable(text), RESULT_TOKENS, count)}"
         case OutputPart(text=text):

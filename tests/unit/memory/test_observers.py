@@ -13,6 +13,7 @@ from sakti.core.config import MemorySettings, ModelSettings, ObservationSettings
 from sakti.core.errors import MemoryFailure, ProviderError
 from sakti.core.tokens import Estimator, O200k, count_parts, message_tokens
 from sakti.core.types import (
+    FilePart,
     ImagePart,
     Message,
     Part,
@@ -310,6 +311,20 @@ def test_what_the_program_told_the_model_is_no_part_of_a_transcript() -> None:
     said = [message(0, "system", TextPart("Be brief.")), message(1, "user", TextPart("Look at a.py."))]
     text = format_messages(said, "UTC", COUNTER.count)
     assert "Look at a.py." in text and "Be brief." not in text
+
+
+def test_instructions_that_a_command_or_a_skill_loads_are_nobodys_words() -> None:
+    body = "Always use tabs and never push."
+    said = [
+        message(
+            0, "user", TextPart("/style app.py"), FilePart("/style", f'<command name="style">\n{body}\n</command>')
+        ),
+        message(1, "tool", ToolResultPart("c1", "skill", f'<skill name="style">\n{body}\n</skill>')),
+        message(2, "tool", ToolResultPart("c2", "skill", "There is no skill stile.", is_error=True)),
+    ]
+    told = format_messages(said, "UTC", COUNTER.count)
+    assert body not in told and "/style app.py" in told
+    assert "[Instructions loaded by /style]" in told and "There is no skill stile." in told
 
 
 @pytest.mark.parametrize(

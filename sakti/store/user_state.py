@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sakti.core.types import TextPart
 from sakti.store import leases, mark_key, rows
 from sakti.store.connection import Database
-from sakti.store.models import PromptRow, RuleRow, UiStateRow, UnsentRow
+from sakti.store.models import MessageRow, PromptRow, RuleRow, UiStateRow, UnsentRow
 from sakti.store.text_registry import entering
 
 HISTORY_KEPT = 5_000
+NEWEST = 100  # messages that may be what was not yet forgotten as unsent
 UNTOUCHED_MS = 24 * 3_600_000  # after this an owner's process id may belong to another program
 
 
@@ -62,13 +64,30 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
     row = UnsentRow
     left = list(row.select().where(row.resource_id == resource_id).order_by(row.pk).execute(db))
     gone = [r for r in left if not r.owner or now - r.updated_at > UNTOUCHED_MS or not leases.alive(r.owner)]
+    drafts: list[str] = []
+    queued: list[str] = []
     for one in gone:
         rows.delete(db, UnsentRow, pk=one.pk)
-    draft = "\n\n".join(r.draft for r in gone if r.draft.strip())
-    queued: list[str] = [text for r in gone for text in r.queued]
-    threads = {r.thread_id for r in gone}
+        sent = _sent_since(db, resource_id, one.updated_at)
+        for text in one.queued:
+            if text in sent:
+                sent.remove(text)
+            else:
+                queued.append(text)
+        # A draft is kept while it is typed: it may be the beginning of what was sent.
+        if one.draft.strip() and not any(text.startswith(one.draft.strip()) for text in sent):
+            drafts.append(one.draft)
+    draft, threads = "\n\n".join(drafts), {r.thread_id for r in gone}
     keep_unsent(db, resource_id, owner, draft, queued, now, thread_id=threads.pop() if len(threads) == 1 else None)
     return draft, queued
+
+
+def _sent_since(db: Database, resource_id: str, since: int) -> list[str]:
+    """The texts of the user's messages since then: a window may end between sending one and forgetting its draft."""
+    row = MessageRow
+    here = row.select(row.parts).where(row.resource_id == resource_id, row.role == "user", row.created_at >= since)
+    newest = here.order_by(row.created_at.desc()).limit(NEWEST).execute(db)
+    return ["\n".join(p.text for p in one.parts if isinstance(p, TextPart)) for one in newest]
 
 
 def rules(db: Database, resource_id: str) -> list[tuple[str, str]]:

@@ -391,6 +391,7 @@ async def test_under_100_columns_the_conversation_is_wrapped_beside_a_pane(runni
         assert panes == 36 and app.chat.transcript.size.width == width - panes, "nothing is covered"
         assert "esc  closes the panes" in screen_text(app)
         await pilot.press("escape")
+        await settle(app, pilot)
         assert not app.chat.sidebar.display and app.chat.transcript.size.width == width
 
 

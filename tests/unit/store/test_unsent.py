@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 
+from sakti.core.types import Message, Role, TextPart, Thread
 from sakti.store import user_state
 from sakti.store.database import Store
+from sakti.store.threads import messages, threads
 from tests.fakes.clock import FakeClock
 
 DEAD = f"{socket.gethostname()}:4194999:aa"  # above the highest process id that Linux gives by default
@@ -32,4 +34,24 @@ async def test_a_window_that_is_gone_leaves_its_draft_and_queue_to_the_next(tmp_
     assert await store.write(take, "w", new_owner(), 11) == ("", [])
     # a process id that lives for days without a change may be anybody's
     assert await store.write(take, "w", new_owner(), 4 + 2 * DAY) == ("alive", ["not mine"])
+    await store.close()
+
+
+async def test_what_was_sent_before_it_was_forgotten_is_not_unsent(tmp_path):
+    mine = "host:1:mine"
+    store = await Store.open(tmp_path / "s.db", clock=FakeClock())
+    keep, take = user_state.keep_unsent, user_state.take_unsent
+    await store.write(threads.create, Thread("th", "w", "", 1, 1))
+
+    async def say(text: str, role: Role, at: int) -> None:
+        message = Message(f"{role}{at}", "th", "w", role, (TextPart(text),), at)
+        await store.write(messages.append, message)
+
+    await say("yes", "user", 5)
+    await store.write(keep, "w", DEAD, "and then w", ("yes", "yes", "go on"), 10)
+    await say("yes", "user", 10)
+    await say("go on", "assistant", 11)
+    await say("and then we leave", "user", 12)
+    await say("go on", "user", 9)
+    assert await store.write(take, "w", mine, 20) == ("", ["yes", "go on"]), "one of the two went out"
     await store.close()

@@ -223,7 +223,7 @@ async def running(*allowed: str, **more: Any) -> AsyncGenerator[tuple[Proxy, Pat
 async def say(path: Path, text: str) -> str:
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(text.encode())
-    await writer.drain()
+    writer.write_eof()  # a tunnel with two silent ends stays open until it has been idle for long
     answer = await reader.read()
     writer.close()
     return answer.decode()

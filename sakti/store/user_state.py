@@ -83,7 +83,7 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
 
 
 def _sent_since(db: Database, resource_id: str, since: int) -> list[str]:
-    """The texts of the user's messages since then: a window may end between sending one and forgetting its draft."""
+    """Return the texts of the user's messages since then: a window may end before it forgets what it sent."""
     row = MessageRow
     here = row.select(row.parts).where(row.resource_id == resource_id, row.role == "user", row.created_at >= since)
     newest = here.order_by(row.created_at.desc()).limit(NEWEST).execute(db)

@@ -159,6 +159,11 @@ def _behind(program: str, words: tuple[Word, ...]) -> tuple[Word, ...]:
     return words[at + (program == "timeout") :]
 
 
+# To a shell all that is not ASCII is a letter of a word. The grammar's scanner asks C's `isalpha` about each character,
+# which reads beyond its table for the others: that ended the program. Places in the text stay what they are.
+_ASCII = bytes(range(0x80)) + b"x" * 0x80
+
+
 class _Reader:
     """Walks the syntax tree once."""
 
@@ -166,7 +171,7 @@ class _Reader:
         self.commands: list[Simple] = []
         self.unclear = ""
         self._source = text.encode("utf-8", "surrogatepass")
-        tree = _parser().parse(self._source)
+        tree = _parser().parse(self._source.translate(_ASCII))
         if tree.root_node.has_error:
             self._note("cannot be parsed")
         self._walk(tree.root_node, piped=False)

@@ -20,6 +20,7 @@ from tests.unit.agent.judge.cases import HARMFUL, READS, SECRETS
         ("ls # a comment", [("ls",)]),
         ("git diff HEAD~1", [("git", "diff", "HEAD~1")]),
         ("cd sub && ls", [("cd", "sub"), ("ls",)]),
+        ("grep größe 'straße 1' 日本.txt|wc", [("grep", "größe", "straße 1", "日本.txt"), ("wc",)]),
     ],
 )
 def test_plain_commands_are_understood(text: str, argv: list[tuple[str, ...]]) -> None:
@@ -69,6 +70,11 @@ def test_commands_in_commands_are_found() -> None:
 
 
 SHUFFLED = st.sampled_from([*HARMFUL, *SECRETS, *READS]).flatmap(lambda c: st.permutations(list(c)).map("".join))
+
+
+@pytest.mark.parametrize("text", ["{\U0010ffff", "a {😀", "{\U0010ffff\n_"])
+def test_a_character_far_beyond_ascii_does_not_end_the_program(text: str) -> None:
+    assert parse(text).unclear
 
 
 @given(st.text(max_size=200) | SHUFFLED)

@@ -140,7 +140,7 @@ def _looked_up(
     asked: str, calls: Sequence[ToolCallPart], results: Sequence[ToolResultPart], actions: Sequence[Action], known: str
 ) -> AllowedActions | None:
     """Return what a question on the project needs next; None where it is none."""
-    wanted = project.lookup(asked)
+    wanted = project.lookup(asked, known)
     whole = project.is_on_the_whole(asked)
     if (
         wanted is None

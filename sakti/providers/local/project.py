@@ -17,6 +17,9 @@ from sakti.core.types import Json, ToolResultPart
 
 MOST_PLACES = 5  # places that an answer names
 MOST_TERMS = 3
+MOST_DROPPED = 3  # sentences in a row that do not stand: the rest will not either
+WORD = 4  # characters from which a name may be seen inside another one
+SENTENCE = 20  # characters from which one is not said twice
 AROUND = 3  # lines read before a definition
 LINES = 40  # lines read of it
 NOT_THERE = "The files that were read do not say that."
@@ -24,7 +27,9 @@ _NAMED = r"project|repo|repository|code ?base|program|app|application|package|li
 _WHOLE = lazy_pattern(
     rf"\b(?:this|the|my|our|your) (?:{_NAMED})\b|\bwhat (?:is|does) (?:this|it)(?: do| for| about)?\W*$|\bentry ?point"
     r"|\bdependenc(?:y|ies)\b|\bdepends? on\b|\btests?\b.{0,20}\b(?:run|executed|started)\b"
-    r"|\b(?:run|execute|start)\b.{0,20}\btests?\b|\bwhere does (?:it|the \w+) (?:start|begin)\b",
+    r"|\b(?:run|execute|start)\b.{0,20}\btests?\b|\bwhere does (?:it|the \w+) (?:start|begin)\b"
+    r"|\bhow is it (?:built|compiled|installed|started|run)\b"
+    r"|\bhow (?:do|can) (?:i|you|we|one) (?:build|compile|install|start|run) it\b",
     re.I,
 )
 _WHERE = lazy_pattern(
@@ -36,6 +41,8 @@ _WHERE = lazy_pattern(
 )
 _EXISTS = lazy_pattern(r"\b(?:is|are) there (?:an?|any)\s+(?P<what>.+?)(?:\s+(?:in|here)\b.*)?\W*$", re.I)
 _EXPLAIN = lazy_pattern(r"\b(?:what does|what do|how does|how do|explain|describe|what is|what are)\b", re.I)
+_ASKS = lazy_pattern(r"\W*(?:what|how|which|when|why|explain|describe)\b", re.I)
+_THE = lazy_pattern(r"\bthe ((?:\w+ ){0,2}\w+)", re.I)
 _QUOTED = lazy_pattern(r"`([^`]+)`")
 _IDENTIFIER = lazy_pattern(
     r"\b([A-Za-z]+_\w+|_\w+|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|[A-Z][A-Z0-9]{2,}\b|[A-Za-z]\w*(?=\(\)))"
@@ -60,6 +67,13 @@ _FILE = lazy_pattern(
 )
 _TEST = lazy_pattern(r"(?:^|/)(?:tests?/|test_)|[._]test\.")
 _PRODUCTS = frozenset("node.js vue.js next.js nuxt.js react.js express.js three.js d3.js".split())
+_RUNNERS = frozenset(
+    "python python3 pip pytest unittest node npm npx yarn make cargo go java mvn gradle ruby rake sh".split()
+)
+_AS_CODE = lazy_pattern(r"`([^`\n]+)`")
+_NAME = lazy_pattern(r"(?<![\w.-])[a-z_][\w.-]*\w|(?<![\w.-])[a-z](?![\w.-])")
+_NUMBER = lazy_pattern(r"(?<![\w.,])\d[\d.,]*\d(?!\w)")
+_LISTED = lazy_pattern(r"\s*\d+[.)]\s")
 _SENTENCE = lazy_pattern(r".*?(?:[.!?:](?=\s)\s*|\n+)", re.S)
 
 
@@ -106,8 +120,11 @@ def is_on_its_start(wanted: Lookup) -> bool:
     return not wanted.exact and set(wanted.terms) <= _STARTING
 
 
-def lookup(asked: str) -> Lookup | None:
-    """Return what has to be looked for before `asked` can be answered; None where that is nothing in particular."""
+def lookup(asked: str, known: str = "") -> Lookup | None:
+    """Return what has to be looked for before `asked` can be answered; None where that is nothing in particular.
+
+    `known` is what the prompt tells of the project: what its files are named after is looked for, too.
+    """
     asked = asked.strip()
     names = list(dict.fromkeys(_named(asked)))
     where, exists, file = _WHERE.search(asked), _EXISTS.search(asked), _FILE.search(asked)
@@ -121,7 +138,17 @@ def lookup(asked: str) -> Lookup | None:
         return _lookup(names, exists["what"])
     if names and _EXPLAIN.search(asked):
         return Lookup("explain", (names[0],), True, _is_of_the_project(names[0], asked))
+    if _ASKS.match(asked) and not is_on_the_whole(asked) and (stems := _named_after(asked, _files(known))):
+        return Lookup("explain", stems, False, sure=False)
     return None
+
+
+def _named_after(asked: str, files: Sequence[str]) -> tuple[str, ...]:
+    """Return the stems of what stands behind "the" in a question, where a file is named after it."""
+    words = [w for said in _THE.findall(asked) for w in re.findall(r"[A-Za-z]{4,}", said) if w.lower() not in _EMPTY]
+    names = [f.rpartition("/")[2].lower() for f in files]
+    stems = dict.fromkeys(_stem(w.lower()) for w in words)
+    return tuple(s for s in stems if any(s in n for n in names))[:MOST_TERMS]
 
 
 def _named(asked: str) -> list[str]:
@@ -240,15 +267,24 @@ def _code(text: str) -> str:
 
 
 class Grounded:
-    """Lets the sentences of an answer through that name no file which nobody has seen.
+    """Lets the sentences of an answer through that name nothing which nobody has seen, each once.
 
-    `seen` is all that the model was told.
+    What is looked at are files, names set as code, and numbers of two digits and more. `seen` is all that the model
+    was told.
     """
 
     def __init__(self, seen: str) -> None:
         self._seen = seen
+        self._lower = seen.lower()
+        self._names = {*_NAME.findall(self._lower), *_RUNNERS}
         self._held = ""
-        self._said = False
+        self._said: set[str] = set()
+        self._dropped = 0  # sentences, since the last that stood
+
+    @property
+    def astray(self) -> bool:
+        """Return whether what is said now does not stand any more: there is an answer already."""
+        return bool(self._said) and self._dropped >= MOST_DROPPED
 
     def feed(self, text: str) -> str:
         """Return the sentences that end in `text` and stand."""
@@ -259,14 +295,28 @@ class Grounded:
             out.append(self._kept(sentence[0]))
         return "".join(out)
 
-    def end(self) -> str:
-        """Return the rest; where nothing stood, a sentence that says so."""
-        rest, self._held = self._kept(self._held), ""
+    def end(self, *, cut: bool = False) -> str:
+        """Return the rest, unless it was `cut`; where nothing stood, a sentence that says so."""
+        rest, self._held = "" if cut else self._kept(self._held), ""
         return rest if self._said else NOT_THERE
 
     def _kept(self, sentence: str) -> str:
-        for match in _FILE.finditer(sentence):
-            if match[0].lower() not in _PRODUCTS and match[0].removeprefix("./") not in self._seen:
-                return ""
-        self._said = self._said or bool(sentence.strip())
+        words = " ".join(sentence.lower().split())
+        if not words:
+            return sentence
+        if self._invented(sentence) or (words in self._said and len(words) >= SENTENCE):
+            self._dropped += 1
+            return ""
+        self._said.add(words)
+        self._dropped = 0
         return sentence
+
+    def _invented(self, sentence: str) -> bool:
+        files = (f[0] for f in _FILE.finditer(sentence))
+        names = (n for code in _AS_CODE.finditer(sentence) for n in _NAME.findall(code[1].lower()))
+        numbers = _NUMBER.finditer(_LISTED.sub("", sentence, count=1))
+        return (
+            any(f.lower() not in _PRODUCTS and f.removeprefix("./") not in self._seen for f in files)
+            or any(n not in self._names and (len(n) < WORD or n not in self._lower) for n in names)
+            or any(n[0] not in self._seen for n in numbers)
+        )

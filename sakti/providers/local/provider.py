@@ -73,7 +73,7 @@ class LocalProvider:
                 async for message in messages:
                     for event in answer.take(message, self._context):
                         yield event
-                    if answer.looping:
+                    if answer.looping or answer.astray:
                         break
             for event in answer.rest():
                 yield event
@@ -244,6 +244,15 @@ class _Answer:
         self._finish = ""
         self._usage = Usage()
 
+    @property
+    def astray(self) -> bool:
+        """Return whether an answer has been given and only inventions follow."""
+        return self._guard is not None and self._guard.astray
+
+    @property
+    def _cut(self) -> bool:
+        return self.looping or self._finish == "length"
+
     def decided(self) -> list[StreamEvent]:
         """Return what is done without the model, since there is nothing to choose."""
         if self._allowed.call:
@@ -255,7 +264,7 @@ class _Answer:
         """Return what was held back to the end."""
         if self._guard is None or self._reader.action != actions.ANSWER:
             return []
-        return self._shown([self._guard.end()])
+        return self._shown([self._guard.end(cut=self._cut or self.astray)])
 
     def _shown(self, kept: list[str]) -> list[StreamEvent]:
         self._kept += kept
@@ -301,7 +310,7 @@ class _Answer:
             return Completed((call,), "tool_use", self._usage, name)
         if self._allowed.text:
             return Completed((TextPart(self._allowed.text),), "end", self._usage, name)
-        stop: StopReason = "length" if self.looping or self._finish == "length" else "end"
+        stop: StopReason = "length" if self._cut and self._guard is None else "end"  # what stood is the answer
         if self._plain:
             text = "".join(self._text)
             return Completed((TextPart(text),) if text else (), stop, self._usage, name)

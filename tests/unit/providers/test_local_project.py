@@ -40,6 +40,7 @@ def looked(name, arguments, content, *, error=False):
         "How do I run the tests?",
         "What is the entry point?",
         "Where does it start?",
+        "How is it built?",
     ],
 )
 def test_the_project_as_such_is_answered_from_what_is_known_of_it(asked):
@@ -61,6 +62,7 @@ def test_the_project_as_such_is_answered_from_what_is_known_of_it(asked):
         ("Is there a function refund?", r"\brefund\b"),
         ("Is there a Dockerfile?", r"(?i)(?:\b|_)(?:dockerfile)"),
         ("Where is shop.py?", r"\bshop\.py\b"),
+        ("How large are the shipping costs?", r"(?i)(?:\b|_)(?:cost)"),
     ],
 )
 def test_what_has_a_name_is_searched_for_first(asked, pattern):
@@ -73,6 +75,7 @@ def test_what_has_a_name_is_searched_for_first(asked, pattern):
     [
         "What is a decorator?",
         "How do I undo a commit?",
+        "What is the price of the costliest stamp?",
         "Where do I add a route?",
         "hello",
         "fix add() in a.py",
@@ -148,14 +151,28 @@ def test_a_search_that_fails_proves_nothing():
         ("It starts in src/main.py", project.NOT_THERE),
         ("It runs on Node.js, see pricing.py.", "It runs on Node.js, see pricing.py."),
         ("Files:\n- cart/pricing.py\n- cart/invented.py\n", "Files:\n- cart/pricing.py\n"),
+        ("It uses the `argparse` module. It prices `carts`. Run `pytest tests`.", "Run `pytest tests`."),
+        ("Run `cd src && make`. Run `make`.", "Run `make`."),
+        ("It takes 1024 bytes. It takes 5.", "It takes 5."),
+        ("11. It is in cart/pricing.py.", "11. It is in cart/pricing.py."),
+        ("It calculates the prices. It sells. It calculates the prices.", "It calculates the prices. It sells. "),
         ("", project.NOT_THERE),
     ],
 )
-def test_a_sentence_with_a_file_that_nobody_has_seen_does_not_stand(text, stands):
+def test_a_sentence_with_what_nobody_has_seen_does_not_stand(text, stands):
     for size in (1, 3, 1000):
         guard = project.Grounded(KNOWN)
         pieces = [guard.feed(text[i : i + size]) for i in range(0, len(text), size)]
         assert "".join([*pieces, guard.end()]) == stands
+
+
+def test_what_is_cut_is_left_out_and_an_answer_that_goes_astray_ends():
+    guard = project.Grounded(KNOWN)
+    assert guard.feed("It sells. It starts in car") == "It sells. " and guard.end(cut=True) == ""
+    guard = project.Grounded(KNOWN)
+    invented = "It uses `os`. It uses `sys`. It uses `re`. "
+    assert not guard.feed(invented) and not guard.astray, "nothing was said yet"
+    assert guard.feed("It sells. " + invented) == "It sells. " and guard.astray
 
 
 @given(st.text("ab. \n!", max_size=30), st.integers(1, 5))
@@ -205,6 +222,20 @@ async def test_an_answer_of_the_model_is_held_to_what_it_was_told(tmp_path):
         events, done = await play(provider, asked("What does this project do?"))
         assert done.parts == (TextPart("It sells. It starts in cart/pricing.py."),)
         assert "".join(e.text for e in events if isinstance(e, TextChunk)) == done.parts[0].text
+    finally:
+        await provider.close()
+        await worker.stop()
+
+
+async def test_an_answer_that_goes_astray_ends_there(tmp_path):
+    said = "'It sells. ' + 'It uses `os`. It uses `sys`. It uses `re`. ' * 9 + 'It starts in cart/pricing.py.'"
+    script = tmp_path / "fake_worker.py"
+    script.write_text(FAKE.replace("text.upper()}", said + "}"))
+    worker = Worker(tmp_path / "m.gguf", 8192, (__import__("sys").executable, str(script)))
+    provider = LocalProvider(worker=worker)
+    try:
+        _, done = await play(provider, asked("What does this project do?"))
+        assert (done.parts, done.stop_reason) == ((TextPart("It sells. "),), "end")
     finally:
         await provider.close()
         await worker.stop()

@@ -42,7 +42,9 @@ LINKED = ("prompts", "themes")
 SEEDS = ("81", "45", "16", "9", "53", "13", "85", "57", "69", "1", "0")  # that find nothing where nothing is changed
 TIMEOUT = 300  # seconds: a change may make work that never ends
 _UNIT = "tests/unit/memory/"
-_MOVES = tuple(f"{_UNIT}test_{n}.py" for n in ("state", "undo_reflection", "two_windows", "engine", "backlog"))
+_MOVES = tuple(
+    f"{_UNIT}test_{n}.py" for n in ("state", "deciding", "undo_reflection", "two_windows", "engine", "backlog")
+)
 QUICK = (f"{_UNIT}test_moves.py", f"{_UNIT}test_window.py", "tests/unit/store/test_integrity.py")  # seconds together
 _ROUND = tuple(
     f"{_UNIT}test_{n}.py" for n in ("corrections", "two_sessions", "fork", "titles", "zones", "read_only", "elsewhere")

@@ -12,7 +12,7 @@ MUTANTS = (
         "engine-held-activates",
         f"{ENGINE}:MemoryEngine._move",
         "        if state.held:\n            return\n",
-        "",
+        "        if not state.held:\n            return\n",
     ),
     M("engine-not-settled", f"{ENGINE}:MemoryEngine._move", "        state.settle()\n", ""),
     M(
@@ -22,7 +22,13 @@ MUTANTS = (
         "            pass\n",
     ),
     M("engine-no-background", f"{ENGINE}:MemoryEngine._move", "        self._observation.start()\n", ""),
-    M("engine-no-reflection", f"{ENGINE}:MemoryEngine._move", "        self._reflection.start()\n", ""),
+    M(
+        "engine-no-reflection",
+        f"{ENGINE}:MemoryEngine._move",
+        "        self._reflection.start()\n",
+        "",
+        by="tests/unit/memory/test_deciding.py::test_a_reflection_begins_beside_a_step",
+    ),
     M(
         "engine-log-not-settled",
         f"{ENGINE}:MemoryEngine._move",
@@ -40,6 +46,7 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine._move",
         "        await wait_for_messages(state, self._observation)\n        await self._reflection",
         "        await self._reflection",
+        by="tests/unit/memory/test_deciding.py::test_what_was_waited_for_is_condensed_before_the_request",
     ),
     M(
         "engine-wait-threshold-at",
@@ -67,7 +74,7 @@ MUTANTS = (
         "(window.ready() or running)",
         "False",
     ),
-    M("engine-wait-not-ready", f"{WAITING}:wait_for_messages", "(window.ready() or running)", "running"),
+    M("engine-wait-not-ready", f"{WAITING}:wait_for_messages", "(window.ready() or running)", "True"),
     M(
         "engine-wait-not-running",
         f"{WAITING}:wait_for_messages",
@@ -85,6 +92,7 @@ MUTANTS = (
         f"{WAITING}:wait_for_messages",
         "if observation.elsewhere and patient:",
         "if False:",
+        by="tests/unit/memory/test_deciding.py::test_a_step_waits_for_what_another_window_observes",
     ),
     M(
         "engine-wait-not-activated",
@@ -141,6 +149,7 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine.begin_turn",
         'await self._write_quietly(state, {"actor": actor})',
         "pass",
+        by="tests/unit/memory/test_deciding.py::test_the_model_of_the_last_turn_is_known_after_a_restart",
     ),
     M(
         "engine-budget-ignored",

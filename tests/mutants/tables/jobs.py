@@ -31,6 +31,7 @@ MUTANTS = (
         f"{OBSERVATION}:Observation._observe",
         "memory_store.set_buffered_at(db, window.record.id, window.pending, operation.started)",
         "pass",
+        by="tests/unit/memory/test_deciding.py::test_a_buffered_observation_sets_the_boundary",
     ),
     M(
         "observe-no-refresh",
@@ -162,6 +163,7 @@ MUTANTS = (
         f"{OBSERVATION}:Observation.start",
         "behind = state.phase is Phase.CATCHING_UP",
         "behind = False",
+        by="tests/unit/memory/test_deciding.py::test_who_has_caught_up_is_behind_no_more",
     ),
     M("observe-end-always", f"{OBSERVATION}:Observation.start", "if at_end and tokens < interval // 2:", "if False:"),
     M("observe-end-never", f"{OBSERVATION}:Observation.start", "if at_end and tokens < interval // 2:", "if at_end:"),
@@ -170,6 +172,7 @@ MUTANTS = (
         f"{OBSERVATION}:Observation.start",
         "if state.phase not in (Phase.IDLE, Phase.CATCHING_UP) or self.running() is not None:",
         "if state.phase not in (Phase.IDLE, Phase.CATCHING_UP, Phase.BUFFERING):",
+        by="tests/unit/memory/test_deciding.py::test_at_the_end_of_a_turn_half_an_interval_is_the_least",
     ),
     M(
         "observe-join-not",
@@ -177,7 +180,13 @@ MUTANTS = (
         "            await asyncio.wait([running])",
         "            return",
     ),
-    M("observe-others-not-seen", f"{OBSERVATION}:Observation.join_others", "await self.state.refresh()", "pass"),
+    M(
+        "observe-others-not-seen",
+        f"{OBSERVATION}:Observation.join_others",
+        "await self.state.refresh()",
+        "pass",
+        by="tests/unit/memory/test_deciding.py::test_what_another_window_observed_is_loaded_when_it_was_waited_for",
+    ),
     M(
         "observe-failure-done",
         f"{OBSERVATION}:Observation._run",
@@ -272,12 +281,14 @@ MUTANTS = (
         f"{REFLECTION}:Reflection.to_reflect",
         "            return reflections\n",
         "            pass\n",
+        by="tests/unit/memory/test_deciding.py::test_the_newest_lines_stay_as_they_are",
     ),
     M(
         "reflect-too-little",
         f"{REFLECTION}:Reflection.begin",
         "if not whole and (not by_itself or tokens < numbers.reflect_at // 6):",
         "if not whole and not by_itself:",
+        by="tests/unit/memory/test_deciding.py::test_little_is_not_condensed_unless_the_user_asks",
     ),
     M(
         "reflect-while-held",
@@ -331,6 +342,7 @@ MUTANTS = (
         f"{REFLECTION}:Reflection._run",
         "signal = ReflectionSignal.FAILED",
         "signal = ReflectionSignal.GONE",
+        by="tests/unit/memory/test_deciding.py::test_a_reflection_that_fails_backs_off",
     ),
     M("reflect-pinned-unknown", f"{REFLECTION}:Reflection._reflect", "tuple(before[-1].pinned),", "(),"),
     M(
@@ -366,12 +378,14 @@ MUTANTS = (
         f"{REFLECTION}:Reflection._reflect",
         "int(min(numbers.reflect_at - rest, tokens * share))",
         "tokens",
+        by="tests/unit/memory/test_deciding.py::test_a_reflector_is_told_how_small_the_log_has_to_become",
     ),
     M(
         "reflect-no-limit",
         f"{REFLECTION}:Reflection._reflect",
         "limit_tokens=max(1, numbers.reflect_at - rest)",
         "limit_tokens=tokens * 10",
+        by="tests/unit/memory/test_deciding.py::test_a_reflector_is_told_how_small_the_log_has_to_become",
     ),
     M(
         "reflect-undo-interval",

@@ -711,7 +711,13 @@ MUTANTS = (
         "        if False:\n            rows.unindex",
     ),
     M("mend-not-found-again", f"{INTEGRITY}:mend", "rows.reindex(db, replace(group, state=state))", "pass"),
-    M("mend-generations", f"{INTEGRITY}:mend", "(generations, record_id)", "(0, record_id)"),
+    M(
+        "mend-generations",
+        f"{INTEGRITY}:mend",
+        "(generations, record_id)",
+        "(0, record_id)",
+        by="tests/unit/store/test_integrity.py::test_mending_counts_the_reflections_that_stand_and_finds_nothing_forgotten",
+    ),
     M("mend-no-figures", f"{INTEGRITY}:mend", "        figures(db, record_id, thread_id, now)\n", "        pass\n"),
     M(
         "mend-check-silent",
@@ -776,7 +782,13 @@ MUTANTS = (
         "content",
         by="tests/unit/memory/test_moves.py::test_pinned_lines_are_what_people_left_of_them",
     ),
-    M("rows-reindex-forgotten", f"{GROUPS}:reindex", " AND forgotten = 0", ""),
+    M(
+        "rows-reindex-forgotten",
+        f"{GROUPS}:reindex",
+        " AND forgotten = 0",
+        "",
+        by="tests/unit/store/test_integrity.py::test_mending_counts_the_reflections_that_stand_and_finds_nothing_forgotten",
+    ),
     M(
         "rows-observes-all",
         f"{GROUPS}:Group.observes",
@@ -803,7 +815,13 @@ MUTANTS = (
         "(row.thread_id == thread_id)",
         "(row.thread_id != '')",
     ),
-    M("compactions-pinned", f"{COMPACTIONS}:noted", "line.pinned == 1, line.forgotten == 0", "line.forgotten == 0"),
+    M(
+        "compactions-pinned",
+        f"{COMPACTIONS}:noted",
+        "line.pinned == 1, line.forgotten == 0",
+        "line.forgotten == 0",
+        by="tests/unit/memory/test_deciding.py::test_a_compaction_leaves_the_last_exchange_though_it_is_buffered",
+    ),
     M(
         "records-revision-stays",
         f"{RECORDS}:set_record_metadata",

@@ -83,6 +83,7 @@ MUTANTS = (
         f"{STATE}:MemoryState._show",
         "for message in self.window.messages:",
         "for message in ():",
+        by="tests/unit/memory/test_deciding.py::test_what_is_said_while_the_window_is_read_stays_in_it",
     ),
     M(
         "state-no-refresh",
@@ -113,6 +114,7 @@ MUTANTS = (
         f"{STATE}:MemoryState.try_move",
         "        except MemoryFailure:\n            return None  #",
         "        except MemoryFailure:\n            raise  #",
+        by="tests/unit/memory/test_deciding.py::test_an_activation_says_how_many_messages_it_took",
     ),
     M(
         "state-reflection-early",
@@ -170,6 +172,7 @@ MUTANTS = (
         f"{STATE}:MemoryState.activate_ready",
         "if upto is None or (g.first_index or 0) <= upto",
         "if True",
+        by="tests/unit/memory/test_deciding.py::test_a_compaction_leaves_the_last_exchange_though_it_is_buffered",
     ),
     M("state-own-not-told", f"{STATE}:MemoryState.activate_ready", "into.extend(done.groups)", "pass"),
 )

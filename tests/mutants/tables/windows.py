@@ -45,8 +45,9 @@ MUTANTS = (
         f"{COMPACTION}:observe_all",
         "await state.activate_ready(last, own)",
         "await state.activate_ready(None, own)",
+        by="tests/unit/memory/test_deciding.py::test_a_compaction_leaves_the_last_exchange_though_it_is_buffered",
     ),
-    M("compact-over-ready", f"{COMPACTION}:observe_all", "if not state.window.ready():", "if True:"),
+    M("compact-over-ready", f"{COMPACTION}:observe_all", "if not state.window.ready():", "if state.window.ready():"),
     M("compact-not-ready", f"{COMPACTION}:observe_all", "    await state.activate_ready(last, own)\n", ""),
     M(
         "compact-owns-others",
@@ -54,7 +55,13 @@ MUTANTS = (
         "tuple(g.id for g in own)",
         "tuple(g.id for g in window.active if g.observes)",
     ),
-    M("compact-others-not-waited", f"{COMPACTION}:_join", "await observation.join_others()", "pass"),
+    M(
+        "compact-others-not-waited",
+        f"{COMPACTION}:_join",
+        "await observation.join_others()",
+        "pass",
+        by="tests/unit/memory/test_deciding.py::test_a_compaction_waits_for_what_another_window_observes",
+    ),
     M("compact-not-recorded", f"{COMPACTION}:compact", "compactions.add_compaction(db, done)", "pass"),
     M(
         "compact-count",
@@ -222,12 +229,19 @@ MUTANTS = (
         by="tests/unit/memory/test_window.py::test_what_fits_is_the_newest_with_the_prompt",
     ),
     M("fit-last-lost", f"{WINDOW}:newest_that_fit", "cuts[-1] if cuts else 0", "len(messages)"),
-    M("leaving-too-much", "sakti.memory.jobs.leaving:left", "if any(observable(m) for m in messages) else 0", ""),
+    M(
+        "leaving-too-much",
+        "sakti.memory.jobs.leaving:left",
+        "if any(observable(m) for m in messages) else 0",
+        "",
+        by="tests/unit/memory/test_deciding.py::test_nothing_is_left_where_nothing_may_be_observed",
+    ),
     M(
         "leaving-ready-waits",
         "sakti.memory.jobs.leaving:observe_left",
         "    await observation.state.activate_ready()\n",
         "",
+        by="tests/unit/memory/test_deciding.py::test_what_is_left_at_the_end_is_what_can_be_observed",
     ),
     M(
         "status-next-boundary",

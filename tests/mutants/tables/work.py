@@ -39,6 +39,7 @@ MUTANTS = (
         f"{WORK}:Worker.reflect",
         "merged = [g.id for g in groups]",
         "merged = [g.id for g in groups[1:]]",
+        by="tests/unit/memory/test_deciding.py::test_a_reflection_of_nothing_leaves_the_log",
     ),
     M(
         "work-range",
@@ -78,6 +79,7 @@ MUTANTS = (
         f"{WORK}:Worker.observe",
         'await self._record_calls(request.thread_id, "observer", result.calls)',
         "pass",
+        by="tests/unit/memory/test_deciding.py::test_the_calls_of_an_observer_are_recorded",
     ),
     M(
         "work-no-flags",
@@ -98,7 +100,14 @@ MUTANTS = (
         f"{LEASE}:Leases.hold",
         " or (bool(leases.clear_dead(db, record_id, but=self.owner)) and acquire(db))",
         "",
+        by="tests/unit/memory/test_deciding.py::test_a_lease_of_a_process_that_is_gone_is_taken_over",
     ),
-    M("lease-others-not-waited", f"{LEASE}:Leases.others_end", "looks = int(self.patience / POLL_S)", "return True"),
+    M(
+        "lease-others-not-waited",
+        f"{LEASE}:Leases.others_end",
+        "looks = int(self.patience / POLL_S)",
+        "return True",
+        by="tests/unit/memory/test_deciding.py::test_a_lease_of_a_process_that_is_gone_is_taken_over",
+    ),
     M("lease-turn-not-needed", f"{LEASE}:Leases.turn", "if await self.store.read(own):", "if True:"),
 )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sakti.core.events import Notice
 from sakti.store import memory
 from sakti.store.connection import Database
+from sakti.store.log.lines import log_lines
 from sakti.store.maintenance import maintenance
 from sakti.store.memory import group_rows, integrity
 from sakti.store.memory.integrity import Span
@@ -239,4 +240,36 @@ async def test_what_mending_discards_is_not_found_any_more(tmp_path: Path) -> No
 
     assert await driver.store.write(hurt) == 0
     assert "discarded" in [state for _, state in await states_of(driver)]
+    await driver.close()
+
+
+async def test_mending_counts_the_reflections_that_stand_and_finds_nothing_forgotten(tmp_path: Path) -> None:
+    driver = await talked(tmp_path / "m.db")
+    assert await driver.engine.reflect_now()
+    record = driver.engine.record_id
+    for n in range(3):
+        await driver.turn(f"then the quagga{n} queue? " * 8, [{"text": f"Queue {n} drains. " * 20}])
+        await driver.engine.wait_idle()
+    await driver.engine.compact()
+    lines = await driver.store.read(log_lines, record)
+    forgotten = next(x for x in lines if "quagga0" in x.content)
+    await driver.engine.correct(forgotten.id, "forget")
+
+    def hurt(db: Database) -> None:
+        for group in group_rows.groups_by_id(db, [forgotten.group_id]):
+            assert group.state == "active"
+            group_rows.unindex(db, group)
+        gone = "UPDATE observation_groups SET state = 'discarded', discarded_at = 1 WHERE id = ?"
+        db.execute_sql(gone, (forgotten.group_id,))
+        db.execute_sql("UPDATE observational_memory SET generation_count = 7")
+        assert integrity.mend(db, record, 5)
+
+    await driver.store.write(hurt)
+    counted = await driver.store.read(
+        lambda db: db.execute_sql("SELECT generation_count FROM observational_memory").fetchone()
+    )
+    assert counted == (1,)
+    scope = search.Scope("workspace", kinds=("observation",))
+    found = await driver.store.read(search.search, "quagga0", scope)
+    assert forgotten.id not in {h.id for h in found.hits}
     await driver.close()

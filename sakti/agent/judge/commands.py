@@ -21,7 +21,8 @@ class Part:
     """One simple command.
 
     `paths`: files that it names, each with what is done with it. `prefix`: the words that a rule for it would begin
-    with; `exact`: only a rule with all its words may allow it. `hashes`: those of the files that it runs.
+    with; `exact`: only a rule with all its words may allow it. `hashes`: those of the files that it runs. `changes`:
+    the last of `paths`, which it is there to change (not its redirections): a rule for it covers them in the project.
     """
 
     kind: Kind
@@ -31,6 +32,7 @@ class Part:
     prefix: tuple[str, ...] = ()
     exact: bool = False
     hashes: Mapping[str, str] = field(default_factory=dict[str, str])
+    changes: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,9 @@ def _part(simple: Simple, place: Place) -> Part:
     part = Part(kind, "Runs a command", argv, redirected, _prefix(argv), _is_exact(argv), running.hashes(argv, place))
     if (changed := running.changes_inside(argv)) is None:
         return part
-    paths: list[tuple[Path, Access]] = [(place.resolve(c), "write") for c in changed]
-    return replace(part, kind="work", reason="Changes files", paths=(*redirected, *paths))
+    paths = tuple(place.resolve(c) for c in changed)
+    written: list[tuple[Path, Access]] = [(p, "write") for p in paths]
+    return replace(part, kind="work", reason="Changes files", paths=(*redirected, *written), changes=paths)
 
 
 def _git(argv: tuple[str, ...], redirected: tuple[tuple[Path, Access], ...], place: Place) -> Part:

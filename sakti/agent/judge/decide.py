@@ -225,18 +225,25 @@ _WEIGHT: Sequence[Kind] = (
 )
 
 
+_OF_A_RULE: frozenset[Kind] = frozenset(("work", "unknown", "edit"))  # effects of a command that a rule for it covers
+
+
 def _effects(name: str, found: Judged, rules: Rules, place: Place) -> Iterator[Effect]:
     """Yield what a command does, where no rule allows it; a bare `bash` allows all that a rule may."""
     everything = any(rule.strip() == name for rule in rules.allow)
     if found.hard:
         yield Effect("hard", found.hard)
     for part in found.parts:
-        effects = [path_effect(path, place, access) for path, access in part.paths]
+        named = part.paths[: len(part.paths) - len(part.changes)]
+        effects = [path_effect(path, place, access) for path, access in named]
+        changes = [path_effect(path, place, "write") for path in part.changes]
         if part.kind in ("work", "unknown") and part.argv:
-            if not rule_texts.permits(rules.allow, name, part.argv, part.hashes, exact=part.exact):
-                rule = rule_texts.write_rule(name, part.prefix, part.hashes)
-                effects.append(Effect(part.kind, part.reason, rule))
+            permitted = rule_texts.permits(rules.allow, name, part.argv, part.hashes, exact=part.exact)
+            rule = rule_texts.write_rule(name, part.prefix, part.hashes)
+            own = [*changes, Effect(part.kind, part.reason)]
+            effects += (replace(e, rule=rule) if e.kind in _OF_A_RULE else e for e in own)
+            effects = [e for e in effects if not (permitted and e.rule == rule)]
         else:
-            effects.append(Effect(part.kind, part.reason))
+            effects += [*changes, Effect(part.kind, part.reason)]
         yield from (e for e in effects if not (everything and e.kind in ALLOWABLE))
     yield Effect("read", "")

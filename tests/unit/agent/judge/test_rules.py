@@ -126,3 +126,16 @@ def test_a_rule_that_is_written_is_read_as_it_was(words: list[str], hashes: dict
     read = rules.command_rule(rules.write_rule("bash", words, hashes), "bash")
     assert read is not None
     assert (read.words, dict(read.hashes)) == (tuple(words), hashes)
+
+
+def test_a_permission_covers_what_the_command_is_there_to_change(bash: Ask) -> None:
+    assert bash("touch z", "ask").rules == ("bash: touch z",)
+    for command, verdict in [
+        ("touch z", "allow"),
+        ("touch src/z", "allow"),
+        ("touch z > y", "ask"),
+        ("touch z > z", "ask"),
+        ("touch ../z", "ask"),
+        ("touch .git/hooks/pre-commit", "ask"),
+    ]:
+        assert bash(command, "ask", allow=("bash: touch",)).verdict == verdict, command

@@ -59,6 +59,7 @@ _SEARCH = tuple(f"tests/unit/store/test_{n}.py" for n in ("search", "search_upke
 # The unit tests of a part, the most telling first, by the beginning of a module's name: the first that fits.
 TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.policy": (*_NUMBERS, *_MOVES, f"{_UNIT}test_figures.py"),
+    "sakti.providers.facts": ("tests/unit/test_golden.py",),
     "sakti.memory.recall": _PAGES,
     "sakti.memory.working.working_memory": _PAGES,
     "sakti.memory.summaries": (f"{_UNIT}test_levels.py",),

@@ -13,6 +13,7 @@ SAMPLE = 6
 def test_every_change_fits_the_code() -> None:
     assert [found for mutant in table.MUTANTS if (found := _misfit(mutant))] == []
     assert len({m.id for m in table.MUTANTS}) == len(table.MUTANTS)
+    assert [m.target for m in table.MUTANTS if not m.target.startswith(tuple(run.TESTS))] == [], "no test tries it"
 
 
 def _misfit(mutant: Mutant) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from sakti.agent.judge.secrets import secret_filter
@@ -25,11 +26,11 @@ FRESH = 20.0  # seconds that a list is good for
 class FileList:
     """Paths below `root`, relative, with `/`, without secret ones (`own` are sakti's folders).
 
-    Read when first wanted and again when they are old.
+    Read when first wanted and again when they are old; git is asked where `trusted` says so.
     """
 
-    def __init__(self, root: Path, own: tuple[Path, ...] = ()) -> None:
-        self._root = root
+    def __init__(self, root: Path, own: tuple[Path, ...] = (), *, trusted: Callable[[], bool] = lambda: True) -> None:
+        self._root, self._trusted = root, trusted
         self._place = Place(root, root, own)
         self._paths: list[str] = []
         self._read_at = float("-inf")
@@ -39,7 +40,7 @@ class FileList:
         """At most `LIMIT` paths. Names with control characters are left out: they could not be typed."""
         async with self._lock:
             if time.monotonic() - self._read_at > FRESH:
-                found = await _git_files(self._root)
+                found = await _git_files(self._root) if self._trusted() else None
                 if found is None:
                     found = await _walk(self._root)
                 is_secret = secret_filter(self._root, self._place)
@@ -49,11 +50,11 @@ class FileList:
             return self._paths
 
 
-async def overview_of(root: Path) -> str:
+async def overview_of(root: Path, *, trusted: bool) -> str:
     """Describe what a workspace holds (see `overview`); empty where that takes too long."""
     try:
         async with asyncio.timeout(PATIENCE):
-            return overview(await FileList(root).paths())
+            return overview(await FileList(root, trusted=lambda: trusted).paths())
     except TimeoutError:
         return ""
 

@@ -54,11 +54,11 @@ _KEPT = (
 )
 
 
-async def of(root: Path) -> str:
-    """Describe the project at `root`; empty where there is nothing, or it takes too long."""
+async def of(root: Path, *, trusted: bool = True) -> str:
+    """Describe the project at `root`, without git where it is not `trusted`; empty where that takes too long."""
     try:
         async with asyncio.timeout(PATIENCE):
-            paths = await FileList(root).paths()
+            paths = await FileList(root, trusted=lambda: trusted).paths()
             return await asyncio.to_thread(_read, root, paths)
     except TimeoutError:
         return ""

@@ -58,7 +58,7 @@ class Chat:
         self.commands = Commands(self)
         self.unsent = ""  # what was not sent, here or in an earlier window; never sent by itself
         self._why = why
-        self._files = FileList(session.workspace)
+        self._files = FileList(session.workspace, trusted=lambda: session.options.trusted)
         self._begun: list[str] = []  # lines that ended with a backslash
         self._leave: asyncio.Future[int]
         self._lines: Lines

@@ -151,12 +151,21 @@ def test_a_thread_is_resumed_and_forked(place: Place) -> None:
 def test_settings_of_a_workspace_that_is_not_trusted_are_named(place: Place) -> None:
     (place.folder / ".sakti").mkdir()
     (place.folder / ".sakti" / "config.toml").write_text("[agent]\nmax_steps = 3\n")
+    asked = place.home / "git-was-asked"
+    program = place.home / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$*" >> {asked}\nexit 1\n')
+    program.chmod(0o755)
+    place.env["PATH"] = f"{program.parent}:{place.env['PATH']}"
+    (place.folder / ".git").mkdir()
     for output in ("text", "json"):
         done = place.run("run", "x", "--output", output, *NAMED)
         told = [line for line in done.stderr.splitlines() if "not trusted, so left out" in line]
         assert (done.returncode, len(told)) == (0, 1), done.stderr
         assert ".sakti/config.toml" in told[0] and "`sakti trust`" in told[0]
+    assert not asked.exists(), "nor is git"
     assert "not trusted" not in place.run("run", "x", "--trust", *NAMED).stderr
+    assert "config" in asked.read_text()
 
 
 def test_many_runs_share_one_database(place: Place) -> None:

@@ -16,7 +16,6 @@ from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints.plan import Action, Plan
 from sakti.agent.checkpoints.records import Turn, Undone
 from sakti.agent.checkpoints.shadow import Shadow, open_shadow
-from sakti.agent.workspace import git_state
 from sakti.core.errors import SaktiError
 from sakti.core.events import ThreadChanged
 from sakti.core.lazy import lazy_imports
@@ -294,7 +293,7 @@ class Undoing:
     async def _files_changed(self) -> None:
         """Let the session show how many files git sees changed now."""
         if self._live is not None:
-            self._live.git = await git_state(self._live.workspace)
+            await self._live.look_at_git()
             if self._live.thread is not None:
                 self._live.emit(ThreadChanged(self._live.thread))
 

@@ -104,7 +104,7 @@ async def load(state: State, thread: Thread) -> None:
     await engine.open(thread)
     if state.model_info is not None and state.model_info.small:
         if state.project is None:
-            state.project = await project.of(state.workspace)
+            state.project = await project.of(state.workspace, trusted=state.options.trusted)
         engine.set_budget(await asyncio.to_thread(build.small_budget, state))
     state.status = engine.status()
     state.emit(ThreadChanged(thread))
@@ -150,7 +150,7 @@ async def store(state: State, first_text: str = "") -> None:
             title=title,
             metadata={
                 **state.thread.metadata,
-                system_prompt.OVERVIEW: await file_list.overview_of(state.workspace),
+                system_prompt.OVERVIEW: await file_list.overview_of(state.workspace, trusted=state.options.trusted),
                 **instructions.to_metadata(await instructed.found(state)),
                 **skills.to_metadata(state),
                 **({} if state.options.interactive else {titles.HEADLESS: True}),

@@ -17,7 +17,6 @@ from sakti.agent.session.queries import Views
 from sakti.agent.session.state import Options, State
 from sakti.agent.session.turns import Turns
 from sakti.agent.threads.reindexing import Indexing
-from sakti.agent.workspace import git_state
 from sakti.core.clock import Clock
 from sakti.core.config import APPROVAL_MODES, Config
 from sakti.core.errors import ConfigError
@@ -125,7 +124,7 @@ class Session(State):
         await self._settle_approval()
         build.processors(self)
         self.indexing.begin(store)
-        self.git = await git_state(self.workspace)
+        await self.look_at_git()
         await self.models.select(self.options.model_flag)
         await current_thread.first(self)
         self._begin_hooks()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sakti.agent import project_settings, trust
 from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.models import Models
-from sakti.agent.workspace import GitState, find_root
+from sakti.agent.workspace import GitState, find_root, git_state
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import Config, SessionMode
 from sakti.core.errors import StoreError
@@ -60,6 +60,7 @@ class Options:
     tools and commands. `told` is one line on what the project's settings changed. `unasked`:
     these settings are the user's only; whether the project's may have an effect is still to be asked, `overrides` are
     loaded again then.
+    `trusted`: nothing of the workspace is held back, and git is asked about it.
     `full`: the mode that asks nothing, for containers. `instructed`: the project's own instructions are read.
     `files` are the project's files that have an effect, as they were looked at. `own_commands` names the commands of
     the chat, which no file may take.
@@ -80,6 +81,7 @@ class Options:
     added: tuple[Path, ...] = ()
     told: str = ""
     unasked: bool = False
+    trusted: bool = True
     full: bool = False
     instructed: bool = False
     overrides: tuple[str, ...] = ()
@@ -120,6 +122,7 @@ class Options:
             warnings=warnings,
             told=project_settings.told(loaded),
             unasked=False,
+            trusted=use,
             instructed=use and bool(found.files),
             files=tuple(f for f in found.files if not trust.says_only(f.name)) if use else (),
         )
@@ -191,6 +194,10 @@ class State:
         Raises `ConfigError`.
         """
         self._take_options(self.options.with_project(found, use=use))
+
+    async def look_at_git(self) -> None:
+        """Read branch and changes; where the workspace is not trusted git is not asked."""
+        self.git = await git_state(self.workspace) if self.options.trusted else None
 
     @property
     def store(self) -> Store:

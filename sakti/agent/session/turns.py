@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from sakti.agent import mentions
 from sakti.agent.session import build, current_thread, titling
-from sakti.agent.workspace import git_state
 from sakti.core.errors import NoModelError, SaktiError
 from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFinished, TurnStarted
 from sakti.core.lazy import lazy_imports
@@ -240,7 +239,7 @@ class Turns:
                     if not taken.done():
                         raise SaktiError(event.error or "", title=event.error_title, code=event.error_code)
                     self._state.failed = turn.messages[0].parts if event.status == "error" and turn.messages else None
-                    self._state.git = await git_state(self._state.workspace)
+                    await self._state.look_at_git()
                     if event.status == "tripwire":
                         await current_thread.read_again(self._state)
                     await lease.give_back()

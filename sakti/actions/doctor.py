@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sakti.actions import registry
 from sakti.actions.spec import action
 from sakti.actions.values import Text, Value
 from sakti.core.errors import ConfigError
@@ -31,7 +32,8 @@ async def doctor(scope: Scope) -> Value:
         path = Path(scope.env.get("SAKTI_DB") or resources.data_home() / "sakti.db").expanduser()
         problem = [doctor_report.Line("config", False, e.message)]
     answers = scope.live.model if scope.live is not None else None
-    lines = [*problem, *await doctor_report.examine(path, scope.env, scope.workspace, config, answers)]
+    found = await doctor_report.examine(path, scope.env, scope.workspace, config, answers, own_commands=registry.chat())
+    lines = [*problem, *found]
     lines.sort(key=lambda line: "✗!✓".index(line.sign))
     ok = not any(line.problem for line in lines)
     return Text(

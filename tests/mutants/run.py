@@ -77,6 +77,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.shared": (*_SHARED, *_PAGES),
     "sakti.memory.reflect.parts": (*_SHARED, f"{_UNIT}test_marking.py", *_TEXTS, *_ROUND),
     "sakti.memory.reflect.extractive": (*_TEXTS, f"{_UNIT}test_conversations.py"),
+    "sakti.memory.observe.faithfulness": (f"{_UNIT}test_faithfulness.py", *_TEXTS),
     "sakti.memory.observe.extractive": (*_TEXTS, f"{_UNIT}test_conversations.py"),
     "sakti.memory.observe.transcript": _TEXTS,
     "sakti.memory.observe.model": _TEXTS,

@@ -160,7 +160,7 @@ async def test_what_is_not_kept_says_so_all_the_time(make, store):
 async def test_health_shows_problems_in_colour(running, session, monkeypatch):
     from sakti.agent.reports import doctor
 
-    async def examine(*_args):
+    async def examine(*_args, **_more):
         found = [doctor.Line("fine", True, "good"), doctor.Line("rg", False, "missing", optional=True)]
         return [*found, doctor.Line("db", False, "broken:", "mend it.")]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,11 +57,18 @@ class Line:
 
 
 async def examine(
-    database: Path, env: Mapping[str, str], workspace: Path, config: Config, answers: ModelChanged | None = None
+    database: Path,
+    env: Mapping[str, str],
+    workspace: Path,
+    config: Config,
+    answers: ModelChanged | None = None,
+    *,
+    own_commands: Container[str] = (),
 ) -> list[Line]:
     """Make every check, in the order in which a person would ask.
 
     The file `database` need not be sound, or there; `answers`: the model of the chat that asks, where one does.
+    `own_commands`: names that no skill can have.
     """
     path = env.get("PATH")
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
@@ -74,7 +81,7 @@ async def examine(
     slower = "not installed; file search is slower without it"
     lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
-    lines += await asyncio.to_thread(_brought, workspace)
+    lines += await asyncio.to_thread(_brought, workspace, own_commands)
     bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
     return lines + await asyncio.to_thread(_hooks, workspace, config)
@@ -108,7 +115,7 @@ def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:
     return Line("sandbox", level.holds, level.text + "." * (not level.holds), level.mend, optional=True)
 
 
-def _brought(workspace: Path) -> list[Line]:
+def _brought(workspace: Path, own_commands: Container[str]) -> list[Line]:
     """Report what the workspace and the user bring: trust, instructions, skills and commands."""
     look = trust.look(workspace)
     said = {"nothing": "nothing to trust here", "trusted": "this workspace is trusted"}.get(look.state, look.left_out)
@@ -118,7 +125,7 @@ def _brought(workspace: Path) -> list[Line]:
     out.append(Line("instructions", not found.notes, ". ".join((names, *found.notes)), optional=True))
     skills = skill_files.load(workspace, project=not look.asks)
     told = counted(len(skills.skills), "skill or command", "skills and commands")
-    wrong = len(skills.notes) + len(skills.shadowed)
+    wrong = len(skills.notes) + len(skills.shadowed) + sum(s.name in own_commands for s in skills.skills)
     if wrong:
         told += f", {counted(wrong, 'problem')}:"
     out.append(Line("skills", not wrong, told, "`sakti skills list` names them.", optional=True))

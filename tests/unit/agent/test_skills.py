@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from sakti.agent import trust
 from sakti.agent.frontmatter import parted
+from sakti.agent.reports import doctor
 from sakti.agent.session.session import Options, Session
 from sakti.agent.skills import catalog, new, template
 from sakti.agent.skills.load import Library, load
+from sakti.core.config import Config
 from sakti.core.config import load as load_config
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import Notice, ToolFinished, ToolStarted
@@ -457,3 +459,15 @@ def test_a_new_skill_is_a_sound_one_and_never_written_over(ws: Path) -> None:
     for bad in ("", "A", "a_b", "-a", "a--b", "x" * 65, "../x"):
         with pytest.raises(ConfigError):
             new.write(ws, bad, user=False)
+
+
+async def test_doctor_counts_what_cannot_be_typed(ws: Path, home: Path) -> None:
+    skill(ws / ".sakti" / "skills", "search")
+    trust.save(trust.look(ws))
+
+    async def line(*own: str) -> str:
+        found = await doctor.examine(home / "x.db", {"PATH": "/usr/bin:/bin"}, ws, Config(), own_commands=own)
+        return next(x.text for x in found if x.name == "skills")
+
+    assert await line() == "✓ skills: 1 skill or command"
+    assert (await line("search")).startswith("! skills: 1 skill or command, 1 problem: `sakti skills list`")

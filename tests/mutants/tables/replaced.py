@@ -113,7 +113,7 @@ MUTANTS = (
         f"{VALUES}:alike",
         "KINDS[a.shape] != KINDS[b.shape] or ",
         "",
-        by="tests/unit/memory/test_superseding.py::test_of_a_sentence_only_what_holds_no_more_is_named",
+        by="tests/unit/memory/test_superseding.py::test_a_value_replaces_one_of_its_kind",
     ),
     M(
         "marking-not-said",

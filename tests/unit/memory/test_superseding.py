@@ -8,8 +8,9 @@ import pytest
 
 from sakti.memory.statements import superseding
 from sakti.memory.statements.comparing import Found, Pair
-from sakti.memory.statements.reading import STATEMENT_LIMIT, read
+from sakti.memory.statements.reading import STATEMENT_LIMIT, Value, read
 from sakti.memory.statements.superseding import COMPARED, Replaced, is_gone, replaced
+from sakti.memory.statements.values import alike
 
 PAIRS = [
     (line[0], *line[2:].split(" || "))
@@ -109,3 +110,20 @@ def test_a_statement_without_end_is_read_to_its_limit(unit: str) -> None:
     statement = read(unit * 5_000)
     assert len(statement.text) == STATEMENT_LIMIT
     assert sum(len(c.tokens) for c in statement.clauses) <= STATEMENT_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "can"),
+    [
+        (Value("28", "number"), Value("30", "number"), True),
+        (Value("28", "number", "mb"), Value("30", "number", "second"), False),
+        (Value("28", "number"), Value("redis", "name"), False),
+        (Value("2025-01-02", "date"), Value("redis", "name"), False),
+        (Value("redis", "name"), Value("postgres", "word"), True),
+        (Value("berlin", "place"), Value("slow", "word"), False),
+        (Value("11:30", "date"), Value("10", "number"), True),
+        (Value("11:30", "date"), Value("80", "number"), False),
+    ],
+)
+def test_a_value_replaces_one_of_its_kind(a: Value, b: Value, can: bool) -> None:
+    assert alike(a, b) is can and alike(b, a) is can

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 from sakti.agent.sandbox.boundary import Level
 from sakti.agent.session.queries import Spent
+from sakti.agent.session.state import Options
 from sakti.core.config import APPROVAL_MODES, Config
 from sakti.core.errors import NoModelError, TaskError
 from sakti.core.events import (
@@ -198,7 +199,7 @@ class FakeSession:
         self.busy = False
         self.queued: tuple[str, ...] = ()
         self.approvals: tuple = ()
-        self.options = SimpleNamespace(unasked=False)  # the workspace is trusted, or has nothing of its own
+        self.options = Options(workspace, self.config)  # trusted, or with nothing of its own
         self.status: MemoryStatus | None = None
         self.usage = Usage()
         self.git = SimpleNamespace(branch="main", changed=2)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sakti.core.tokens import Estimator
 from sakti.core.types import ContextPart, plain_text
+from sakti.memory import context
+from sakti.memory.log.render import render_group
 from sakti.memory.told_facts import due
+from sakti.store.log.lines import CarryOver
+from sakti.store.memory import Group
 from tests.fakes.requests import message
 
 FACTS = {"now": "12:00", "folder": "/w"}
@@ -40,3 +45,38 @@ def test_nothing_is_told_behind_an_answer_or_to_nobody() -> None:
 def test_it_is_nobodys_words() -> None:
     assert plain_text(told(message("user", "a"), **FACTS).parts) == "a"
     assert told(message("user", "a"), **FACTS).text == "a"
+
+
+def test_a_pause_the_task_and_a_response_are_told() -> None:
+    assert context.tail("Primary: x", "Go on?", 70 * MINUTE) == {
+        "gap": "[1 hour 10 minutes later]",
+        "task": "<current-task>\nPrimary: x\n</current-task>",
+        "response": "<suggested-response>\nGo on?\n</suggested-response>",
+    }
+    assert context.tail(None, None, 9 * MINUTE) == {}
+
+
+def test_of_earlier_work_what_fits_is_carried_over() -> None:
+    earlier = CarryOver(
+        "t1", "The queue", "Primary: x", (("l1", "word " * 200), ("l2", "a short line")), (("k1", "fix"),)
+    )
+    found = context.carried_over(earlier, "head", Estimator(), 60)
+    assert [(p.kind, p.source_id) for p in found] == [
+        ("thread", "t1"),
+        ("thread", "t1"),
+        ("task", "k1"),
+        ("line", "l2"),
+    ]
+    assert context.carried_over(earlier, "head " * 100, Estimator(), 60) == []
+
+
+def test_a_group_is_shown_with_its_range_where_it_can_be_recalled() -> None:
+    text = "Date: Jan 1, 2025\n* 🔴 (10:00) one\n  * 🟢 two"
+    group = Group("g", "r", "t", "observation", "active", text, 0, first_message_id="a", last_message_id="b",
+                  first_index=3, last_index=7)  # fmt: skip
+    now = 1_735_732_800_000  # noon of that day
+    bare = render_group(group, now, None, tagged=False)
+    assert bare == "Date: Jan 1, 2025 (today)\n* 🔴 (10:00) one\n  * two"
+    shown = render_group(group, now, None, tagged=True).split("\n")
+    assert (shown[1:-1], shown[-1]) == (bare.split("\n"), "</observation-group>")
+    assert shown[0].startswith("<observation-group")

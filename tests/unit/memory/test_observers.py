@@ -261,6 +261,15 @@ async def test_garbage_is_asked_for_once_more() -> None:
     assert observer.name == "extractive"
 
 
+async def test_a_line_written_over_and_over_is_never_stored() -> None:
+    looping = "<observations>\nDate: Dec 4, 2025\n" + "* 🔴 (14:30) User stated it\n" * 3_000 + "</observations>"
+    observer, _ = built(Answers(looping, GOOD))
+    assert "User stated it\n" * 2 not in (await observer.observe(asked())).text
+    observer, _ = built(Answers(looping, looping))
+    with pytest.raises(MemoryFailure, match="no usable observations"):
+        await observer.observe(asked())
+
+
 async def test_transient_failures_are_waited_out() -> None:
     clock = FakeClock()
     limit = ProviderError("rate limit exceeded", code="rate_limit", retryable=True)
@@ -460,6 +469,14 @@ async def test_levels_go_up_until_the_target_is_met() -> None:
     assert "[O1] * 🔴" in prompts[0]
     shared = min(len(p) for p in prompts) - 400
     assert prompts[0][:shared] == prompts[2][:shared]  # the level's text stands behind the log
+
+
+async def test_the_reflector_is_told_what_is_pinned() -> None:
+    few = "\n".join(LOG.split("\n")[:10])
+    provider = Answers(f"<observations>\n{few}\n</observations>")
+    _, reflector = built(provider)
+    await reflector.reflect(ReflectInput("t", (("g", LOG),), 300, pinned=("* 🔴 (9:00) The key is 7731",)))
+    assert "keep word for word\n\n* 🔴 (9:00) The key is 7731" in provider.requests[0].messages[0].text
 
 
 async def test_an_answer_that_is_not_smaller_is_never_used() -> None:

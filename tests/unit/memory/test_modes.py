@@ -67,6 +67,12 @@ async def test_sections_become_categories_and_no_tag_is_left() -> None:
     assert result.current_task == "Primary: the leak"
 
 
+async def test_a_section_that_repeats_itself_spoils_the_answer() -> None:
+    looping = ANSWER.replace("- (12:04)", "* 🟡 (12:03) awaited it again and again\n" * 3_000 + "- (12:04)")
+    observer, _ = built(Answers(looping, ANSWER))
+    assert "again" not in (await observer.observe(asked(mode="bug_fixing"))).text
+
+
 def test_stray_tags_go_and_words_in_brackets_stay() -> None:
     rest, found = parse.take_sections("a </attempts> b <attempts> `Map<string, errors>`", ("attempts",))
     assert rest.split() == ["a", "b"]

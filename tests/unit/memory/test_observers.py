@@ -261,15 +261,6 @@ async def test_garbage_is_asked_for_once_more() -> None:
     assert observer.name == "extractive"
 
 
-async def test_a_line_written_over_and_over_is_never_stored() -> None:
-    looping = "<observations>\nDate: Dec 4, 2025\n" + "* 🔴 (14:30) User stated it\n" * 3_000 + "</observations>"
-    observer, _ = built(Answers(looping, GOOD))
-    assert "User stated it\n" * 2 not in (await observer.observe(asked())).text
-    observer, _ = built(Answers(looping, looping))
-    with pytest.raises(MemoryFailure, match="no usable observations"):
-        await observer.observe(asked())
-
-
 async def test_transient_failures_are_waited_out() -> None:
     clock = FakeClock()
     limit = ProviderError("rate limit exceeded", code="rate_limit", retryable=True)

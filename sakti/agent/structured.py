@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from sakti.agent.processors.base import Processor, StepInput, StepOutput, TurnResult, abort
+from sakti.core import json_schema
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
@@ -21,7 +22,8 @@ WANTED = (
     "or after it and no code fence.\n{schema}"
 )
 AGAIN = "Your answer does not match the JSON Schema:\n{problems}\nAnswer again with the whole JSON value only."
-_FENCE = re.compile(r"\s*```\w*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
+_FENCE = re.compile(r"^[ \t]*```\w*[ \t]*\n(.*?)\n[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
+_BRACES = re.compile(r"\{.*\}|\[.*\]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +43,46 @@ def load(path: Path) -> Any:
         schema: Any = json.loads(data)
     except (ValueError, RecursionError) as e:
         raise ConfigError(f"--json-schema: {path} cannot be read as JSON: {one_line(str(e), 200)}.") from e
-    validators, errors = _library("jsonschema.validators"), _library("jsonschema.exceptions")
     if not isinstance(schema, dict | bool):
         raise ConfigError(f"--json-schema: {path} must hold a JSON object.")
     try:
-        validators.validator_for(schema).check_schema(schema)
-    except (errors.SchemaError, RecursionError) as e:
-        why = one_line(getattr(e, "message", "") or "nested too deep", 200)
-        raise ConfigError(f"--json-schema: {path} is not a JSON schema: {why}.") from e
+        json_schema.verify(schema)
+    except json_schema.UnusableSchema as e:
+        raise ConfigError(f"--json-schema: {path} {e}.") from e
     return cast("Any", schema)
 
 
 def check(text: str, schema: Any) -> Checked:
-    """Return an answer's value, or what is wrong with it; one code fence round all of it is let pass.
+    """Return an answer's value, or what is wrong with it. What stands round the one JSON value is let pass.
 
-    Raises `ConfigError` where the schema refers to what is not in it: nothing is fetched.
+    Raises `ConfigError` for a schema that nothing can be checked against.
     """
-    fenced = _FENCE.fullmatch(text)
     try:
-        value = json.loads(fenced[1] if fenced else text, parse_constant=_no_constant)
+        value = _value(text)
     except (ValueError, RecursionError) as e:
         return Checked(problems=(f"It is not JSON: {one_line(str(e), 200)}.",))
-    validators, referencing = _library("jsonschema.validators"), _library("referencing")
-    unresolvable = _library("referencing.exceptions").Unresolvable
-    validator = validators.validator_for(schema)(schema, registry=referencing.Registry())
     try:
-        errors = sorted(validator.iter_errors(value), key=lambda e: e.json_path)
-    except unresolvable as e:
-        raise ConfigError(f"--json-schema: the schema refers to {e.ref}, which is not in it.") from e
-    except RecursionError:
-        return Checked(problems=("It is nested too deep.",))
-    found = [f"{e.json_path}: {one_line(e.message, 300)}" for e in errors]
+        found = [f"{path}: {message}" for path, message in json_schema.violations(value, schema)]
+    except json_schema.UnusableSchema as e:
+        raise ConfigError(f"--json-schema: the schema {e}.") from e
     more = [f"and {len(found) - PROBLEMS} more"] if len(found) > PROBLEMS else []
     return Checked(value, (*found[:PROBLEMS], *more))
+
+
+def _value(text: str) -> Any:
+    """Return the JSON value of an answer: all of it, else its one code fence, else from first to last brace.
+
+    Raises `ValueError` about the whole text where none of them is JSON.
+    """
+    fences = _FENCE.findall(text)
+    braces = _BRACES.search(text)
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError:
+        for part in (fences[0] if len(fences) == 1 else "", braces[0] if braces else ""):
+            with suppress(ValueError):
+                return json.loads(part, parse_constant=_no_constant)
+        raise
 
 
 class AsksForJson(Processor):
@@ -109,11 +118,6 @@ class StructuredOutput(AsksForJson):
     async def process_output_result(self, result: TurnResult) -> TurnResult:
         added = {**result.metadata.get(result.messages[-1].id, {}), "structured_output": self._value}
         return replace(result, metadata={**result.metadata, result.messages[-1].id: added})
-
-
-def _library(name: str) -> Any:
-    """Import a module of jsonschema, which has no types; only where a schema is given."""
-    return importlib.import_module(name)
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any, cast
 
+from sakti.core import json_schema
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.resources import fill_prompt
-from sakti.core.text import one_line
 from sakti.core.types import Json
 from sakti.memory.working import files as page_files
 
 SETTING = "memory.working_memory.schema"
 LONGEST = 20_000  # characters: the model is told the whole of it
-
-
-def _library(name: str) -> Any:
-    """Import a module of jsonschema, which has no types; only where a schema is set."""
-    return importlib.import_module(name)
 
 
 def load(name: str | None, workspace: Path) -> Json | None:
@@ -29,17 +23,16 @@ def load(name: str | None, workspace: Path) -> Json | None:
     """
     if name is None:
         return None
-    validators, errors = _library("jsonschema.validators"), _library("jsonschema.exceptions")
     path = page_files.find(SETTING, name, workspace)
     text = page_files.read(SETTING, path, LONGEST)
     try:
         schema: Any = json.loads(text)
-        validators.validator_for(schema).check_schema(schema)
     except (ValueError, RecursionError) as e:
         raise ConfigError(f"{SETTING}: {path} cannot be read as JSON: {e}.") from e
-    except errors.SchemaError as e:
-        why = one_line(e.message, 200)
-        raise ConfigError(f"{SETTING}: {path} is not a JSON schema: {why} at {e.json_path}.") from e
+    try:
+        json_schema.verify(schema)
+    except json_schema.UnusableSchema as e:
+        raise ConfigError(f"{SETTING}: {path} {e}.") from e
     if not isinstance(schema, dict):
         raise ConfigError(f"{SETTING}: {path} must hold a JSON object.")
     return cast("Json", schema)
@@ -47,23 +40,16 @@ def load(name: str | None, workspace: Path) -> Json | None:
 
 def check(page: str, schema: Json) -> None:
     """Raise `MemoryFailure` (schema), which names the place, for a page that violates `schema`."""
-    validators, errors, referencing = map(_library, ("jsonschema.validators", "jsonschema.exceptions", "referencing"))
-    unresolvable = _library("referencing.exceptions").Unresolvable
     try:
         value: Any = json.loads(page)
     except ValueError:
         raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="schema") from None
-    # an empty registry: nothing is fetched from an address that a schema names
-    validator = validators.validator_for(schema)(schema, registry=referencing.Registry())
     try:
-        error = errors.best_match(validator.iter_errors(value))
-    except unresolvable as e:
-        raise MemoryFailure(f"The page's schema refers to {e.ref}, which is not in it.", code="schema") from e
-    if error is not None:
-        raise MemoryFailure(
-            f"Working memory would break its schema at {error.json_path}: {one_line(error.message, 300)}.",
-            code="schema",
-        )
+        found = json_schema.violations(value, schema)
+    except json_schema.UnusableSchema as e:
+        raise MemoryFailure(f"The page's schema {e}.", code="schema") from e
+    for path, message in found[:1]:
+        raise MemoryFailure(f"Working memory would break its schema at {path}: {message}.", code="schema")
 
 
 def told(schema: Json | None) -> str:

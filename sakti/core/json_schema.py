@@ -1,0 +1,100 @@
+"""Check values against JSON Schemas. Nothing is fetched, and no pattern of a schema holds the program up."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any, cast
+
+from sakti.core.text import one_line
+
+LIMIT = 10.0  # seconds for a check with patterns, which may backtrack without end: a process of its own makes it
+_PATTERNS = frozenset({"pattern", "patternProperties"})
+
+
+class UnusableSchema(ValueError):
+    """A schema that nothing can be checked against; the text says why, as the end of a sentence."""
+
+
+def verify(schema: Any) -> None:
+    """Raise `UnusableSchema` for what is not a JSON Schema."""
+    errors = _library("jsonschema.exceptions")
+    try:
+        _library("jsonschema.validators").validator_for(schema).check_schema(schema)
+    except errors.SchemaError as e:
+        raise UnusableSchema(f"is not a JSON schema: {one_line(e.message, 200)} at {e.json_path}") from e
+    except RecursionError as e:
+        raise UnusableSchema("is not a JSON schema: nested too deep") from e
+
+
+def violations(value: Any, schema: Any) -> list[tuple[str, str]]:
+    """Return the places where `value` violates `schema`, as JSON path and text, by path.
+
+    Raises `UnusableSchema` where the schema refers to what is not in it, or its patterns take longer than `LIMIT`.
+    """
+    if not _has_patterns(schema):
+        return list(_violations(value, schema))
+    command = [sys.executable, "-P", "-m", __name__]
+    try:
+        done = subprocess.run(command, input=json.dumps([value, schema]).encode(), capture_output=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        raise UnusableSchema(f"has a pattern that takes longer than {LIMIT:.0f} s") from None
+    if done.returncode == _UNUSABLE:
+        raise UnusableSchema(done.stdout.decode("utf-8", "replace"))
+    done.check_returncode()
+    return [(path, message) for path, message in json.loads(done.stdout)]
+
+
+def _violations(value: Any, schema: Any) -> Iterator[tuple[str, str]]:
+    best_match, referencing = _library("jsonschema.exceptions").best_match, _library("referencing")
+    # an empty registry: nothing is fetched from an address that a schema names
+    validator = _library("jsonschema.validators").validator_for(schema)(schema, registry=referencing.Registry())
+    try:
+        for error in sorted(validator.iter_errors(value), key=lambda e: e.json_path):
+            told = best_match([error])  # of "not valid under any of the given schemas" the part that is nearest
+            yield told.json_path, one_line(told.message, 300)
+    except _library("referencing.exceptions").Unresolvable as e:
+        raise UnusableSchema(f"refers to {e.ref}, which is not in it") from e
+    except RecursionError:
+        yield "$", "It is nested too deep."
+
+
+def _has_patterns(schema: Any) -> bool:
+    """Return whether a pattern stands anywhere in a schema."""
+    left = [schema]
+    while left:
+        part = left.pop()
+        if isinstance(part, dict):
+            table = cast("dict[str, Any]", part)
+            if _PATTERNS & table.keys():
+                return True
+            left += table.values()
+        elif isinstance(part, list):
+            left += cast("list[Any]", part)
+    return False
+
+
+def _library(name: str) -> Any:
+    """Import a module of jsonschema, which has no types; only where there is a schema."""
+    return importlib.import_module(name)
+
+
+# --- the process that checks with patterns ---------------------------------------------------------------------------
+
+_UNUSABLE = 3
+
+
+def _main() -> None:
+    value, schema = json.load(sys.stdin.buffer)
+    try:
+        print(json.dumps(list(_violations(value, schema))))
+    except UnusableSchema as e:
+        print(e, end="")
+        sys.exit(_UNUSABLE)
+
+
+if __name__ == "__main__":
+    _main()

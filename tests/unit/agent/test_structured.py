@@ -1,0 +1,61 @@
+"""Answers that programs read: JSON that matches a schema, whatever the model writes round it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sakti.agent import structured
+from sakti.core import json_schema
+from sakti.core.errors import ConfigError
+
+SCHEMA: Any = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        '{"n": 3}',
+        '```json\n{"n": 3}\n```',
+        'Here is the result:\n\n```json\n{"n": 3}\n```\nThree files were counted.',
+        'The count is {"n": 3}. That is all.',
+        'Not {this}, but:\n```\n{"n": 3}\n```',
+    ),
+)
+def test_what_stands_round_the_value_is_let_pass(text: str) -> None:
+    assert structured.check(text, SCHEMA) == structured.Checked({"n": 3})
+
+
+@pytest.mark.parametrize(
+    "text", ("three", '{"n": 3} or {"n": 4}', '```\n{"n": 3}\n```\n```\n{"n": 4}\n```', "", '{"n": NaN}', "[" * 100_000)
+)
+def test_an_answer_with_no_value_or_several_is_not_json(text: str) -> None:
+    (problem,) = structured.check(text, SCHEMA).problems
+    assert problem.startswith("It is not JSON: ")
+
+
+def test_the_nearest_part_of_a_choice_is_told() -> None:
+    schema = {"anyOf": [{"type": "string"}, {"type": "object", "properties": {"n": {"type": "integer"}}}]}
+    assert structured.check('{"n": "x"}', schema).problems == ("$.n: 'x' is not of type 'integer'",)
+
+
+def test_patterns_are_checked_and_none_runs_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = {"properties": {"id": {"type": "string", "pattern": "^[a-z]+-[0-9]+$"}}}
+    assert structured.check('{"id": "ab-1"}', schema) == structured.Checked({"id": "ab-1"})
+    (problem,) = structured.check('{"id": "AB"}', schema).problems
+    assert problem.startswith("$.id: 'AB' does not match")
+    with pytest.raises(ConfigError, match="refers to http://127.0.0.1:9/x, which is not in it"):
+        structured.check('{"id": "ab-1"}', {"allOf": [schema, {"$ref": "http://127.0.0.1:9/x"}]})
+    monkeypatch.setattr(json_schema, "LIMIT", 1.0)
+    for endless in ({"properties": {"id": {"pattern": "^(a+)+$"}}}, {"patternProperties": {"^(a+)+$": False}}):
+        with pytest.raises(ConfigError, match="has a pattern that takes longer than 1 s"):
+            structured.check('{"id": "%s", "%s": 1}' % (("a" * 40 + "!",) * 2), endless)
+
+
+def test_the_workspace_shadows_no_module_of_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('shadowed')")
+    (tmp_path / "jsonschema.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.chdir(tmp_path)
+    assert structured.check('"a"', {"pattern": "^a$"}) == structured.Checked("a")

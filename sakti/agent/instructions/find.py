@@ -48,14 +48,39 @@ def find(workspace: Path, folder: Path, *, project: bool) -> Found:
     """Return the instructions for work in `folder` of a workspace, without the project's where it is not trusted."""
     found: list[Source] = []
     notes: list[str] = []
-    for path, root, name in (*_users(), *(_projects(workspace, folder) if project else ())):
-        reader = Reader((root.resolve(), *_user_folders()) if root != workspace else (root.resolve(),))
-        if text := reader.read(path):
-            found.append(Source(name, text))
-        notes += reader.notes
+    for path, name in _users():
+        found += _read(path, name, (*(f.resolve() for f in _user_folders()), path.resolve().parent), notes)
+    found += _everywhere(_user_rules(notes))
     if project:
-        found += [Source(r.name, r.text) for r in rules.load(workspace, notes) if not r.paths]
+        for path, name in _projects(workspace, folder):
+            found += _read(path, name, (workspace.resolve(),), notes)
+        found += _everywhere(rules.of_project(workspace, notes))
     return limited(found, notes, LIMIT)
+
+
+def _read(path: Path, name: str, roots: Sequence[Path], notes: list[str]) -> list[Source]:
+    reader = Reader(roots)
+    text = reader.read(path)
+    notes += reader.notes
+    return [Source(name, text)] if text else []
+
+
+def _everywhere(found: Sequence[rules.Rule]) -> list[Source]:
+    return [Source(r.name, r.text) for r in found if not r.paths]
+
+
+def all_rules(workspace: Path, *, project: bool) -> list[rules.Rule]:
+    """Return the user's rules, then the project's where it is trusted."""
+    return _user_rules([]) + (rules.of_project(workspace, []) if project else [])
+
+
+def user_has_rules() -> bool:
+    """Return whether the user has a folder of rules."""
+    return any((folder / "rules").is_dir() for folder in _user_folders())
+
+
+def _user_rules(notes: list[str]) -> list[rules.Rule]:
+    return [rule for folder in _user_folders() for rule in rules.of_user(folder, _short, notes)]
 
 
 def limited(sources: Sequence[Source], notes: Sequence[str], limit: int) -> Found:
@@ -73,12 +98,12 @@ def limited(sources: Sequence[Source], notes: Sequence[str], limit: int) -> Foun
     return Found(tuple(kept), tuple(notes))
 
 
-def _users() -> Iterator[tuple[Path, Path, str]]:
-    """Return the user's own file, the first there is, with the folder it may not leave and its name."""
+def _users() -> Iterator[tuple[Path, str]]:
+    """Yield the user's own file, the first there is, with its name."""
     for root in _user_folders():
         for name in NAMES[1:]:
             if (path := root / name).is_file():
-                yield path, root, _short(path)
+                yield path, _short(path)
                 return
 
 
@@ -87,13 +112,13 @@ def _user_folders() -> tuple[Path, ...]:
     return (resources.config_home(), home / ".agents", home / ".claude")
 
 
-def _projects(workspace: Path, folder: Path) -> Iterator[tuple[Path, Path, str]]:
+def _projects(workspace: Path, folder: Path) -> Iterator[tuple[Path, str]]:
     below = folder.relative_to(workspace).parts if folder.is_relative_to(workspace) else ()
     at = workspace
     for part in (".", *below):
         at = at / part
         for path in of_folder(at):
-            yield path, workspace, path.relative_to(workspace).as_posix()
+            yield path, path.relative_to(workspace).as_posix()
 
 
 def of_folder(folder: Path) -> Iterator[Path]:

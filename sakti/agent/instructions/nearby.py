@@ -20,19 +20,22 @@ KEY = "nearby"  # in a thread's metadata: names of what was shown, in order
 class Nearby:
     """Finds them for the calls of a thread, once; they are told as facts, which memory neither observes nor indexes.
 
-    `begun` gives the sources that are in the prompt already, `touched` the paths of a call, relative to the workspace.
-    `kept` are the names that the thread has, `keep` adds some.
+    `project`: those of the workspace count, too, not the user's rules only. `begun` gives the sources that are in the
+    prompt already, `touched` the paths of a call, relative to the workspace. `kept` are the names that the thread has,
+    `keep` adds some.
     """
 
     def __init__(
         self,
         workspace: Path,
+        project: bool,
         begun: Callable[[], Sequence[find.Source]],
         touched: Callable[[ToolCallPart], Sequence[str]],
         kept: Callable[[], Sequence[str]],
         keep: Callable[[Sequence[str]], Awaitable[None]],
     ) -> None:
-        self._workspace, self._begun, self._touched, self._kept, self._keep = workspace, begun, touched, kept, keep
+        self._workspace, self._project = workspace, project
+        self._begun, self._touched, self._kept, self._keep = begun, touched, kept, keep
         self._texts: dict[str, str] = {}
         self._rules: list[rules.Rule] | None = None
 
@@ -48,11 +51,13 @@ class Nearby:
 
     def _read(self, names: Sequence[str]) -> dict[str, str]:
         ruled = {r.name: r.text for r in self._loaded_rules()}
-        return {
-            name: (ruled.get(name) if name.startswith(rules.FOLDERS) else self._reader().read(self._workspace / name))
-            or ""
-            for name in names
-        }
+        return {name: ruled.get(name) or self._of_workspace(name) for name in names}
+
+    def _of_workspace(self, name: str) -> str:
+        """Return the text of a file of instructions; empty for a rule, which would be there."""
+        if not self._project or name.startswith((*rules.FOLDERS, "~", "/")):
+            return ""
+        return self._reader().read(self._workspace / name) or ""
 
     def texts(self) -> dict[str, str]:
         """Return the texts that the thread has been shown, as they are now, by name; empty for a file that is gone."""
@@ -84,7 +89,7 @@ class Nearby:
 
     def _due(self, paths: Sequence[str], known: set[str]) -> Iterator[find.Source]:
         for folder in dict.fromkeys(f for p in paths for f in reversed(PurePosixPath(p).parents)):
-            if folder == PurePosixPath("."):
+            if folder == PurePosixPath(".") or not self._project:
                 continue
             for path in find.of_folder(self._workspace / folder):
                 name = path.relative_to(self._workspace).as_posix()
@@ -100,7 +105,7 @@ class Nearby:
 
     def _loaded_rules(self) -> list[rules.Rule]:
         if self._rules is None:
-            self._rules = rules.load(self._workspace)
+            self._rules = find.all_rules(self._workspace, project=self._project)
         return self._rules
 
 

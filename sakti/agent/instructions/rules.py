@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -29,38 +30,44 @@ class Rule:
     paths: tuple[str, ...] = ()
 
 
-def load(workspace: Path, notes: list[str] | None = None) -> list[Rule]:
+def of_project(workspace: Path, notes: list[str]) -> list[Rule]:
     """Return the rules of a trusted workspace, by name; a file that cannot be read is left out.
 
     `notes` takes sentences on what was left out or left as it is.
     """
-    out: list[Rule] = []
-    reader = Reader((workspace.resolve(),), notes if notes is not None else [])
-    for path in files(workspace):
-        text = reader.read(path)
-        if text:
-            front, body = parted(text)
-            paths = (front or {}).get("paths", (front or {}).get("globs"))
-            if body:
-                out.append(Rule(path.relative_to(workspace).as_posix(), body, _patterns(paths)))
-    return out
+    reader = Reader((workspace.resolve(),), notes)
+    found = ((p.relative_to(workspace).as_posix(), reader.read(p)) for p in files(workspace))
+    return [rule for name, text in found if text and (rule := _rule(name, text))]
+
+
+def of_user(folder: Path, named: Callable[[Path], str], notes: list[str]) -> list[Rule]:
+    """Return the rules in one of the user's folders, as `named`; links, which the user made, are followed."""
+    found = ((named(p), Reader((p.resolve().parent,), notes).read(p)) for p in _files(folder / "rules"))
+    return [rule for name, text in found if text and (rule := _rule(name, text))]
+
+
+def _rule(name: str, text: str) -> Rule | None:
+    front, body = parted(text)
+    paths = (front or {}).get("paths", (front or {}).get("globs"))
+    return Rule(name, body, _patterns(paths)) if body else None
 
 
 def files(workspace: Path) -> Iterator[Path]:
     """Yield the files of rules that a workspace brings, to a bound of depth and number."""
-    count = 0
-    for folder in FOLDERS:
-        root = workspace / folder
-        if not root.is_dir() or not root.resolve().is_relative_to(workspace.resolve()):
-            continue
-        depth = len(root.parts)
-        for at, folders, names in os.walk(root):
-            folders[:] = sorted(folders) if len(Path(at).parts) - depth < DEEPEST else []
-            for name in sorted(n for n in names if n.endswith(".md")):
-                count += 1
-                if count > MOST:
-                    return
-                yield Path(at, name)
+    inside = (p for f in FOLDERS if (p := workspace / f).resolve().is_relative_to(workspace.resolve()))
+    return itertools.islice((file for folder in inside for file in _files(folder)), MOST)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    depth = len(folder.parts)
+    found = 0
+    for at, below, names in os.walk(folder):
+        below[:] = sorted(below) if len(Path(at).parts) - depth < DEEPEST else []
+        for name in sorted(n for n in names if n.endswith(".md")):
+            found += 1
+            if found > MOST:
+                return
+            yield Path(at, name)
 
 
 def _patterns(value: Any) -> tuple[str, ...]:

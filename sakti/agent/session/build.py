@@ -209,9 +209,11 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
     for processor in processors(state):
         if isinstance(processor, builtin.ToolSearch):
             made.search(processor.always)
-    if state.options.instructed:
+    trusted = state.options.instructed and not state.options.unasked
+    if trusted or instructions.user_has_rules():
         state.nearby = nearby.Nearby(
             state.workspace,
+            trusted,
             lambda: instructions.kept(state.thread),
             made.touched,
             lambda: instructed.names_near(state.thread),

@@ -209,11 +209,27 @@ def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Pa
         workspace / ".claude" / "rules" / "py.md", '---\npaths: ["src/**/*.py"]\ndescription: python: rules\n---\ntyped'
     )
     put(workspace / ".sakti" / "rules" / "broken.md", "---\n- paths\n---\nstill read")
-    loaded = {r.name: r for r in rules.load(workspace)}
+    loaded = {r.name: r for r in rules.of_project(workspace, [])}
     assert loaded[".claude/rules/py.md"].paths == ("src/**/*.py",)
     assert loaded[".claude/rules/py.md"].text == "typed"
     assert loaded[".sakti/rules/broken.md"] == rules.Rule(".sakti/rules/broken.md", "still read")
     assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["still read", "always"]
+
+
+def test_rules_of_the_user_hold_in_each_project_and_may_be_links(workspace: Path, home: Path) -> None:
+    put(workspace / "AGENTS.md", "project")
+    put(workspace / ".claude" / "rules" / "b.md", "rule of the project")
+    put(home / ".claude" / "CLAUDE.md", "user")
+    put(home / ".claude" / "rules" / "all.md", "rule of the user")
+    put(home / "dotfiles" / "py.md", "---\npaths: '*.py'\n---\ntyped")
+    (home / ".claude" / "rules" / "py.md").symlink_to(home / "dotfiles" / "py.md")
+    put(home / ".ssh" / "id_ed25519", "secret")
+    (home / ".claude" / "rules" / "key.md").symlink_to(home / ".ssh" / "id_ed25519")
+    found = find.find(workspace, workspace, project=True)
+    assert [s.text for s in found.sources] == ["user", "rule of the user", "project", "rule of the project"]
+    assert [s.text for s in find.find(workspace, workspace, project=False).sources] == ["user", "rule of the user"]
+    (typed,) = [r for r in find.all_rules(workspace, project=False) if r.paths]
+    assert typed == rules.Rule("~/.claude/rules/py.md", "typed", ("*.py",))
 
 
 @pytest.mark.parametrize(
@@ -228,7 +244,7 @@ def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Pa
 )
 def test_patterns_are_read_as_people_write_them(workspace: Path, paths: str, patterns: tuple[str, ...]) -> None:
     put(workspace / ".claude" / "rules" / "front" / "end" / "x.md", f"---\npaths: {paths}\n---\nbody")
-    assert [r.paths for r in rules.load(workspace)] == [patterns]
+    assert [r.paths for r in rules.of_project(workspace, [])] == [patterns]
 
 
 def test_imports_outside_code_are_found_as_written() -> None:
@@ -306,6 +322,20 @@ async def test_what_holds_for_a_folder_comes_with_the_first_call_that_touches_it
     asked = [m for m in run.provider.requests[-1].messages if "look again" in m.text]
     assert "Types everywhere." in str(asked), "they were in messages that memory took out of the window"
     assert (await store.read(search, "everywhere", Scope())).total == 0, "neither indexed nor observed"
+
+
+async def test_a_rule_of_the_user_comes_where_the_project_has_no_say(store: Store, workspace: Path, home: Path) -> None:
+    put(home / ".claude" / "rules" / "py.md", "---\npaths: '*.py'\n---\nNo star imports.")
+    put(workspace / "src" / "AGENTS.md", "Never trusted.")
+    put(workspace / "src" / "x.py", "print(1)\n")
+    run = await begin(store, workspace, [Answer(calls=(Call("read", {"path": "src/x.py"}),)), "done", "again"])
+    await run.ask("look")
+    (told,) = beside_results(run)
+    assert "~/.claude/rules/py.md" in told and "No star imports." in told
+    assert "Never trusted" not in str(run.provider.requests)
+    await run.session.compact()
+    await run.ask("and now?")
+    assert str(run.provider.requests[-1].messages).count("No star imports.") == 1
 
 
 def told_facts(run: Recorded, number: int = -1) -> str:

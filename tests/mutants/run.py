@@ -83,7 +83,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.observe.transcript": _TEXTS,
     "sakti.memory.observe.model": _TEXTS,
     "sakti.memory.reflect.model": _TEXTS,
-    "sakti.memory.modes": _TEXTS,
+    "sakti.memory.modes": (f"{_UNIT}test_modes.py", *_TEXTS),
     "sakti.memory.other_threads": (f"{_UNIT}test_elsewhere.py",),
     "sakti.memory.worker": (f"{_UNIT}test_observers.py", *_SHARED, *_MOVES, *_ROUND, f"{_UNIT}test_faithfulness.py"),
     "sakti.memory": (*_MOVES, *_ROUND, f"{_UNIT}test_figures.py"),
@@ -92,6 +92,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.store.search.search": (*_SEARCH, f"{_UNIT}test_corrections.py"),
     "sakti.store.log.lines": (*_PAGES, f"{_UNIT}test_marking.py", *_SHARED, *_ROUND, *_MOVES),
     "sakti.store.working_memory": _PAGES,
+    "sakti.store.leases": ("tests/unit/store/test_leases.py", *_MOVES),
+    "sakti.store.log.corrections": (f"{_UNIT}test_corrections.py", *_ROUND),
     "sakti.store.memory": (*_MOVES, *_ROUND),
     "sakti.store": (*_MOVES, *_ROUND, *_PAGES, *_SEARCH),
 }

@@ -73,6 +73,49 @@ async def test_forget_and_what_is_refused(tmp_path: Path) -> None:
     await driver.close()
 
 
+async def test_the_end_of_an_id_that_two_lines_share_names_none(tmp_path: Path) -> None:
+    driver = await opened(tmp_path / "m.db")
+    one, two = (await log(driver))[:2]
+    for number, line in enumerate((one, two)):
+        values = (f"line-{number}-same", line.id)
+        await driver.store.write(lambda db, v=values: db.execute_sql("UPDATE observations SET id = ? WHERE id = ?", v))
+    for name, code in (("same", "ambiguous"), ("0-same", ""), ("other", "not_found")):
+        if not code:
+            assert (await driver.engine.correct(name, "pin")).line_id == "line-0-same"
+            continue
+        with pytest.raises(MemoryFailure) as raised:
+            await driver.engine.correct(name, "pin")
+        assert raised.value.code == code
+    await driver.close()
+
+
+async def test_what_was_forgotten_with_a_line_comes_back_with_it(tmp_path: Path) -> None:
+    driver = await opened(tmp_path / "m.db")
+    found = await log(driver)
+    group = [x for x in found if x.group_id == found[0].group_id]
+    below = [x.id for x in group[1:]]
+    marks = ", ".join("?" * len(below))
+    await driver.store.write(
+        lambda db: db.execute_sql(f"UPDATE observations SET depth = 1 WHERE id IN ({marks})", below)
+    )
+    await driver.engine.correct(group[0].id, "forget")
+    assert below and [x.id for x in await log(driver) if x.forgotten] == [x.id for x in group]
+    await driver.engine.undo_correction()
+    assert not any(x.forgotten for x in await log(driver))
+    await driver.close()
+
+
+async def test_a_waiting_reflection_of_what_a_correction_said_is_dropped_with_it(tmp_path: Path) -> None:
+    driver = await opened(tmp_path / "m.db", observation_tokens=4_000)
+    await driver.engine.correct((await log(driver))[0].id, "edit", "The user wants zebras.")
+    assert driver.engine.reflection.begin(1, whole=True)
+    await driver.engine.wait_idle()
+    assert driver.engine.state.window.reflection is not None
+    await driver.engine.undo_correction()
+    assert driver.engine.state.window.reflection is None
+    await driver.close()
+
+
 async def test_another_window_takes_a_correction_in_at_its_next_turn(tmp_path: Path) -> None:
     driver = await opened(tmp_path / "m.db")
     line = (await log(driver))[0]

@@ -334,6 +334,25 @@ async def test_others_have_their_turn_between_the_slices() -> None:
     assert await observer.observe(request) == observer.extract(request)
 
 
+def test_a_line_has_the_time_of_the_threads_zone() -> None:
+    request = ObserveInput("t", messages(("user", TextPart("The port is 8080."))), "Asia/Tokyo")
+    noon = replace(request, messages=[replace(m, created_at=1_767_225_600_000) for m in request.messages])  # 0:00 UTC
+    text = ExtractiveObserver(COUNTER).extract(noon).text
+    assert text.startswith("Date: Jan 1, 2026\n* 🔴 (09:00) "), text
+
+
+@pytest.mark.parametrize(
+    ("told", "details"), [("Error: no such file", {}), ("nothing to say", {"exit_code": 2}), ("", {"exit_code": 1})]
+)
+def test_a_command_that_failed_is_among_what_matters(told: str, details: Any) -> None:
+    def weight(content: str, given: Any) -> float:
+        call = ToolCallPart("c", "bash", {"command": "make x"})
+        (step,) = [s for s in extractive._of_tool(call, ToolResultPart("c", "bash", content, details=given)) if s]
+        return step[0]
+
+    assert weight(told, details) > weight("built", {"exit_code": 0})
+
+
 def test_of_a_long_output_the_beginning_and_the_end_are_read() -> None:
     middle = "noise\n" * 100_000
     lines = observed(

@@ -61,6 +61,12 @@ def test_of_what_says_nothing_the_tools_are_named() -> None:
     assert summaries.summarise(made(talk), 1).text == "Tools: bash."
 
 
+def test_what_the_program_said_itself_is_no_part_of_a_summary() -> None:
+    said = [*made(), dataclasses.replace(made()[0], id="p", role="user", metadata={"synthetic": True})]
+    said[-1] = dataclasses.replace(said[-1], parts=(TextPart("I prefer tabs in program.py."),))
+    assert summaries.summarise(said, 1) == summaries.summarise(made(), 1)
+
+
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(max_size=300)), max_size=12))
 def test_nothing_is_invented(talk: list[tuple[str, str]]) -> None:
     messages = [
@@ -156,6 +162,23 @@ async def test_a_long_thread_comes_to_level_two_a_few_tens_behind_each_turn(tmp_
     second = await driver.store.read(row, 20)
     assert (first[0], second[0]) == (2, 1)
     assert len(first[2]) < len(second[2])
+    await driver.close()
+
+
+async def test_ten_of_which_one_is_still_being_written_wait(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), enabled=False))
+    driver.check = lambda _: None  # type: ignore[method-assign]
+    for number in range(40):
+        await driver.say("user" if number % 2 == 0 else "assistant", TextPart(f"I added x{number}.py."))
+    thread = driver.engine.state.window.thread.id
+
+    async def due_while(state: str) -> bool:
+        change = "UPDATE messages SET state = ? WHERE message_index = 3"
+        await driver.store.write(lambda db: db.execute_sql(change, (state,)))
+        return await driver.store.read(summaries.next_due, thread, 40) is not None
+
+    assert not await due_while("provisional")
+    assert await due_while("saved")
     await driver.close()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sakti.core.config import MemorySettings, ObservationSettings
 from sakti.core.resources import read_prompt
 from sakti.memory import modes
 from sakti.memory.log import lines, parse
@@ -42,6 +43,17 @@ def test_every_mode_asks_for_sections_of_its_own(mode: str) -> None:
         prompt = system_prompt(mode, condensed=condensed, want_title=False)
         assert read_prompt(f"modes/{mode}#output").strip() in prompt
     assert all(f"</{name}>" in read_prompt(f"modes/{mode}#output") for name in names)
+
+
+def test_a_mode_sets_the_numbers_that_the_user_has_not() -> None:
+    usual, row = MemorySettings(), modes.numbers("bug_fixing")
+    found = modes.settings_for(usual, "bug_fixing")
+    assert found.observation.message_tokens == row.message_tokens != usual.observation.message_tokens
+    assert found.observation.buffer_tokens == row.buffer_tokens
+    assert found.reflection.observation_tokens == row.observation_tokens
+    own = MemorySettings(observation=ObservationSettings(message_tokens=7_000))
+    assert modes.settings_for(own, "bug_fixing").observation == own.observation
+    assert modes.settings_for(usual, "default") == usual
 
 
 def test_the_default_mode_has_none() -> None:

@@ -93,7 +93,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.store.log.lines": (*_PAGES, f"{_UNIT}test_marking.py", *_SHARED, *_ROUND, *_MOVES),
     "sakti.store.working_memory": _PAGES,
     "sakti.store.leases": ("tests/unit/store/test_leases.py", *_MOVES),
-    "sakti.store.log.corrections": (f"{_UNIT}test_corrections.py", *_ROUND),
+    "sakti.store.log.corrections": (f"{_UNIT}test_corrections.py", f"{_UNIT}test_undo_reflection.py", *_ROUND),
     "sakti.store.memory": (*_MOVES, *_ROUND),
     "sakti.store": (*_MOVES, *_ROUND, *_PAGES, *_SEARCH),
 }

@@ -60,6 +60,21 @@ async def test_a_thread_is_told_of_what_others_said_until_it_is_observed(tmp_pat
     await driver.close()
 
 
+async def test_what_is_still_being_written_elsewhere_is_not_told(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), scope="resource"))
+    await driver.turn("The other thread talks of zebras.", [{"text": "Lions it is."}])
+    change = "UPDATE messages SET state = 'provisional' WHERE role = 'assistant'"
+    await driver.store.write(lambda db: db.execute_sql(change))
+    await driver.engine.close()
+    driver.said.clear()
+    await driver.open("t2")
+    await driver.begin("What is new?")
+    driver.said[:] = [m for m in driver.said if m.thread_id == "t2"]
+    (block,) = [b for b in (await driver.prepare()).blocks if b.kind == "other_threads"]
+    assert "zebras" in block.text and "Lions" not in block.text
+    await driver.close()
+
+
 async def test_a_memory_of_its_own_is_not_told(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db")
     await driver.turn("The other thread talks of zebras.", [{"text": "Zebras it is."}])

@@ -9,7 +9,8 @@ import pytest
 from sakti.core.errors import MemoryFailure
 from sakti.core.ids import short
 from sakti.core.tokens import Estimator
-from sakti.memory.recall import recall
+from sakti.core.types import ContextPart, TextPart, ThinkingPart
+from sakti.memory.recall import PAGE_MESSAGES, recall
 from sakti.memory.working import working_memory
 from sakti.store import memory
 from sakti.store import working_memory as pages
@@ -42,8 +43,16 @@ async def test_every_version_is_kept(tmp_path: Path) -> None:
     assert (
         await working_memory.update(store, COUNTER, scope="resource", owner_id="workspace", content="# Only\nthis")
     )[1] == ()
+    assert await store.read(pages.working_memory, "resource", "workspace") == ("# Only\nthis", 2), "not written again"
+    await working_memory.add_note(store, COUNTER, owner_id="workspace", note="no ORM")
     page = await working_memory.add_note(store, COUNTER, owner_id="workspace", note="use  tabs")
-    assert page.endswith("# Notes\n- use tabs")
+    assert page.endswith("# Notes\n- no ORM\n- use tabs")
+    with pytest.raises(MemoryFailure) as raised:
+        await store.write(
+            pages.put_working_memory, id="late", scope="resource", owner_id="workspace", content="# Late", tokens=1,
+            actor="", now=1, expected_version=3, resource_id="workspace",
+        )  # fmt: skip
+    assert raised.value.code == "conflict" and raised.value.retryable
     with pytest.raises(MemoryFailure, match="2000 is the limit"):
         await working_memory.update(
             store, COUNTER, scope="resource", owner_id="workspace", content="# Long\n" + "word " * 3_000
@@ -77,6 +86,11 @@ async def test_recall_pages_through_what_a_group_stands_for(tmp_path: Path) -> N
     page = await ask(id=short(group.id))
     assert page["messages"][0]["id"] == group.first_message_id
     assert page["has_next"] and page["has_prev"]
+    following = await ask(id=short(group.id), page=1, limit_tokens=100_000)
+    assert following["messages"][0]["index"] == page["messages"][0]["index"] + PAGE_MESSAGES
+    assert not page["cut"]
+    few = await ask(id=short(group.id), detail="high", limit_tokens=400)
+    assert few["cut"] and 0 < len(few["messages"]) < len(page["messages"]) and "limit" in few["note"]
     back = await ask(id=short(group.id), page=-1)
     assert back["messages"][-1]["index"] == page["messages"][0]["index"] - 1
     tool = next(m for m in driver.said if m.role == "tool")
@@ -92,6 +106,14 @@ async def test_recall_pages_through_what_a_group_stands_for(tmp_path: Path) -> N
     for values in ({"id": "nothing-here"}, {"id": ""}, {"id": tool.id, "part_index": 7}):
         with pytest.raises(MemoryFailure):
             await ask(**values)
+    await driver.close()
+
+
+async def test_what_the_model_thought_and_was_told_is_not_recalled(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db")
+    said = await driver.say("assistant", ThinkingPart("a secret plan"), ContextPart({"now": "noon"}), TextPart("done"))
+    page = await recall(driver.store, COUNTER, resource_id="workspace", thread_id="t1", id=said.id, detail="high")
+    assert page["messages"][0]["parts"] == [{"part": 2, "kind": "text", "text": "done"}]
     await driver.close()
 
 

@@ -84,6 +84,21 @@ async def test_provisional_messages_are_found_only_once_they_passed(store: Store
     assert kept is not None
     assert kept.state == "withheld"
     assert "secret" not in str(kept)
+    row = await store.read(lambda db: db.execute_sql("SELECT * FROM messages WHERE id = 'w'").fetchone())
+    assert "secret" not in str(row)
+    await store.write(messages.confirm, ["w"])
+    kept = await store.read(messages.get, "w")
+    assert kept is not None and kept.state == "withheld", "only what is being written becomes saved"
+
+
+async def test_a_message_is_sealed_once(store: Store) -> None:
+    thread = await thread_in(store)
+    await store.write(messages.append, message(store, thread, "m"))
+    (one,) = await store.read(messages.page, thread.id, limit=1)
+    for now in (10, 20):
+        await store.write(messages.seal, [one.id], now)
+    sealed = "SELECT sealed_at FROM messages WHERE id = ?"
+    assert await store.read(lambda db: db.execute_sql(sealed, (one.id,)).fetchone()) == (10,)
 
 
 async def test_a_failed_write_leaves_nothing(store: Store) -> None:

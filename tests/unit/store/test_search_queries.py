@@ -103,6 +103,11 @@ async def test_letters_beyond_ascii(store: Store, typed: str, text: str) -> None
     assert await ids(store, typed) == ["meant"]
 
 
+def test_compound_names_are_found_by_their_pieces_and_joined() -> None:
+    assert search_index.identifiers("call getUserId on user_name, please") == "get user id getuserid name username"
+    assert search_index.identifiers("plain words only") == ""
+
+
 async def test_small_words_in_identifiers_count(store: Store) -> None:
     await store.write(say, [("id", "call hasNextPage before"), ("book", "the next page of the book"), ("x", "has it?")])
     assert (await ids(store, "has_next_page"))[0] == "id"

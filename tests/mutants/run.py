@@ -55,7 +55,7 @@ _TEXTS = tuple(f"{_UNIT}test_{n}.py" for n in ("observers", "extractive", "faith
 _REPLACING = ("superseding", "comparing", "supplanting", "values", "reading", "bygone", "marking")
 _MARKS = tuple(f"{_UNIT}test_{n}.py" for n in ("superseding", "marking", "conversations", "talks"))
 _SHARED = (f"{_UNIT}test_shared.py", f"{_UNIT}test_elsewhere.py")
-_SEARCH = tuple(f"tests/unit/store/test_{n}.py" for n in ("search", "search_upkeep", "database"))
+_SEARCH = tuple(f"tests/unit/store/test_{n}.py" for n in ("search", "search_queries", "search_upkeep", "database"))
 # The unit tests of a part, the most telling first, by the beginning of a module's name: the first that fits.
 TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.policy": (*_NUMBERS, *_MOVES, f"{_UNIT}test_figures.py"),

@@ -104,8 +104,8 @@ MUTANTS = (
     M(
         "correct-past-away",
         "sakti.store.log.corrections:as_of",
-        "AND NOT EXISTS (SELECT 1",
-        "AND NOT EXISTS (SELECT 1 WHERE 0 UNION SELECT 1",
+        "json_extract(w.value, '$[0]') <= ?",
+        "json_extract(w.value, '$[0]') <= -1 * ?",
     ),
     M(
         "correct-search-forgotten",

@@ -79,6 +79,8 @@ async def test_provisional_messages_are_found_only_once_they_passed(store: Store
     await store.write(
         messages.append, Message("w", thread.id, "/w", "assistant", (TextPart("secret"),), 2, state="provisional")
     )
+    plain = "UPDATE messages SET raw_content = 'secret' WHERE id = 'w'"  # as in a database that is not packed yet
+    await store.write(lambda db: db.execute_sql(plain))
     await store.write(message_removal.withhold, ["w"], "guardrail")
     kept = await store.read(messages.get, "w")
     assert kept is not None

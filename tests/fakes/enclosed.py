@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.sandbox.sandbox import Bubblewrap
+from sakti.agent.sandbox.sandbox import LinuxSandbox
 
 
 def git(folder: Path, *words: str) -> str:
@@ -35,11 +35,13 @@ def made_place(tmp_path: Path) -> Path:
     return work
 
 
-def made_sandbox(workspace: Path, tmp_path: Path, home: Path | None = None, added: tuple[Path, ...] = ()) -> Bubblewrap:
+def made_sandbox(
+    workspace: Path, tmp_path: Path, home: Path | None = None, added: tuple[Path, ...] = ()
+) -> LinuxSandbox:
     """The test's own folder is a temporary one: it must be seen, so that what is not written there says something."""
     (tmp_path / "tmp").mkdir(exist_ok=True)
     temporary = (tmp_path / "tmp", Path("/run"))
-    made = Bubblewrap(
+    made = LinuxSandbox(
         workspace, home=home or workspace.parent, state=tmp_path / "state", temporary=temporary, added=added
     )
     if made.level.name == "unsandboxed":
@@ -47,7 +49,7 @@ def made_sandbox(workspace: Path, tmp_path: Path, home: Path | None = None, adde
     return made
 
 
-def run(sandbox: Bubblewrap, command: str, *, limit: float = 30) -> tuple[int, str]:
+def run(sandbox: LinuxSandbox, command: str, *, limit: float = 30) -> tuple[int, str]:
     with sandbox.enclosed(["bash", "-c", command], sandbox.workspace) as made:
         done = subprocess.run(
             made.argv,
@@ -62,7 +64,7 @@ def run(sandbox: Bubblewrap, command: str, *, limit: float = 30) -> tuple[int, s
     return done.returncode, (done.stdout + done.stderr).decode("utf-8", "replace")
 
 
-def refused(sandbox: Bubblewrap, command: str) -> str:
+def refused(sandbox: LinuxSandbox, command: str) -> str:
     code, said = run(sandbox, f"({command}) && echo DONE")
     assert "DONE" not in said and code != 0, (command, said)
     return said

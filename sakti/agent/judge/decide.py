@@ -141,6 +141,8 @@ def _run(name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rule
     if not why and any(git.writes_configuration(argv) for argv in found.all_argv):
         why = "it writes git's configuration"
     reach = _reach(arguments, found) if not why else ()
+    if reach and not place.own_network:
+        reach = None
     if reach is not None and not why:
         return _inside(name, command, reach, mode, rules, place, found)
     networked = not why

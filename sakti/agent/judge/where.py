@@ -40,7 +40,7 @@ class Place:
     kept for the model to read. `changed` are the files that run later and were changed here, each with its diff.
     `level` tells what holds the commands that run there, `readable` are folders outside of the workspace that may be
     read unasked: those of skills. `hosts` may be reached by every command. `added` are folders that the user opened
-    beside the workspace, for this session.
+    beside the workspace, for this session. `own_network`: hosts can be opened to commands inside of the sandbox.
     """
 
     workspace: Path
@@ -52,6 +52,7 @@ class Place:
     readable: tuple[Path, ...] = ()
     hosts: tuple[str, ...] = ()
     added: tuple[Path, ...] = ()
+    own_network: bool = True
 
     @property
     def roots(self) -> tuple[Path, ...]:

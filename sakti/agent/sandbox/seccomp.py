@@ -57,10 +57,11 @@ _MACHINES: Mapping[str, _Machine] = {
 
 
 @functools.cache
-def program(machine: str) -> bytes | None:
+def program(machine: str, families: Sequence[int] = _FAMILIES) -> bytes | None:
     """Return the filter for a machine as `platform.machine()` names it; None for one whose numbers are not known.
 
-    What is refused fails with EPERM; calls of another architecture end the process.
+    What is refused fails with EPERM, sockets of other `families` among it; calls of another architecture end the
+    process.
     """
     known = _MACHINES.get(machine)
     if known is None:
@@ -76,7 +77,7 @@ def program(machine: str) -> bytes | None:
     code += _of_argument(known.clone, 0, [_step(_ANY_BIT, _NEW_NAMESPACES, 0, 1), _step(_RETURN, refuse)])
     refused = [step for value in _TERMINAL for step in (_step(_EQUAL, value, 0, 1), _step(_RETURN, refuse))]
     code += _of_argument(known.ioctl, 1, refused)
-    allowed = [step for value in _FAMILIES for step in (_step(_EQUAL, value, 0, 1), _step(_RETURN, _ALLOW))]
+    allowed = [step for value in families for step in (_step(_EQUAL, value, 0, 1), _step(_RETURN, _ALLOW))]
     code += _of_argument(known.socket, 0, [*allowed, _step(_RETURN, refuse)])
     return b"".join([*code, _step(_RETURN, _ALLOW)])
 

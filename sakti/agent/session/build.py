@@ -245,7 +245,7 @@ def make_sandbox(state: State) -> Sandbox:
     """Make the sandbox of this machine; from here on no other process of this user may look into this one."""
     undumpable.become()
     settings, home = state.config.sandbox, Path(state.env.get("HOME") or Path.home()).resolve()
-    return sandboxes.Bubblewrap(
+    return sandboxes.LinuxSandbox(
         state.workspace,
         own=(*_own_folders(state), *state.options.closed),
         write=sandboxes.given_folders(settings.write, home),

@@ -123,6 +123,7 @@ class Workbench:
             self.readable,
             self.network.allowed if self.network is not None else (),
             self.added,
+            self.level.own_network,
         )
 
     @property

@@ -171,7 +171,8 @@ async def _started(
 ) -> Started:
     """Start a command, inside the sandbox with a way to the hosts that it may reach. Raises `ToolError`."""
     way: Path | None = None
-    if reach and bench.network is not None and not outside and bench.level.name != "unsandboxed":
+    level = bench.level
+    if reach and bench.network is not None and not outside and level.name != "unsandboxed" and level.own_network:
         try:
             way = await bench.network.socket(reach)
         except OSError as e:
@@ -257,9 +258,10 @@ def _stopped(started: Started) -> str:
     running = started.running
     if started.sandbox is None or not running.process.returncode:
         return ""
-    why = failures.reason(running.output.tail or running.output.head)
-    hint = 'With reach=["HOST"] it reaches that host, with outside="REASON" it runs outside, if the user allows it.'
-    return f"[{why}. {hint}]" if why else ""
+    networked = started.sandbox.level.own_network
+    why = failures.reason(running.output.tail or running.output.head, by_rules=not networked)
+    reach = 'With reach=["HOST"] it reaches that host, with' if networked else "With"
+    return f'[{why}. {reach} outside="REASON" it runs outside, if the user allows it.]' if why else ""
 
 
 def _not_reached(bench: Workbench, started: Started) -> str:

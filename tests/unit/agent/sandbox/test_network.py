@@ -19,7 +19,7 @@ from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.where import Place
 from sakti.agent.sandbox import hosts, proxy
 from sakti.agent.sandbox.proxy import Asked, Network, Proxy, Refused
-from sakti.agent.sandbox.sandbox import Bubblewrap
+from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.session import build
 from sakti.agent.tools.bash import bash
 from sakti.core.events import ApprovalRequested, ToolFinished
@@ -420,7 +420,7 @@ async def test_a_command_reaches_an_allowed_host_and_no_other(
     store: Store, tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "w").mkdir()
-    real = Bubblewrap((tmp_path / "w").resolve(), home=tmp_path, state=tmp_path / "state")
+    real = LinuxSandbox((tmp_path / "w").resolve(), home=tmp_path, state=tmp_path / "state")
     if not real.level.holds:
         pytest.skip(f"this machine has no sandbox: {real.level.text}")
     monkeypatch.setattr(build, "make_sandbox", lambda _: real)

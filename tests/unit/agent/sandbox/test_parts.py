@@ -11,7 +11,7 @@ import pytest
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.where import LevelName, Place
-from sakti.agent.sandbox import aside, bwrap, environment, failures, masks, probe, sandbox, seccomp
+from sakti.agent.sandbox import aside, bwrap, environment, failures, landlock, masks, probe, sandbox, seccomp
 from sakti.agent.sandbox.boundary import Boundary, drawn, impossible
 from sakti.agent.tools.bash import bash
 from sakti.core.config import SessionMode
@@ -70,7 +70,7 @@ def test_the_filter_names_its_architecture_and_refuses_calls(machine: str, arch:
 
 def test_an_unknown_machine_has_no_filter(tmp_path: Path) -> None:
     assert seccomp.program("riscv64") is None
-    assert sandbox.Bubblewrap(tmp_path, system="darwin").level.name == "unsandboxed"
+    assert sandbox.LinuxSandbox(tmp_path, system="darwin").level.name == "unsandboxed"
 
 
 def test_bubblewrap_of_the_workspace_is_never_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,12 +89,13 @@ def test_bubblewrap_of_the_workspace_is_never_started(tmp_path: Path, monkeypatc
 def test_a_failed_self_test_is_said_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Path] = []
     monkeypatch.setattr(bwrap, "find", lambda _workspace: (__import__("sys").executable, ""))
-    monkeypatch.setattr(probe, "tried", lambda _start, folder: tried.append(folder) or "commands can reach the network")
+    monkeypatch.setattr(probe, "tried", lambda _start, folder, _held: tried.append(folder) or "it leaks")
+    (tmp_path / "w").mkdir()
     for _ in range(2):
-        level = sandbox.Bubblewrap(tmp_path, state=tmp_path / "state", system="linux", machine="x86_64").level
+        level = sandbox.LinuxSandbox(tmp_path / "w", state=tmp_path / "state", system="linux", machine="x86_64").level
         assert (level.name, level.holds) == ("unsandboxed", False)
-        assert "commands can reach the network" in level.text
-    assert len(tried) == 1
+        assert "it leaks" in level.text
+    assert len(tried) == (1 if landlock.version() < landlock.LEAST else 2), "each way is tried once"
 
 
 def test_more_files_than_are_looked_at_are_no_whole_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +205,17 @@ def test_what_needs_the_network_runs_outside_when_it_is_allowed(tmp_path: Path, 
     found = _judged(command, "auto", "sandboxed", tmp_path)
     assert (found.verdict, found.outside) == ("ask", "it needs the network")
     assert _judged(command, "plan", "sandboxed", tmp_path).verdict == "deny"
+
+
+@pytest.mark.parametrize("command", ["curl -s https://example.org/x", "git clone https://example.org/x"])
+def test_without_a_network_of_its_own_a_command_that_names_a_host_runs_outside(tmp_path: Path, command: str) -> None:
+    place = Place(tmp_path, tmp_path, level="partial", own_network=False)
+    found = judge(bash, {"command": command}, mode="edits", rules=Rules((), (), ()), place=place)
+    assert (found.verdict, found.outside, found.reach) == ("ask", "it needs the network", ())
+    reached = judge(
+        bash, {"command": "./x", "reach": ["example.org"]}, mode="ask", rules=Rules((), (), ()), place=place
+    )
+    assert (reached.verdict, reached.outside) == ("ask", "it needs the network")
 
 
 @pytest.mark.parametrize(

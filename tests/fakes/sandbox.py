@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sakti.agent.judge.where import Place
 from sakti.agent.sandbox.aside import Watch
 from sakti.agent.sandbox.boundary import Level
+from sakti.agent.sandbox.masks import Masks
 from sakti.agent.sandbox.sandbox import Enclosed
 
 
@@ -21,7 +23,12 @@ class FakeSandbox:
     started: list[Sequence[str]] = field(default_factory=list[Sequence[str]])
 
     def __post_init__(self) -> None:
-        self.watch = Watch(self.workspace)
+        self._masks = Masks(Place(self.workspace, self.workspace))
+        self.watch = Watch(self.workspace, self._gits)
+
+    def _gits(self) -> tuple[Path, ...]:
+        self._masks.refresh()
+        return self._masks.repositories
 
     @contextmanager
     def enclosed(

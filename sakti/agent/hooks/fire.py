@@ -121,13 +121,13 @@ class Hooks:
         ready, refused = self._checked(hooks, place)
         if limit is not None:
             ready = [dataclasses.replace(h, timeout=min(h.timeout, limit)) for h in ready]
-        before = aside.seen(place.workspace) if place.sandbox is not None else None
+        watch = _watched(place)
         for hook in ready:
             if hook.background:
-                self._keep(self._later(event, [self.run(hook, d, place) for d in data], before, place))
+                self._keep(self._later(event, [self.run(hook, d, place) for d in data], watch))
         waited = [h for h in ready if not h.background]
         ran = await asyncio.gather(*(self.run(hook, d, place) for hook in waited for d in data))
-        self._set_aside(before, place)
+        self._set_aside(watch)
         return answers.merged([answers.read(event, r) for r in (*refused, *ran)])
 
     def _checked(self, hooks: Iterable[Hook], place: Place) -> tuple[list[Hook], list[Ran]]:
@@ -154,17 +154,16 @@ class Hooks:
                 return one_line(name, 100)
         return ""
 
-    def _set_aside(self, before: aside.Seen | None, place: Place) -> None:
-        moved = aside.set_aside(place.workspace, before) if before is not None else []
-        for old, new in moved:
+    def _set_aside(self, watch: aside.Watch | None) -> None:
+        for old, new in watch.look() if watch is not None else []:
             told = f"{old} is now {new}" if new else f"{old} could not be renamed"
             text = f"A hook created what runs code or gives instructions later: {one_line(told, 200)}."
             self.host.emit(Notice("warning", TITLE, text))
 
-    async def _later(self, event: str, runs: Sequence[Awaitable[Ran]], before: aside.Seen | None, place: Place) -> None:
+    async def _later(self, event: str, runs: Sequence[Awaitable[Ran]], watch: aside.Watch | None) -> None:
         """Wait for a hook that runs in the background; only its failures and messages are told."""
         ran = await asyncio.gather(*runs)
-        self._set_aside(before, place)
+        self._set_aside(watch)
         for text in answers.merged([answers.read(event, r) for r in ran]).notices:
             self.host.emit(Notice("warning", TITLE, f"{text.hook.title} ({text.hook.source}): {text.text}"))
 
@@ -172,6 +171,15 @@ class Hooks:
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+def _watched(place: Place) -> aside.Watch | None:
+    """Look at what hooks in the sandbox must not leave behind; a watch of its own, as commands run meanwhile."""
+    if place.sandbox is None:
+        return None
+    watch = aside.Watch(place.workspace, place.sandbox.watch.gits)
+    watch.begin(running=False)
+    return watch
 
 
 def _matched(event: str) -> str:

@@ -120,6 +120,18 @@ async def test_the_input_is_as_in_claude_code(store: Store, tmp_path: Path) -> N
     await close(run)
 
 
+async def test_what_a_hook_leaves_to_be_run_later_is_set_aside(store: Store, tmp_path: Path) -> None:
+    left = "echo x > AGENTS.md; git init -q sub; echo x > sub/.git/hooks/pre-commit; echo x > plain"
+    run = await start(store, tmp_path / "w", [Answer("ok")], config=config(hook("Stop", left)))
+    await run.ask("go")
+    w = tmp_path / "w"
+    assert (w / "plain").exists() and (w / "AGENTS.md.set-aside-1").exists() and not (w / "AGENTS.md").exists()
+    assert not (w / "sub" / ".git" / "hooks" / "pre-commit").exists()
+    told = " ".join(n.message for n in run.of(Notice))
+    assert "AGENTS.md is now AGENTS.md.set-aside-1" in told and "sub/.git/hooks" in told
+    await close(run)
+
+
 async def test_the_transcript_can_be_read(store: Store, tmp_path: Path) -> None:
     code = "import json,sys; print(open(json.load(sys.stdin)['transcript_path']).read())"
     settings = config(hook("Stop", f'{PYTHON} -c "{code}" > transcript.txt; exit 0'))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ DUMB = "TERM is dumb: using plain mode (--plain)"
 
 def open_chat(asked: Chat) -> None:
     """Show the TUI, or the chat line by line, until the user leaves; ends in SystemExit with its exit code."""
+    gc.disable()  # until the first picture: modules are made, and nothing of them is garbage
     chosen = common.options(
         overrides=asked.overrides,
         model=asked.model,
@@ -47,6 +49,7 @@ def talk(session: Session, *, plain: bool = False, prompt: str | None = None, pi
     plain = plain or session.config.ui.plain
     dumb = os.environ.get("TERM") == "dumb" and sys.stdin.isatty()
     if plain or dumb:
+        gc.enable()
         return plain_chat.run(session, prompt=prompt, pick_thread=pick_thread, why="" if plain else DUMB)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         common.fail("the chat needs a terminal. Without one, use `sakti run PROMPT`.", common.USAGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -101,6 +102,9 @@ class SaktiApp(App[int]):
 
     @on(ChatScreen.Painted)
     def _start(self) -> None:
+        if not gc.isenabled():  # what the start made stays: the collections that begin now need not walk it
+            gc.freeze()
+            gc.enable()
         self.go(self._startup.run, group="start")
 
     # --- what everybody in the window needs done (`Host`) -----------------------------------------------------

@@ -52,10 +52,14 @@ trap __sakti EXIT
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Started command, the temporary folder to which it writes its current folder, and the hosts that it may reach."""
+    """Started command, the temporary folder to which it writes its current folder, and the hosts that it may reach.
+
+    `begin` is a time before its start (ns), by the clock that files are dated with.
+    """
 
     running: Running
     notes: tempfile.TemporaryDirectory[str]
+    begin: int
     sandbox: Sandbox | None = None
     reach: tuple[str, ...] = ()
 
@@ -81,6 +85,7 @@ def start(
     notes = tempfile.TemporaryDirectory(prefix="sakti-bash-", ignore_cleanup_errors=True)
     folder = Path(notes.name)
     (folder / "cwd").touch()
+    begin = (folder / "cwd").stat().st_ctime_ns
     given = command
     if len(command.encode("utf-8", "replace")) > LONGEST_ARGUMENT:
         (folder / "command").write_text(command, "utf-8", "replace")
@@ -103,7 +108,7 @@ def start(
     except (OSError, ValueError) as e:
         notes.cleanup()
         raise ToolError(f"bash cannot be started: {getattr(e, 'strerror', None) or e}.") from e
-    return Started(Running(command, process, output), notes, sandbox)
+    return Started(Running(command, process, output), notes, begin, sandbox)
 
 
 @contextmanager
@@ -143,7 +148,6 @@ async def bash(
     before = bench.files.unchanged()
     started = await _started(bench, command, run.call_id, outside=outside, reach=reach or ())
     running, limit = started.running, timeout or bench.bash_timeout
-    begin = started.folder.stat().st_ctime_ns  # by the clock that files are dated with
     timed_out, left, changed = False, "", ""
     try:
         timed_out = not await _streamed(run, running, limit)
@@ -152,7 +156,7 @@ async def bash(
     finally:
         if not left:
             await running.stop()
-        changed = _changes(bench, OwnCommand(command, begin, time.time_ns()), before)
+        changed = _changes(bench, OwnCommand(command, started.begin, time.time_ns()), before)
         _follow(bench, started)
         if started.sandbox is not None:
             appeared += started.sandbox.watch.look()

@@ -11,7 +11,7 @@ import pytest
 
 from sakti.agent.tools.background import stop_all
 from sakti.agent.tools.base import Workbench
-from sakti.agent.tools.bash import bash
+from sakti.agent.tools.bash import bash, start
 from sakti.agent.tools.bash_output import bash_output
 from sakti.agent.tools.edit import edit
 from sakti.agent.tools.kill import kill
@@ -153,6 +153,15 @@ async def test_nothing_is_left_in_the_temporary_folder(
     await call(bench, bash, command="exec sleep 600", background=True)
     await call(bench, kill, id="1")
     assert not list(own.iterdir())
+
+
+async def test_a_command_begins_before_what_it_writes_however_late_one_looks(bench: Workbench) -> None:
+    started = start(bench, "touch made", "c1")
+    await started.running.exited()
+    await started.running.stop()
+    assert started.begin <= (bench.workspace / "made").stat().st_ctime_ns
+    assert started.begin < started.folder.stat().st_ctime_ns, "it writes its folder there when it ends"
+    started.notes.cleanup()
 
 
 async def test_files_that_its_commands_wrote_may_be_edited(bench: Workbench) -> None:

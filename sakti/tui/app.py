@@ -83,6 +83,14 @@ class SaktiApp(App[int]):
     def get_driver_class(self) -> type[Driver]:
         return forgiving(super().get_driver_class())
 
+    def refresh_css(self, animate: bool = True) -> None:
+        """Apply changed colours. Before a screen is there nothing is parsed that would have to be parsed again."""
+        if self.chat.is_attached:
+            super().refresh_css(animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
+            self.stylesheet.update(self, animate=animate)
+
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return self.appearance.variable_defaults
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import warnings  # noqa: F401 - `os.execvp` wants it, when it can no longer be read
+import warnings  # noqa: F401  # pyright: ignore[reportUnusedImport] - `execvp` wants it, when it cannot be read
 
 RESTRICT_SELF = 446  # a system call, of every architecture
 DROP_CAPABILITY, NO_NEW_PRIVILEGES, FILTER_CALLS, BY_PROGRAM = 24, 38, 22, 2

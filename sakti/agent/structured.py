@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +22,6 @@ WANTED = (
     "or after it and no code fence.\n{schema}"
 )
 AGAIN = "Your answer does not match the JSON Schema:\n{problems}\nAnswer again with the whole JSON value only."
-_FENCE = re.compile(r"^[ \t]*```\w*[ \t]*\n(.*?)\n[ \t]*```[ \t]*$", re.DOTALL | re.MULTILINE)
-_BRACES = re.compile(r"\{.*\}|\[.*\]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +72,22 @@ def _value(text: str) -> Any:
 
     Raises `ValueError` about the whole text where none of them is JSON.
     """
-    fences = _FENCE.findall(text)
-    braces = _BRACES.search(text)
     try:
         return json.loads(text, parse_constant=_no_constant)
     except ValueError:
-        for part in (fences[0] if len(fences) == 1 else "", braces[0] if braces else ""):
+        for part in _inner(text):
             with suppress(ValueError):
                 return json.loads(part, parse_constant=_no_constant)
         raise
+
+
+def _inner(text: str) -> Iterator[str]:
+    lines = text.split("\n")
+    fences = [at for at, line in enumerate(lines) if line.lstrip().startswith("```")]
+    if len(fences) == 2:
+        yield "\n".join(lines[fences[0] + 1 : fences[1]])
+    first = min((at for brace in "{[" if (at := text.find(brace)) >= 0), default=len(text))
+    yield text[first : text.rfind("}" if text.startswith("{", first) else "]") + 1]
 
 
 class AsksForJson(Processor):

@@ -33,7 +33,8 @@ def verify(schema: Any) -> None:
 def violations(value: Any, schema: Any) -> list[tuple[str, str]]:
     """Return the places where `value` violates `schema`, as JSON path and text, by path.
 
-    Raises `UnusableSchema` where the schema refers to what is not in it, or its patterns take longer than `LIMIT`.
+    Raises `UnusableSchema` where the schema refers to what is not in it, its patterns take longer than `LIMIT`, or it
+    cannot be checked.
     """
     if not _has_patterns(schema):
         return list(_violations(value, schema))
@@ -44,7 +45,9 @@ def violations(value: Any, schema: Any) -> list[tuple[str, str]]:
         raise UnusableSchema(f"has a pattern that takes longer than {LIMIT:.0f} s") from None
     if done.returncode == _UNUSABLE:
         raise UnusableSchema(done.stdout.decode("utf-8", "replace"))
-    done.check_returncode()
+    if done.returncode:
+        last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise UnusableSchema(f"cannot be checked: {one_line(last, 200) or f'exit code {done.returncode}'}")
     return [(path, message) for path, message in json.loads(done.stdout)]
 
 

@@ -121,7 +121,7 @@ class Hooks:
         ready, refused = self._checked(hooks, place)
         if limit is not None:
             ready = [dataclasses.replace(h, timeout=min(h.timeout, limit)) for h in ready]
-        watch = _watched(place)
+        watch = _watched(place) if ready else None
         for hook in ready:
             if hook.background:
                 self._keep(self._later(event, [self.run(hook, d, place) for d in data], watch))

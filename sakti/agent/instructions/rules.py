@@ -42,7 +42,8 @@ def of_project(workspace: Path, notes: list[str]) -> list[Rule]:
 
 def of_user(folder: Path, named: Callable[[Path], str], notes: list[str]) -> list[Rule]:
     """Return the rules in one of the user's folders, as `named`; links, which the user made, are followed."""
-    found = ((named(p), Reader((p.resolve().parent,), notes).read(p)) for p in _files(folder / "rules"))
+    files = itertools.islice(_files(folder / "rules"), MOST)
+    found = ((named(p), Reader((_real(p).parent,), notes).read(p)) for p in files)
     return [rule for name, text in found if text and (rule := _rule(name, text))]
 
 
@@ -54,20 +55,21 @@ def _rule(name: str, text: str) -> Rule | None:
 
 def files(workspace: Path) -> Iterator[Path]:
     """Yield the files of rules that a workspace brings, to a bound of depth and number."""
-    inside = (p for f in FOLDERS if (p := workspace / f).resolve().is_relative_to(workspace.resolve()))
+    inside = (p for f in FOLDERS if _real(p := workspace / f).is_relative_to(_real(workspace)))
     return itertools.islice((file for folder in inside for file in _files(folder)), MOST)
 
 
 def _files(folder: Path) -> Iterator[Path]:
     depth = len(folder.parts)
-    found = 0
     for at, below, names in os.walk(folder):
         below[:] = sorted(below) if len(Path(at).parts) - depth < DEEPEST else []
         for name in sorted(n for n in names if n.endswith(".md")):
-            found += 1
-            if found > MOST:
-                return
             yield Path(at, name)
+
+
+def _real(path: Path) -> Path:
+    """Return where links lead; unlike `Path.resolve` it raises nothing where they lead in a circle."""
+    return Path(os.path.realpath(path))
 
 
 def _patterns(value: Any) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def rules(boundary: Boundary, temporary: Path) -> Generator[int]:
             _add(number, path, _EXECUTE | _READ | _LIST)
         for path in _DEVICES:
             _add(number, path, (_READ | _WRITE | _IOCTL) & everything)
-        for path in (*boundary.write, temporary):
+        for path in (*outermost(boundary.write), temporary):
             _add(number, path, everything & ~_MAKE_DEVICE)
         yield number
     finally:
@@ -69,8 +69,13 @@ def readable(boundary: Boundary) -> Iterator[Path | str]:
     away = {*boundary.hidden, *boundary.masked, *boundary.emptied, *boundary.temporary, *_CLOSED}
     away = {path for path in away if not any(path.is_relative_to(root) for root in boundary.write)}
     yield from _without({str(p) for p in away}, {str(above) for p in away for above in p.parents}, "/")
-    yield from boundary.read_only
-    yield from boundary.shown
+    # what lies in a folder that may be written is readable, and a command could have put a link in its place meanwhile
+    yield from (p for p in (*boundary.read_only, *boundary.shown) if not any(map(p.is_relative_to, boundary.write)))
+
+
+def outermost(folders: Sequence[Path]) -> list[Path]:
+    """Return the folders that lie in no other one, as a command could put a link in the place of one that does."""
+    return [f for f in folders if not any(f != other and f.is_relative_to(other) for other in folders)]
 
 
 def _without(away: Collection[str], above: Collection[str], at: str) -> Iterator[str]:
@@ -92,10 +97,8 @@ def _add(rules: int, path: Path | str, rights: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             rights &= _OF_A_FILE
-        if (
-            rights
-            and _call(_ADD, ctypes.c_int(rules), ctypes.c_int(_BENEATH), struct.pack("=Qi", rights, place), 0) < 0
-        ):
+        beneath = struct.pack("=Qi", rights, place)
+        if rights and _call(_ADD, ctypes.c_int(rules), ctypes.c_int(_BENEATH), beneath, ctypes.c_uint32(0)) < 0:
             raise OSError(ctypes.get_errno(), f"Landlock takes no rule for {path}")
     finally:
         os.close(place)

@@ -216,6 +216,16 @@ def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Pa
     assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["still read", "always"]
 
 
+def test_links_in_a_circle_end_nothing(workspace: Path, home: Path) -> None:
+    for folder in (workspace / ".claude", home / ".claude" / "rules"):
+        folder.mkdir(parents=True)
+    (workspace / ".claude" / "rules").symlink_to("rules")
+    (home / ".claude" / "rules" / "a.md").symlink_to("a.md")
+    put(workspace / "AGENTS.md", "root")
+    assert trust.look(workspace).files
+    assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["root"]
+
+
 def test_rules_of_the_user_hold_in_each_project_and_may_be_links(workspace: Path, home: Path) -> None:
     put(workspace / "AGENTS.md", "project")
     put(workspace / ".claude" / "rules" / "b.md", "rule of the project")

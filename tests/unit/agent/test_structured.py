@@ -36,6 +36,17 @@ def test_an_answer_with_no_value_or_several_is_not_json(text: str) -> None:
     assert problem.startswith("It is not JSON: ")
 
 
+@pytest.mark.parametrize("text", ("{" * 300_000, "```x\ny\n" * 100_000, "[{" * 100_000))
+def test_a_long_answer_is_read_in_one_pass(text: str) -> None:
+    assert structured.check(text, SCHEMA).problems
+
+
+def test_a_check_that_ends_by_itself_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_schema.sys, "executable", "/bin/false")
+    with pytest.raises(ConfigError, match="the schema cannot be checked: exit code 1"):
+        structured.check('"a"', {"pattern": "a"})
+
+
 def test_the_nearest_part_of_a_choice_is_told() -> None:
     schema = {"anyOf": [{"type": "string"}, {"type": "object", "properties": {"n": {"type": "integer"}}}]}
     assert structured.check('{"n": "x"}', schema).problems == ("$.n: 'x' is not of type 'integer'",)

@@ -138,6 +138,13 @@ def test_what_is_readable_is_all_but_what_is_away(tmp_path: Path) -> None:
     assert not {str(p) for p in (tmp_path, *tmp_path.parents)} & found
 
 
+def test_no_rule_is_made_for_what_a_command_could_replace_by_a_link(tmp_path: Path) -> None:
+    inside, beside = tmp_path / "w" / "AGENTS.md", tmp_path / "python"
+    found = landlock.readable(Boundary((tmp_path / "w",), read_only=(inside, beside), temporary=(tmp_path,)))
+    assert beside in (rules := list(found)) and inside not in rules
+    assert landlock.outermost((tmp_path / "w", tmp_path / "w" / "cache", beside)) == [tmp_path / "w", beside]
+
+
 async def test_a_command_of_the_model_is_told_what_stopped_it(sandbox: LinuxSandbox, tmp_path: Path) -> None:
     clock, work = SystemClock(), sandbox.workspace
     env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}

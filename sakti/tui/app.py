@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
 from textual.app import App, SystemCommand
+from textual.command import CommandPalette
 from textual.driver import Driver
 from textual.screen import Screen
 
@@ -93,6 +94,11 @@ class SaktiApp(App[int]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return self.appearance.variable_defaults
+
+    def action_command_palette(self) -> None:
+        """Open the palette where none is open. It has no id, as the one before may still be on its way out."""
+        if not any(isinstance(screen, CommandPalette) for screen in self.screen_stack):
+            self.push_screen(CommandPalette())
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         for name, command in registry.chat().items():

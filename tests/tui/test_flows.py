@@ -499,6 +499,22 @@ async def test_every_binding_has_an_id(running, session):
         assert all(isinstance(b, Binding) and b.id for b in bindings)
 
 
+async def test_the_palette_opens_again_while_the_last_one_is_being_removed(running):
+    async with running() as (app, pilot):
+        for turns in range(4):
+            app.action_command_palette()
+            await settle(app, pilot)
+            app.screen.dismiss()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            app.action_command_palette()
+            app.action_command_palette()
+            await settle(app, pilot)
+            assert [type(s).__name__ for s in app.screen_stack[1:]] == ["CommandPalette"]
+            await pilot.press("escape")
+            await settle(app, pilot)
+
+
 async def test_the_palette_runs_commands(running, session):
     async with running() as (app, pilot):
         await pilot.press("ctrl+p")

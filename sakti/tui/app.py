@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
 from textual.app import App, SystemCommand
-from textual.command import CommandPalette
 from textual.driver import Driver
 from textual.screen import Screen
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.tui.screens import help as help_screen
+from sakti.tui.screens.command_palette import SafePalette
 
 SHORTLY = 2.0  # seconds that a note stands
 RAISING = 0.2  # seconds in which the click that brought the window to the front arrives
@@ -97,8 +97,8 @@ class SaktiApp(App[int]):
 
     def action_command_palette(self) -> None:
         """Open the palette where none is open. It has no id, as the one before may still be on its way out."""
-        if not any(isinstance(screen, CommandPalette) for screen in self.screen_stack):
-            self.push_screen(CommandPalette())
+        if not any(isinstance(screen, SafePalette) for screen in self.screen_stack):
+            self.push_screen(SafePalette())
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         for name, command in registry.chat().items():

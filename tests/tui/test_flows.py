@@ -510,9 +510,25 @@ async def test_the_palette_opens_again_while_the_last_one_is_being_removed(runni
             app.action_command_palette()
             app.action_command_palette()
             await settle(app, pilot)
-            assert [type(s).__name__ for s in app.screen_stack[1:]] == ["CommandPalette"]
+            assert [type(s).__name__ for s in app.screen_stack[1:]] == ["SafePalette"]
+            app.screen._action_command_list("page_up")  # before its list was ever drawn
+            app.screen._action_command_list("page_down")
             await pilot.press("escape")
             await settle(app, pilot)
+
+
+async def test_a_screen_that_is_closed_twice_closes_no_other(running):
+    async with running() as (app, pilot):
+        await pilot.press("f1")
+        await settle(app, pilot)
+        under = app.screen
+        app.action_command_palette()
+        await settle(app, pilot)
+        palette = app.screen
+        for screen in (palette, palette, under, under):
+            screen.dismiss()
+        await settle(app, pilot)
+        assert app.screen_stack == [app.chat]
 
 
 async def test_the_palette_runs_commands(running, session):

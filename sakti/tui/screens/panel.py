@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
@@ -103,6 +104,10 @@ class Panel(ModalScreen[Result]):
 
     def leave(self) -> None:
         self.dismiss(None)
+
+    def dismiss(self, result: Result | None = None) -> AwaitComplete:
+        """Close the screen; nothing where that has begun: a key that comes late would close another one."""
+        return super().dismiss(result) if app_of(self).screen is self else AwaitComplete()
 
 
 class ListPanel(Panel[Any]):

@@ -1,0 +1,23 @@
+"""Textual's command palette, for keys that come faster than it draws."""
+
+from __future__ import annotations
+
+from textual.await_complete import AwaitComplete
+from textual.command import CommandPalette
+
+from sakti.tui.host import app_of
+
+
+class SafePalette(CommandPalette):
+    """A palette that is closed once, and turns no page of a list whose lines are not made yet."""
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        """Close the palette; nothing where that has begun: another screen would be closed."""
+        return super().dismiss(result) if app_of(self).screen is self else AwaitComplete()
+
+    def _action_command_list(self, action: str) -> None:
+        try:
+            super()._action_command_list(action)
+        except KeyError:
+            if not action.startswith("page_"):
+                raise

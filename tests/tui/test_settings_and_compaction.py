@@ -128,7 +128,7 @@ def test_pictures(snap_compare, size, theme, name, tmp_path):
             screen = SettingsScreen(
                 settings(config, user_file=file, project_file=file, env={}),
                 Path("/c/config.toml"),
-                Path("/work/.sakti/config.toml"),
+                Path("/w/.sakti/config.toml"),
                 pilot.app.chat.apply_setting,
             )
         pilot.app.push_screen(screen)

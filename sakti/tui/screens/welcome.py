@@ -96,7 +96,7 @@ class WelcomeScreen(Panel[None]):
     async def _look(self) -> None:
         session = self.host.session
         self.found = await look(session.env, session.config.providers)
-        if self.is_mounted:
+        if self.is_attached:
             self._refresh()
 
     def _refresh(self) -> None:
@@ -134,7 +134,7 @@ class WelcomeScreen(Panel[None]):
 
     def tell(self, text: str) -> None:
         """Say something under the ways."""
-        if self.is_mounted:
+        if self.is_attached:
             self.query_one("#panel-detail", Static).update(sanitise(text))
 
     @on(LineList.Opened, "#panel-list")
@@ -245,7 +245,7 @@ class WelcomeScreen(Panel[None]):
             await asyncio.to_thread(local_install.Installer(progress, stop.is_set, workspace=place).run)
         finally:
             self._stop_install = None
-            if self.is_mounted:
+            if self.is_attached:
                 self._refresh()
 
     async def _tour(self) -> None:

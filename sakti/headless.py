@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from sakti.agent.session.exit import observe_on_exit
 from sakti.agent.session.session import Options, Session
@@ -58,8 +61,7 @@ EXIT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What the whole run may take, over all its turns: US dollars, model calls, seconds. None: no limit."""
 
     usd: float | None = None
@@ -73,7 +75,7 @@ class Limits:
         time = None if self.seconds is None else self.seconds - seconds
         if any(rest is not None and rest <= 0 for rest in (usd, calls, time)):
             return None
-        return replace(
+        return dataclasses.replace(
             settings,
             max_usd=_least(settings.max_usd, usd),
             max_steps=settings.max_steps if calls is None else min(settings.max_steps, calls),
@@ -227,7 +229,7 @@ class _Run:
             self._finished.append(TurnFinished(thread, "limit", "", 0, Usage(), text, "Limit reached", "run_limit"))
             print(f"sakti: {text}", file=sys.stderr)
             return "limit"
-        session.config = replace(session.config, agent=limits)
+        session.config = dataclasses.replace(session.config, agent=limits)
         await session.submit(prompt)
         await session.wait()
         end = self._last
@@ -270,7 +272,7 @@ class _Run:
             "text": text,
             "status": status,
             "steps": self._steps,
-            "usage": asdict(self._usage if last is not None else session.usage),
+            "usage": to_builtins(self._usage if last is not None else session.usage),
             "cost_usd": self._usage.cost_usd if last is not None else session.usage.cost_usd,
             "error": error or (last.error if last is not None else None),
         }

@@ -1,5 +1,7 @@
 """Processors: what a script or a package puts between the user, the model and the store."""
 
+from msgspec.structs import replace
+
 from sakti.agent.processors.base import Processor, StepInput, StepOutput, TurnInput, TurnResult, abort
 from sakti.agent.processors.builtin import MessageHistory, TokenLimiter, ToolCallFilter, ToolSearch
 from sakti.agent.processors.compose import Chain, Parallel, When
@@ -22,4 +24,5 @@ __all__ = [
     "UnicodeNormalizer",
     "When",
     "abort",
+    "replace",
 ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from sakti.actions import registry
 from sakti.actions.spec import Action
@@ -23,8 +24,7 @@ _SKILL = lazy_pattern(r"(?:^|(?<=\s))\$([\w:-]*)$")
 _ARGUMENT = lazy_pattern(r"^/([\w-]+) +(\S*)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """`start` is where the text to be replaced begins in what stands before the cursor."""
 
     kind: Literal["command", "argument", "file", "skill"]
@@ -33,8 +33,7 @@ class Query:
     command: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """`insert` replaces the query's text, `label` and `hint` are shown."""
 
     insert: str

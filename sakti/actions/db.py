@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import structs, to_builtins
 
 from sakti.actions.spec import UPKEEP, Group, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
@@ -38,7 +39,7 @@ async def check(scope: Scope) -> Value:
         f"{'✓' if f.ok else '✗'} {f.name}: {f.detail}" + (f"\n  {f.mend}" if f.mend and not f.ok else "")
         for f in findings
     )
-    return Text(tuple(lines), json={"ok": ok, "findings": [asdict(f) for f in findings]}, exit=int(not ok))
+    return Text(tuple(lines), json={"ok": ok, "findings": [to_builtins(f) for f in findings]}, exit=int(not ok))
 
 
 @action(shell="db recover")
@@ -56,7 +57,7 @@ async def recover(scope: Scope) -> Value:
     out.append(f"The new database is {found.path}; the damaged file is kept as {found.kept}.")
     out += [f"A backup exists too: {copy}" for copy in found.copies]
     return Text(
-        tuple(out), json={**asdict(found), "path": str(found.path), "kept": str(found.kept), "lost": found.lost}
+        tuple(out), json={**structs.asdict(found), "path": str(found.path), "kept": str(found.kept), "lost": found.lost}
     )
 
 

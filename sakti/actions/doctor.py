@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
 
 from sakti.actions import registry
 from sakti.actions.spec import action
@@ -40,6 +41,6 @@ async def doctor(scope: Scope) -> Value:
         tuple(line.text for line in lines),
         title="Health",
         kind="findings",
-        json={"ok": ok, "findings": [asdict(line) for line in lines]},
+        json={"ok": ok, "findings": [to_builtins(line) for line in lines]},
         exit=int(not ok),
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
 
 from sakti.actions import reader, registry
 from sakti.actions.spec import Action
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(Struct, frozen=True):
     """What a line of the prompt is. `name` is a command's, known or not."""
 
     kind: Literal["command", "unknown", "shell", "note", "message"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from sakti.actions.spec import UPKEEP, Group, action, arg, flag
 from sakti.actions.values import USAGE, Refused, Text, Value
@@ -86,7 +87,7 @@ async def status(scope: Scope) -> Value:
         f"runtime   {'installed' if now.runtime else 'missing: pip install sakti[local]'}",
         f"ready     {'yes' if now.ready else 'no'}",
     )
-    return Text(lines, json=asdict(now), exit=int(not now.ready))
+    return Text(lines, json=to_builtins(now), exit=int(not now.ready))
 
 
 @action(arg("path", "A GGUF file.", kind="path", default=None), 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from sakti.actions.spec import MEMORY, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Open, Refused, Rows, Value, one
@@ -77,7 +79,7 @@ async def search(
 
 def _told(h: Hit, explain: bool) -> dict[str, object]:
     names = ("id", "source", "thread_id", "task_id", "time", "rank", "score", "snippet", "reason", "copies")
-    parts = {"parts": asdict(h.parts)} if explain else {}
+    parts = {"parts": to_builtins(h.parts)} if explain else {}
     return {**{name: getattr(h, name) for name in names}, "marks": [list(m) for m in h.marks], **parts}
 
 
@@ -90,7 +92,7 @@ def _line(hit: Hit, explain: bool = False) -> str:
     if notes:
         lines[0] += f"  ({notes})"
     if explain:
-        parts = ((name, value) for name, value in asdict(hit.parts).items() if value)
+        parts = ((name, value) for name, value in to_builtins(hit.parts).items() if value)
         lines.append(f"     score {hit.score:.2f} from " + ", ".join(f"{name} {value:.3f}" for name, value in parts))
     return "\n".join(lines)
 

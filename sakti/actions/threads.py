@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
 
 from sakti.actions.spec import CHAT, Group, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
@@ -67,7 +68,7 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
             pick=go_on if live is not None else None,
             json={
                 "threads": [
-                    {**asdict(s.thread), "preview": s.preview, "messages": s.messages, "tokens": s.tokens}
+                    {**to_builtins(s.thread), "preview": s.preview, "messages": s.messages, "tokens": s.tokens}
                     for s in found
                 ]
             },
@@ -101,7 +102,9 @@ async def show(scope: Scope, thread: str) -> Value:
     found = (await _matching(scope, thread))[0]
     rows = deleted_messages.without(await scope.store.read(stored_messages.after, found.id, -1))
     lines = (f"── {m.role} · {_when(m.created_at)} · {m.id[-8:]}\n{core_types.plain_text(m.parts)}\n" for m in rows)
-    return Text(tuple(lines), json={"thread": asdict(found), "messages": [thread_export.message_json(m) for m in rows]})
+    return Text(
+        tuple(lines), json={"thread": to_builtins(found), "messages": [thread_export.message_json(m) for m in rows]}
+    )
 
 
 @action(WHICH, arg("step", "Number of the model call (default: the newest).", kind="whole", default=None, low=1),
@@ -117,7 +120,7 @@ async def request(scope: Scope, thread: str, step: int | None) -> Value:
     head = f"Step {at.number} · {at.model} · {_when(at.created_at)} · {at.input_tokens:,} tokens in\n"
     lines = (f"── {p.kind}{'' if p.index is None else f' {p.index}'}\n{p.text}\n" for p in past.pieces)
     told = {"step": at.number, "model": at.model, "created_at": at.created_at, **past.settings}
-    return Text((head, *lines), json={**told, "pieces": [asdict(p) for p in past.pieces]})
+    return Text((head, *lines), json={**told, "pieces": [to_builtins(p) for p in past.pieces]})
 
 
 @action(WHICH, arg("title"), shell="threads rename", chat="threads rename", needs="store")
@@ -126,7 +129,7 @@ async def rename(scope: Scope, thread: str, title: str) -> Value:
     async with _actions(scope) as actions:
         found = await _one(scope, thread)
         said = await actions.rename(found.id, title)
-        return Done(said, json={"thread": asdict((await actions.contents(found.id)).thread)})
+        return Done(said, json={"thread": to_builtins((await actions.contents(found.id)).thread)})
 
 
 @action(arg("title"), chat="rename", hint="TITLE", needs="session")
@@ -151,7 +154,7 @@ async def fork(scope: Scope, thread: str, upto: int | None) -> Value | None:
         await scope.live.open_thread(made.id)
         return None
     text = f"{made.id[-8:]}  {made.title}: {made.metadata['forked_at'] + 1} messages."
-    return Done(f"{text} `sakti -r {made.id[-8:]}` continues it.", json={"thread": asdict(made)})
+    return Done(f"{text} `sakti -r {made.id[-8:]}` continues it.", json={"thread": to_builtins(made)})
 
 
 @action(WHICH, shell="threads delete", chat="threads delete", needs="store")
@@ -179,7 +182,7 @@ async def delete_message(scope: Scope, message: str) -> Value:
     if gone.lines:
         text += f" {gone.lines} log lines were made from it and the messages around it:"
         text += " `sakti memory log` shows them, `sakti memory forget` takes one out."
-    return Done(text, json=asdict(gone))
+    return Done(text, json=to_builtins(gone))
 
 
 @action(arg("thread", "Id, the end of it, or part of the title (default: the one deleted last).", default="",
@@ -199,7 +202,7 @@ async def restore(scope: Scope, thread: str) -> Value:
             listed = "`sakti threads list --deleted` shows them."
             raise Refused(f"{thread!r} matches {len(found)} deleted threads; {listed}")
         restored = await actions.restore(found[0].id)
-    return Done(f"Restored {restored.title or 'untitled'!r}.", json={"thread": asdict(restored)})
+    return Done(f"Restored {restored.title or 'untitled'!r}.", json={"thread": to_builtins(restored)})
 
 
 @action(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from sakti.core.errors import SaktiError
 
@@ -19,8 +20,7 @@ class Refused(SaktiError):
     code = "refused"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Value:
+class Value(Struct, frozen=True, eq=False, kw_only=True):
     """`json` is the object that `--json` prints; `exit` the shell's exit code."""
 
     json: Any = None
@@ -35,8 +35,7 @@ class Value:
         return self.json
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Text(Value):
+class Text(Value, frozen=True, eq=False):
     """Lines as they are; `kind` says that they are a "diff", or "findings": each begins with ✓, ! or ✗."""
 
     text: tuple[str, ...]
@@ -48,8 +47,7 @@ class Text(Value):
         return self.text
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Done(Value):
+class Done(Value, frozen=True, eq=False):
     """A result in one sentence; `shell` is what a shell prints in its place."""
 
     sentence: str
@@ -61,8 +59,7 @@ class Done(Value):
         return self.shell or (self.sentence,)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Card(Value):
+class Card(Value, frozen=True, eq=False):
     """Names and texts."""
 
     title: str
@@ -74,8 +71,7 @@ class Card(Value):
         return tuple(f"{name:<{width}}  {text}" for name, text in self.rows)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows(Value):
+class Rows(Value, frozen=True, eq=False):
     """A list: `head` above, `tail` below, `empty` in place of nothing.
 
     `items` are the objects that the lines show, for a surface that words them otherwise; `kind` says what they are.
@@ -97,8 +93,7 @@ class Rows(Value):
         return tuple(x for x in found if x)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Open(Value):
+class Open(Value, frozen=True, eq=False):
     """Something that a screen has a view for: `view` names it, `data` is what it shows.
 
     Any other surface shows what `instead` returns.

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncGenerator, Sequence
+
+from msgspec import structs
 
 from sakti.agent import budget
 from sakti.agent.processors.base import (
@@ -191,7 +192,7 @@ async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
             if not parts or turn.step >= turn.settings.max_steps:
                 return
             held += 1
-            said = dataclasses.replace(keeping.message(turn, "user", parts), metadata={"hook": "Stop"})
+            said = structs.replace(keeping.message(turn, "user", parts), metadata={"hook": "Stop"})
             yield MessageSaved(await keeping.append(turn, said))
 
 
@@ -231,9 +232,9 @@ async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repe
         yield ToolFinished(result, 0)
     elif told := turn.circles.see(calls, turn.results):
         last = turn.results[-1]
-        turn.results[-1] = dataclasses.replace(last, content=f"{last.content}\n{told}")
+        turn.results[-1] = structs.replace(last, content=f"{last.content}\n{told}")
     message = await keeping.save_results(turn)
-    turn.steps[-1] = dataclasses.replace(record, results=message)
+    turn.steps[-1] = structs.replace(record, results=message)
     yield MessageSaved(message)
 
 
@@ -300,5 +301,5 @@ def _parts(turn: Turn, completed: Completed) -> tuple[Part, ...]:
     turn.cut, turn.cut_at = turn.cut + 1, max(1, written)
     *parts, last = completed.parts or (TextPart(""),)
     if isinstance(last, ToolCallPart) and not last.arguments:
-        last = dataclasses.replace(last, arguments=None, raw=last.raw[:CUT_CALL_KEPT])
+        last = structs.replace(last, arguments=None, raw=last.raw[:CUT_CALL_KEPT])
     return (*parts, last, MarkerPart(CUT, f"at {turn.cut_at:,} tokens"))

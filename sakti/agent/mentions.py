@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import shlex
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from msgspec.structs import replace
 
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Place

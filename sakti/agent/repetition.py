@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sakti.core.types import ToolCallPart, ToolResultPart
 
@@ -16,8 +17,7 @@ TOLD_AFTER, STOPPED_AFTER = 3, 5  # times that a pattern was seen
 STOPPED_IN_VAIN = 8  # where its results differ: something may come of it
 
 
-@dataclass(slots=True)
-class Circles:
+class Circles(Struct):
     """The calls of a turn so far. `times` is how often the pattern at their end was played, `period` its length."""
 
     period: int = 0

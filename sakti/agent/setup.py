@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.events import ModelChanged
@@ -24,8 +25,7 @@ with lazy_imports:
 SHOWN = "welcomed"  # the name that having been shown is kept under
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """A server on this machine that answered; `address` is host:port."""
 
     provider: str
@@ -34,8 +34,7 @@ class Server:
     models: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """`keys` and `kept` are names of variables, in the environment and in the keyring; never a key itself.
 
     `weights` and `runtime`: the two halves of the embedded model. `keyring` names the system's; empty: there is none.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.agent.processors.base import Processor, StepInput, StepOutput, TurnResult, abort
 from sakti.core import json_schema
@@ -24,8 +26,7 @@ WANTED = (
 AGAIN = "Your answer does not match the JSON Schema:\n{problems}\nAnswer again with the whole JSON value only."
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """An answer after its check: the value where there are no `problems`."""
 
     value: Any = None

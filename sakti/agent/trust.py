@@ -18,9 +18,10 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import Struct
 
 from sakti.agent.skills import load as skill_files
 from sakti.agent.skills import template
@@ -45,8 +46,7 @@ NAMING = ("memory.working_memory.schema", "memory.working_memory.template")  # s
 State: TypeAlias = Literal["nothing", "trusted", "new", "changed"]
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A file of the workspace that has an effect; `name` is relative to it."""
 
     name: str
@@ -68,16 +68,14 @@ class File:
         return self.data.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """A file as it was trusted; `text` only to show what changed."""
 
     sha256: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What was found in a workspace, and what was trusted there.
 
     `problem` says why the settings cannot be read: there is nothing to trust then. `known` is None where the

@@ -6,9 +6,10 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.programs import find_program, safe_environment
@@ -40,8 +41,7 @@ _OPTIONS = {
 _FILTER = lazy_pattern(r"filter\.(.*)\.[^.]*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class GitState:
+class GitState(Struct, frozen=True):
     """`branch` is a branch or a short commit; `changed` how many paths differ from it."""
 
     branch: str

@@ -11,8 +11,9 @@ import random
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from sakti.bench.charged import Charge
 from sakti.core.clock import Clock
@@ -31,8 +32,7 @@ class Killed(BaseException):
     """Simulated end of the process at a failpoint."""
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
+class Act(Struct, frozen=True):
     """Action under way, and its window; `number` grows."""
 
     window: int

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct, structs
 
 from sakti.bench import invariants, oracle, shared_checks, snapshot
 from sakti.bench.bench_store import ACT, Act, BenchClock, KnownCounter
@@ -26,8 +26,7 @@ OF_A_TURN = ("begin", "step", "end")  # acts that nobody asked for by hand
 KEPT = 60  # answers of Reflectors that are remembered
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Wait after an undo: no automatic observation below `least` pending tokens, none required below `most`."""
 
     least: int
@@ -223,7 +222,7 @@ class Checker:
         hold = self._holds.get((record_id, thread_id))
         if hold is not None and self.at[record_id].pending(thread_id, self.ledger) >= hold.least:
             # memory may observe now, and what it does lowers what is pending
-            self._holds[record_id, thread_id] = dataclasses.replace(hold, least=0)
+            self._holds[record_id, thread_id] = structs.replace(hold, least=0)
 
     def _condensed_again(self, record_id: str, before: Snapshot, act: Act) -> Iterator[Finding]:
         """Check 11: nothing is condensed automatically right after a reflection was undone."""

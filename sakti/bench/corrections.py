@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct, structs
 
 from sakti.bench.invariants import Finding
 from sakti.bench.script import CommandName
@@ -14,8 +14,7 @@ from sakti.store.log.raw_rows import LineRow
 ACTS: tuple[CommandName, ...] = ("pin", "unpin", "edit", "forget", "uncorrect")
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Correction that a window was told to make."""
 
     line_id: str
@@ -47,11 +46,11 @@ class Corrections:
         line = old[wanted.line_id]
         match name:
             case "pin" | "unpin":
-                due = [dataclasses.replace(line, pinned=name == "pin")]
+                due = [structs.replace(line, pinned=name == "pin")]
             case "edit":
-                due = [dataclasses.replace(line, edited=" ".join(wanted.text.split()))]
+                due = [structs.replace(line, edited=" ".join(wanted.text.split()))]
             case _:
-                due = [dataclasses.replace(one, forgotten=True) for one in (line, *_nested(before, line))]
+                due = [structs.replace(one, forgotten=True) for one in (line, *_nested(before, line))]
         made = {one.id: one for one in due}
         self._done.append({i: old[i] for i in made})
         return made

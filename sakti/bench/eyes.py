@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sakti.bench import oracle, request_checks
 from sakti.bench.oracle import Numbers
@@ -16,8 +17,7 @@ from sakti.memory.engine import MemoryEngine, Prepared
 LONGEST_BACKOFF = 8  # minutes, and intervals, after which what failed must have been tried again
 
 
-@dataclass(slots=True)
-class WindowView:
+class WindowView(Struct):
     """Knowledge about a window.
 
     `since`: the number of the first snapshot whose log its requests must show. `ready` and `was_running` as the step

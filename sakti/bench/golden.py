@@ -10,10 +10,11 @@ import json
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from sakti.bench import golden_tasks, oracles_memory
 from sakti.core.clock import SystemClock
@@ -36,8 +37,7 @@ class UnknownFunction(Exception):
     """Error for a vector of a function that sakti does not have."""
 
 
-@dataclass(slots=True)
-class FunctionResult:
+class FunctionResult(Struct):
     """Results of the vectors of one function in one file; `failed_ids` are their ids."""
 
     file: str
@@ -47,8 +47,7 @@ class FunctionResult:
     failed_ids: list[str] = field(default_factory=list[str])
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct):
     functions: list[FunctionResult] = field(default_factory=list[FunctionResult])
     unknown: list[str] = field(default_factory=list[str])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from msgspec import structs
 
 from sakti.core.tokens import Counter, message_tokens
 from sakti.core.types import Message, TextPart, Thread
@@ -63,7 +63,7 @@ def _some(db: Database, thread: Thread, record_id: str, first: int, size: int, t
         observation_tokens=24,
     )
     _add(db, group, thread)
-    return dataclasses.replace(group, state="active")
+    return structs.replace(group, state="active")
 
 
 def _merge(db: Database, record_id: str, thread: Thread, made: list[Group]) -> None:

@@ -7,7 +7,8 @@ what was really said.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.bench import oracle, shared_checks
 from sakti.bench.shared_checks import Answer, Finding
@@ -32,16 +33,14 @@ _UNREFLECT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     invariant: int
     turn: int
     step: int
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(Struct, frozen=True):
     """Undone operation.
 
     A compaction (`made`: the groups that are its own, `ready`: those it only activated), a reflection, or `anything`

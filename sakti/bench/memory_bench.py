@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from sakti.bench.bench_store import BenchClock
 from sakti.bench.planted import CATEGORIES, Fact, Session, generate
@@ -92,8 +93,7 @@ class HonestReflector:
 # --- asking ---------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """Results of one kind of memory; `whole` and `kept` are the tokens of its input and of its log."""
 
     name: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
+
+from msgspec import Struct
 
 from sakti.core.config import MemorySettings
 from sakti.core.types import Message, plain_text
@@ -24,8 +25,7 @@ OTHER_TTL = ("anthropic", "google", "gemini", "openai", "deepseek", "groq")  # k
 # --- numbers ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(Struct, frozen=True):
     """Thresholds in tokens.
 
     The message threshold, the interval of background observation (None: there is none), pending tokens above which a

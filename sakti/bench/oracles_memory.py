@@ -6,9 +6,10 @@ kept beside its text, not in it.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
+
+from msgspec import structs
 
 from sakti.core.types import Message
 from sakti.memory import policy
@@ -61,7 +62,7 @@ def reflector_output(text: str, source: str, new_id: str) -> parse.Parsed:
     parsed = parse.parse_reflector_output(text)
     if parsed.degenerate or not source:
         return parsed
-    return dataclasses.replace(parsed, observations=regroup(parsed.observations, source, new_id))
+    return structs.replace(parsed, observations=regroup(parsed.observations, source, new_id))
 
 
 _GROUP = re.compile(r"<observation-group\b([^>]*)>(.*?)</observation-group>", re.DOTALL)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.types import Json
 from sakti.store.log.replaced import MARK, NOTE
@@ -132,8 +133,7 @@ _NEXT_PART = re.compile(r"[,;.!?] |(?:^| )(?:and|but|und|aber) ")
 _SENTENCE = re.compile(r"\n|(?<=[.!?])\s+(?=[A-Z`])|(?<!\[earlier); ")
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """Sentence that tells a fact: its turn and speaker."""
 
     turn: int
@@ -141,8 +141,7 @@ class Said:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """Planted fact.
 
     `value` is in a right answer; `stale` in a wrong one, where something was replaced. For a retracted fact a right
@@ -210,8 +209,7 @@ def _holding(text: str, value: str) -> Iterator[str]:
     return (low for sentence in _SENTENCE.split(text) if held.search(low := sentence.casefold()))
 
 
-@dataclass(frozen=True, slots=True)
-class Talk:
+class Talk(Struct, frozen=True):
     """One turn: the prompt, a tool call (name, arguments, output) and the answer."""
 
     user: str
@@ -221,8 +219,7 @@ class Talk:
     answer: str
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """Generated session: its turns, and the facts to ask for."""
 
     seed: int

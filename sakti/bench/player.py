@@ -9,9 +9,10 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from sakti.bench import by_hand, ending, history
 from sakti.bench.bench_store import BenchClock, BenchIds, Killed, KnownCounter, TimedCounter
@@ -52,8 +53,7 @@ UNDONE = ("compact", "uncompact", "reflect", "unreflect", "edit")  # failpoints 
 TRIES = 3  # of a step that memory ends
 
 
-@dataclass(slots=True)
-class Playing:
+class Playing(Struct):
     """Turn and the window it is played in."""
 
     window: Window

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.bench import oracle, shared_checks
 from sakti.bench.oracle import Numbers
@@ -17,8 +18,7 @@ from sakti.memory.engine import Prepared
 LOG = ("observations", "reflection")  # the blocks that are the log
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """Circumstances of a request.
 
     The thread, the turn's prompts, the tokens that the model's window leaves (None: enough), and another limit on

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field, structs, to_builtins
 
 from sakti.bench.invariants import Violation
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """Figures of one conversation.
 
     `cpu`: milliseconds of thread time of each step, from the request to memory until its answer, with the database's;
@@ -36,12 +35,12 @@ class Run:
     kills: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        out = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("cpu", "kills")}
+        out = {name: v for name, v in structs.asdict(self).items() if name not in ("cpu", "kills")}
         ratio = self.observer_input_tokens / self.conversation_tokens if self.conversation_tokens else 0.0
         out["observer_input_ratio"] = round(ratio, 3)
         out["cached_share"] = round(self.cached_share, 4)
         out["step_cpu_ms"] = percentiles(self.cpu)
-        out["violations"] = [dataclasses.asdict(v) for v in self.violations]
+        out["violations"] = [to_builtins(v) for v in self.violations]
         return out
 
 

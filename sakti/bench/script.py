@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import Struct, field
 
 from sakti.core.config import Config, MemorySettings, ObservationSettings, ReflectionSettings, check
 from sakti.core.errors import ConfigError
@@ -34,8 +35,7 @@ _GENERAL = {
 _INCOMPRESSIBLE = ("incompress", "same", "echo", "identity")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """Tool call of the model; `result` None: it is never answered."""
 
     tool: str
@@ -65,8 +65,7 @@ CommandName: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """Manual operation of the user in a window; `pick` (0–1) selects the line to correct."""
 
     name: CommandName
@@ -74,8 +73,7 @@ class Command:
     pick: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One answer of the model; with calls it gets their results, without any it ends the turn.
 
     `steer`: what the user says before it; `too_long`: the provider finds its first request too long; `meanwhile`:
@@ -90,8 +88,7 @@ class Step:
     meanwhile: tuple[Command, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """One turn.
 
     `gap_ms` passes before it, then `commands` are done, `notes` (system messages and synthetic ones) added. Without
@@ -112,8 +109,7 @@ class Turn:
     beside: Turn | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """Conversation and the circumstances it is played in.
 
     `delay`: model calls that an Observer needs; `budget`: tokens that the model's window leaves for log and messages

@@ -11,8 +11,9 @@ import itertools
 import random
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from sakti.bench import oracle
 from sakti.bench.charged import Charge
@@ -34,8 +35,7 @@ _NAMED = re.compile(r"[\w./-]*[/_][\w./-]*\w|\w+\.\w{1,4}\b")
 _BROKEN = ProviderError("rate limit exceeded", code="rate_limit")
 
 
-@dataclass(slots=True, eq=False)
-class Waiting:
+class Waiting(Struct, eq=False):
     """Model of memory that could answer, of a window."""
 
     window: int

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.bench.invariants import Finding
 from sakti.bench.windows import Stage, Window
@@ -17,8 +18,7 @@ TURNS_OF = 20  # passes of the loop without any work of the database after which
 STUCK = 50  # times that everything stands still and no model waits
 
 
-@dataclass(slots=True)
-class Work:
+class Work(Struct):
     """Running work of a window; `step`: a step waits for it."""
 
     window: Window

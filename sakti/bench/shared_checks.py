@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from sakti.bench import oracle
 from sakti.bench.snapshot import Ledger, Snapshot
@@ -16,8 +17,7 @@ Finding: TypeAlias = tuple[int, str]
 _BLOCK = re.compile(r"<observation-group([^>]*)>(.*?)</observation-group>", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Reflector's input by group (in a shared log by part of one: `ID/NUMBER`), and its answer."""
 
     inputs: Mapping[str, str]

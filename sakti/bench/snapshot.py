@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
+
+from msgspec import Struct, field, structs
 
 from sakti.bench import oracle
 from sakti.core.types import Message
@@ -45,7 +45,7 @@ class Ledger:
     def change(self, thread_id: str, ids: set[str], **values: object) -> None:
         """Change some messages: another state, other parts."""
         said = self._said[thread_id]
-        said[:] = [dataclasses.replace(m, **values) if m.id in ids else m for m in said]  # pyright: ignore[reportArgumentType]
+        said[:] = [structs.replace(m, **values) if m.id in ids else m for m in said]  # pyright: ignore[reportArgumentType]
 
     def threads(self) -> list[str]:
         return list(self._said)
@@ -77,8 +77,7 @@ class Ledger:
         return first >= self._first.get(thread_id, 0)
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, dict=True):
     """One record of memory; `groups` and `lines` in the order of creation.
 
     `window` wrote it last; `log` is the number of the newest snapshot in which log or cursors differ from the one
@@ -231,4 +230,4 @@ def take(
         return before
     moved = changed or cursors != before.cursors or [g.id for g in after.active] != [g.id for g in before.active]
     words = {i: w for i, w in before.known_words.items() if i in groups and i not in changed}
-    return dataclasses.replace(after, log=after.number if moved else before.log, known_words=words)
+    return structs.replace(after, log=after.number if moved else before.log, known_words=words)

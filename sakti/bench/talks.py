@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct, structs
 
 from sakti.bench.script import Call, Command, CommandName, Note, Script, Step, Turn
 from sakti.core.config import Config, MemorySettings, ObservationSettings, ReflectionSettings, check
@@ -62,8 +63,7 @@ _MEANWHILE: tuple[CommandName, ...] = (
 _NOTES: tuple[tuple[Note, ...], ...] = ((), (), (), (), ("system",), ("synthetic",), ("system", "synthetic"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
+class _Places(Struct, frozen=True):
     """Windows, threads, and the frequency of manual operations between two turns."""
 
     windows: int
@@ -147,18 +147,18 @@ def _turns(source: random.Random, threshold: int, places: _Places) -> Iterator[T
         if source.random() < 0.06:
             model = source.choice(("scripted/one", "scripted/two", "other/three"))
         window = source.randrange(places.windows)
-        turn = dataclasses.replace(_turn(source, threshold, places, window), model=model)
+        turn = structs.replace(_turn(source, threshold, places, window), model=model)
         if places.windows > 1 and places.threads > 1 and source.random() < 0.3:
             beside = _turn(source, threshold, places, (window + 1) % places.windows)
             if beside.thread != turn.thread:
-                turn = dataclasses.replace(turn, beside=dataclasses.replace(beside, model=model, commands=()))
+                turn = structs.replace(turn, beside=structs.replace(beside, model=model, commands=()))
         yield turn
         if source.random() < places.by_hand * 0.2:
             yield from _regret(source, threshold, turn)
         for command in turn.commands:
             back = _BACK.get(command.name)
             if back is not None and (back == "resume" or source.random() < 0.5):
-                later.append((source.randint(1, 3), dataclasses.replace(command, name=back)))
+                later.append((source.randint(1, 3), structs.replace(command, name=back)))
         later = [(turns - 1, command) for turns, command in later]
         due = [command for turns, command in later if turns <= 0]
         later = [(turns, command) for turns, command in later if turns > 0]
@@ -174,11 +174,11 @@ def _regret(source: random.Random, threshold: int, before: Turn) -> Iterator[Tur
     What was observed later then waits for what was observed before it.
     """
     idle = Command("idle", before.window)
-    little = dataclasses.replace(before, notes=(), guard="", commands=(), beside=None, gap_ms=20_000)
+    little = structs.replace(before, notes=(), guard="", commands=(), beside=None, gap_ms=20_000)
     for _ in range(2):  # too little for the background: the compaction has to observe it
-        yield dataclasses.replace(little, user=_text(source, 5), steps=(Step("Yes."),))
+        yield structs.replace(little, user=_text(source, 5), steps=(Step("Yes."),))
     calls = [Call("read", {"path": path(source)}, _text(source, int(threshold * 0.16))) for _ in range(3)]
-    yield dataclasses.replace(
+    yield structs.replace(
         little,
         user=_text(source, 20),
         steps=(*(Step("", (call,)) for call in calls), Step("Seen.")),
@@ -192,7 +192,7 @@ def _turn(source: random.Random, threshold: int, places: _Places, window: int) -
     rich = places.by_hand > 0
     steps = list(_steps(source, threshold, places, window))
     if not rich:
-        steps = [dataclasses.replace(s, steer="", too_long=False) for s in steps]
+        steps = [structs.replace(s, steer="", too_long=False) for s in steps]
     draw = source.random()
     notes = source.choice(_NOTES)
     return Turn(
@@ -212,7 +212,7 @@ def _steps(source: random.Random, threshold: int, places: _Places, window: int) 
         count = source.choice((1, 1, 1, 1, 2, 3))
         calls = [_call(source, threshold) for _ in range(count)]
         if count > 1 and source.random() < 0.1:
-            calls[-1] = dataclasses.replace(calls[-1], result=None)
+            calls[-1] = structs.replace(calls[-1], result=None)
         others = [w for w in range(places.windows) if w != window]
         busy = bool(others) and source.random() < places.by_hand * 0.2
         yield Step(
@@ -224,7 +224,7 @@ def _steps(source: random.Random, threshold: int, places: _Places, window: int) 
             meanwhile=(Command(source.choice(_MEANWHILE), source.choice(others), source.random()),) if busy else (),
         )
     if source.random() < 0.05:
-        yield Step("I look.", (dataclasses.replace(_call(source, threshold), result=None),))  # and nothing comes of it
+        yield Step("I look.", (structs.replace(_call(source, threshold), result=None),))  # and nothing comes of it
     else:
         yield Step(_text(source, 120))
 

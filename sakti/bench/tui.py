@@ -14,9 +14,10 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.bench import tui_thread
 from sakti.bench.retrieval import percentile
@@ -27,8 +28,7 @@ PAINTED = "Message sakti"  # the empty prompt's placeholder
 RATE = 200  # tokens a second under which keys are pressed
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """Extent of the measurement.
 
     `tokens` of the long answer, launches, short answers, keys, `messages` of the long thread and `pages` up in it;

@@ -11,9 +11,10 @@ import os
 import random
 import socket
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from sakti.agent.session import recovery as resume
 from sakti.agent.session.turn_lease import TurnLease
@@ -48,8 +49,7 @@ WORKSPACE = "/bench"
 NOBODY = 4_999_999  # above the largest process id there is: who held a lease before a crash is gone
 
 
-@dataclass(slots=True)
-class Stage:
+class Stage(Struct):
     """State shared by all windows of a replay."""
 
     script: Script

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from sakti.actions.scope import Scope
 from sakti.actions.spec import UPKEEP, Group, action, arg, flag, option
@@ -44,7 +46,7 @@ async def golden(scope: Scope, paths: list[Path]) -> None:
             {
                 "passed": report.passed,
                 "total": report.total,
-                "functions": [asdict(f) for f in report.functions],
+                "functions": [to_builtins(f) for f in report.functions],
                 "unknown": report.unknown,
             }
         )

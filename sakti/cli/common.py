@@ -6,9 +6,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
+
+from msgspec.structs import replace
 
 from sakti.actions import values
 from sakti.actions.values import Refused

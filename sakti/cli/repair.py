@@ -8,9 +8,10 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
 
 from sakti.cli import common
 from sakti.core import resources

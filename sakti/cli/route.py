@@ -6,8 +6,9 @@ A prompt may stand where a command would. Nothing of a command is imported for a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from sakti.actions import reader
 from sakti.actions.reader import UsageError
@@ -18,8 +19,7 @@ with lazy_imports:
     from sakti.cli import shell
 
 
-@dataclass(slots=True)
-class Chat:
+class Chat(Struct):
     """`sakti` without a command. `resume`: "" shows the threads first."""
 
     prompt: str | None = None
@@ -35,8 +35,7 @@ class Chat:
     no_save: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command and its arguments, or a call for help or completion."""
 
     argv: list[str]

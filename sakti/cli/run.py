@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from sakti.actions import registry
 from sakti.actions.scope import Scope
@@ -161,5 +163,5 @@ def _allowing(options: Options, rules: list[str]) -> Options:
             known = ", ".join(sorted(names))
             raise Refused(f'--allow: {rule!r} is no rule. Write TOOL, "TOOL(GLOB)" or "bash: WORDS", with one of '
                           f"{known}.", code=USAGE)  # fmt: skip
-    approval = replace(options.config.approval, allow=(*options.config.approval.allow, *rules))
-    return replace(options, config=replace(options.config, approval=approval))
+    approval = dataclasses.replace(options.config.approval, allow=(*options.config.approval.allow, *rules))
+    return replace(options, config=dataclasses.replace(options.config, approval=approval))

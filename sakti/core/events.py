@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field, to_builtins
 
 from sakti.core.types import Json, Message, Thread, ToolCallPart, ToolResultPart, Usage
 
@@ -21,14 +21,12 @@ Severity: TypeAlias = Literal["information", "warning", "error"]
 # --- the turn -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TurnStarted:
+class TurnStarted(Struct, frozen=True):
     thread_id: str
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class StepStarted:
+class StepStarted(Struct, frozen=True):
     """Start of a model call; `step` counts from 1, `request_tokens` is our own count of its input."""
 
     step: int
@@ -36,8 +34,7 @@ class StepStarted:
     request_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class PromptRead:
+class PromptRead(Struct, frozen=True):
     """A model on this machine has read `read` of the prompt's `total` tokens; nothing of its answer is there yet."""
 
     read: int
@@ -48,18 +45,15 @@ class PromptRead:
         return min(100, 100 * self.read // max(1, self.total))
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingDelta:
+class ThinkingDelta(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallDelta:
+class ToolCallDelta(Struct, frozen=True):
     """Next piece of a tool call's arguments, which the model is still writing."""
 
     call_id: str
@@ -67,24 +61,21 @@ class ToolCallDelta:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolStarted:
+class ToolStarted(Struct, frozen=True):
     """`own`: the user runs it. A call that is asked about starts with its question."""
 
     call: ToolCallPart
     own: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutput:
+class ToolOutput(Struct, frozen=True):
     """Next piece of a running tool's output."""
 
     call_id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolFinished:
+class ToolFinished(Struct, frozen=True):
     """`duration_ms` is the tool's own time, without what an approval took.
 
     A call that was denied says so in the result's details: `denied`, why.
@@ -94,30 +85,26 @@ class ToolFinished:
     duration_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class MessageSaved:
+class MessageSaved(Struct, frozen=True):
     """Durable message; an answer's text was streamed before as deltas."""
 
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class StepFinished:
+class StepFinished(Struct, frozen=True):
     step: int
     usage: Usage
     stop_reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepDiscarded:
+class StepDiscarded(Struct, frozen=True):
     """Streamed output of this step is void: the step is retried or a processor withheld it."""
 
     step: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RetryScheduled:
+class RetryScheduled(Struct, frozen=True):
     """Provider failure that is retried in `delay` seconds; Esc cancels the wait."""
 
     attempt: int
@@ -126,8 +113,7 @@ class RetryScheduled:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFinished:
+class TurnFinished(Struct, frozen=True):
     """End of a turn; `text` is the final answer.
 
     Where status is not "answered", `error` is a sentence for people and `error_code` its stable name. `metadata` is
@@ -152,8 +138,7 @@ class TurnFinished:
 Grant: TypeAlias = Literal["once", "thread", "workspace"]
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequested:
+class ApprovalRequested(Struct, frozen=True):
     """Tool call that waits for the user's approval.
 
     `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
@@ -170,28 +155,24 @@ class ApprovalRequested:
     call_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalResolved:
+class ApprovalResolved(Struct, frozen=True):
     id: str
     approved: bool
     note: str = ""
     call_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueChanged:
+class QueueChanged(Struct, frozen=True):
     """Queue of messages typed while the agent works, oldest first; they are sent at the next step."""
 
     queued: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadChanged:
+class ThreadChanged(Struct, frozen=True):
     thread: Thread
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChanged:
+class ModelChanged(Struct, frozen=True):
     """Choice of another model: "provider/name", or None when there is none; `reason` is a few words."""
 
     model: str | None
@@ -199,20 +180,17 @@ class ModelChanged:
     context_window: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TasksChanged:
+class TasksChanged(Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class StoreWaiting:
+class StoreWaiting(Struct, frozen=True):
     """Write that has waited `seconds` for another process's write lock; None: the wait is over."""
 
     seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """One line for the user that belongs to no message."""
 
     severity: Severity
@@ -223,14 +201,12 @@ class Notice:
 # --- memory -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
+class Gauge(Struct, frozen=True):
     tokens: int
     threshold: int
 
 
-@dataclass(frozen=True, slots=True)
-class BufferedObservations:
+class BufferedObservations(Struct, frozen=True):
     chunks: int = 0
     message_tokens: int = 0
     projected_message_removal: int = 0
@@ -238,15 +214,13 @@ class BufferedObservations:
     status: Literal["idle", "running", "complete"] = "idle"
 
 
-@dataclass(frozen=True, slots=True)
-class BufferedReflection:
+class BufferedReflection(Struct, frozen=True):
     input_observation_tokens: int = 0
     observation_tokens: int = 0
     status: Literal["idle", "running", "complete"] = "idle"
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
+class Backlog(Struct, frozen=True):
     """Work that observation still has to do in the background.
 
     Tokens of messages, model calls, and the estimated cost in US dollars (None: the price is unknown).
@@ -258,8 +232,7 @@ class Backlog:
     paused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryStatus:
+class MemoryStatus(Struct, frozen=True):
     """State of the memory windows, sent once a step and whenever background work starts or ends.
 
     `reason`: why this Observer was chosen. `retry_at`: latest time at which a failed observation is tried again (Unix
@@ -286,8 +259,7 @@ class MemoryStatus:
     phase: str = "idle"
 
 
-@dataclass(frozen=True, slots=True)
-class StaleLeases:
+class StaleLeases(Struct, frozen=True):
     """Background work on memory that ended with its window and is repeated when it is due.
 
     `kinds` are those of the leases that were cleared; `owner` is host:pid; `started_at` in Unix ms.
@@ -301,8 +273,7 @@ class StaleLeases:
     started_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryOperation:
+class MemoryOperation(Struct, frozen=True):
     """Common data of every event of an observation, a reflection or a buffering.
 
     `kind` is the event's last part (start, end, failed); `fields` are those the specification names for it.
@@ -318,8 +289,7 @@ class MemoryOperation:
     fields: Json = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryActivation:
+class MemoryActivation(Struct, frozen=True):
     name = "data-om-activation"
     cycle_id: str
     operation_type: Literal["observation", "reflection"]
@@ -336,8 +306,7 @@ class MemoryActivation:
     config: Json = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionFinished:
+class CompactionFinished(Struct, frozen=True):
     """Result card of /compact.
 
     Token counts before and after cover raw messages and log together. `gone_tokens` are of the messages that were
@@ -413,19 +382,19 @@ def to_json(event: Event) -> Json:
                 "generation_count": event.generation_count,
                 "windows": {
                     "active": {
-                        "messages": dataclasses.asdict(event.messages),
-                        "observations": dataclasses.asdict(event.observations),
+                        "messages": to_builtins(event.messages),
+                        "observations": to_builtins(event.observations),
                     },
                     "buffered": {
-                        "observations": dataclasses.asdict(event.buffered_observations),
-                        "reflection": dataclasses.asdict(event.buffered_reflection),
+                        "observations": to_builtins(event.buffered_observations),
+                        "reflection": to_builtins(event.buffered_reflection),
                     },
                 },
                 "observer": event.observer,
                 "observer_reason": event.reason,
                 "reflector": event.reflector,
                 "note": event.note,
-                "backlog": None if event.backlog is None else dataclasses.asdict(event.backlog),
+                "backlog": None if event.backlog is None else to_builtins(event.backlog),
                 "retry_at": event.retry_at,
                 "phase": event.phase,
                 "approximate": event.approximate,
@@ -440,7 +409,7 @@ def to_json(event: Event) -> Json:
                 **event.fields,
             }
         case _:
-            out |= _plain(dataclasses.asdict(event))
+            out |= _plain(to_builtins(event))
     return out
 
 

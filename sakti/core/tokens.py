@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import json
 import logging
 import math
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Protocol
 
@@ -51,7 +50,7 @@ ANTHROPIC_PIXELS_PER_TOKEN, ANTHROPIC_LONG_EDGE = 750, 1568
 GEMINI_SMALL, GEMINI_TILE, GEMINI_TILE_TOKENS = 384, 768, 258
 IMAGE_UNKNOWN = 1105  # 1024 × 1024 by OpenAI's rule and the whole of it by Anthropic's differ by less than a third
 
-O200K_SHA256 = "ba55b38e477b631966c2496061ecd7d10108501c7c47358222d9dc27c22f9422"
+O200K_SHA256 = "984d380f9253a9270605707e16fb1ede25302689eee577b9c6feabf3f5d31b9c"
 O200K_PATTERN = "|".join(
     (
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -108,25 +107,23 @@ class O200k:
         return self._count(text)
 
 
-def o200k_tokens() -> Iterator[bytes]:
+def o200k_tokens() -> list[bytes]:
     """Return all tokens in order of rank. Raises OSError or ValueError where they are missing or damaged.
 
-    The file is the public one in less space, and read in a third of the time: the number of tokens in four bytes, the
-    first lowest, the length of each in one, all tokens one behind the other.
+    The file is the public one in half the space, and read in a tenth of the time: all tokens, separated by two bytes
+    that stand together in none of them.
     """
     data = resources.files("sakti.core.data").joinpath("o200k_base.ranks").read_bytes()
     if hashlib.sha256(data).hexdigest() != O200K_SHA256:
         raise ValueError("o200k_base.ranks is damaged: install sakti again")
-    first = 4 + int.from_bytes(data[:4], "little")
-    ends = list(itertools.accumulate(data[4:first], initial=first))
-    return map(data.__getitem__, map(slice, ends, ends[1:]))
+    return data.split(b"\xff\x00")
 
 
 def _o200k() -> Callable[[str], list[int]]:
     """Build the encoder. Raises ImportError, OSError or ValueError where it cannot be built."""
     import tiktoken
 
-    ranks = dict(zip(o200k_tokens(), itertools.count(), strict=False))
+    ranks = {token: rank for rank, token in enumerate(o200k_tokens())}
     encoding = tiktoken.Encoding(
         "o200k_base",
         pat_str=O200K_PATTERN,

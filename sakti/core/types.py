@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import Struct, field, structs
 
 from sakti.core.text import clean_surrogates
 
@@ -20,13 +21,11 @@ Effort: TypeAlias = Literal["off", "low", "medium", "high"]
 ImageRule: TypeAlias = Literal["", "anthropic", "openai", "gemini"]  # by whose formula images are counted
 
 
-@dataclass(frozen=True, slots=True)
-class TextPart:
+class TextPart(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingPart:
+class ThinkingPart(Struct, frozen=True):
     """Reasoning of a model.
 
     `opaque` is what its provider needs back unchanged: a signature, an encrypted reasoning item. `provider` and
@@ -39,8 +38,7 @@ class ThinkingPart:
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallPart:
+class ToolCallPart(Struct, frozen=True):
     """Tool call of a model.
 
     `arguments` is None where the model's JSON cannot be parsed, or cannot be stored and sent again (half of a
@@ -54,10 +52,10 @@ class ToolCallPart:
 
     def __post_init__(self) -> None:
         if self.arguments is not None and not storable(self.arguments):
-            object.__setattr__(self, "raw", self.raw or _written(self.arguments))
-            object.__setattr__(self, "arguments", None)
+            structs.force_setattr(self, "raw", self.raw or _written(self.arguments))
+            structs.force_setattr(self, "arguments", None)
         for name in ("id", "name", "raw"):
-            object.__setattr__(self, name, clean_surrogates(getattr(self, name)))
+            structs.force_setattr(self, name, clean_surrogates(getattr(self, name)))
 
 
 def storable(value: Any, depth: int = DEEPEST) -> bool:
@@ -92,8 +90,7 @@ def _written(value: Json) -> str:
         return "(nested too deeply to be written)"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResultPart:
+class ToolResultPart(Struct, frozen=True):
     """Result of a tool call.
 
     `content` is what the model gets, already bounded. `details` is for the screen only: a diff, an exit code, a
@@ -107,8 +104,7 @@ class ToolResultPart:
     details: Json = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
-class ImagePart:
+class ImagePart(Struct, frozen=True):
     """Image; `data` is base64, `width` and `height` are pixels, 0 when unknown."""
 
     media_type: str
@@ -118,32 +114,28 @@ class ImagePart:
     height: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FilePart:
+class FilePart(Struct, frozen=True):
     """File that the user mentioned, with its text at that moment."""
 
     path: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPart:
+class OutputPart(Struct, frozen=True):
     """Command that the user ran (`!command`) and what it printed: words of neither the user nor the model."""
 
     command: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class MarkerPart:
+class MarkerPart(Struct, frozen=True):
     """Event in a thread, shown to people (`interrupted`, `model_changed`, …): not sent, not counted."""
 
     kind: str
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ContextPart:
+class ContextPart(Struct, frozen=True):
     """Volatile facts sent along with a message (time, folder, git, task), by name.
 
     They are sent with it byte for byte for as long as it is in the window. Not shown, not searched, not observed:
@@ -170,8 +162,7 @@ Part: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One entry of a thread.
 
     `part_tokens[i]` are the tokens of `parts[i]` as sent, counted once when the message was made; `tokens` is their
@@ -206,8 +197,7 @@ class Message:
         return tuple(p for p in self.parts if isinstance(p, ToolResultPart))
 
 
-@dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(Struct, frozen=True):
     """One conversation. `metadata` keys: current_task, suggested_response, last_observed_at, active_task_id."""
 
     id: str
@@ -221,8 +211,7 @@ class Thread:
     metadata: Json = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens of one model call as the provider reported them.
 
     `input_tokens` includes cache reads and cache writes. `cost_usd` is None where no price is known.
@@ -247,8 +236,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
+class ToolSpec(Struct, frozen=True):
     """Tool as it is described to a model; `parameters` is a JSON Schema object."""
 
     name: str
@@ -256,8 +244,7 @@ class ToolSpec:
     parameters: Json
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Part of the system prompt.
 
     `kind` names it for the inspector (system, instructions, working_memory, carry_over, reflection, observations, …);
@@ -270,8 +257,7 @@ class Block:
     tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One model call.
 
     `model` is the provider's own name. `tail` is text for this call only and is not stored (why an answer was not
@@ -294,8 +280,7 @@ class Request:
     extra: Json = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
+class ModelInfo(Struct, frozen=True):
     """Facts about a model.
 
     `context_window` and `max_output` in tokens (None: unknown; `assumed`: the window is a cautious guess), prices in

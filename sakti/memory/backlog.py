@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.events import Backlog
 from sakti.core.types import Usage
@@ -16,8 +17,7 @@ SAMPLE = 10_000  # tokens that a price is asked for: no tier for long inputs beg
 USUAL_SHARE = 0.1  # what an observation comes to, as a share of its messages, until the log tells
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(Struct, frozen=True):
     """Prices in US dollars per token."""
 
     input: float

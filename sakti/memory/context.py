@@ -6,8 +6,9 @@ Volatile facts go into the tail.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+
+from msgspec import structs
 
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.text import one_line
@@ -75,7 +76,7 @@ class ContextBuilder:
             previous = previous if last is None else last
         self._cache = fresh
         tokens = sum(b.tokens for b in out[1:])
-        out[-1] = dataclasses.replace(out[-1], edge=True)
+        out[-1] = structs.replace(out[-1], edge=True)
         self._made = (active, now, tuple(out), tokens)
         return self._made
 
@@ -86,7 +87,7 @@ class ContextBuilder:
             if len(self._texts) > 50:
                 self._texts.clear()
             block = self._texts[key] = Block(kind, text, tokens=self._counter.count(text))
-        return dataclasses.replace(block, edge=True) if edge else block
+        return structs.replace(block, edge=True) if edge else block
 
     def _instructions(self) -> str:
         parts = [read_prompt("memory"), modes.prompt(self._mode, "context")]

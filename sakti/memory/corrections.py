@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.memory.state import MemoryState
@@ -70,8 +71,7 @@ def parse_time(text: str, now: int, timezone: str) -> int | None:
     return int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class LogDiff:
+class LogDiff(Struct, frozen=True):
     """Difference of two states of a log.
 
     Lines of the newer only, of the older only, and pairs (older, newer) of a changed line.

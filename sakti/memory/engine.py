@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
@@ -58,8 +59,7 @@ READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): nothing is 
 DEFAULT_CACHE_TTL = 5 * policy.MINUTE
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(Struct, frozen=True, dict=True):
     """Memory's part of one request; `tail` are the volatile facts as of now."""
 
     blocks: tuple[Block, ...]

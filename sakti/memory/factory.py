@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
@@ -21,8 +22,7 @@ from sakti.providers.protocol import Provider
 EXTRACTIVE = "extractive"
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """Model that may work for memory; without a provider, the extractive implementation.
 
     `up_to`: largest input in tokens, `window`: its context window, None where unknown.

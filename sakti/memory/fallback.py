@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct, structs
 
 from sakti.core.clock import Clock
 from sakti.core.errors import MemoryFailure, ProviderError, SaktiError
@@ -31,8 +31,7 @@ KEY = "observer_failures"  # in a record's metadata
 REST_MS = 60 * 60_000  # so long a model that failed again and again is not asked
 
 
-@dataclass(frozen=True, slots=True)
-class Failures:
+class Failures(Struct, frozen=True):
     """Consecutive failures of a model, and the time of the last (Unix ms)."""
 
     count: int = 0
@@ -80,7 +79,7 @@ class FallbackObserver:
             if not self._gives_up(e):
                 raise
             until = "From now on" if self._switched else "For the next hour"
-            return dataclasses.replace(
+            return structs.replace(
                 await self._extractive.observe(request),
                 note=f"{self._model.name} cannot observe ({e.message}) "
                 f"{until} observations are extracted without a model.",
@@ -130,6 +129,6 @@ class FallbackReflector:
             self._malformed = self._malformed + 1 if malformed else 0
             switched = " From now on logs are condensed without a model." if self._malformed >= FAILURE_LIMIT else ""
             note = f"{e.message} The log was condensed without a model.{switched}"
-            return dataclasses.replace(await self._extractive.reflect(request), note=note)
+            return structs.replace(await self._extractive.reflect(request), note=note)
         self._malformed = 0
         return result

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from sakti.core.errors import SaktiError
 from sakti.memory.protocol import ObserveInput, Observer, ObserveResult, ReflectInput, Reflector, ReflectResult
@@ -14,8 +15,7 @@ log = logging.getLogger(__name__)
 Worker = TypeVar("Worker")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice(Generic[Worker]):
+class Choice(Struct, Generic[Worker], frozen=True):
     """Model with its largest input, `up_to` tokens (None: no limit)."""
 
     worker: Worker

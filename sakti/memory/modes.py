@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
+
+from msgspec import Struct
 
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
 from sakti.core.resources import folders, has_prompt, read_prompt
@@ -14,8 +15,7 @@ from sakti.core.resources import folders, has_prompt, read_prompt
 DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class ModeNumbers:
+class ModeNumbers(Struct, frozen=True):
     """Thresholds in tokens for observing, reflecting and buffering, and the messages sent when memory is off."""
 
     message_tokens: int = 30_000
@@ -52,12 +52,12 @@ def settings_for(settings: MemorySettings, mode: str) -> MemorySettings:
     row, observation, reflection = numbers(mode), settings.observation, settings.reflection
     usual, usual_reflection = ObservationSettings(), ReflectionSettings()
     if observation.message_tokens == usual.message_tokens:
-        observation = dataclasses.replace(observation, message_tokens=row.message_tokens)
+        observation = replace(observation, message_tokens=row.message_tokens)
         if observation.buffer_tokens == usual.buffer_tokens:
-            observation = dataclasses.replace(observation, buffer_tokens=row.buffer_tokens)
+            observation = replace(observation, buffer_tokens=row.buffer_tokens)
     if reflection.observation_tokens == usual_reflection.observation_tokens:
-        reflection = dataclasses.replace(reflection, observation_tokens=row.observation_tokens)
-    return dataclasses.replace(settings, observation=observation, reflection=reflection)
+        reflection = replace(reflection, observation_tokens=row.observation_tokens)
+    return replace(settings, observation=observation, reflection=reflection)
 
 
 def last_messages(settings: MemorySettings, mode: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, Thread
@@ -14,8 +14,7 @@ from sakti.store.memory import Record, integrity
 from sakti.store.threads import messages as message_store
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """Record of a thread's memory, and what was cleared and repaired when it was opened.
 
     `failure`: why it could not be written; the record has no id then, where there was none before.

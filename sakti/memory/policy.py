@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from sakti.core.config import MemorySettings
 from sakti.core.errors import ConfigError
@@ -22,8 +23,7 @@ from sakti.memory.log import utf16
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class SharedThreshold:
+class SharedThreshold(Struct, frozen=True):
     """Message threshold with a shared budget: `max` tokens while the log is empty, never below `min`."""
 
     min: int
@@ -133,8 +133,7 @@ RETRY_AFTER_MS = MINUTE
 LONGEST_RETRY = 8  # times the interval and the time of the first retry
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """Next attempt after `failures` in a row: at `tokens` pending, at the latest at `time` (Unix ms).
 
     The distance doubles with each failure.
@@ -225,8 +224,7 @@ def safe_cuts(messages: Sequence[Message]) -> list[int]:
 # --- effective numbers --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(Struct, frozen=True):
     """Settings in force for one model and one size of the log, all in tokens.
 
     `buffer` and `reflect_from` are None without background work. `why` says what made them smaller.

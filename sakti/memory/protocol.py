@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from sakti.core.types import Message, Usage
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCall:
+class ModelCall(Struct, frozen=True):
     """One model call of memory; `counted_tokens` is our own count of its input."""
 
     model: str
@@ -20,8 +20,7 @@ class ModelCall:
     counted_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class ObserveInput:
+class ObserveInput(Struct, frozen=True):
     """Messages to observe and their context.
 
     The log (its end is shown), the current task and suggested response, the user's `focus`, a sub-agent's `goal`.
@@ -41,8 +40,7 @@ class ObserveInput:
     zone_before: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ObserveResult:
+class ObserveResult(Struct, frozen=True):
     """Observations.
 
     `text` is a cleaned log, empty where nothing was worth a line. `note` is for the user. `categories`: the section
@@ -60,8 +58,7 @@ class ObserveResult:
     categories: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True)
-class ReflectInput:
+class ReflectInput(Struct, frozen=True):
     """Log texts to condense, oldest first, each with its group's id.
 
     `pinned` lines must survive word for word. `target_tokens` is the goal, `limit_tokens` the most that the result
@@ -80,8 +77,7 @@ class ReflectInput:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True)
-class ReflectResult:
+class ReflectResult(Struct, frozen=True):
     text: str
     current_task: str | None = None
     suggested_response: str | None = None

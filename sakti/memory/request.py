@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
+
+from msgspec import structs
 
 from sakti.core.config import MemorySettings
 from sakti.core.errors import StoreError
@@ -80,7 +81,7 @@ class RequestBuilder:
             with contextlib.suppress(StoreError):  # the block is made anew at the next start
                 await self._store.write(carry_over.keep, thread.id, head if pieces else "", pieces)
                 kept = {**thread.metadata, carry_over.KEY: head if pieces else ""}
-                state.window.thread = dataclasses.replace(thread, metadata=kept)
+                state.window.thread = structs.replace(thread, metadata=kept)
 
     async def _read_other_threads(self, state: MemoryState) -> None:
         window = state.window
@@ -122,7 +123,7 @@ class RequestBuilder:
             out.append(self.log.text("carry_over", f"<carry-over>\n{self._carried}\n</carry-over>"))
         log = self._log(state) if self._settings.enabled else ()
         if not log and out:
-            out[-1] = dataclasses.replace(out[-1], edge=True)
+            out[-1] = structs.replace(out[-1], edge=True)
         others = (self.log.text("other_threads", self._other_threads),) if self._other_threads else ()
         return (*out, *log, *others)
 
@@ -178,9 +179,7 @@ class RequestBuilder:
             return
         part = ContextPart(told)
         counted = (*last.part_tokens, count_part(self._counter, part))
-        amended = dataclasses.replace(
-            last, parts=(*last.parts, part), part_tokens=counted, tokens=message_tokens(counted)
-        )
+        amended = structs.replace(last, parts=(*last.parts, part), part_tokens=counted, tokens=message_tokens(counted))
         if await self._store.write(message_store.add_context, amended):
             state.window.amend(amended)
             state.prompts = [amended if m.id == amended.id else m for m in state.prompts]

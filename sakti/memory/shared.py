@@ -6,11 +6,11 @@ into the Reflector's input, and are never stored with it.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct, structs
 
 from sakti.core.ids import short
 from sakti.core.patterns import lazy_pattern
@@ -136,7 +136,7 @@ def corrected(group: Group, changes: Mapping[int, str | None]) -> Group:
     """Apply corrections (line number → text) to a group, section by section so that none runs into the next."""
     found = sections(group)
     if not found:
-        return dataclasses.replace(group, text=lines.corrected(group.text, changes))
+        return structs.replace(group, text=lines.corrected(group.text, changes))
     start = 0
     out: list[tuple[str, tuple[Span, ...]]] = []
     for section, (text, owned) in zip(found, pieces(group), strict=True):
@@ -144,11 +144,10 @@ def corrected(group: Group, changes: Mapping[int, str | None]) -> Group:
         out.append((lines.corrected(text, own) if own else text, owned))
         start += section.rows
     text, made = joined(out)
-    return dataclasses.replace(group, text=text, metadata={**group.metadata, **stored(made)})
+    return structs.replace(group, text=text, metadata={**group.metadata, **stored(made)})
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """Unit of condensing: texts with id and label each, and all messages they cover."""
 
     groups: tuple[tuple[str, str], ...]

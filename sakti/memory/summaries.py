@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field, structs
 
 from sakti.core.errors import SaktiError
 from sakti.core.patterns import lazy_pattern
@@ -39,8 +39,7 @@ SENT = 40  # summaries in a request
 READ = 4_000  # characters of one text that are looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """Limits of a level: items of each kind and their characters, files, lines of code."""
 
     items: int
@@ -80,16 +79,14 @@ _CODE = lazy_pattern(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """Summary: the whole `text`, and `taken`: message id → what of it is from that message."""
 
     text: str
     taken: dict[str, str]
 
 
-@dataclass
-class _Found:
+class _Found(Struct):
     """Extracts of the messages, in order: kind → (message id, sentence)."""
 
     said: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
@@ -225,8 +222,7 @@ def due(marks: tuple[int, int], count: int, seen: int) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(Struct, frozen=True):
     """Next ten messages of a thread for a level, and their summary.
 
     `before` and `after`: how far the thread is summarised now and then.
@@ -294,7 +290,7 @@ class Levels:
                 if found is None or not await self._store.write(store_due, found):
                     break
                 changed = {**window.thread.metadata, level_store.KEY: list(found.after)}
-                window.thread = dataclasses.replace(window.thread, metadata=changed)
+                window.thread = structs.replace(window.thread, metadata=changed)
 
     def uncovered(self, messages: Sequence[Message], keep: Sequence[Message]) -> list[Message]:
         """Return the messages that no block replaces, and those of `keep`."""

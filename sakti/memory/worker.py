@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
+
+from msgspec import Struct, structs
 
 from sakti.core.clock import Clock
 from sakti.core.errors import MemoryFailure
@@ -33,8 +33,7 @@ from sakti.store.secrets import masked
 from sakti.store.threads import messages
 
 
-@dataclass(frozen=True, slots=True)
-class ToCondense:
+class ToCondense(Struct, frozen=True):
     """What a reflection has to keep of groups: pinned lines, the sections of lines, and what newer lines replace."""
 
     pinned: list[str]
@@ -99,7 +98,7 @@ class Worker:
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(masked(result.title or ""), 80):
             metadata["title"] = " ".join(title.split())
-        group = dataclasses.replace(
+        group = structs.replace(
             self.empty_group(record, request, held, cycle_id),
             text=text,
             observation_tokens=self.counter.count(text),
@@ -200,11 +199,11 @@ class Worker:
         pinned = {p.lstrip("* ").strip() for p in request.pinned}
         lost, found, claimed = await self._aside(_checked, inputs, text, [t for t, _ in pieces(group)])
         told: Json = {"dropped": {"lines": list(lost.lines), "paths": list(lost.paths)}}
-        group = dataclasses.replace(group, metadata=group.metadata | told)
+        group = structs.replace(group, metadata=group.metadata | told)
         rows = self._lines(found, claimed, before.sections)
         kept = {r.line for r in rows if pinned and _as_pinned(r) in pinned}
         if kept or made:
-            rows = [dataclasses.replace(r, pinned=r.line in kept, thread_id=thread_of_row(group, r.line)) for r in rows]
+            rows = [structs.replace(r, pinned=r.line in kept, thread_id=thread_of_row(group, r.line)) for r in rows]
         return group, rows
 
     def _lines(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sakti.core.events import ApprovalRequested, Grant
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """`edited` replaces the command that was asked about; `problem`: the line answers, but not like that."""
 
     approved: bool = False

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sakti.agent.reports.memory_report import stale_leases
 from sakti.core.errors import NOT_SAVED
@@ -56,8 +57,7 @@ _ENDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A tool call that has ended; `output` is all that is known of it."""
 
     asked: ToolCallPart | None
@@ -71,8 +71,7 @@ class Call:
         return [head, *body, *([f"all of it is in {one_line(str(whole), 300)}"] if whole else [])]
 
 
-@dataclass(slots=True)
-class Speech:
+class Speech(Struct):
     """Says events in their order. `calls`: what has ended, the newest last."""
 
     calls: deque[Call] = field(default_factory=lambda: deque[Call](maxlen=KEPT))

@@ -6,7 +6,8 @@ import contextlib
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.errors import ProviderError
 from sakti.core.patterns import lazy_pattern
@@ -20,8 +21,7 @@ log = logging.getLogger(__name__)
 ANTHROPIC_LEAST_THINKING = 1_024
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """Settings that may be sent; `left_out` tells the user which are not, and why."""
 
     temperature: float | None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import Json, ModelInfo, Part, Request, TextPart, ThinkingPart, ToolCallPart, Usage
@@ -135,8 +137,7 @@ def _as_events(whole: Json) -> list[Json]:
     return [{"type": "message_start", "message": whole}, *starts, end, {"type": "message_stop"}]
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(Struct):
     """Content block being received; `pieces` are joined once, at the end."""
 
     kind: str

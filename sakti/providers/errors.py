@@ -9,10 +9,11 @@ import math
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from sakti.core.errors import ProviderError
 from sakti.core.patterns import lazy_pattern
@@ -41,8 +42,7 @@ _BROKEN = frozenset({"RemoteProtocolError", "ReadError", "StreamError", "JSONDec
 _UNREACHABLE = frozenset({"APIConnectionError", "HTTPError", "InvalidURL", "OSError"})
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(Struct, frozen=True):
     """Called server, for error messages; `secret` is removed from them."""
 
     provider: str

@@ -7,7 +7,8 @@ themselves never gets the table's values: the user decides how much of a model i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.lazy import lazy_imports
@@ -23,8 +24,7 @@ _OPENAI_RETENTION = {"24h": 60 * 60_000, "in_memory": DEFAULT_TTL}
 _EFFORTS: tuple[Effort, ...] = ("off", "low", "medium", "high")
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """Limits that a server states for one of its models, in tokens; None where it states none."""
 
     window: int | None = None

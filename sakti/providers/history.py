@@ -6,12 +6,12 @@ where no result was stored), and no result stands without its call.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, cast
+
+from msgspec import Struct, structs
 
 from sakti.core.types import (
     ContextPart,
@@ -30,8 +30,7 @@ from sakti.core.types import (
 INTERRUPTED = "interrupted"
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """Parts of one side, in order; in a user turn the results of the preceding calls come first."""
 
     role: Literal["user", "assistant"]
@@ -78,7 +77,7 @@ def with_text(parts: Sequence[Part], text: str) -> list[Part]:
         case TextPart(said):
             return [*parts[:-1], TextPart(f"{said}\n\n{text}")]
         case ToolResultPart(content=content):
-            return [*parts[:-1], dataclasses.replace(last, content=f"{content}\n\n{text}" if content else text)]
+            return [*parts[:-1], structs.replace(last, content=f"{content}\n\n{text}" if content else text)]
         case _:
             return [*parts, TextPart(text)]
 

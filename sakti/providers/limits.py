@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.errors import ProviderError
 from sakti.core.patterns import lazy_pattern
@@ -33,8 +34,7 @@ _PROMPT = lazy_pattern(
 _SUM = lazy_pattern(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")  # Anthropic: prompt + max_tokens > window
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
+class Stated(Struct, frozen=True):
     """Stated limits in tokens, None where there is none.
 
     `output` is what this answer may have, `maximum` what the model can write at most; `named`: the answer's limit is

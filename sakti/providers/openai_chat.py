@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from sakti.core.types import (
     FilePart,
@@ -226,8 +227,7 @@ def _as_chunks(whole: Json) -> list[Json]:
     return [{**whole, "choices": [{"delta": delta, "finish_reason": reason}]}]
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     call_id: str
     wire_id: str
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import ModelInfo, Request

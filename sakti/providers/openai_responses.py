@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from sakti.core.types import (
     FilePart,
@@ -200,8 +201,7 @@ def _as_events(whole: Json) -> list[Json]:
     return [*events, {"type": ending, "response": whole}]
 
 
-@dataclass(slots=True)
-class _Item:
+class _Item(Struct):
     """Output item being received."""
 
     kind: str

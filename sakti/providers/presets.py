@@ -7,8 +7,9 @@ about itself and the settings override them (`facts`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from sakti.core.types import ImageRule, ThinkingKind
 
@@ -16,8 +17,7 @@ MINUTE, HOUR = 60_000, 3_600_000  # ms
 DEFAULT_TTL = 5 * MINUTE
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """Models whose names match `pattern`, ignoring case; None and "" mean unknown.
 
     `window` and `max_output` in tokens, `cache_ttl` in ms: how long the prompt cache stays warm. `tokens`: the
@@ -40,8 +40,7 @@ class Family:
     measured: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(Struct, frozen=True):
     """Provider.
 
     `keys` are the usual variables, the first has precedence; `small` is the model that observes. A local server needs

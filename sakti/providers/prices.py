@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+
+from msgspec import structs
 
 from sakti.core.types import Usage
 from sakti.providers.presets import PRESETS
@@ -44,7 +45,7 @@ async def with_cost(usage: Usage, provider: str, model: str) -> Usage:
     """Return `usage` with its cost; the snapshot is loaded in a thread, because that takes a while."""
     if usage.cost_usd is not None:
         return usage
-    return dataclasses.replace(usage, cost_usd=await asyncio.to_thread(cost, usage, provider, model))
+    return structs.replace(usage, cost_usd=await asyncio.to_thread(cost, usage, provider, model))
 
 
 def find(provider: str, model: str) -> Any | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct
 
 from sakti.core.types import ModelInfo, Part, Request, Usage
 from sakti.providers.facts import Served
@@ -12,18 +13,15 @@ from sakti.providers.facts import Served
 StopReason: TypeAlias = Literal["end", "tool_use", "length", "refusal"]
 
 
-@dataclass(frozen=True, slots=True)
-class TextChunk:
+class TextChunk(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingChunk:
+class ThinkingChunk(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallChunk:
+class ToolCallChunk(Struct, frozen=True):
     """Next piece of a tool call's arguments; `name` is known from the first chunk on."""
 
     call_id: str
@@ -31,16 +29,14 @@ class ToolCallChunk:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class PromptProgress:
+class PromptProgress(Struct, frozen=True):
     """The model is reading: `read` of the prompt's `total` tokens so far."""
 
     read: int
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """Last event of a complete stream: the whole answer as parts, in order."""
 
     parts: tuple[Part, ...]

@@ -7,8 +7,9 @@ import difflib
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.errors import ConfigError, NoModelError
@@ -34,8 +35,7 @@ Probe = Callable[[str], Awaitable[list[str] | None]]
 KeyLookup = Callable[[str], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Model's full name ("provider/name") and in a few words why it was selected."""
 
     model: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.errors import ProviderError
 
@@ -33,8 +34,7 @@ def attempts(error: ProviderError) -> int:
     return FEWER_ATTEMPTS.get(error.code, MAX_ATTEMPTS)
 
 
-@dataclass(slots=True)
-class Retries:
+class Retries(Struct):
     """Failures of one call; `left` are the seconds that may still be waited, over all calls that share it."""
 
     random: Callable[[], float]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
+
+from msgspec import Struct
 
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import ConfigError, ProviderError
@@ -35,8 +36,7 @@ from sakti.providers.protocol import (
 _RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "connection", "timeout", "stream_cut"})
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """Tool call of an answer; an empty id gets one of its own. `raw` plays arguments that are not JSON."""
 
     name: str
@@ -45,8 +45,7 @@ class Call:
     raw: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One model call.
 
     With `error` (a ProviderError code) it fails after `text` was streamed; `cut` breaks the stream off. `delay` is

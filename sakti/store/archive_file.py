@@ -16,10 +16,10 @@ import urllib.parse
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
+from msgspec import Struct
 
 from sakti.core.errors import StoreError
 from sakti.store.connection import Connection
@@ -35,8 +35,7 @@ KNOWN = 64  # places that are looked at, the last opened
 _BUSY_MS = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(Struct, frozen=True):
     """Open archive: the file that it is, and its number."""
 
     file: tuple[int, int]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
+from msgspec import Struct
 
 from sakti.core.lazy import lazy_imports
 from sakti.store import archive_file, functions
@@ -17,8 +17,7 @@ with lazy_imports:
 apsw.connection_hooks.append(functions.register)
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseFile:
+class DatabaseFile(Struct, frozen=True):
     """File of a database and the flags to open it; `folder` holds a temporary copy and goes when it is closed."""
 
     filename: str

@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
 from sakti.store.connection import Database
@@ -25,8 +26,7 @@ HEARTBEAT_S = 10.0
 CLOCK_SLACK_MS = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     record_id: str
     kind: LeaseKind
     owner: str
@@ -37,7 +37,7 @@ class Lease:
     expires_at: int
 
 
-_COLUMNS = ", ".join(f.name for f in fields(Lease))
+_COLUMNS = ", ".join(Lease.__struct_fields__)
 
 
 def new_owner() -> str:

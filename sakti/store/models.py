@@ -1,6 +1,6 @@
 """Define the tables as peewee models: their columns and how values are stored, here and nowhere else.
 
-`migrations/` create the schema; a test checks that both agree. Dataclasses made from rows take their columns from
+`migrations/` create the schema; a test checks that both agree. Structs made from rows take their columns from
 here, too (`rows.Shape`). No model is bound to a database: every query is executed with the one that the caller was
 given (`query.execute(db)`), so any number of stores can be open in one process.
 """

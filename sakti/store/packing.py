@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.store.connection import Connection, Database
 from sakti.store.search import index_upkeep
@@ -31,8 +32,7 @@ _GO_S = 0.005  # seconds of one go: other windows wait for the piece that it bel
 _TRIGRAMS, _NEW = "search_trigrams", "search_trigrams_new"
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """How much is packed: `done` of `total` rows, over all steps."""
 
     done: int
@@ -109,8 +109,7 @@ def _note(db: Database, step: str, packed: Sequence[Any]) -> None:
 # --- rows of search ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """Row of search as an earlier version wrote it, and the message that it is of."""
 
     pk: int

@@ -6,30 +6,30 @@ model's columns.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Generic, TypeVar
 
+from msgspec import Struct
 from peewee import SQL, BooleanField, Field, IntegerField, Model, NodeList, Value
 
 from sakti.store.connection import Database
 from sakti.store.models import JsonField, TextField
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Struct)
 
 
 class Shape(Generic[T]):
-    """Mapping between the rows of a model and a dataclass.
+    """Mapping between the rows of a model and a struct.
 
     A field has the name of its column, or another one where `renamed` (field → column) says so. A query built by
     peewee begins with `select()`; a hand-written statement, for queries at every step, selects `columns` and converts
     its rows by `of`.
     """
 
-    def __init__(self, model: type[Model], kind: Callable[..., T], /, **renamed: str) -> None:
+    def __init__(self, model: type[Model], kind: type[T], /, **renamed: str) -> None:
         known = _meta(model).fields
-        names = [f.name for f in dataclasses.fields(kind)]  # pyright: ignore[reportArgumentType]
+        names = kind.__struct_fields__
         self._model, self._kind = model, kind
         self._fields = {name: known[renamed.get(name, name)] for name in names}
         self.columns = ", ".join(f.column_name for f in self._fields.values())

@@ -14,8 +14,9 @@ import secrets as randomness
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.store import secret_names, secret_shapes
@@ -28,8 +29,7 @@ ROUNDS = 4  # passes until nothing more is found: what is masked must stay as it
 CLEAN_TEXTS, CLEAN_CHARACTERS, CLEAN_FROM = 4_096, 4 << 20, 20
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
+class Secret(Struct, frozen=True):
     """Secret found in a text: its kind, and where its value begins and ends."""
 
     kind: str

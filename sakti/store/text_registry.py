@@ -7,14 +7,15 @@ order in which rows are removed: referring tables first. A test fails for a tabl
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
+
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from sakti.store.secrets import masked, masked_value
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Table and the kinds of its columns.
 
     `texts`: columns with words of the user or about what was said, which must hold no secret; `packed`: those whose
@@ -208,7 +209,7 @@ def leaving(text: str) -> str:
 
 
 def leaving_all(value: Any) -> Any:
-    """Mask secrets in every text of a JSON value, or of a dataclass's fields."""
+    """Mask secrets in every text of a JSON value, or of a struct's fields."""
     if isinstance(value, str):
         return leaving(value)
     if isinstance(value, dict):
@@ -217,6 +218,6 @@ def leaving_all(value: Any) -> Any:
         return [leaving_all(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
     if type(value) is tuple:
         return tuple(leaving_all(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: leaving_all(getattr(value, f.name)) for f in fields(value)})
+    if isinstance(value, Struct):
+        return replace(value, **{name: leaving_all(v) for name, v in structs.asdict(value).items()})
     return value

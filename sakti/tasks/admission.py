@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
@@ -11,8 +12,7 @@ from sakti.store.tasks.deadlocks import Edge, Waiting
 from sakti.tasks import graph as g
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """Reason why an edge is left out.
 
     `cycle` are the handles `a, …, a` of the tasks that would wait for each other.

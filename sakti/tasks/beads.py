@@ -7,12 +7,12 @@ issue is open; an unknown type of issue becomes a task, an unknown edge `related
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct, field, to_builtins
 
 from sakti.core.errors import TaskError
 from sakti.core.ids import Ids
@@ -35,8 +35,7 @@ _SECTIONS = {"design": "Design", "acceptance_criteria": "Acceptance criteria", "
 _NOT_DONE = ("wontfix", "won't", "wont fix", "not planned", "obsolete", "invalid", "cancel", "abandon")
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct):
     """Result of an import.
 
     `skipped` and `notes` pair the id of an issue with a sentence; `cycles` are edges that were left out, each as the
@@ -127,8 +126,7 @@ def _why_not(issue: Json, before: Sourced | None, is_twice: bool) -> str:
     return "it is there twice; the first one is used" if is_twice else ""
 
 
-@dataclass(slots=True)
-class _Import:
+class _Import(Struct):
     """State of one import.
 
     `tasks` maps the ids of all imported issues to their tasks; its events share `batch`, so that one undo takes them
@@ -330,6 +328,4 @@ def _time(value: Any, default: int) -> int:
 def describe(report: Report) -> Json:
     """Convert the report to what `--json` prints."""
     pairs = {"skipped": report.skipped, "notes": report.notes}
-    return dataclasses.asdict(report) | {
-        name: [{"id": i, "reason": why} for i, why in found] for name, found in pairs.items()
-    }
+    return to_builtins(report) | {name: [{"id": i, "reason": why} for i, why in found] for name, found in pairs.items()}

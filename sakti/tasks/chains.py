@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sakti.core.errors import TaskError
 from sakti.store.connection import Connection
@@ -92,8 +93,7 @@ def _describe_deadlock(db: Connection, start: str, steps: Steps) -> str:
 # --- the tree ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """Line of a task's dependency tree.
 
     Depth, the relation to the line above it ("" for the task itself), and whether an open task blocks it. `again`:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
@@ -32,8 +33,7 @@ class CycleError(TaskError):
         self.path = tuple(path)
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(Struct, frozen=True):
     """Actor of a change: who, where and when (Unix ms).
 
     `session_id` holds the claims: a chat by the id of its thread, a shell's actor (`shell:NAME`) or the user

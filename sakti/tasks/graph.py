@@ -9,7 +9,8 @@ parent with an open child is not ready. `related` and `discovered-from` never co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sakti.store.tasks.deadlocks import BLOCKS, PARENT
 
@@ -17,8 +18,7 @@ RELATED, DISCOVERED = "related", "discovered-from"
 EDGE_TYPES = (BLOCKS, PARENT, RELATED, DISCOVERED)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """Task as a node of the graph; `order` sorts equal priorities, older first."""
 
     id: str
@@ -27,8 +27,7 @@ class Node:
     order: int
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(Struct, frozen=True):
     """Edge: `task` waits for `on` (type blocks), or is a child of it (parent-child)."""
 
     task: str
@@ -36,16 +35,14 @@ class Edge:
     type: str = BLOCKS
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(Struct, frozen=True):
     """Blockers of a task: its own open ones, and `inherited` pairs (blocked ancestor, its blocker)."""
 
     by: tuple[str, ...] = ()
     inherited: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(slots=True)
-class Graph:
+class Graph(Struct):
     nodes: Mapping[str, Node]
     blockers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     parents: dict[str, list[str]] = field(default_factory=dict[str, list[str]])

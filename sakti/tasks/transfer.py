@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
@@ -48,8 +49,7 @@ _FIELDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """Edge that was not imported: the handles of its tasks, its type, and why."""
 
     task: str
@@ -58,8 +58,7 @@ class LeftOut:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """Result of an import.
 
     How many tasks and edges were added, how many tasks existed (they stay unchanged), and the edges that were left

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from sakti.core.events import (
     ApprovalRequested,
@@ -24,8 +25,7 @@ from sakti.core.text import one_line
 Kind: TypeAlias = Literal["waiting", "running", "retrying", "thinking", "answering"]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """`since` in seconds of the monotonic clock; of a retry, when the next attempt is made."""
 
     kind: Kind
@@ -33,8 +33,7 @@ class State:
     since: float
 
 
-@dataclass(slots=True)
-class Activity:
+class Activity(Struct):
     """Follows a turn, and what the user runs beside it."""
 
     _turn: State | None = None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
+from msgspec import Struct
 from textual.binding import Binding
 from textual.keys import Keys, _character_to_key, key_to_character  # pyright: ignore[reportPrivateUsage]
 
@@ -58,8 +59,7 @@ PANES = (("Panes", "Memory"), ("Panes", "Notes", "Lists"), ("Panes", "Tasks", "L
 TOGETHER = (TYPED, *PANES)  # parts whose keys hold at the same time
 
 
-@dataclass(frozen=True, slots=True)
-class Keymap:
+class Keymap(Struct, frozen=True):
     """Keys by the id of a binding, several with commas between them; and what of the settings is not used, and why."""
 
     keys: Mapping[str, str]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from functools import lru_cache
 
+from msgspec import Struct
 from rich.style import Style
 from textual.color import Color
 
@@ -53,8 +53,7 @@ def variable_defaults(dark: bool, colours: str = "truecolor") -> dict[str, str]:
     return found | ({GROUND: colours} if colours in GROUNDS else {})
 
 
-@dataclass(frozen=True, slots=True)
-class Palette:
+class Palette(Struct, frozen=True):
     """Rich styles by role; each sets a foreground, or what its name says, and leaves the rest to the widget."""
 
     text: Style
@@ -111,7 +110,7 @@ def _make(pairs: tuple[tuple[str, str], ...], dark: bool) -> Palette:
 
     grounds = GROUNDS.get(variables.get(GROUND, ""))
     foreground = colour("foreground")
-    plain = {f.name for f in fields(Palette)} & {n.replace("-", "_") for n in DEFAULTS}
+    plain = set(Palette.__struct_fields__) & {n.replace("-", "_") for n in DEFAULTS}
     styles = {name: role(name.replace("_", "-")) for name in plain}
     styles |= {
         "text": Style(color=foreground),

@@ -6,7 +6,7 @@ sequence within one. Here a paste is searched for its end and nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 START = "\x1b[200~"
 END = "\x1b[201~"
@@ -16,8 +16,7 @@ AGAIN = 0.25  # the same for what comes after that: perhaps it is typed
 _WAYS_OUT = ("\x03", "\x1b", "\x1b[99;5u", "\x1b[27u", "\x1b[27;1u")
 
 
-@dataclass(frozen=True, slots=True)
-class Pasted:
+class Pasted(Struct, frozen=True):
     """The text of a paste, exactly as it came."""
 
     text: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import re
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from textual.theme import Theme
 
 from sakti.core.patterns import lazy_pattern
@@ -36,8 +36,7 @@ _COLOURS = (
 _HEX = lazy_pattern(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
 
 
-@dataclass(frozen=True, slots=True)
-class Themes:
+class Themes(Struct, frozen=True):
     """`problems` are sentences for the user, each naming its file."""
 
     themes: dict[str, Theme]

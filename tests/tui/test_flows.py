@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 
 import pytest
+from msgspec import structs
 from textual import events
 
 from sakti.actions.completion import file_choices, fuzzy, query_at
@@ -546,7 +546,7 @@ async def test_the_palette_runs_commands(running, session):
 
 async def test_memory_is_explained_paused_and_its_last_reflection_taken_back(session):
     session = scene(session.workspace)
-    session.status = dataclasses.replace(
+    session.status = structs.replace(
         session.status, backlog=Backlog(84_000, 3, 0.119), reason="the small model of anthropic"
     )
     app = SaktiApp(session)

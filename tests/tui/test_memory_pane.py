@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.reports.memory_report import STEPS, context_words, doing, forecast, waiting_notes
 from sakti.agent.session.queries import ContextBlock

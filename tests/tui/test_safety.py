@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.reports import doctor
 from sakti.agent.reports.settings_view import Setting
@@ -178,7 +179,7 @@ async def test_what_is_pasted_is_shown_harmlessly(running, session):
 async def test_settings_forks_and_the_past(running, session):
     config = load(overrides=(f"ui.theme={EVIL!r}", "approval.deny=[]")).config
     found = [Setting(EVIL, config.ui.theme, None, EVIL, Meaning(EVIL))]
-    session.config = replace(session.config, ui=config.ui)
+    session.config = dataclasses.replace(session.config, ui=config.ui)
     session.views.past = [LogChange(NOW, EVIL), LogChange(NOW + 1, "observation")]
     session.views.lines = [replace(line, content=EVIL, category=EVIL, flags=(EVIL,), time=EVIL) for line in log()]
     async with running() as (app, pilot):

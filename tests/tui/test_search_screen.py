@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from sakti.core.types import FilePart, Message, TextPart, ToolCallPart, ToolResultPart
 from sakti.store.search.origins import Origin
@@ -37,7 +37,7 @@ def hit(id="m3", *, text="the redirect loses next", word="redirect", thread="t1"
     marks = ((at, at + len(word)),) if at >= 0 else ()
     role = {"role": "user"} if kind == "message" else {"role": ""}
     shown = Hit(id, kind, thread, "fix login", None, "", NOW, index, text, text[:160], marks, 1.0, 1)
-    return dataclasses.replace(shown, **{**role, **more})
+    return structs.replace(shown, **{**role, **more})
 
 
 def titles(app) -> list[str]:
@@ -416,7 +416,7 @@ async def test_a_working_agent_is_not_disturbed(running, session):
 
 
 async def test_a_thread_of_another_workspace_is_read_only(running, session):
-    elsewhere = dataclasses.replace(user("f0", "far redirect", 0), resource_id="/other")
+    elsewhere = structs.replace(user("f0", "far redirect", 0), resource_id="/other")
     session.views.messages["t7"] = [elsewhere]
     session.views.hits = [hit("f0", thread="t7", index=0, text="far redirect")]
     async with running() as (app, pilot):
@@ -596,8 +596,8 @@ def test_a_visit(snap_compare):
 
 def test_a_row_shows_why_it_is_there_and_how_often_it_was_said():
     found = [
-        dataclasses.replace(hit("a"), reason="same stem: testing"),
-        dataclasses.replace(hit("b"), reason="similar: redirct", copies=2),
+        structs.replace(hit("a"), reason="same stem: testing"),
+        structs.replace(hit("b"), reason="similar: redirct", copies=2),
         hit("c"),
     ]
     assert notes(found, {"c": 1}) == {
@@ -609,9 +609,9 @@ def test_a_row_shows_why_it_is_there_and_how_often_it_was_said():
 
 def test_what_tools_showed_again_is_listed_once_and_behind_what_people_said():
     file = {"role": "tool", "snippet": "def total(cart):"}
-    found = [dataclasses.replace(hit("a", thread="t1"), **file), dataclasses.replace(hit("b", thread="t2"), **file)]
-    mine = dataclasses.replace(hit("u", thread="t3"), role="user", snippet="what is the total")
-    hits, more = folded([*found, mine, dataclasses.replace(hit("c", thread="t4"), **file)])
+    found = [structs.replace(hit("a", thread="t1"), **file), structs.replace(hit("b", thread="t2"), **file)]
+    mine = structs.replace(hit("u", thread="t3"), role="user", snippet="what is the total")
+    hits, more = folded([*found, mine, structs.replace(hit("c", thread="t4"), **file)])
     assert [h.id for h in hits] == ["u", "a"] and more == {"a": 2}
     hits, more = folded([found[0], mine])
     assert [h.id for h in hits] == ["a", "u"] and not more, "one place keeps its rank"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.reports.memory_report import compacted as compacted_rows
 from sakti.agent.reports.settings_view import settings

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import keyring
 import pytest
 from keyring.backend import KeyringBackend
+from msgspec.structs import replace
 from textual import events
 
 from sakti.agent.session.session import Options, Session

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import to_builtins
 
 from sakti.actions.memory.arguments import THREAD, WHERE, remembered
 from sakti.actions.spec import SET, Arg, action, arg, flag, option
@@ -41,7 +42,7 @@ async def log(scope: Scope, thread: str | None, category: str | None, overrides:
     if category is not None and category not in known:
         raise Refused(f"No line is in the section {category!r}; there are: {', '.join(known) or 'none'}.")
     shown = [x for x in lines if category in (None, x.category)]
-    told = [asdict(x) for x in every if category in (None, x.category)]
+    told = [to_builtins(x) for x in every if category in (None, x.category)]
     return Rows(log_lines(shown), empty="No observations yet.", json={"lines": told})
 
 
@@ -100,7 +101,7 @@ async def at(scope: Scope, time: str, **where: Any) -> Value:
     async with remembered(scope, **where) as session:
         moment = _moment(time, session)
         lines = await session.store.read(memory_corrections.as_of, session.engine.record_id, moment)
-        told = {"time": moment, "lines": [asdict(x) for x in lines]}
+        told = {"time": moment, "lines": [to_builtins(x) for x in lines]}
         return _offered(session, lines, "There were no observations.", json=told)
 
 
@@ -126,9 +127,9 @@ async def diff(scope: Scope, older: str, newer: str, **where: Any) -> Value:
         json={
             "from": times[0],
             "to": times[1],
-            "added": [asdict(x) for x in found.added],
-            "removed": [asdict(x) for x in found.removed],
-            "changed": [{"before": asdict(a), "after": asdict(b)} for a, b in found.changed],
+            "added": [to_builtins(x) for x in found.added],
+            "removed": [to_builtins(x) for x in found.removed],
+            "changed": [{"before": to_builtins(a), "after": to_builtins(b)} for a, b in found.changed],
         },
     )
 
@@ -196,7 +197,7 @@ async def _correct(
             done = await session.engine.correct(line, what, text)
     said = {"pin": "Pinned", "unpin": "Unpinned", "forget": "Forgotten"}.get(what)
     changed = (done.before or "(forgotten)", f"→ {done.after or '(forgotten)'}")
-    return Text((f"{said}: {done.before}",) if said else changed, json=asdict(done))
+    return Text((f"{said}: {done.before}",) if said else changed, json=to_builtins(done))
 
 
 async def _lines(session: Session) -> list[LogLine]:

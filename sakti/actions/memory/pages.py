@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from sakti.actions.memory.arguments import WHERE, remembered
 from sakti.actions.memory.log import log_lines
@@ -76,12 +78,12 @@ async def export(scope: Scope, **where: Any) -> Value:
     ]
     head = f"# {text_registry.leaving(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations"
     told = {
-        "thread": asdict(named),
+        "thread": to_builtins(named),
         "status": core_events.to_json(status),
         "working_memory": page,
         "thread_working_memory": own_page,
-        "groups": [asdict(g) for g in groups],
-        "lines": [asdict(x) for x in lines],
+        "groups": [to_builtins(g) for g in groups],
+        "lines": [to_builtins(x) for x in lines],
     }
     return Text((head, *(log_lines(kept) or ("No observations yet.",))), json=text_registry.leaving_all(told))
 

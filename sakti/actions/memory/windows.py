@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from sakti.actions.memory.arguments import NO_THREAD, WHERE, remembered
 from sakti.actions.spec import action, arg, option
@@ -40,7 +41,7 @@ async def status(scope: Scope, **where: Any) -> Value:
             return Done("No thread yet: the windows fill as you chat.")
         figures = await session.views.memory_figures()
     rows = tuple(memory_report.status_rows(found, figures))
-    return Card("Memory", rows, json={**core_events.to_json(found), "figures": asdict(figures)})
+    return Card("Memory", rows, json={**core_events.to_json(found), "figures": to_builtins(figures)})
 
 
 @action(chat="memory events", needs="session")
@@ -66,7 +67,7 @@ async def observe(scope: Scope, focus: str, **where: Any) -> Value:
         sizes = f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} tokens"
         text = f"{done.messages} messages observed in {done.lines} lines: {sizes}"
     failed = bool(done.warnings) and not done.messages
-    return Text((text, *done.warnings), json=asdict(done), exit=int(failed))
+    return Text((text, *done.warnings), json=to_builtins(done), exit=int(failed))
 
 
 @action(*WHERE, shell="memory reflect", needs="store")
@@ -116,13 +117,13 @@ async def undo(scope: Scope, what: str, generation: int | None, **where: Any) ->
             groups = f"{counted(gone.groups, 'group')} of observations"
             lost = f" Changes to {gone.corrected} of its lines went with it." if gone.corrected else ""
             text = f"Generation {gone.generation} is undone: {groups}, {tokens} tokens in the log.{lost}"
-            return Done(text, json={**asdict(gone), "observation_tokens": tokens})
+            return Done(text, json={**to_builtins(gone), "observation_tokens": tokens})
         done = await session.engine.undo_compaction()
         if done is None:
             raise MemoryFailure("There is no observation by hand to undo.", code="not_found")
         tokens = session.engine.status().observations.tokens
     return Done(
-        f"{done.messages} messages are back in the window.", json={**asdict(done), "observation_tokens": tokens}
+        f"{done.messages} messages are back in the window.", json={**to_builtins(done), "observation_tokens": tokens}
     )
 
 

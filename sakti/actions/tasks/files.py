@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
 
 from sakti.actions.spec import action, arg
 from sakti.actions.tasks.arguments import AS
@@ -58,6 +59,6 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
             "tasks": done.tasks,
             "dependencies": done.dependencies,
             "known": done.known,
-            "leftOut": [dataclasses.asdict(e) for e in done.left_out],
+            "leftOut": [to_builtins(e) for e in done.left_out],
         },
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from sakti.actions.spec import action, arg, flag, limit, option
 from sakti.actions.tasks.arguments import AS, TASK, TYPE_HELP, TYPES, line, notes
@@ -136,7 +137,7 @@ async def board(scope: Scope) -> Value:
         now = datetime.datetime.fromtimestamp(scope.now() / 1000)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
         found = await scope.ask(task_queries.board, int(midnight.timestamp() * 1000))
-        told = {"success": True, **dataclasses.asdict(found)}
+        told = {"success": True, **to_builtins(found)}
         return Rows(_columns(found), "board", (found,), tail=_changes() if scope.live else "", json=told)
 
     return Open("board", instead=columns)

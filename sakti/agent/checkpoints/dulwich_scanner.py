@@ -9,9 +9,10 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from sakti.agent.checkpoints import scanner
 from sakti.agent.checkpoints.objects import Objects
@@ -19,8 +20,7 @@ from sakti.agent.checkpoints.plan import Entry
 from sakti.agent.checkpoints.scanner import LARGEST, MOST, MOST_BYTES, Picture, TooLarge
 
 
-@dataclass(slots=True)
-class DulwichScanner:
+class DulwichScanner(Struct):
     """`folder` is the workspace's folder of checkpoints; `secret` tells whether a relative path is never covered."""
 
     workspace: Path

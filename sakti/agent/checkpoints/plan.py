@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
 
 Action: TypeAlias = Literal["create", "change", "delete"]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A file, link or folder: its full mode (as in `st_mode`) and the id of its content, empty for a folder."""
 
     mode: int
@@ -29,8 +29,7 @@ class Entry:
         return [self.mode, self.oid]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What a call did to a path: relative to the workspace, absolute outside of it; None: there was nothing."""
 
     path: str
@@ -49,8 +48,7 @@ class Change:
         return Change(self.path, self.after, self.before)
 
 
-@dataclass(frozen=True, slots=True)
-class Net:
+class Net(Struct, frozen=True):
     """All changes of a path by several calls. `broken`: somebody else changed it between two of them."""
 
     before: Entry | None
@@ -58,8 +56,7 @@ class Net:
     broken: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One path of a plan: from what it is now to what it becomes. `conflict` says why it is asked about, or is ""."""
 
     path: str
@@ -73,8 +70,7 @@ class Item:
         return Change(self.path, self.now, self.to)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What an undo would do; `folders` are kept although nothing is left in them."""
 
     items: tuple[Item, ...] = ()

@@ -11,9 +11,10 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from sakti.agent.checkpoints.plan import Change
 from sakti.agent.tools import changes
@@ -22,8 +23,7 @@ from sakti.core.patterns import lazy_pattern
 _THREAD = lazy_pattern(r"[0-9A-Za-z_.-]{1,200}")
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """Changes of one turn's calls; a turn is named by its thread and the index of the user's message."""
 
     thread_id: str
@@ -37,8 +37,7 @@ class Turn:
         return self.thread_id, self.index
 
 
-@dataclass(frozen=True, slots=True)
-class Undone:
+class Undone(Struct, frozen=True):
     """One undo: whose turns, what it wrote, which thread the conversation went on in ("": it did not change).
 
     `redone`: it was reversed.
@@ -78,8 +77,7 @@ class Undone:
         )
 
 
-@dataclass(slots=True)
-class Records:
+class Records(Struct):
     """`folder` is the workspace's folder of checkpoints."""
 
     folder: Path

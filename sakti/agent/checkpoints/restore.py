@@ -11,9 +11,10 @@ import json
 import os
 import stat
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.agent.checkpoints import places, records
 from sakti.agent.checkpoints.objects import SECRET, Objects
@@ -29,8 +30,7 @@ def _nothing(_at: str) -> None:
     """Do nothing: tests stop the program here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Restorer:
+class Restorer(Struct, frozen=True):
     """Writes into `root` what `objects` keeps; `folder` holds the journal. `reached` hears of each step."""
 
     root: Path

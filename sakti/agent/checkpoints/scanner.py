@@ -12,9 +12,10 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from sakti.agent.checkpoints.plan import Entry
 from sakti.core.errors import SaktiError
@@ -60,8 +61,7 @@ class TooLarge(SaktiError):
     title = "Checkpoints"
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """A workspace at one time: each covered path and empty folder, and the paths that are left out."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
@@ -116,8 +116,7 @@ def excluded(path: str, secret: Callable[[str], bool]) -> bool:
     return secret(path) or ".git" in path.split("/")
 
 
-@dataclass(slots=True)
-class GitScanner:
+class GitScanner(Struct):
     """`folder` is the shadow repository; `secret` tells whether a relative path is never covered."""
 
     workspace: Path

@@ -8,9 +8,11 @@ import os
 import struct
 import time
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.agent.checkpoints import places, restore
 from sakti.agent.checkpoints import plan as plans
@@ -39,16 +41,14 @@ except ImportError:  # Windows: one window a workspace
     fcntl = None
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(Struct, frozen=True):
     """A workspace before a command, and when it was looked at (ns of the clock that files are dated with)."""
 
     picture: Picture
     at: int
 
 
-@dataclass(slots=True)
-class Shadow:
+class Shadow(Struct, dict=True):
     """What is kept of a workspace; `folder` is its folder below the state folder."""
 
     workspace: Path
@@ -56,13 +56,15 @@ class Shadow:
     clock: Clock
     ids: Ids
     own: tuple[Path, ...] = ()
-    objects: Objects = field(init=False)
-    records: Records = field(init=False)
     _scanner: Scanner | None = None
 
-    def __post_init__(self) -> None:
-        self.objects = _objects(self.folder)
-        self.records = Records(self.folder)
+    @cached_property
+    def objects(self) -> Objects:
+        return _objects(self.folder)
+
+    @cached_property
+    def records(self) -> Records:
+        return Records(self.folder)
 
     # --- what calls do --------------------------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints.plan import Action, Plan
@@ -41,8 +42,7 @@ TITLE = "Undo"
 _SAID: dict[Action, str] = {"change": "changed back", "create": "restored", "delete": "deleted"}
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(Struct, frozen=True):
     """One turn of a thread: the user's message that began it, and what its calls changed.
 
     `files` counts paths; `undone`: its files were restored already.
@@ -62,8 +62,7 @@ class Past:
         return len({c.path for c in self.changed.changes}) if self.changed is not None and not self.undone else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """What an undo would do: the turns that go, oldest first, and the plan of their files.
 
     `again`: the undo that a redo would reverse; then there are no turns.
@@ -93,8 +92,7 @@ class Preview:
         return ", ".join(parts) or "no file changes"
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """What an undo or a redo did; `left` are paths that could not be written, `prompt` is the first undone text."""
 
     done: Undone

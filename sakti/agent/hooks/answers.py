@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import Struct, field
 
 from sakti.agent.hooks.settings import Hook
 from sakti.core.text import clean_surrogates, head_and_tail, one_line
@@ -27,8 +28,7 @@ _WORDS: Mapping[str, Verdict] = {"allow": "allow", "approve": "allow", "ask": "a
 _STRICTNESS: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """How a hook ended: its exit code, None where it has none, and what it wrote. `failed` says why it did not end."""
 
     hook: Hook
@@ -38,16 +38,14 @@ class Ran:
     failed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """What a hook said, and which hook that was."""
 
     hook: Hook
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What one hook decided.
 
     `stop` ends the turn, with a reason for the user; `context` goes to the model, `messages` and `notices` to the user,
@@ -64,8 +62,7 @@ class Answer:
     notices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What all hooks of an event decided: the strictest verdict, with the hook and the reason.
 
     `input` replaces the call's where the verdict lets it run. `context` and `feedback` go to the model.

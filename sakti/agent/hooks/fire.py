@@ -6,14 +6,14 @@ Hooks of one event run at the same time. Whatever goes wrong with one becomes a 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct, field, structs
 
 from sakti.agent.hooks import answers, matching, payload, running, settings
 from sakti.agent.hooks.answers import Decision, Ran
@@ -47,8 +47,7 @@ class Host(Protocol):
 Runner = Callable[[Hook, bytes, Place], Awaitable[Ran]]
 
 
-@dataclass
-class Hooks:
+class Hooks(Struct):
     """The hooks of a session. `hashes` are those of the project's scripts as they were trusted, by path."""
 
     found: Found
@@ -112,7 +111,7 @@ class Hooks:
         self, event: str, hooks: Iterable[Hook], several: Sequence[Mapping[str, Any]], limit: float | None
     ) -> Decision:
         place, transcript = await self.host.place(), await self.host.transcript()
-        place = dataclasses.replace(place, read=(*place.read, transcript.parent))
+        place = structs.replace(place, read=(*place.read, transcript.parent))
         inputs = [
             payload.common(event, self.host.session_id, str(transcript), str(place.cwd), self.host.mode, f)
             for f in several
@@ -120,7 +119,7 @@ class Hooks:
         data = [json.dumps(i, default=str).encode() for i in inputs]
         ready, refused = self._checked(hooks, place)
         if limit is not None:
-            ready = [dataclasses.replace(h, timeout=min(h.timeout, limit)) for h in ready]
+            ready = [structs.replace(h, timeout=min(h.timeout, limit)) for h in ready]
         watch = _watched(place) if ready else None
         for hook in ready:
             if hook.background:

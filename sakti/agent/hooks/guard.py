@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
+
+from msgspec import structs
 
 from sakti.agent.hooks import answers, matching, payload
 from sakti.agent.hooks.answers import Decision
@@ -56,7 +57,7 @@ class HookGuard:
         if decision.stop is not None:
             self._stop = decision.stop.text
         told = answers.delimited(event, (*decision.reasons, *decision.context))
-        return dataclasses.replace(outcome, content=f"{outcome.content}\n\n{told}") if told else outcome
+        return structs.replace(outcome, content=f"{outcome.content}\n\n{told}") if told else outcome
 
     def _ended(self, call: ToolCallPart, told: Told, outcome: Outcome, duration_ms: int) -> dict[str, Any]:
         result = payload.response(call.name, told, outcome)
@@ -78,7 +79,7 @@ class HookGuard:
             if len(calls) > 1 or call.name == "apply_patch":
                 why = f"a hook of {source} changes the input of {call.name}, which is not possible"
                 raise Denied(f"Refused: {why}.", why)
-            call = dataclasses.replace(call, arguments=payload.ours(call.name, decision.input))
+            call = structs.replace(call, arguments=payload.ours(call.name, decision.input))
             notes.append(f"[A hook of {source} changed the input of this call: {payload.shown(decision.input)}]")
         verdict = "allow" if decision.verdict == "allow" else "ask" if decision.verdict == "ask" else ""
         reason = f"A hook of {decision.reasons[0].hook.source} asks: {decision.reason}" if decision.reasons else ""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePath
+
+from msgspec import Struct
 
 from sakti.agent.hooks.settings import Hook
 from sakti.core.config.hooks import EVENTS, TOOL_EVENTS
@@ -35,8 +36,7 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """What the pattern of a hook is compared with: names of a tool, or what an event says of itself.
 
     `command` is that of a call, `paths` the files in it, absolute and relative to the workspace.

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from sakti.agent.tools import patch
 from sakti.agent.tools.base import Outcome
@@ -44,8 +45,7 @@ _EDIT = {"old": "old_string", "new": "new_string", "all": "replace_all", "after"
 _FOLDERS = ("ls", "glob", "grep")
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """A call as hooks are told of it: the tool's name, its input, the files in it."""
 
     name: str

@@ -10,9 +10,10 @@ import subprocess
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct, field
 
 from sakti.agent.hooks.answers import Ran
 from sakti.agent.hooks.settings import PROJECT_DIRS, Hook
@@ -27,8 +28,7 @@ PAUSE = 0.002  # seconds between two reads of an output that is too long to be k
 LEFT = 0.2  # seconds that an output may still come in after the end
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where hooks run: the workspace, the current folder, the variables, what encloses them (None: nothing does).
 
     `own_env` is the user's environment, of which commands without a sandbox get what reaches a network; `read` are

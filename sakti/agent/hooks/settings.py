@@ -10,9 +10,11 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.core.config.check import wrong
 from sakti.core.config.hooks import EVENTS, NEVER, TIMEOUT, HookSettings, event_name
@@ -37,8 +39,7 @@ _COMPANIONS = tuple(f"{brand}/hooks" for brand in (".sakti", ".agents", ".claude
 MOST_COMPANIONS = 200  # files beside a script that are trusted with it
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """A command and the event that starts it.
 
     `source` is the file that it stands in, as people write it; `project`: it came with the workspace. With `args`
@@ -66,8 +67,7 @@ class Hook:
         return one_line(f"{self.event}{match}: {words}", 160)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """All hooks that were found, those that never run among them; `problems` are sentences on broken files."""
 
     hooks: tuple[Hook, ...] = ()

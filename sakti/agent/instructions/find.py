@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from sakti.agent.instructions import rules
 from sakti.agent.instructions.texts import Reader, cut
@@ -24,8 +25,7 @@ NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md")  # the first of a folde
 LOCAL = "CLAUDE.local.md"  # besides
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A file of instructions: its name as people write it, and its text with imports."""
 
     name: str
@@ -36,8 +36,7 @@ class Source:
         return hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What was found; `notes` are sentences on what was left out or left as it is."""
 
     sources: tuple[Source, ...] = ()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
 
 from sakti.agent.frontmatter import parted
 from sakti.agent.instructions.texts import Reader
@@ -21,8 +22,7 @@ _BRACES = lazy_pattern(r"\{([^{}]*,[^{}]*)\}")
 _COMMA = lazy_pattern(r",(?![^{}]*\})")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A rule; `paths` are patterns as in .gitignore, none where it holds everywhere."""
 
     name: str

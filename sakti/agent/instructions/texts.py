@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Place
@@ -26,8 +27,7 @@ _FENCE = lazy_pattern(r"^ {0,3}(`{3,}|~{3,})")
 _CODE = lazy_pattern(r"(`+)(?:(?!\1).)*\1(?!`)")
 
 
-@dataclass(slots=True)
-class Reader:
+class Reader(Struct):
     """Reads files below the given folders only, links resolved; `notes` say what was left as it is, and why."""
 
     roots: Sequence[Path]

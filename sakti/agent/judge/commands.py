@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sakti.agent.judge import git, hard, reading, running, shell
 from sakti.agent.judge.guarded import guarded
@@ -16,8 +18,7 @@ from sakti.agent.judge.where import Access, Place
 from sakti.core.patterns import lazy_pattern
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """One simple command.
 
     `paths`: files that it names, each with what is done with it. `prefix`: the words that a rule for it would begin
@@ -35,8 +36,7 @@ class Part:
     changes: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """What a command does. `all_argv`: its commands and those in them; `changed`: files changed here that it runs."""
 
     parts: tuple[Part, ...]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.agent.judge import rules as rule_texts
 from sakti.agent.judge.guarded import guarded
@@ -33,8 +35,7 @@ MOST_HOSTS = 20  # that one command may name
 _REACH = "reach: "  # what rules about hosts begin with
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """Decision on a call.
 
     `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
@@ -51,8 +52,7 @@ class Decision:
     reach: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """One thing that a call does. `rule` is what would allow it; empty where nothing may."""
 
     kind: Kind

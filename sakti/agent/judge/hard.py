@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from sakti.agent.judge import git
 from sakti.agent.judge.running import as_module

@@ -15,8 +15,9 @@ import fnmatch
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from sakti.agent.judge import git
 from sakti.core.patterns import lazy_pattern
@@ -24,8 +25,7 @@ from sakti.core.patterns import lazy_pattern
 _COMMAND = lazy_pattern(r"(\w[\w-]*):\s*(.*?)(?:\s+#\s*(\S.*))?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """Rules as they are written in the configuration."""
 
     allow: tuple[str, ...] = ()
@@ -33,8 +33,7 @@ class Rules:
     deny: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRule:
+class CommandRule(Struct, frozen=True):
     """Rule for commands: its words, and the hash of each file that they run when it was saved."""
 
     words: tuple[str, ...]

@@ -11,10 +11,11 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tree_sitter_bash
+from msgspec import Struct
+from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
 from sakti.core.patterns import lazy_pattern
@@ -47,16 +48,14 @@ _VALUED = {  # options of wrappers that take the next word
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """Word as the program gets it; `literal`: the text says what it is, so it is exactly this."""
 
     text: str
     literal: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Simple:
+class Simple(Struct, frozen=True):
     """One program with its arguments.
 
     `assigned`: the variables that are set for it; `reads` and `writes`: the files that it is redirected from and to;
@@ -80,8 +79,7 @@ class Simple:
         return self.words[0].text.rpartition("/")[2] if self.words and self.words[0].literal else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """Simple commands of a text, in their order; `unclear` says why it is not understood, empty where it is."""
 
     commands: tuple[Simple, ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 from sakti.core.text import clean_surrogates
 
@@ -32,8 +33,7 @@ class Facts(Protocol):
     def named(self, arguments: Mapping[str, Any]) -> Sequence[str]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a call would act.
 
     `own` are sakti's own folders: its data and its configuration. `outputs` is the folder of long outputs of tools,

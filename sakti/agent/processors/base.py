@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeVar
+
+from msgspec import Struct, field
 
 from sakti.core.config import AgentSettings
 from sakti.core.errors import SaktiError
@@ -38,8 +39,7 @@ def abort(reason: str, *, retry: bool = False, metadata: Json | None = None) -> 
     raise Abort(reason, retry, metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class TurnInput:
+class TurnInput(Struct, frozen=True):
     """Turn that begins.
 
     The user's message, and the model that will be called ("provider/name"), whose prompt cache stays warm for
@@ -57,8 +57,7 @@ class TurnInput:
     settings: AgentSettings | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(Struct, frozen=True):
     """Finished step: its messages and usage."""
 
     message: Message
@@ -67,8 +66,7 @@ class StepRecord:
     stop_reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepInput:
+class StepInput(Struct, frozen=True):
     """Input of the next model call.
 
     `budget` is how many tokens the model's window leaves for memory and messages, None where its window is not known;
@@ -95,8 +93,7 @@ class StepInput:
     retry_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StepOutput:
+class StepOutput(Struct, frozen=True):
     """Model's answer before it is accepted; a hook may replace `message` (its text, its metadata) or abort."""
 
     step: int
@@ -105,8 +102,7 @@ class StepOutput:
     retry_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
+class TurnResult(Struct, frozen=True):
     """Turn at its end.
 
     A hook may change `messages` or leave some out: they are stored so, and those left out are withheld. `text` is the

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal
+
+from msgspec import structs
 
 from sakti.agent.processors.base import Processor, StepInput, TurnInput, TurnResult
 from sakti.core.tokens import Counter, Estimator, O200k, message_tokens
@@ -31,7 +32,7 @@ class MemoryProcessor(Processor):
 
     async def process_input_step(self, step: StepInput) -> StepInput:
         prepared = await self.engine.prepare(step=step.step, budget=step.budget, facts=step.facts)
-        return dataclasses.replace(
+        return structs.replace(
             step,
             messages=prepared.messages,
             system=(*step.system, *prepared.blocks),
@@ -56,7 +57,7 @@ class MessageHistory(Processor):
     async def process_input_step(self, step: StepInput) -> StepInput:
         if self.last_messages is False:
             return step
-        return dataclasses.replace(step, messages=newest_whole(step.messages, self.last_messages))
+        return structs.replace(step, messages=newest_whole(step.messages, self.last_messages))
 
 
 class TokenLimiter(Processor):
@@ -80,7 +81,7 @@ class TokenLimiter(Processor):
         if limit is None:
             return step
         blocks = sum(b.tokens or self.counter.count(b.text) for b in step.system if b.kind not in ("system",))
-        return dataclasses.replace(step, messages=fit(step.messages, limit - blocks))
+        return structs.replace(step, messages=fit(step.messages, limit - blocks))
 
 
 class ToolCallFilter(Processor):
@@ -104,7 +105,7 @@ class ToolCallFilter(Processor):
             else:
                 hidden = {c.id for c in group[0].tool_calls if c.name in self.exclude}
             kept += without_calls(group, hidden)
-        return dataclasses.replace(step, messages=tuple(kept))
+        return structs.replace(step, messages=tuple(kept))
 
 
 class ToolSearch(Processor):
@@ -143,7 +144,7 @@ def without_calls(messages: Sequence[Message], hidden: Collection[str]) -> list[
             if getattr(p, "id", None) not in hidden and getattr(p, "call_id", None) not in hidden
         )
         if parts:
-            kept.append(message if len(parts) == len(message.parts) else dataclasses.replace(message, parts=parts))
+            kept.append(message if len(parts) == len(message.parts) else structs.replace(message, parts=parts))
     return kept
 
 

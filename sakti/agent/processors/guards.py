@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from sakti.agent.processors.base import Processor, StepInput, TurnInput
 from sakti.core.patterns import lazy_pattern

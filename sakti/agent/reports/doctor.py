@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from sakti.agent import trust
 from sakti.agent.tools.child import ripgrep
@@ -33,8 +34,7 @@ with lazy_imports:
 MOST_HOOKS = 50  # that are listed
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A finding. `optional`: nothing is wrong where it is not `ok`, something just is not there."""
 
     name: str
@@ -148,7 +148,7 @@ def _files(path: Path) -> list[Line]:
 
 def _tokenizer() -> Line:
     try:
-        good = bool(next(o200k_tokens()))
+        good = bool(o200k_tokens())
     except (OSError, ValueError):
         good = False
     return Line("tokenizer", good, "o200k_base, offline", "The rank file is damaged: install sakti again.")

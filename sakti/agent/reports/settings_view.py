@@ -6,9 +6,10 @@ import dataclasses
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.agent import trust
 from sakti.core.config import Config, Meaning, check, flat, load, meaning, replace_setting, takes
@@ -17,8 +18,7 @@ from sakti.core.errors import ConfigError
 HERE = "this window"  # set on the command line, or while it runs
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """`origin`: a file, a variable, "default", or `HERE`."""
 
     name: str

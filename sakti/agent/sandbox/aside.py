@@ -6,9 +6,10 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from sakti.agent.checkpoints import places
 from sakti.agent.sandbox import repositories
@@ -27,8 +28,7 @@ def _none() -> tuple[Path, ...]:
     return ()
 
 
-@dataclass(slots=True)
-class Watch:
+class Watch(Struct):
     """What is under the protected names of a workspace while commands run there.
 
     `gits` finds the `.git` of repositories in the folders below it. A command in the background may leave something

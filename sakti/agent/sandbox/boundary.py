@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from sakti.agent.judge.where import LevelName
 from sakti.agent.sandbox import repositories, worktree
@@ -51,8 +52,7 @@ TEMPORARY = (Path("/tmp"), Path("/run"))
 _KERNEL = (Path("/dev"), Path("/proc"), Path("/sys"))
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """What holds the commands of a session. `reason` says why it is not "sandboxed", `mend` what to do.
 
     `own_network`: commands have a network of their own, in which hosts can be opened to them.
@@ -73,8 +73,7 @@ class Level:
         return f"{self.name}: {self.reason}" if self.reason else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Boundary:
+class Boundary(Struct, frozen=True):
     """What one command may reach. All paths are absolute and resolved.
 
     `write` are the folders that it may change, `pinned` those of them that must keep their place, `read_only` what is

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from sakti.agent.judge.secrets import secret_filter
 from sakti.agent.judge.where import Place
@@ -19,8 +20,7 @@ _BARE = ("HEAD", "objects", "refs")  # a folder with these is a repository to gi
 _PASSED = frozenset(("node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".ruff_cache"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
+class _Folder(Struct, frozen=True):
     """What a folder held when it was last changed."""
 
     changed: tuple[int, int]  # st_mtime_ns and st_ctime_ns: a command can set the first one back
@@ -31,8 +31,7 @@ class _Folder:
     inodes: tuple[tuple[int, str], ...] = ()
 
 
-@dataclass(slots=True)
-class Masks:
+class Masks(Struct):
     """Secret files, folders of credentials and nested repositories of a workspace.
 
     `repositories` are what git takes for one: a folder or file `.git`, or a folder that holds what such a one holds.

@@ -13,9 +13,10 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from sakti.agent.sandbox import hosts
 from sakti.core.text import one_line
@@ -43,8 +44,7 @@ class Refused(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What a client asks for: the host, and what goes to it first (nothing for a tunnel).
 
     `body` is the length of what follows in bytes, None for chunks that tell theirs. No second request follows: it could
@@ -248,8 +248,7 @@ def _answer(status: int, message: str) -> bytes:
     return f"{head}content-length: {len(body)}\r\n\r\n".encode("ascii") + body
 
 
-@dataclass(slots=True)
-class _Alive:
+class _Alive(Struct):
     """When something last went through a connection, in either direction (s of the loop's clock)."""
 
     at: float = field(default_factory=lambda: asyncio.get_running_loop().time())

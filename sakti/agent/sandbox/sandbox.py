@@ -10,10 +10,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sakti.agent.judge.where import Place
 from sakti.agent.sandbox import aside, bwrap, landlock, probe, restrict, seccomp, sockets
@@ -29,8 +31,7 @@ _LESS = "Landlock keeps commands from writing outside, from hidden folders and t
 _REFUSED = "The system may forbid user namespaces to it; bubblewrap of the distribution usually may."
 
 
-@dataclass(frozen=True, slots=True)
-class Enclosed:
+class Enclosed(Struct, frozen=True):
     """Command as it is started: with what encloses it, the descriptors that it needs, and its folder."""
 
     argv: tuple[str, ...]
@@ -64,8 +65,7 @@ class Sandbox(Protocol):
         ...
 
 
-@dataclass
-class LinuxSandbox:
+class LinuxSandbox(Struct, dict=True):
     """Sandbox of Linux: namespaces by bubblewrap, else the rules of Landlock, and a filter of system calls.
 
     `own` are sakti's folders and files, `added` folders that count as parts of the workspace, `write` others that

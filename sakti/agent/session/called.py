@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sakti.agent.session import build
 from sakti.agent.session.skills import library
@@ -24,8 +25,7 @@ _COMMAND = lazy_pattern(r"/([\w-]+(?::[\w-]+)*)(?:\s+|$)")
 _INLINE = lazy_pattern(r"(?<!\S)\$([a-z][\w-]*(?::[\w-]+)*)(?=[\s,.;:!?)]|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """A text to send with a message.
 
     `naming` is what of it may name files as `@path`: all but the outputs of its commands. `typed` are words of the
@@ -37,8 +37,7 @@ class Sent:
     typed: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(Struct, frozen=True):
     """What a message of the user calls: texts to send with it, and the model that answers, "" for the usual one."""
 
     texts: tuple[Sent, ...] = ()

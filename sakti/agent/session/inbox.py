@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from sakti.core.types import Part, TextPart
 
 
-@dataclass(slots=True)
-class Inbox:
+class Inbox(Struct):
     """Messages that wait for the running turn's next step, oldest first."""
 
     queued: list[tuple[Part, ...]] = field(default_factory=list[tuple[Part, ...]])

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from typing import cast
+
+from msgspec import Struct, structs
 
 from sakti.agent import budget
 from sakti.agent.mentions import unseen
@@ -45,8 +45,7 @@ FOR_LATER = ("rate_limit", "overloaded", "server", "timeout", "stream_cut")  # f
 LOWERED = 3  # times that a maximum of output is lowered for one call
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct):
     """A call while it is made. `done` is the answer, None until there is one."""
 
     step: StepInput
@@ -92,7 +91,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
         if (other := await turn.named(name)) is not None:
             turn.own = turn.provider, turn.model
             turn.provider, turn.model = other
-    return dataclasses.replace(step, model=turn.model.name)
+    return structs.replace(step, model=turn.model.name)
 
 
 def _tail(turn: Turn, last: bool) -> tuple[str, ...]:
@@ -124,7 +123,7 @@ def make_request(turn: Turn, step: StepInput) -> Request:
     if request.max_output_tokens is None:
         return request
     output = budget.output_for(turn.model, request.max_output_tokens, count_request(turn, request))
-    return dataclasses.replace(request, max_output_tokens=output)
+    return structs.replace(request, max_output_tokens=output)
 
 
 def count_request(turn: Turn, request: Request) -> int:
@@ -179,7 +178,7 @@ async def _once(turn: Turn, call: Call) -> AsyncGenerator[Event, None]:
     _must_be_an_answer(call.done)
     assert call.done is not None
     if call.filters:
-        call.done = dataclasses.replace(call.done, parts=_passed(turn, call.done.parts))
+        call.done = structs.replace(call.done, parts=_passed(turn, call.done.parts))
     await turn.store.write(
         message_store.add_step,
         id=turn.store.ids.new(),
@@ -264,7 +263,7 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
         asked = call.request.max_output_tokens or budget.DEFAULT_OUTPUT
         lower = min(error.output_limit or asked // 2, asked - 1)
         if lower >= budget.LEAST_OUTPUT:
-            call.request = dataclasses.replace(call.request, max_output_tokens=lower)
+            call.request = structs.replace(call.request, max_output_tokens=lower)
             return
     if error.code == "context_too_long" and not call.observed:
         call.observed = True

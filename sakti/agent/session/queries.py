@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 from sakti.agent.session import build
 from sakti.core.lazy import lazy_imports
@@ -50,16 +51,14 @@ with lazy_imports:
 FIRST_WORDS = 80  # characters of a message that tell it from others in a list
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadSummary:
+class ThreadSummary(Struct, frozen=True):
     thread: Thread
     preview: str
     messages: int
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class ContextBlock:
+class ContextBlock(Struct, frozen=True):
     """A piece of the request as it would be sent now. `cached`: it stands before the last stable edge."""
 
     kind: str
@@ -69,8 +68,7 @@ class ContextBlock:
     cached: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(Struct, frozen=True):
     """Of a thread: `actor` for the conversation itself, `memory` for observing and reflecting."""
 
     actor: Usage = field(default_factory=Usage)

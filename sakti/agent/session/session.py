@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
+
+from msgspec.structs import replace
 
 from sakti.agent.session import build, current_thread
 from sakti.agent.session.queries import Views

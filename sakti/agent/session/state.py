@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sakti.agent import project_settings, trust
 from sakti.agent.session.inbox import Inbox
@@ -49,8 +51,7 @@ with lazy_imports:
     from sakti.agent.processors import compose
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """What a session starts with.
 
     `resume` is a thread's id or part of its title, `fork` the same of one to copy, `continue_last` the newest one;

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import random
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field, structs
 
 from sakti.agent.processors.base import Processor, StepRecord, TurnResult, returned
 from sakti.agent.repetition import Circles
@@ -71,8 +71,7 @@ class Stop(Exception):
         self.error = error
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct):
     """Everything that one turn works with.
 
     `facts` are what moves, by name; `fallback` gives the model that answers when the first one stays overloaded;
@@ -161,7 +160,7 @@ class Turn:
 
     def know(self, **changes: int | bool) -> None:
         """Take in what an answer has shown of the model, for this turn and those to come."""
-        self.model = dataclasses.replace(self.model, **changes)  # pyright: ignore[reportArgumentType]
+        self.model = structs.replace(self.model, **changes)  # pyright: ignore[reportArgumentType]
         self.correct(self.model)
 
     def text(self) -> str:
@@ -212,7 +211,7 @@ async def append(turn: Turn, made: Message) -> Message:
     def store(db: Database) -> Message:
         turn.require(db)
         task_id = claims.active(db, made.thread_id, made.thread_id, turn.owner)
-        return message_store.append(db, dataclasses.replace(made, task_id=task_id), paths=paths)
+        return message_store.append(db, structs.replace(made, task_id=task_id), paths=paths)
 
     write = asyncio.ensure_future(turn.store.write(store))
     cancelled = False
@@ -331,7 +330,7 @@ async def _take_over(turn: Turn, result: TurnResult) -> None:
             continue
         parts = masking.parts(after.parts)
         counted = count_parts(turn.counter, parts, turn.model.image_rule)
-        changed = dataclasses.replace(before, parts=parts, part_tokens=counted, tokens=message_tokens(counted))
+        changed = structs.replace(before, parts=parts, part_tokens=counted, tokens=message_tokens(counted))
         if await turn.store.write(message_store.add_context, changed):
             turn.engine.state.window.amend(changed)
             turn.messages = [changed if m.id == changed.id else m for m in turn.messages]
@@ -346,7 +345,7 @@ async def withhold_refused(turn: Turn, reason: str) -> Message:
     assert turn.refused is not None
     refused, turn.refused = turn.refused, None
     mark = (MarkerPart("withheld", reason),)
-    saved = await append(turn, dataclasses.replace(refused, parts=mark, part_tokens=(0,), tokens=0, state="withheld"))
+    saved = await append(turn, structs.replace(refused, parts=mark, part_tokens=(0,), tokens=0, state="withheld"))
     await turn.store.write(message_removal.forget_typed, turn.resource_id, turn.thread_id, refused.text)
     return saved
 

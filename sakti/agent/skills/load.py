@@ -10,9 +10,11 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.agent.frontmatter import parted
 from sakti.agent.instructions.texts import Reader
@@ -34,8 +36,7 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _TYPED = re.compile(r"[\w-]+(?::[\w-]+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class Skill:
+class Skill(Struct, frozen=True):
     """A skill, or a command: a skill of one file that only the user calls.
 
     `source` is its file as people write it. `offered`: the model may load it; `typed`: it is `/name` in the prompt.
@@ -67,8 +68,7 @@ class Skill:
         return listed[:MOST_FILES]
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(Struct, frozen=True):
     """What was found: `notes` say what is broken, `shadowed` names what stands behind another of its name."""
 
     skills: tuple[Skill, ...] = ()

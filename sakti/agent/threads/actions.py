@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sakti.agent.threads.export import FORMATS, Format, file_name, render
 from sakti.agent.threads.reindexing import Indexing
@@ -39,8 +41,7 @@ with lazy_imports:
 TITLE_LIMIT = 200
 
 
-@dataclass(frozen=True, slots=True)
-class NoSession:
+class NoSession(Struct, frozen=True):
     """A workspace where nobody talks: no thread is open, so that nothing changes but the store.
 
     Who has it waits for `indexing` before the store is closed.

@@ -6,9 +6,10 @@ import html
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import to_builtins
 
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
@@ -187,7 +188,7 @@ def _json(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -
                 "category": x.category,
                 "depth": x.depth,
                 "text": x.content,
-                "earlier": [asdict(e) for e in x.earlier],
+                "earlier": [to_builtins(e) for e in x.earlier],
                 "flags": list(x.flags),
                 "pinned": x.pinned,
                 "first_index": x.first_index,

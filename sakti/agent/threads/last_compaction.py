@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
@@ -24,8 +25,7 @@ with lazy_imports:
 CONTEXT = 3  # unchanged lines round a change
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """`before` and `after` are the log then, its forgotten lines left out."""
 
     done: Compaction

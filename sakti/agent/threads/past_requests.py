@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.types import Json, Message, plain_text
 from sakti.store.connection import Database
@@ -14,8 +15,7 @@ from sakti.store.threads.requests import Step
 GONE = "(no longer kept: a message of this thread was removed for good)"
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Part of a request in its order.
 
     `kind` is a block's kind, "tools", a message's role or "tail"; `index` that of a stored message.
@@ -26,8 +26,7 @@ class Piece:
     index: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PastRequest:
+class PastRequest(Struct, frozen=True):
     step: Step
     pieces: tuple[Piece, ...]
     settings: Json

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from sakti.agent.checkpoints import shadow as checkpoints
 from sakti.core import resources
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 IN_USE = "Another window is open: removed text may stay in the file until it is closed and `sakti db vacuum` was run."
 
 
-@dataclass(slots=True)
-class Purged:
+class Purged(Struct):
     """What goes, or went, for good. `files`: outputs of tools and pasted images that only these messages named."""
 
     path: Path

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from sakti.core import resources
 from sakti.core.errors import StoreError
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from sakti.store.database import Store
 
 
-@dataclass(slots=True)
-class Redacted:
+class Redacted(Struct):
     """What holds secrets, or held them. `files`: outputs of tools and logs; `copies` of the whole database."""
 
     path: Path

@@ -15,11 +15,11 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import pydantic
+from msgspec import Struct, field
 
 from sakti.agent.tools.base import Outcome, Tool, ToolRun
 from sakti.core.errors import SaktiError
@@ -30,8 +30,7 @@ from sakti.tasks.fields import check_text
 Run = Callable[..., Awaitable[Json]]
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One argument: its JSON Schema, other names for it, other words for its values (in lower case).
 
     `only` gives names that hold for some actions only, where they mean something else elsewhere. `read` validates
@@ -50,16 +49,14 @@ class Field:
         return tuple(_plain(n) for n in (self.name, *self.only.get(action, ()), *self.also))
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """Error for a missing argument: a sentence and a code."""
 
     sentence: str
     code: str = "invalid"
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """Action with its arguments, each with its default (`inspect.Parameter.empty`: required)."""
 
     name: str
@@ -76,8 +73,7 @@ class WrongArguments(Exception):
     """Error whose sentence the model is told."""
 
 
-@dataclass(frozen=True, slots=True)
-class ActionTool(Tool):
+class ActionTool(Tool, frozen=True):
     """Tool whose `action` selects its other arguments.
 
     `usual` is the action where none is named; `hints` say what to use instead of an unknown argument, by its name in

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.events import ApprovalRequested, ApprovalResolved, Event, Grant
 
 NOBODY = "approval is needed and there is no terminal"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """User's answer.
 
     `grant`: how far a yes goes; `edited` replaces the command in question; `note` goes to the agent with a refusal.

@@ -16,11 +16,12 @@ import os
 import re
 import typing
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pydantic
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sakti.agent.judge.where import Effect, Place, resolved
 from sakti.agent.sandbox.boundary import Level
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
     from sakti.agent.sandbox.sandbox import Sandbox
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """Result of a tool: text and images for the model, `details` for the screen only.
 
     `details`: diff, exit code, …; `characters`: the length of the content before it was cut.
@@ -77,8 +77,7 @@ class NoRecorder:
         yield
 
 
-@dataclass(slots=True)
-class Workbench:
+class Workbench(Struct):
     """State shared by the tools of one session.
 
     Where they work, which files were read, what runs in the background. `secret` explains why a file's content is
@@ -180,8 +179,7 @@ class Workbench:
         return replace(outcome, content=short + note, details={**outcome.details, "output_file": str(path)})
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRun:
+class ToolRun(Struct, frozen=True):
     """Context of one call: the shared workbench, the call's id, and where its output streams to."""
 
     bench: Workbench
@@ -207,8 +205,7 @@ def one_path(arguments: Mapping[str, Any]) -> Sequence[str]:
     return (str(arguments.get("path", ".")),)
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """Tool, with all that permissions, parallel calls and small models need to know of it.
 
     `small` ranks it among the tools of a small model (None: not offered), which does not get the arguments

@@ -12,11 +12,12 @@ import tempfile
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import pydantic
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.agent.sandbox import aside, environment, failures, relay
 from sakti.agent.sandbox import sandbox as enclosing
@@ -50,8 +51,7 @@ trap __sakti EXIT
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Struct, frozen=True):
     """Started command, the temporary folder to which it writes its current folder, and the hosts that it may reach.
 
     `begin` is a time before its start (ns), by the clock that files are dated with.

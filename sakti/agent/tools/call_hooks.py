@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from sakti.agent.tools.base import Outcome
 from sakti.core.errors import ToolError
@@ -19,8 +20,7 @@ class Denied(ToolError):
         self.why = why
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """A call as a guard leaves it.
 
     `verdict` is what it wants: "allow" may spare a question that a rule of the user could spare, "ask" asks one, with

@@ -7,9 +7,10 @@ import os
 import secrets as randomness
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.agent.tools import beneath, merging, textfile
 from sakti.agent.tools.base import Workbench
@@ -22,8 +23,7 @@ from sakti.store.secrets import revealed
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """One file before and after: texts for the diff, and the new bytes.
 
     `data` None: it is deleted; `before` None: it is new.

@@ -12,16 +12,16 @@ import functools
 import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 CHUNK = 1 << 16
 # What a child needs of the environment; the keys in it are none of the business of what reads files of others.
 KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "TEMP")
 
 
-@dataclass(slots=True)
-class Ended:
+class Ended(Struct):
     """End of a child process: its exit code, None where it was killed at the deadline, and its stderr."""
 
     code: int | None = None

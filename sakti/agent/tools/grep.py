@@ -9,11 +9,11 @@ import json
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import pydantic
+from msgspec import Struct, field
 
 from sakti.agent.judge.secrets import other_name, secret_reason
 from sakti.agent.tools import child
@@ -33,8 +33,7 @@ _BACK = lazy_pattern(r"(?<!\\)(?:\\\\)*\\(?:[1-9]|k<)")
 _BINARY = re.compile(rb"(.*): binary file matches \(found")
 
 
-@dataclass(slots=True)
-class Search:
+class Search(Struct):
     """Search request and its results so far."""
 
     pattern: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+from msgspec import Struct
 
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
@@ -16,8 +17,7 @@ from sakti.core.errors import ToolError
 MAX_ENTRIES = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     name: str
     folder: bool
     row: str

@@ -11,7 +11,8 @@ import bisect
 import difflib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.agent.tools import textfile
 from sakti.agent.tools.merging import folded, merged, unfold
@@ -25,8 +26,7 @@ SHOWN = 2_000  # characters of the nearest match
 _NUMBER = lazy_pattern(r" {0,8}(\d{1,7})(?:\t|→| ?\| ?)")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One replacement; `all` replaces every occurrence."""
 
     old: str
@@ -34,8 +34,7 @@ class Change:
     all: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Position of a match, from a column of one line to a column of another.
 
     A column after a line's body is also after its line end. `indents` maps each indentation in the searched text to

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
+
+from msgspec import structs
 
 from sakti.agent.tools import memory_search, task_mutate, task_query
 from sakti.agent.tools.base import Tool
@@ -36,6 +37,6 @@ def make_tools(
     )
     schema = pages.schema()
     if schema is not None:
-        mutate = dataclasses.replace(mutate, description=f"{mutate.description}\n\n{page_schema.told(schema)}")
+        mutate = structs.replace(mutate, description=f"{mutate.description}\n\n{page_schema.told(schema)}")
     search = memory_search.make(store, resource_id=resource_id, counter=counter, in_window=in_window)
     return [task_query.make(store, resource_id), mutate, search]

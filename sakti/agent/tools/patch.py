@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from sakti.agent.tools import textfile
 from sakti.agent.tools.matching import visible
@@ -33,8 +34,7 @@ _MOVE = lazy_pattern(r"\*\*\* Move to: ?(.+)")
 _EOF = "*** End of File"
 
 
-@dataclass(frozen=True, slots=True)
-class Hunk:
+class Hunk(Struct, frozen=True):
     """Lines to replace; `context` names preceding lines, the outer first, `at_end`: it is the file's end."""
 
     context: tuple[str, ...]
@@ -43,8 +43,7 @@ class Hunk:
     at_end: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(Struct, frozen=True):
     """Change of one file; `content` is that of a new one."""
 
     kind: Literal["add", "update", "delete"]

@@ -14,8 +14,9 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from sakti.core.text import one_line
 from sakti.store import secrets
@@ -28,8 +29,7 @@ CHUNK = 1 << 16
 PAUSE = 0.002  # seconds between two reads of an output that is too long to be kept
 
 
-@dataclass(slots=True)
-class Output:
+class Output(Struct):
     """Output of a command: head and tail in memory, all of it (up to a limit) in a file."""
 
     path: Path

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, field
 
 TEXT_LIMIT = 200_000  # bytes of a file that is kept to show later what a command changed in it
 TEXTS_LIMIT = 20_000_000  # bytes of all of them
@@ -18,8 +19,7 @@ HASH_LIMIT = 20_000_000  # bytes of a file whose content is compared, not only i
 COMMANDS = 200  # commands that are remembered
 
 
-@dataclass(frozen=True, slots=True)
-class FileSeen:
+class FileSeen(Struct, frozen=True):
     """File as the model last saw it; `data` is None where it was too large to keep."""
 
     mtime_ns: int
@@ -28,8 +28,7 @@ class FileSeen:
     data: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCommand:
+class OwnCommand(Struct, frozen=True):
     """Command of the agent, and when it ran (ns)."""
 
     text: str
@@ -37,8 +36,7 @@ class OwnCommand:
     end: int
 
 
-@dataclass(slots=True)
-class SeenFiles:
+class SeenFiles(Struct):
     known: dict[Path, FileSeen] = field(default_factory=dict[Path, FileSeen])
     commands: list[OwnCommand] = field(default_factory=list[OwnCommand])
     _kept: int = 0

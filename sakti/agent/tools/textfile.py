@@ -9,7 +9,8 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.errors import ToolError
 from sakti.core.patterns import lazy_pattern
@@ -31,8 +32,7 @@ _MANY = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf
 _CONTROL = lazy_pattern("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
-@dataclass(frozen=True, slots=True)
-class FileText:
+class FileText(Struct, frozen=True):
     """Text of a file, with its line ends, and its encoding.
 
     `mark` is its byte order mark, `errors` how bytes outside of the encoding are carried through.
@@ -121,8 +121,7 @@ def _guessed(data: bytes) -> FileText:
 # --- lines: they end with \n, \r\n, or, in a file that has no \n at all, with \r --------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """Line without its end, and the end; empty for a last line without one."""
 
     body: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field, structs
 
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.rules import Rules
@@ -35,8 +35,7 @@ MAX_PARALLEL = 8
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
 
 
-@dataclass(slots=True)
-class Repetition:
+class Repetition(Struct):
     """Counter of equal calls in a row."""
 
     last: str = ""
@@ -51,8 +50,7 @@ class Repetition:
         return self.count
 
 
-@dataclass(slots=True)
-class Toolbox:
+class Toolbox(Struct):
     """Tools of a session and their context.
 
     `rules` are those of the settings; `granted` allow for the thread that is open, `saved` for the workspace. `model`
@@ -194,7 +192,7 @@ class Toolbox:
             judged = await self._judged(call)
             call = judged.call
             found, arguments = await self._admitted(judged)
-            call = dataclasses.replace(call, arguments=arguments)
+            call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
             run = ToolRun(
                 self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, masked(text)))
@@ -210,7 +208,7 @@ class Toolbox:
             outcome = _failure(call, e)
         try:
             if judged.note:
-                outcome = dataclasses.replace(outcome, content=f"{outcome.content}\n\n{judged.note}")
+                outcome = structs.replace(outcome, content=f"{outcome.content}\n\n{judged.note}")
             if ran and self.guard is not None:
                 took = round((clock.monotonic() - started) * 1000)
                 outcome = await self.guard.after(call, outcome, took)
@@ -231,13 +229,13 @@ class Toolbox:
         if call.name == tool_search.CALL and call.arguments is not None:
             name, given = call.arguments.get("name"), call.arguments.get("arguments")
             if isinstance(name, str) and name in self.searched and isinstance(given, dict):
-                call = dataclasses.replace(call, name=name, arguments=given)
+                call = structs.replace(call, name=name, arguments=given)
         arguments = call.arguments if call.arguments is not None else call_texts.parse_leniently(call.raw)
         name = call.name if call.name in self.tools else forms.tool_name(call.name)
         if arguments is not None:
             with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run
                 name, arguments = forms.call(call.name, arguments, self.bench.cwd)
-        return dataclasses.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
+        return structs.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
 
     async def _judged(self, call: ToolCallPart) -> Judged:
         """Return a call as the guard leaves it, where it could run. Raises `Denied`."""
@@ -250,7 +248,7 @@ class Toolbox:
         except ToolError:
             return Judged(call)  # running it says what is wrong
         judged = await self.guard.before(call)
-        return dataclasses.replace(judged, call=self._known(judged.call))
+        return structs.replace(judged, call=self._known(judged.call))
 
     async def _admitted(self, judged: Judged) -> tuple[Tool, Json]:
         """Return the tool and the arguments to run it with.
@@ -267,11 +265,11 @@ class Toolbox:
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
         _, given = forms.call(call.name, call.arguments, self.bench.cwd)  # raises where they cannot be read
-        return found, await self._approved(found, dataclasses.replace(judged, call=call), given)
+        return found, await self._approved(found, structs.replace(judged, call=call), given)
 
     @property
     def _all_rules(self) -> Rules:
-        return dataclasses.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
+        return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
 
     def _decided(self, found: Tool, arguments: Json, judged: Judged) -> Decision:
         """Return the decision of permissions on a call, and what the guard's makes of it.
@@ -290,10 +288,10 @@ class Toolbox:
         decision = decide(self._all_rules)
         if judged.verdict == "ask" and decision.verdict == "allow":
             target = decision.target or ", ".join(found.named(arguments)) or str(arguments.get("command", found.name))
-            return dataclasses.replace(decision, verdict="ask", reason=judged.reason, target=target, rules=())
+            return structs.replace(decision, verdict="ask", reason=judged.reason, target=target, rules=())
         if judged.verdict == "allow" and decision.verdict == "ask" and not decision.outside:
             rules = self._all_rules
-            lifted = decide(dataclasses.replace(rules, allow=(*rules.allow, found.rule_name)))
+            lifted = decide(structs.replace(rules, allow=(*rules.allow, found.rule_name)))
             return lifted if lifted.verdict == "allow" and not lifted.outside else decision
         return decision
 
@@ -307,7 +305,7 @@ class Toolbox:
         decision = self._decided(found, arguments, judged)
         if decision.verdict == "ask" and self.guard is not None:
             found.check(arguments, self.bench.cwd)
-            answered = await self.guard.asked(dataclasses.replace(call, arguments=arguments))
+            answered = await self.guard.asked(structs.replace(call, arguments=arguments))
             if answered.verdict == "allow":
                 changed = self._known(answered.call)
                 _, arguments = forms.call(changed.name, changed.arguments or {}, self.bench.cwd)

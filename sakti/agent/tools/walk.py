@@ -14,10 +14,10 @@ import re
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pathspec
+from msgspec import Struct, field
 
 from sakti.agent.judge.secrets import secret_filter
 from sakti.agent.judge.where import Place
@@ -27,8 +27,7 @@ SKIPPED = (".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff
 LIMIT = 500_000  # files of one listing
 
 
-@dataclass(slots=True)
-class Listing:
+class Listing(Struct):
     """Files found: paths relative to the folder, with `/`, sorted.
 
     Also those left out as secret, and whether there was time for all.

@@ -10,8 +10,9 @@ import hashlib
 import sys
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from sakti.core.errors import ConfigError
 from sakti.core.programs import find_program
@@ -29,8 +30,7 @@ TOOL_CHAINS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One replacement of the reference solution: `old`, which occurs once in `file`, becomes `new`."""
 
     file: str
@@ -38,8 +38,7 @@ class Change:
     new: str
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Struct, frozen=True):
     """One repair.
 
     `sources` are the files and folders that are judged as the run left them, all else is taken from the original;

@@ -12,8 +12,9 @@ import os
 import secrets
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from sakti.bench.repair.catalog import RUNNERS, Repair
 from sakti.core.programs import search_path
@@ -23,8 +24,7 @@ OUTPUT_BYTES = 200_000
 END_S = 1.0  # how long a pipe is read after its program has ended
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Number of hidden tests passed; `reason` says briefly why not all, `output` what was printed."""
 
     passed: int
@@ -37,8 +37,7 @@ class Verdict:
         return not self.reason
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """End of a program; `code` is None where it was stopped at the time limit."""
 
     code: int | None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import tempfile
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sakti.agent.judge.rules import glob_escape
 from sakti.agent.session.session import Options, Session
@@ -38,16 +41,14 @@ OFFLINE: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits of one repair: model calls, and seconds of wall time."""
 
     steps: int = STEPS
     seconds: float = SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class Contestant:
+class Contestant(Struct, frozen=True):
     """Model that repairs: a provider and its model, None for the choice of `options`.
 
     `options.workspace` is not used.
@@ -59,8 +60,7 @@ class Contestant:
     counter: Counter | None = None
 
 
-@dataclass(slots=True)
-class _Turn:
+class _Turn(Struct):
     """Result of the turn: how it ended, what it cost."""
 
     status: str = "error"
@@ -133,12 +133,12 @@ def _options(options: Options, limits: Limits, workspace: Path, top: Path) -> Op
     """
     config = options.config
     outputs = f"read({glob_escape(str(top / OUTPUTS))}/*)"  # nobody is there to allow what a tool tells to read on
-    config = replace(
+    config = dataclasses.replace(
         config,
-        approval=replace(config.approval, mode="auto", allow=(*config.approval.allow, outputs, "bash")),
-        agent=replace(config.agent, max_steps=limits.steps),
-        store=replace(config.store, path=str(top / "sakti.db"), synchronous="NORMAL"),
-        memory=replace(config.memory, read_only=False),
+        approval=dataclasses.replace(config.approval, mode="auto", allow=(*config.approval.allow, outputs, "bash")),
+        agent=dataclasses.replace(config.agent, max_steps=limits.steps),
+        store=dataclasses.replace(config.store, path=str(top / "sakti.db"), synchronous="NORMAL"),
+        memory=dataclasses.replace(config.memory, read_only=False),
     )
     env = {**options.env, **OFFLINE}
     return replace(

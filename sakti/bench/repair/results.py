@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct, to_builtins
 
 from sakti.bench.repair.catalog import Repair
 from sakti.core.errors import ConfigError
@@ -16,8 +17,7 @@ from sakti.core.types import Json
 Outcome = Literal["solved", "unsolved", "error", "not run"]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """Result of a repair.
 
     `outcome`: solved or unsolved by the hidden tests; error: the model failed before the end and it is not solved;
@@ -42,11 +42,10 @@ class Result:
     logged: bool = False
 
 
-_FIELDS = {f.name for f in fields(Result)}
+_FIELDS = set(Result.__struct_fields__)
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """Results of one model in a file that several models may share."""
 
     path: Path
@@ -82,7 +81,7 @@ class Log:
             "model": self.model,
             "name": repair.name,
             "digest": repair.digest(),
-            "result": {**asdict(result), "logged": True},
+            "result": {**to_builtins(result), "logged": True},
         }
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -125,5 +124,5 @@ def summary(model: str, results: Sequence[Result], wanted: int) -> Json:
         "output_tokens": sum(r.output_tokens for r in ran),
         "cost_usd": sum(costs) if costs else None,
         "seconds": round(sum(r.seconds for r in ran), 1),
-        "repairs": [asdict(r) for r in results],
+        "repairs": [to_builtins(r) for r in results],
     }

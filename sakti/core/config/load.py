@@ -15,10 +15,11 @@ import difflib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from sakti.core.config.check import check
 from sakti.core.config.fields import APPROVAL_MODES, Config
@@ -46,8 +47,7 @@ class Sourced(NamedTuple):
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """Merged settings, their origins and warnings.
 
     `origins` maps a dotted name to its source; `warnings` are sentences for the user; `changed` holds what would have

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 _KEY = "meaning"
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """Metadata of one setting.
 
     `help` is one sentence and gives the unit. Numbers must be more than `above`, at least `low`, at most `high`.

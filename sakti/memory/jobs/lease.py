@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sakti.core.errors import MemoryFailure, SaktiError
 from sakti.store import leases
@@ -16,16 +17,13 @@ POLL_S = 0.1  # between two looks at another window's lease
 PATIENCE_S = 10.0  # for what another window observes; then the request goes with what there is
 
 
-@dataclass(frozen=True, slots=True)
-class Leases:
+class Leases(Struct, frozen=True):
     """Leases of one engine; `owner` is its name in them, `patience` the seconds it waits for others."""
 
     store: Store
     owner: str
     patience: float = PATIENCE_S
-    _ended: set[str] = field(
-        init=False, default_factory=set[str]
-    )  # operations whose leases went with their last result
+    _ended: set[str] = field(default_factory=set[str])  # operations whose leases went with their last result
 
     @contextlib.asynccontextmanager
     async def hold(

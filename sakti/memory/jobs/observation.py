@@ -7,9 +7,10 @@ lease holds across windows.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Sequence
 from typing import Literal
+
+from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Message
@@ -200,7 +201,7 @@ class Observation:
             group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id, before)
         else:  # messages that nobody may be told of count as observed all the same
             group, lines = self.worker.empty_group(state.window.record, request, held, operation.cycle_id), []
-        group = dataclasses.replace(
+        group = structs.replace(
             group,
             first_message_id=piece[0].id,
             last_message_id=piece[-1].id,

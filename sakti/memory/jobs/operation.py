@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure, SaktiError
 from sakti.core.events import MemoryOperation
@@ -13,8 +14,7 @@ from sakti.memory.state import MemoryState
 from sakti.store.memory import Group
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One job: its kind, record and settings; `tokens` go in, `started` in Unix ms."""
 
     cycle_id: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
 from sakti.memory import policy
@@ -21,8 +22,7 @@ TAIL_MS, TAIL_LINES = 24 * policy.HOUR, 50
 UNDO_INTERVALS = 5  # after an undo the log grows by such a part of its threshold before it is condensed again
 
 
-@dataclass(frozen=True, slots=True)
-class ReflectionUndone:
+class ReflectionUndone(Struct, frozen=True):
     """Undone reflection.
 
     Its generation, how many groups it had merged, and how many of its lines had been corrected (they go with it).

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
@@ -31,8 +32,7 @@ _FIELD = lazy_pattern(r"\s*([A-Za-z][\w -]{0,30}):\s+(\S.*)")
 _LINES = lazy_pattern(r"\blines?\s+(\d+)(?:\s*[-–]\s*(\d+))?")
 
 
-@dataclass(frozen=True, slots=True)
-class LogRow:
+class LogRow(Struct, frozen=True):
     """One line; `date` as in its header, `time` HH:MM or empty, `metadata`: files, line_numbers."""
 
     line: int

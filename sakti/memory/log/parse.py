@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.memory.log import utf16
@@ -25,8 +26,7 @@ _MIN_LINES, _MIN_LINE_LENGTH, _LINE_SHARE = 20, 24, 0.5
 _SHORTEST, _WINDOW, _SAMPLES, _WINDOW_SHARE = 2_000, 200, 50, 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     """Parsed answer; `degenerate`: it repeats itself endlessly and holds nothing."""
 
     observations: str

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.memory.log import lines
@@ -138,8 +139,7 @@ _NO_PERSON = lazy_pattern(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """Exact claim of a line, as it is written there."""
 
     kind: Kind

@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
@@ -51,8 +52,7 @@ _PATH_KEYS = ("path", "file_path", "file", "filename", "pattern", "query", "url"
 _CHANGES_FILES = lazy_pattern(r"write|edit|create|patch|replace|insert|save|rename|delete", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """Sentence that could be kept: higher `weight` first.
 
     Those of one message with the same beginning (`lead`, `sign`) share a line.

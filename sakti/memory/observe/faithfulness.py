@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.memory.log import lines
@@ -74,8 +75,7 @@ _TRACES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Struct, frozen=True):
     """Figures and dates of a piece of text; `relative` dates depend on the day of the message."""
 
     figures: frozenset[float]
@@ -400,8 +400,7 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
     return tuple(out)
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(Struct, frozen=True):
     """Important lines and paths of a reflection's input that it lost, at most a hundred of each."""
 
     lines: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.resources import fill_prompt, read_prompt
@@ -86,7 +86,7 @@ class ModelObserver:
         for piece in self._pieces(request):
             results.append(
                 await self._observe(
-                    dataclasses.replace(
+                    structs.replace(
                         request,
                         messages=tuple(piece),
                         log="\n".join(t for t in (request.log, *(r.text for r in results)) if t),
@@ -96,7 +96,7 @@ class ModelObserver:
                 )
             )
         last = results[-1]
-        return dataclasses.replace(
+        return structs.replace(
             last,
             text="\n".join(r.text for r in results),
             calls=tuple(c for r in results for c in r.calls),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Message, OutputPart
@@ -80,8 +81,7 @@ _QUOTED = lazy_pattern(rf"[\"“„«](?P<text>[^\"“”„«»\n]{{12,{QUOTE}}
 _SEVERAL = lazy_pattern(r"[.!?]\s+\S")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Part of a message; `own`: the user's words, `opens`: they only introduce the quotation that follows."""
 
     text: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.patterns import lazy_pattern
@@ -34,8 +35,7 @@ _DECORATION = lazy_pattern(
 )
 
 
-@dataclass(slots=True)
-class _Unit:
+class _Unit(Struct):
     """Sentence of a line, with the text between it and the next one."""
 
     text: str
@@ -45,8 +45,7 @@ class _Unit:
     dropped: bool = False
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     head: str  # sign, time and speaker
     units: list[_Unit]
     tokens: int  # of the head

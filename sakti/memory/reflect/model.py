@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.resources import fill_prompt, read_prompt
@@ -45,7 +45,7 @@ class ModelReflector:
         failure: MemoryFailure | None = None
         for piece, size in zip(pieces, sizes, strict=True):
             text = "\n\n".join(t for _, t in piece)
-            part = dataclasses.replace(
+            part = structs.replace(
                 request,
                 groups=piece,
                 target_tokens=max(1, request.target_tokens * size // sum(sizes)),
@@ -60,7 +60,7 @@ class ModelReflector:
         if not results and failure is not None:
             raise failure
         last = results[-1]
-        return dataclasses.replace(
+        return structs.replace(
             last,
             text="\n\n".join(texts),
             level=max(r.level for r in results),

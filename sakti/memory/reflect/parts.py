@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+
+from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Counter
@@ -48,7 +49,7 @@ async def reflect(
         raise failure or MemoryFailure("There is nothing to condense.", code="not_smaller")
     whole, made = joined(texts)
     alone = len(found) == 1 and len(found[0].spans) == 1
-    return dataclasses.replace(
+    return structs.replace(
         results[-1],
         text=whole,
         level=max(r.level for r in results),
@@ -61,7 +62,7 @@ async def reflect(
 
 def _request(whole: ReflectInput, part: Part, text: str, total: int) -> ReflectInput:
     limit, have = whole.limit_tokens, {_bare(line) for line in text.split("\n")}
-    return dataclasses.replace(
+    return structs.replace(
         whole,
         groups=part.groups,
         labels=part.labels,

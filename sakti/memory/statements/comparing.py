@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from sakti.core.once import once
 from sakti.core.patterns import lazy_pattern
@@ -57,8 +58,7 @@ class Frequency:
         return any(0 < self[k] <= at_most for k in keys)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """Result of a comparison; `score` is 0–1.
 
     `values`: the keys of the older clause that are replaced; empty: all of it.
@@ -69,8 +69,7 @@ class Found:
     values: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(Struct, frozen=True, dict=True):
     """Older clause in its statement (`context`), and a part of a new statement."""
 
     old: Clause

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from sakti.core.types import Json
 from sakti.memory.log import lines
@@ -22,8 +23,7 @@ from sakti.store.log.replaced import KEY, MARK, Earlier, insert, mark, note, unm
 REMEMBERED = 1_500  # lines of the log that new ones are compared with at least, the newest
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     content: str
     date: str
     time: str
@@ -31,8 +31,7 @@ class _Line:
     new: int  # its number among the new lines; -1 for one that is stored
 
 
-@dataclass(slots=True)
-class Marked:
+class Marked(Struct):
     """Text of a new group, and the metadata for its lines, by number."""
 
     text: str
@@ -74,8 +73,7 @@ def mark_new(text: str, before: Sequence[LogLine], remembered: Remembered | None
     return out
 
 
-@dataclass(slots=True)
-class _Said:
+class _Said(Struct):
     """Statements of a log in order.
 
     `echoes`: what the agent says after the user, and where the user began to; `asked`: the figures that the user named
@@ -169,8 +167,7 @@ def _once(found: Iterable[Earlier]) -> list[Earlier]:
 # --- what is written anew -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """Words of the log that a line (`by`) of that date and time replaces."""
 
     text: str

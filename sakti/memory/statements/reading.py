@@ -8,9 +8,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sakti.core.patterns import lazy_pattern
 from sakti.memory.statements import bygone, lexicon
@@ -61,8 +63,7 @@ _QUOTES = "`\"“'„"
 _SENTENCE_END = ".!?:"
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """Possible value: `key` is what is compared, `unit` what a number counts."""
 
     key: str
@@ -70,8 +71,7 @@ class Value:
     unit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(Struct, frozen=True, dict=True):
     """Part of a statement that says something of its own, at `start` to `end` of it.
 
     `words` are its subject, `past` the keys that it names as past, `keys` words and values, `terms` these and units,
@@ -87,15 +87,18 @@ class Clause:
     units: frozenset[str]
     text: str
     tokens: tuple[tuple[str, int, int], ...]  # (key, start, end) in the statement
-    keys: frozenset[str] = field(init=False, compare=False)
-    terms: frozenset[str] = field(init=False, compare=False)
-    figures: frozenset[str] = field(init=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "keys", self.words | {v.key for v in self.values})
-        object.__setattr__(self, "terms", self.keys | self.units)
-        figures = frozenset(v.key for v in self.values if v.shape in EXACT and "." not in v.key)
-        object.__setattr__(self, "figures", figures)
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        return self.words | {v.key for v in self.values}
+
+    @cached_property
+    def terms(self) -> frozenset[str]:
+        return self.keys | self.units
+
+    @cached_property
+    def figures(self) -> frozenset[str]:
+        return frozenset(v.key for v in self.values if v.shape in EXACT and "." not in v.key)
 
     def speaks_of(self, word: str) -> bool:
         """Return whether a word is one of its keys, or begins like one: "storno", "stornieren"."""
@@ -116,8 +119,7 @@ class Clause:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """Parsed sentence and what it does to earlier statements.
 
     It replaces something, says how something is to be (`sets`), takes something back, adds to it, corrects a slip, or
@@ -142,8 +144,7 @@ class Statement:
         return self.replaces or self.corrects or bool(self.unfit or self.whole.past or self.whole.negated)
 
 
-@dataclass(slots=True)
-class _Token:
+class _Token(Struct):
     start: int
     end: int
     key: str

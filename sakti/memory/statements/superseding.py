@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from sakti.memory.statements.comparing import Found, Frequency, Pair, Verdict, compared
 from sakti.memory.statements.lexicon import ANAPHORA, MEASURES, MONTHS, RENAMES, TITLES, WONDERS
@@ -27,8 +28,7 @@ CLOSE = 0.75  # share of the best score that others must have
 May: TypeAlias = Callable[[int, int], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(Struct, frozen=True):
     """Replaced text: `start` to `end` of statement `old`, by statement `new` (positions in the input).
 
     `whole`: the clause says nothing else.
@@ -42,8 +42,7 @@ class Replaced:
     whole: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """Clause of statement `place`."""
 
     place: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.memory.statements.lexicon import BETWEEN_SENTENCES
@@ -26,8 +27,7 @@ _NOTHING = lazy_pattern(
 _BOUNDARY = lazy_pattern(rf"{BETWEEN_SENTENCES}|(?<!\[earlier); |(?<=[。！？]) ")
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """Sentence at `start` of its line."""
 
     text: str

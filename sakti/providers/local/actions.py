@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json, ToolCallPart, ToolSpec
@@ -19,8 +20,7 @@ _TEXT = lazy_pattern(r'\s*,\s*"text"\s*:\s*"')
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """Tool as it is described to a small model: flat, with few arguments.
 
     `inner` names an argument that is a list of objects; the model writes the fields of one of them instead.

@@ -18,9 +18,10 @@ import sys
 import urllib.request
 import zipfile
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct, field
 
 from sakti.core.errors import SaktiError
 from sakti.core.programs import find_program, safe_environment
@@ -48,8 +49,7 @@ class Cancelled(InstallError):
     """Error for an install that the user stopped; what was downloaded is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """Source of the download; tests use their own."""
 
     url: str | None = HOME
@@ -60,8 +60,7 @@ class Source:
     sha256: str = model.SHA256
 
 
-@dataclass(slots=True)
-class Installer:
+class Installer(Struct):
     """Installer of the weights; blocks.
 
     `progress(done, total, what)` gets bytes, `cancelled()` is called often. Nothing of `workspace` is run.

@@ -6,9 +6,10 @@ import importlib.util
 import json
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import Struct
 
 from sakti.core.errors import ConfigError
 from sakti.core.resources import data_home
@@ -22,8 +23,7 @@ SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 _MAGIC = b"GGUF"
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """State of the embedded model.
 
     `bytes` is the size of the weights, `partial_bytes` what an unfinished install has on disk, `runtime` whether the

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import FilePart, Json, Message, ToolCallPart, ToolResultPart
@@ -52,8 +54,7 @@ _TEST_FILE = lazy_pattern(r"(?:^|/)(?:test_[^/]*|[^/]*_test\.\w+|conftest\.py)$|
 _NUMBERED = lazy_pattern(r"^ *\d+\t", re.M)
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedActions:
+class AllowedActions(Struct, frozen=True):
     """Actions allowed now, and whether the model may answer instead.
 
     Where only one thing makes sense the model is not asked: `call` is a tool with its arguments, `text` an answer.

@@ -9,8 +9,9 @@ import builtins
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json, ToolResultPart
@@ -77,8 +78,7 @@ _LISTED = lazy_pattern(r"\s*\d+[.)]\s")
 _SENTENCE = lazy_pattern(r".*?(?:[.!?:](?=\s)\s*|\n+)", re.S)
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(Struct, frozen=True):
     """What a question asks for.
 
     `terms` are names, as they stand in code (`exact`), or stems of words. `sure`: of this project; else it may as well
@@ -101,8 +101,7 @@ class Lookup:
         return {"pattern": rf"\b{re.escape(self.name)}\b" if self.exact else rf"(?i)(?:\b|_)(?:{either})"}
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A line that a search found."""
 
     path: str

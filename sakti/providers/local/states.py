@@ -14,8 +14,9 @@ import json
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 MOST_BYTES = 256 * 1024 * 1024
 TIMEOUT = 30.0
@@ -83,8 +84,7 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(self._address)
 
 
-@dataclass(slots=True)
-class States:
+class States(Struct):
     """States in `folder`, which is the user's alone. `name_of` gives the name of a text's state; `limit` in bytes."""
 
     folder: Path

@@ -6,10 +6,10 @@ never changes. `changed_lines` and `as_of` are raw SQL: every window, and the pa
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json
@@ -26,8 +26,7 @@ GROUP, LINE = GroupRow, ObservationRow
 _FIELDS = ("pinned", "edited", "forgotten")
 
 
-@dataclass(frozen=True, slots=True)
-class Corrected:
+class Corrected(Struct, frozen=True):
     """Correction of a line: its text before and after (empty where it is forgotten)."""
 
     line_id: str
@@ -158,7 +157,7 @@ def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
         state = state_at(now, line.metadata.get(KEY, ()), time)
         if not state["forgotten"]:
             out.append(
-                dataclasses.replace(
+                structs.replace(
                     line,
                     content=state["edited"] or original,
                     pinned=bool(state["pinned"]),

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
 
 from sakti.store.connection import Database
 
@@ -19,8 +20,7 @@ Kind: TypeAlias = Literal[
 AT_ONCE = 1_000  # ms: what goes into the log within them was observed while somebody waited, and is one event
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEvent:
+class MemoryEvent(Struct, frozen=True):
     """Event of a memory; `time` in Unix ms, tokens of input and output.
 
     `group_ids`: the groups with the details. `text`: a compaction's focus, the reason of a failure.

@@ -5,14 +5,13 @@ Raw SQL: a pane queries it at every step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sakti.store.connection import Database
 from sakti.store.log.lines import Generation, generations
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(Struct, frozen=True):
     """One observation or reflection: tokens in and out, the model, when (Unix ms)."""
 
     tokens_before: int
@@ -26,8 +25,7 @@ class Pass:
         return self.tokens_after / self.tokens_before if self.tokens_before else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """Figures of one record.
 
     `observation` and `reflection` are the newest that count; `generations` leave out discarded and undone ones.

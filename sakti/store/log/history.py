@@ -5,13 +5,12 @@ Raw SQL: the slider of a pane queries it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sakti.store.connection import Database
 
 
-@dataclass(frozen=True, slots=True)
-class LogChange:
+class LogChange(Struct, frozen=True):
     """Change of the log.
 
     `time` (Unix ms) is when it took effect; `kind` is "observation" or "reflection" (both at once count as the

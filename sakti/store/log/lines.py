@@ -6,12 +6,11 @@ step.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct, structs
 from peewee import fn
 
 from sakti.core.types import Json
@@ -25,8 +24,7 @@ from sakti.store.rows import ends_with, first
 from sakti.store.threads import threads
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Struct, frozen=True):
     """One line of the active log.
 
     `content` includes corrections; `earlier` are the parts of it that newer lines, read together with it, replace.
@@ -61,7 +59,7 @@ def with_earlier(lines: Sequence[LogLine]) -> list[LogLine]:
     """Return the lines of a log, in order, each with what later ones of them replace of it."""
     rows = [replaced.Row(x.id, x.content, x.date, x.time, x.metadata, x.forgotten) for x in lines]
     found = replaced.found(rows)
-    return [dataclasses.replace(x, earlier=found[x.id]) if x.id in found else x for x in lines]
+    return [structs.replace(x, earlier=found[x.id]) if x.id in found else x for x in lines]
 
 
 def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active",)) -> list[LogLine]:
@@ -71,8 +69,7 @@ def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active"
     return with_earlier([line for line, _ in found])
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """Lines of the groups of a record that are in its log or will be, in the model's order, by group.
 
     A line's state is that of the first reading, and `earlier` is left out. `corrections`: their number when it was
@@ -172,8 +169,7 @@ _READ: list[tuple[int, Callable[[Any], Any]]] = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(Struct, frozen=True):
     """One reflection of a record; tokens of the log lines it merged, and of itself."""
 
     group_id: str
@@ -252,8 +248,7 @@ def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, i
     return first(db, here.where(row.id == text)) or first(db, newest)
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """Beginning of a message's text, with its role, place and time."""
 
     thread_id: str
@@ -308,8 +303,7 @@ def actors(db: Database, thread_id: str) -> list[tuple[int, str]]:
 # --- what a new thread begins with ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CarryOver:
+class CarryOver(Struct, frozen=True):
     """Earlier work in a workspace.
 
     The last thread, its title and task; lines worth knowing (newest thread first) and open tasks, each with its id.

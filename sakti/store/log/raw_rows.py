@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.types import Json
 from sakti.store.connection import Database
@@ -17,8 +18,7 @@ from sakti.store.connection import Database
 BEAT_MS = 30_000  # how long a lease holds after its holder's last beat
 
 
-@dataclass(frozen=True, slots=True)
-class SectionRow:
+class SectionRow(Struct, frozen=True):
     """Part of a reflection in a log of several threads.
 
     The number of its lines, and (thread, first, last index) of the messages that they cover.
@@ -28,8 +28,7 @@ class SectionRow:
     spans: tuple[tuple[str, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRow:
+class GroupRow(Struct, frozen=True):
     """Group of a log, in any state."""
 
     id: str
@@ -47,8 +46,7 @@ class GroupRow:
     sections: tuple[SectionRow, ...] = ()  # none: all of it is of its own thread
 
 
-@dataclass(frozen=True, slots=True)
-class LineRow:
+class LineRow(Struct, frozen=True):
     """Line of a group, as it was created (`content`) and as corrections have changed it."""
 
     id: str
@@ -65,8 +63,7 @@ class LineRow:
         return "" if self.forgotten else self.edited or self.content
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRow:
+class RecordRow(Struct, frozen=True):
     scope: str
     generation_count: int
     total_tokens_observed: int

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
@@ -20,8 +21,7 @@ NOTE = lazy_pattern(r" ?\[replaces (?P<when>[^\[\]\n:]{1,40}(?::\d\d)?): (?P<tex
 _YEAR = lazy_pattern(r",?\s+\d{4}$")
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
+class Earlier(Struct, frozen=True):
     """`text` of a line that a newer line, of that date and time, replaces."""
 
     text: str
@@ -29,8 +29,7 @@ class Earlier:
     time: str
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """Fields of a line that decide about marks; `dead`: it is ignored."""
 
     id: str

@@ -9,11 +9,11 @@ Raw SQL: conditions over messages, the log and tasks.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import apsw
+from msgspec import Struct
 
 from sakti.core.errors import StoreError
 from sakti.store import archive_file
@@ -42,8 +42,7 @@ _OLD = (
 )
 
 
-@dataclass(slots=True)
-class Archived:
+class Archived(Struct):
     """What was moved: messages and the bytes that they took in the database; `removed` rows that nobody needed."""
 
     path: Path

@@ -11,10 +11,10 @@ import contextlib
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.store import opening, text_registry
@@ -29,8 +29,7 @@ _KINDS: dict[str, type] = {"INTEGER": int, "REAL": float, "BLOB": bytes}
 _REFERS = lazy_pattern(r"^\s*(\w+) TEXT NOT NULL REFERENCES (\w+) \((\w+)\)", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(Struct, frozen=True):
     name: str
     kinds: tuple[type, ...]
     may_be_null: bool
@@ -44,8 +43,7 @@ class _Column:
         return isinstance(value, self.kinds) and (not self.words or value in self.words)
 
 
-@dataclass(frozen=True, slots=True)
-class _TableShape:
+class _TableShape(Struct, frozen=True):
     """Known table, its columns in the order of a row on its page."""
 
     name: str

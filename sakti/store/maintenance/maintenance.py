@@ -8,9 +8,10 @@ Raw SQL: it works on whatever file there is, and without peewee.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.store import archive_file, failures, migrate, one_shot, packing
 from sakti.store.connection import Database
@@ -33,8 +34,7 @@ COUNTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """Result of one check.
 
     `mend` says what to do where it is not `ok`; `mendable`: `upkeep.mended` repairs it.

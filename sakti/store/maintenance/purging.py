@@ -13,10 +13,11 @@ import contextlib
 import json
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.core.errors import StoreError
 from sakti.store import archive_file, files, marks, rows
@@ -52,8 +53,7 @@ def finish(db: Database) -> None:
     index_upkeep.set_mark(db, marks.CLEAN, on=True)
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedTask:
+class DeletedTask(Struct, frozen=True):
     id: str
     handle: str
     title: str

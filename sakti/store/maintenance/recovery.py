@@ -7,11 +7,11 @@ import os
 import shutil
 import time
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
+from msgspec import Struct, field
 
 from sakti.core.errors import StoreError
 from sakti.store import failures, files, opening, scratch
@@ -45,8 +45,7 @@ _OWNERS = (
 _BROKEN = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.FormatError)
 
 
-@dataclass(slots=True)
-class Recovered:
+class Recovered(Struct):
     """Result of a recovery.
 
     `rows` is per table the number of rows recovered and of known rows lost; `repaired` are sentences on what was

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from msgspec import Struct, field
 from peewee import CompositeKey, Model, Value
 
 from sakti.core.types import Message, plain_text
@@ -36,8 +36,7 @@ Values = dict[str, Any]
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """Count of texts with secrets, by table, and of different secrets, by kind."""
 
     texts: Counter[str] = field(default_factory=Counter[str])
@@ -49,8 +48,7 @@ class Found:
         return dict(sorted(counted.items(), key=lambda kind: (-kind[1], kind[0])))
 
 
-@dataclass(frozen=True, slots=True)
-class _Dirty:
+class _Dirty(Struct, frozen=True):
     """Row with secrets: its key, and its columns before and after masking."""
 
     key: Values
@@ -185,8 +183,7 @@ def _derived(model: type[Model], row: Any, changed: Values) -> Values:
 # --- secrets in two parts of one message ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Joined:
+class _Joined(Struct, frozen=True):
     """Row of search that refers to a message whose parts hold a secret only together: its key, the text, and masked."""
 
     pk: int

@@ -11,9 +11,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from sakti.core.errors import StoreError
 from sakti.store import archive_file, marks, packing

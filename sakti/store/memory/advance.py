@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
+
+from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Thread
@@ -58,7 +59,7 @@ def advance(db: Database, record_id: str, thread_id: str, move: Move, now: int) 
 
 def _add(db: Database, move: Add, now: int) -> Advanced:
     group, held = move.group, move.held
-    lease: Json = {"record_id": group.record_id, **{f.name: getattr(held, f.name) for f in fields(held)}}
+    lease: Json = {"record_id": group.record_id, **structs.asdict(held)}
     leases.require(db, **lease)
     if group.kind == "reflection":
         may_condense(db, group.record_id, group.merged_group_ids, move.corrections)

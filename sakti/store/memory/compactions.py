@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from peewee import fn
 
 from sakti.core.types import Json
@@ -12,8 +11,7 @@ from sakti.store.models import CompactionRow, GroupRow, ObservationRow
 from sakti.store.rows import Shape, first, insert
 
 
-@dataclass(frozen=True, slots=True)
-class Compaction:
+class Compaction(Struct, frozen=True):
     """Completed /compact.
 
     `group_ids`: exactly the groups that it made or activated, all of its thread. `before`: ids of the groups that

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from sakti.core.types import Json
 from sakti.store import leases
@@ -24,8 +25,7 @@ from sakti.store.search.index import Doc
 GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Consecutive messages and the log text that stands for them.
 
     A reflection's range is that of the groups it merged; a group from a report or an import (`origin`) has none.
@@ -67,8 +67,7 @@ class Group:
         return self.kind == "observation" and self.origin == "thread"
 
 
-@dataclass(frozen=True, slots=True)
-class NewLine:
+class NewLine(Struct, frozen=True):
     """Line of a group that is about to be stored; `thread_id` is empty for a line of the group's own thread."""
 
     id: str
@@ -85,8 +84,7 @@ class NewLine:
     thread_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """Lease under which a result was made."""
 
     kind: leases.LeaseKind

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sakti.store.connection import Database
 from sakti.store.memory import group_rows as rows
@@ -25,8 +27,7 @@ OBSERVED_TO = "observed_to"  # in a record's metadata: the cursors of an earlier
 Between = Callable[[str, int, int], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Fields of a group that determine its state; indexes are -1 where it has no range of its own."""
 
     id: str
@@ -38,8 +39,7 @@ class Span:
     merged: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Log:
+class _Log(Struct):
     """Computation of the states that a record's groups should have: reflection by reflection, then thread by thread."""
 
     spans: Sequence[Span]

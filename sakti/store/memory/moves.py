@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from sakti.core.types import Thread
 from sakti.store.memory.group_rows import Group, Held, NewLine
 
 
-@dataclass(frozen=True, slots=True)
-class Add:
+class Add(Struct, frozen=True):
     """Store a finished observation or reflection, made under a lease.
 
     It is buffered; with `activate` an observation goes into the log at once. `corrections`: how often the log had
@@ -26,8 +26,7 @@ class Add:
     ends: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Activate:
+class Activate(Struct, frozen=True):
     """Activate buffered groups of one thread, oldest first; with `reflection`, the buffered one too.
 
     A reflection of a log that has changed since is discarded instead. `revision`: the record's, if the groups were
@@ -39,16 +38,14 @@ class Activate:
     revision: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UndoCompaction:
+class UndoCompaction(Struct, frozen=True):
     """Undo a thread's last compaction; nothing is observed automatically for the next `interval` tokens."""
 
     compaction_id: str
     interval: int
 
 
-@dataclass(frozen=True, slots=True)
-class UndoReflection:
+class UndoReflection(Struct, frozen=True):
     """Undo a reflection, the newest where `generation` is None.
 
     Nothing is condensed automatically for the next `interval` tokens of the log.
@@ -61,8 +58,7 @@ class UndoReflection:
 Move: TypeAlias = Add | Activate | UndoCompaction | UndoReflection
 
 
-@dataclass(frozen=True, slots=True)
-class Advanced:
+class Advanced(Struct, frozen=True):
     """Result of a move.
 
     The groups that it activated or buffered, the activated reflection, the groups that left the log (superseded,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json
@@ -17,8 +17,7 @@ HOLD_REFLECTION = "hold_reflection_until"  # stored log tokens up to which nothi
 PAUSED = "paused"  # the user wants nothing asked in the background
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One memory: of a thread, or of a whole workspace."""
 
     id: str

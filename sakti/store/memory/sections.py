@@ -6,7 +6,8 @@ The parts and their ranges stand in the group's metadata, written once with the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.core.types import Json
 from sakti.store.memory.group_rows import Group
@@ -15,8 +16,7 @@ SECTIONS = "sections"
 TITLE = "thread_title"  # what a group's thread was called when it was made: a later name changes no earlier block
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Messages `first` to `last` (indexes) of a thread, and its title then."""
 
     thread_id: str
@@ -25,8 +25,7 @@ class Span:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """Consecutive lines of a group's text.
 
     Their number, how many rows of the log are among them, and the messages that they stand for, one span per thread.

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
 
 from sakti.store import rows
 from sakti.store.connection import Database
@@ -116,8 +117,7 @@ def _shared(db: Database, thread_id: str) -> str | None:
     return row and row[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(Struct, frozen=True):
     thread_id: str
     kind: str
     state: str

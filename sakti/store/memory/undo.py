@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from peewee import fn
 
 from sakti.core.errors import MemoryFailure

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.store.search.folding import folded
@@ -28,8 +29,7 @@ OF_A_TERM = 25  # of them, places of one word
 _CODE = lazy_pattern(r"[(){}\[\];=<>_/\\|`#*+]")
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """What matches count in a kind of text.
 
     `identifiers` and `before`: an occurrence in the pieces of identifiers, in the previous message; `before_length`:
@@ -72,8 +72,7 @@ class Features(NamedTuple):
         return any(self.own)
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """What is looked for: the terms, the phrases with their term, and the parts of words, counted in the text."""
 
     terms: tuple[Term, ...]

@@ -10,8 +10,9 @@ Raw SQL: every message and every line of a log passes here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Database
@@ -49,8 +50,7 @@ def identifiers(text: str) -> str:
     return " ".join(out)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doc:
+class Doc(Struct, frozen=True, kw_only=True):
     """Text to index, and its place.
 
     `message_pk` and `prev_pk`: the messages (pk) that have `text` and `prev` as their text, if any.

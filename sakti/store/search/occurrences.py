@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import apsw
+from msgspec import Struct, field
 
 from sakti.store.connection import Connection
 
@@ -26,8 +26,7 @@ class Occurrence(NamedTuple):
     phrases: tuple[tuple[int, Positions], ...]
 
 
-@dataclass(slots=True)
-class Occurrences:
+class Occurrences(Struct):
     """Rows that have one of the phrases by key, the mean tokens of each column, and the number of all rows."""
 
     rows: dict[int, Occurrence] = field(default_factory=dict[int, Occurrence])

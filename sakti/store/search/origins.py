@@ -6,7 +6,8 @@ Raw SQL: run for each hit of a list.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from sakti.store.connection import Database
 from sakti.store.memory.group_rows import groups_by_id
@@ -17,8 +18,7 @@ LOOKED_AT = 2_000  # messages of one group
 HEAD = 4_000  # characters of each
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Source of a line of the log.
 
     The messages `first` to `last` (indexes in their thread), and the one of them that shares most words with it.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.core.patterns import lazy_pattern
 from sakti.store.search.index import pieces
@@ -41,8 +43,7 @@ _IDENTIFIER = lazy_pattern(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """Parsed search line; `since` and `until` in Unix ms, everything that is not an operator is `text`.
 
     `alternatives`: where AND or OR was typed, the words of which a text must have all, of one alternative.

@@ -22,8 +22,9 @@ beside it, as the change of R@10 / MRR in points where it is set to nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from sakti.store.search.features import Features, Pattern
 
@@ -31,8 +32,7 @@ Place = tuple[str | None, int] | None
 Span = tuple[int, int]  # Unix ms: from, to
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(Struct, frozen=True):
     """What the parts of a score count.
 
     `k1`, `b`: BM25's. `neighbour`, `exchange`: share of the messages before and after, the second only of another
@@ -59,8 +59,7 @@ THREAD_BEST = 3
 EQUAL = 3  # decimals by which scores differ
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """Parts of a score, each as it is added."""
 
     words: float

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from sakti.core.types import Thread
 from sakti.store import archive_file
@@ -43,8 +44,7 @@ _DELETED = "FROM reindexing n JOIN threads x ON x.id = n.thread_id WHERE x.delet
 HIDDEN = f"(d.thread_id IS NOT NULL AND d.thread_id IN (SELECT n.thread_id {_DELETED}) AND {_GOES})"
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """Thread whose search rows are to be removed (`deleted`) or added back."""
 
     thread_id: str

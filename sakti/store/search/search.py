@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.store.connection import Connection
 from sakti.store.search import rank as ranking
@@ -52,8 +54,7 @@ SIMILAR = 30  # texts in which a word that was meant is looked for
 TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """Search hit.
 
     `marks` are (start, end) in `snippet`, which begins at `start` of `text`; `score` is 0 to 1, `rank` counts from 1;
@@ -82,8 +83,7 @@ class Hit:
     parts: Parts = NO_PARTS
 
 
-@dataclass(frozen=True, slots=True)
-class SearchPage:
+class SearchPage(Struct, frozen=True):
     """Page of hits; `total` can be paged through.
 
     `more`: these are the best of more. `unread`: words of which older texts were not looked at, and since when (Unix
@@ -125,8 +125,7 @@ class SearchPage:
         return told
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """Candidates in order, behind them those that were not measured, how their terms were read, what may be meant."""
 
     ranked: list[Ranked]

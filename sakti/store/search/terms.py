@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from sakti.store.search.folding import folded
 from sakti.store.search.query import LANGUAGES, STOP_WORDS
@@ -20,8 +21,7 @@ JOINED = 2.5  # what `getuserid` counts where `get user id` was typed (ident: R@
 SHORTEST = 3  # letters of a short form
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """One FTS5 phrase that matches a term, and what an occurrence of it counts."""
 
     phrase: str
@@ -29,8 +29,7 @@ class Form:
     how: How = "word"
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """Word of a query.
 
     `text` as typed in lower case, the stems of its tokens, its forms, the number of texts that have it, and its inverse

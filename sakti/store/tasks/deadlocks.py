@@ -13,8 +13,9 @@ Raw SQL: one recursive walk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from sakti.store.connection import Connection
 
@@ -194,8 +195,7 @@ def _joined(sets: Iterable[set[int]]) -> Callable[[int], int]:
 # --- in a database ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Deadlock:
+class Deadlock(Struct, frozen=True):
     """Open tasks that wait for each other in a cycle; `path` are handles `a, …, a`."""
 
     resource_id: str

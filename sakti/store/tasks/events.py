@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from sakti.core.types import Json
 from sakti.store import rows
@@ -13,8 +14,7 @@ from sakti.store.models import TaskEventRow
 from sakti.store.tasks.row import Task
 
 
-@dataclass(frozen=True, slots=True)
-class TaskEvent:
+class TaskEvent(Struct, frozen=True):
     """One change; `before` and `after` hold the changed fields, events of one `batch` are undone together."""
 
     pk: int

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from sakti.core.types import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """One task; `status` is open, in_progress or closed, blocked is computed. Times in Unix ms.
 
     `session_id` is the holder of its claim: the id of a thread, `shell:NAME` or `user:NAME`; `claim_owner` is the
@@ -74,7 +74,7 @@ _COMPUTED = {
     "metadata": "CASE t.metadata WHEN '{}' THEN '{}' ELSE json_remove(t.metadata, '$.original') END",
 }
 _OF_THE_GRAPH = ("state", "held", "open_children")  # kept by `graph` and the schema
-NAMES = tuple(f.name for f in fields(Task))
+NAMES = Task.__struct_fields__
 STORED = tuple(name for name in NAMES if name not in _COMPUTED and name not in _OF_THE_GRAPH)
 COLUMNS = ", ".join(_COMPUTED.get(name, f"t.{name}") for name in NAMES)
 CARD_COLUMNS = ", ".join(_COMPUTED.get(name, f"t.{name}") for name in Card._fields)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from peewee import fn
 
 from sakti.core.types import Json
@@ -104,8 +104,7 @@ def unshrink(db: Database, task_id: str, now: int) -> bool:
 # --- where a task came from -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Sourced:
+class Sourced(Struct, frozen=True):
     """Task imported from another program; `original` is what it was made from."""
 
     task_id: str

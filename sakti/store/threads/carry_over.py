@@ -7,8 +7,9 @@ deleted thread or task, a forgotten or corrected line. `text` is raw SQL: it run
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, to_builtins
 
 from sakti.store import rows
 from sakti.store.connection import Database
@@ -22,8 +23,7 @@ KEY = "carry_over"  # of a thread's metadata: what stands above the pieces; ther
 LINE = "* "
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """One line of the block, and the thread, log line or task it is about."""
 
     kind: Kind
@@ -34,7 +34,7 @@ class Piece:
 def keep(db: Database, thread_id: str, head: str, pieces: Sequence[Piece]) -> None:
     """Store what a thread begins with: `head` above the pieces; without pieces, that there is nothing."""
     threads.update_metadata(db, thread_id, {KEY: head})
-    values = [{"thread_id": thread_id, "position": n, **asdict(piece)} for n, piece in enumerate(pieces)]
+    values = [{"thread_id": thread_id, "position": n, **to_builtins(piece)} for n, piece in enumerate(pieces)]
     if values:
         CarryOverRow.replace_many(values).execute(db)
 

@@ -6,13 +6,14 @@ was archived is stored as a reference (see `archive_file`).
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
+
+from msgspec import structs
 
 from sakti.core.types import (
     ContextPart,
@@ -48,7 +49,7 @@ NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 def encode(part: Part) -> Json:
-    return {"t": NAMES[type(part)], **dataclasses.asdict(part)}
+    return {"t": NAMES[type(part)], **structs.asdict(part)}
 
 
 def decode(data: Json) -> Part:

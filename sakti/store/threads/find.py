@@ -5,14 +5,13 @@ Raw SQL: the rows are read one by one as they are checked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sakti.core.text import phrase
 from sakti.store.connection import Database
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Message that contains the text, and how often."""
 
     message_id: str

@@ -8,9 +8,9 @@ unobserved.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from peewee import fn
 
 from sakti.core.errors import StoreError

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
+
+from msgspec import structs
 
 from sakti.core.types import (
     ContextPart,
@@ -69,7 +70,7 @@ def message(given: Message, count: Callable[[tuple[Part, ...]], tuple[int, ...]]
     else:
         tokens = given.part_tokens
     total = max(0, given.tokens - sum(given.part_tokens) + sum(tokens))
-    return dataclasses.replace(given, parts=kept, part_tokens=tokens, tokens=total)
+    return structs.replace(given, parts=kept, part_tokens=tokens, tokens=total)
 
 
 def _words(opaque: Any) -> Iterator[str]:
@@ -91,4 +92,4 @@ def _words(opaque: Any) -> Iterator[str]:
 def _changed(given: Any, **values: Any) -> Any:
     """Return `given` with these values, itself where they are equal."""
     same = all(getattr(given, name) == value for name, value in values.items())
-    return given if same else dataclasses.replace(given, **values)
+    return given if same else structs.replace(given, **values)

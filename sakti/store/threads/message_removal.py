@@ -10,8 +10,8 @@ Raw SQL: the rows of search that refer to a message.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from peewee import fn
 
 from sakti.core.errors import SaktiError, StoreError
@@ -35,8 +35,7 @@ from sakti.store.threads import messages, threads
 MARK = MarkerPart("deleted", "This message was deleted.")
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(Struct, frozen=True):
     """Deleted messages, and the number of log lines made of ranges that contain them."""
 
     thread_id: str

@@ -6,10 +6,10 @@ running it. The rest is peewee's.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
 from peewee import fn
 
 from sakti.core.errors import StoreError
@@ -50,7 +50,7 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
         links.add(db, message.task_id, message.id, "output", message.created_at)
     if message.state == "saved":
         _index(db, message, index, pk, index_text, paths)
-    return dataclasses.replace(message, index=index)
+    return structs.replace(message, index=index)
 
 
 def add_context(db: Database, message: Message) -> bool:

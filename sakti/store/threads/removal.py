@@ -7,7 +7,7 @@ for each thread of a list.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from msgspec import Struct, to_builtins
 
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.types import Json, Thread
@@ -26,8 +26,7 @@ _SHARED = (
 PURGED = "purged"  # of a thread's metadata: what it held is going
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """Contents of a thread.
 
     `tokens` are those of its messages, `lines` those of its own log, `shared_lines` those about it in a log of the
@@ -57,7 +56,7 @@ class Contents:
         return f"{text} ({self.tokens:,} tokens) and {self.lines} observation{'s' * (self.lines != 1)}"
 
     def as_json(self) -> Json:
-        return asdict(self)
+        return to_builtins(self)
 
 
 def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:

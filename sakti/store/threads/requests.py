@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from sakti.core.types import Json, Request, plain_text
 from sakti.store.connection import Database
@@ -18,16 +19,14 @@ from sakti.store.rows import insert_many
 HASH = 16  # characters of a SHA-256
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """Request in the form of a step row (`described`, JSON), and the texts that it names by hash."""
 
     described: Json
     texts: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """Model call of a thread; `number` counts from 1, `request` is None in rows older than this record."""
 
     number: int

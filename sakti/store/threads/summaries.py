@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from peewee import fn
 
 from sakti.core.types import Message
@@ -23,8 +23,7 @@ from sakti.store.threads import threads
 KEY = "levels"
 
 
-@dataclass(frozen=True, slots=True)
-class Summarised:
+class Summarised(Struct, frozen=True):
     """Messages `first` to `last` of a thread, their tokens and their summary."""
 
     first: int

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
+from msgspec import structs
 from peewee import fn
 
 from sakti.core.types import Json, Thread
@@ -25,7 +25,7 @@ HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest m
 def create(db: Database, thread: Thread) -> Thread:
     """Store a new thread and return it as stored, secrets masked."""
     title = entering("threads", "title", thread.title)
-    stored = dataclasses.replace(thread, title=title, metadata=masked_value(thread.metadata))
+    stored = structs.replace(thread, title=title, metadata=masked_value(thread.metadata))
     rows.insert(db, ThreadRow, **THREAD.values(stored))
     return stored
 

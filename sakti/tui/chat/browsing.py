@@ -6,9 +6,9 @@ At all other times letters are typed into the prompt.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from textual import events
 from textual.screen import Screen
 from textual.widget import Widget
@@ -24,8 +24,7 @@ from sakti.tui.widgets.transcript import Transcript
 CONVERSATION = "conversation"
 
 
-@dataclass(frozen=True, slots=True)
-class Area:
+class Area(Struct, frozen=True):
     """A part that can be browsed: its name, and the keys that the last line names: the binding's id and what it does.
 
     `switch` is the id of the key that shows, enters and hides a pane.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
@@ -27,8 +28,7 @@ with lazy_imports:
     from sakti.tui.transcript import seek
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(Struct, frozen=True):
     """A place in the conversation.
 
     `thread_id` is None for a thread in which nothing was said; `message_id` stands at the top of the screen, "" at

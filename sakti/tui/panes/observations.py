@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.segment import Segment
 from rich.style import Style
 from textual import on
@@ -35,16 +36,14 @@ MAX_LINES = 4  # of one observation in the side bar
 FOLDED_FROM = 3  # nested lines
 
 
-@dataclass(frozen=True, slots=True)
-class DateRow:
+class DateRow(Struct, frozen=True):
     """A heading: a date, or a reflection. `divider`: what follows is not in the prompt yet."""
 
     text: str
     divider: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ObservationRow:
+class ObservationRow(Struct, frozen=True):
     """One line of the log.
 
     `priority` is a word of `SHAPES`; `flags` are doubts about it; `text` has marks behind what newer lines replace,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import Struct
 from rich.segment import Segment
 from textual import on
 from textual.app import ComposeResult
@@ -27,8 +27,7 @@ class BoardChanged(Message):
     """The user changed a task: whoever shows the board reads it again."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRow:
+class TaskRow(Struct, frozen=True):
     """`state` is one of in_progress, ready, blocked, container, closed, more; `note` says by whom or by what."""
 
     state: str

@@ -6,9 +6,9 @@ What stands round each is shown beside them, Enter goes to the place.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from msgspec import Struct
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -53,8 +53,7 @@ WORDS = 'words, "phrases", -not, word*, path:FILE, thread:TITLE, task:ID, role:,
 NEAR = 6  # rows before the end at which more are loaded
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A search as it was left: what was typed, where it looked, how many hits were loaded, which one was chosen."""
 
     text: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import Struct
 from rich.style import Style
 from textual.app import ComposeResult
 
@@ -30,8 +30,7 @@ BEFORE, AFTER = 1_500, 4_000  # characters of that passage
 ABOVE = 3  # lines that stay in sight above the line that matches
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(Struct, frozen=True):
     """Passage round a hit.
 
     `message_id`: the message of the hit ("" where it is none); `passage`: the text round the hit, for where the

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
 from rich.segment import Segment
 
 from sakti.core.text import one_line, sanitise
@@ -37,8 +37,7 @@ _WHO = {"user": "you", "assistant": "sakti", "tool": "tool"}
 _HEADINGS = {"task": "Tasks", "working_memory": "Working memory", "reflection": "Reflections"}
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(Struct, frozen=True):
     """What the hits below belong to; `time` (Unix ms) is that of the best of them, `count` how many they are."""
 
     key: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 CONTEXT_TEXT = 200_000  # characters of one block that the inspector shows
 
 
-@dataclass(slots=True, eq=False)
-class DiffBlock(Block):
+class DiffBlock(Block, eq=False):
     """A unified diff, sanitised before."""
 
     diff: str = ""

@@ -7,9 +7,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from msgspec import Struct
 from rich.segment import Segment
 from textual import on
 from textual.app import ComposeResult
@@ -45,8 +45,7 @@ NO_SERVER = (
 INSTALL = "pip install 'sakti[local]' && sakti local install"
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """One of the ways to go on: its name, and what stands behind it now."""
 
     name: str

@@ -5,10 +5,10 @@ Everything that comes from outside is sanitised when a block takes it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from msgspec import Struct, field
 from rich.segment import Segment
 from rich.style import Style
 
@@ -39,8 +39,7 @@ NARROW = 40  # cells below which a card has no frame
 LONG_TEXT = 60_000  # characters of one message that show before it is unfolded
 
 
-@dataclass(slots=True, eq=False)
-class Block:
+class Block(Struct, eq=False):
     """`message_id` says whose it is ("" while it streams). `gap`: a blank line stands before it."""
 
     message_id: str = ""
@@ -98,8 +97,7 @@ def estimate_text(text: str, width: int) -> int:
     return text.count("\n") + 1 + len(text) // max(1, width)
 
 
-@dataclass(slots=True, eq=False)
-class Label(Block):
+class Label(Block, eq=False):
     """Who speaks, and when (local time; 0 leaves it out)."""
 
     who: Literal["you", "sakti"] = "you"
@@ -117,8 +115,7 @@ class Label(Block):
         return [line]
 
 
-@dataclass(slots=True, eq=False)
-class TextBlock(Block):
+class TextBlock(Block, eq=False):
     """Text as it was typed. Very long text shows its beginning until it is unfolded."""
 
     text: str = ""
@@ -178,8 +175,7 @@ def size_text(text: str) -> str:
     return f"{lines} line{'s' * (lines != 1)}" + (f", {amount}" if amount else "")
 
 
-@dataclass(slots=True, eq=False)
-class ChunkBlock(Block):
+class ChunkBlock(Block, eq=False):
     """A piece of an answer in Markdown; its text is already sanitised."""
 
     chunk: Chunk = field(default_factory=lambda: Chunk(""))
@@ -224,8 +220,7 @@ class ChunkBlock(Block):
         return estimate_text(self.chunk.source.strip("\n"), room - 2) + self.gap
 
 
-@dataclass(slots=True, eq=False)
-class ThinkingBlock(Block):
+class ThinkingBlock(Block, eq=False):
     """What a model thought, folded to one line."""
 
     text: str = ""
@@ -258,8 +253,7 @@ class ThinkingBlock(Block):
         return 1 + self.gap + (estimate_text(self.text, column(width) - 4) if self.open else 0)
 
 
-@dataclass(slots=True, eq=False)
-class WaitingBlock(Block):
+class WaitingBlock(Block, eq=False):
     """Stands where the answer will appear: what is waited for, and for how long.
 
     `since` is when that began, `elapsed` what the clock told last, in seconds.
@@ -283,8 +277,7 @@ class WaitingBlock(Block):
 Tone = Literal["information", "warning", "error", "good"]
 
 
-@dataclass(slots=True, eq=False)
-class NoticeBlock(Block):
+class NoticeBlock(Block, eq=False):
     """A line or two from sakti itself: a sign, a title, and what to know or do."""
 
     tone: Tone = "information"
@@ -317,8 +310,7 @@ class NoticeBlock(Block):
         return estimate_text(self.title + self.text, column(width) - 4) + self.gap
 
 
-@dataclass(slots=True, eq=False)
-class CardBlock(Block):
+class CardBlock(Block, eq=False):
     """A framed result: a title, rows of (name, value), and warnings under them."""
 
     title: str = ""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from rich.segment import Segment
 from rich.style import Style
 
@@ -17,8 +16,7 @@ _SIGNS = {"+": "+", "-": "−", " ": " "}
 LONG = 4_000  # characters of one line that are shown
 
 
-@dataclass(frozen=True, slots=True)
-class DiffRow:
+class DiffRow(Struct, frozen=True):
     """One line: `kind` is "+", "-", " ", or "@" where lines are left out.
 
     `number` of that line in the file as it is after the change, before it for what is removed (0: not known); `source`

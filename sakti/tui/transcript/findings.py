@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rich.segment import Segment
 
 from sakti.core.text import one_line
@@ -12,8 +10,7 @@ from sakti.tui.transcript.blocks import SIGN, Block
 from sakti.tui.transcript.wrap import Line, indent, row_of, wrap
 
 
-@dataclass(slots=True, eq=False)
-class FindingsBlock(Block):
+class FindingsBlock(Block, eq=False):
     """Lines that begin with ✓, ! or ✗; what follows a sign's name is muted where nothing is wrong."""
 
     title: str = ""

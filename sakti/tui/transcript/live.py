@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import Message, ToolCallPart, ToolResultPart
@@ -23,8 +24,7 @@ from sakti.tui.transcript.split import Splitter
 from sakti.tui.transcript.tool import ToolBlock
 
 
-@dataclass(slots=True)
-class OwnCommand:
+class OwnCommand(Struct):
     """A command of the user's, and the blocks that show it."""
 
     command: str
@@ -32,8 +32,7 @@ class OwnCommand:
     blocks: tuple[Block, ...]
 
 
-@dataclass(slots=True)
-class Waiting:
+class Waiting(Struct):
     """What stands where the answer will appear; `label` was made for it, `before` it was who spoke."""
 
     block: WaitingBlock

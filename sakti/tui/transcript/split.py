@@ -7,7 +7,7 @@ characters: the cost of an answer is linear in its length. All chunks and the ta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 
@@ -19,8 +19,7 @@ _ITEM = lazy_pattern(r"^ {0,3}(?:[-*+]|\d{1,9}[.)])\s")
 _NESTED_FENCE = lazy_pattern(r"^\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """`source` is what was written.
 
     For code inside a top level fence `language` is not None (it may be empty) and `code` is what to show; `first` and

@@ -6,9 +6,9 @@ long and went well is folded. What the user ran is shown whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from msgspec import field
 from rich.segment import Segment
 from rich.style import Style
 
@@ -35,8 +35,7 @@ BODY = Segment("      ")
 KEY = " · ctrl+o"  # what unfolds from the prompt
 
 
-@dataclass(slots=True, eq=False)
-class ToolBlock(Block):
+class ToolBlock(Block, eq=False):
     """`result_id` is the message of its result.
 
     `own`: the user ran it; `elapsed` seconds in its state, as the clock last told it.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class HistorySearch:
+class HistorySearch(Struct, frozen=True):
     """`entries` oldest first; `at` counts the matches from the newest."""
 
     entries: Sequence[str]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
@@ -46,8 +46,7 @@ def _fitting(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str,
 ROOMY = 120  # columns from which the line says why there is no sandbox
 
 
-@dataclass(frozen=True, slots=True)
-class Browsing:
+class Browsing(Struct, frozen=True):
     """What is browsed, the key that leads back to the prompt as it is written, and the keys that act there.
 
     As they are pressed, as they are written, and what they do.

@@ -6,8 +6,10 @@ or twice, v and V with d, c, y, p, r, o and motions, i a I A o O, and counts bef
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 Mode: TypeAlias = Literal["insert", "normal", "visual", "visual line"]
 MOST = 999  # a count goes no further
@@ -15,16 +17,14 @@ OPERATORS = "dcy"
 VISUAL: dict[str, Mode] = {"v": "visual", "V": "visual line"}
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class Register(Struct, frozen=True):
     """What was cut or copied last; `lines`: whole lines, without the break at their end."""
 
     text: str = ""
     lines: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Vim:
+class Vim(Struct, frozen=True):
     """The mode, and what later keys build on.
 
     `pending`: what was pressed of a command that is not whole yet, as `2d` or `g`; `anchor`: where the selection began,
@@ -47,8 +47,7 @@ class Vim:
         return self.mode in VISUAL.values()
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """What a key does.
 
     The state behind it, the place of the cursor, what takes the place of the text from `start` to `end` (None: nothing

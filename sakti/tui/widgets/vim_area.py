@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from textual import events
 from textual.binding import Binding
 from textual.message import Message
@@ -37,7 +38,7 @@ def editing_keys() -> Iterator[Binding]:
     for binding in TextArea.BINDINGS:
         if isinstance(binding, Binding) and binding.action in EDITING:
             name = binding.action.replace("(True)", "-selecting").replace("_", "-")
-            yield replace(binding, id=f"prompt.{name}", description=EDITING[binding.action], show=False)
+            yield dataclasses.replace(binding, id=f"prompt.{name}", description=EDITING[binding.action], show=False)
 
 
 class VimArea(TextArea):

@@ -12,7 +12,7 @@ MUTANTS = (
     M(
         "context-edge",
         "sakti.memory.context:ContextBuilder._render",
-        "out[-1] = dataclasses.replace(out[-1], edge=True)",
+        "out[-1] = structs.replace(out[-1], edge=True)",
         "pass",
     ),
     M(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent import trust
 from sakti.agent.instructions import find, rules

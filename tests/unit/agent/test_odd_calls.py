@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from sakti.core.types import ImagePart, ToolCallPart, storable
 from sakti.providers.history import read_arguments
@@ -114,7 +115,7 @@ async def test_an_image_goes_with_the_result_and_is_stored(store: Store, tmp_pat
     (tmp_path / "w/b.txt").write_text("b\n")
     calls = (Call("read", {"path": "cat.png"}), Call("read", {"path": "b.txt"}))
     run = await start(store, tmp_path / "w", [Answer(calls=calls), Answer("seen"), Answer("again")])
-    object.__setattr__(run.session.model_info, "images", True)
+    structs.force_setattr(run.session.model_info, "images", True)
     assert (await run.ask("look")).status == "answered"
     last = run.provider.requests[-1].messages[-1]
     assert [type(p).__name__ for p in last.parts] == ["ToolResultPart", "ToolResultPart", "ImagePart"]

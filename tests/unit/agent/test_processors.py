@@ -6,12 +6,12 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.processors import registry
 from sakti.agent.processors.base import Processor, StepInput, StepOutput, TurnInput, TurnResult, abort

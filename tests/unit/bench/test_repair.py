@@ -7,10 +7,10 @@ import os
 import re
 import select
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.sandbox.boundary import Level
 from sakti.agent.session import build

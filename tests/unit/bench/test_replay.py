@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from sakti.bench import bench_store, script, talks
 from sakti.bench.prompt_cache import PromptCache
@@ -30,7 +31,7 @@ TURNS = 16  # of each conversation; the command plays them whole
 
 async def play(seed: int, **changes: object) -> Run:
     whole = talks.generate(seed)
-    return await replay(dataclasses.replace(whole, **{"turns": whole.turns[:TURNS], **changes}), COUNTER)
+    return await replay(structs.replace(whole, **{"turns": whole.turns[:TURNS], **changes}), COUNTER)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -66,7 +67,7 @@ def dying(name: str) -> script.Script:
     base = talks.generate(16)
     observation = base.settings.observation
     buffer = False if waits else observation.buffer_tokens
-    return dataclasses.replace(
+    return structs.replace(
         base,
         settings=dataclasses.replace(base.settings, observation=dataclasses.replace(observation, buffer_tokens=buffer)),
         turns=base.turns[:6],
@@ -95,7 +96,7 @@ async def test_the_same_conversation_ends_with_the_same_messages_observed_after_
 
 async def test_a_long_history_is_not_loaded() -> None:
     base = talks.generate(8)
-    run = await replay(dataclasses.replace(base, turns=base.turns[:TURNS]), COUNTER, history_messages=1_200)
+    run = await replay(structs.replace(base, turns=base.turns[:TURNS]), COUNTER, history_messages=1_200)
     assert run.violations == []
 
 
@@ -103,7 +104,7 @@ async def test_a_database_that_answers_late_is_no_step_that_waits(monkeypatch: p
     passes = tuple(range(12, 24))  # of the loop, round the number after which a step is looked at
     monkeypatch.setattr(bench_store, "PASSES", passes)
     base = talks.generate(8)
-    run = await replay(dataclasses.replace(base, turns=base.turns[:12], late=True), COUNTER)
+    run = await replay(structs.replace(base, turns=base.turns[:12], late=True), COUNTER)
     assert run.violations == []
     assert run.steps
 

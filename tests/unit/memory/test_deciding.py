@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from sakti.core.errors import ProviderError
 from sakti.core.events import MemoryActivation
@@ -250,7 +251,7 @@ async def test_at_the_end_of_a_turn_half_an_interval_is_the_least(at_end: bool, 
     state = driver.engine.state
     left = sum(m.tokens for m in state.window.observable())
     assert 0 < left < 400 < state.window.pending
-    state.window.record = dataclasses.replace(state.window.record, last_buffered_at_tokens=0)
+    state.window.record = structs.replace(state.window.record, last_buffered_at_tokens=0)
     driver.engine.observation.start(at_end=at_end)
     assert (driver.engine.observation.running() is None) == at_end
     await driver.engine.wait_idle()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from msgspec import structs
+
 from sakti.core.tokens import Estimator
 from sakti.memory import other_threads
 from sakti.store.log.lines import Said
@@ -24,7 +26,7 @@ def test_the_least_recent_goes_first_and_ids_are_obscured() -> None:
     assert 'id="abc"' not in text
     assert Estimator().count(text) <= 320
     assert other_threads.text(said, Estimator(), 10, "UTC") == ""
-    named = [dataclasses.replace(said[0], title='Fix "login"')]
+    named = [structs.replace(said[0], title='Fix "login"')]
     head = f"""<thread id="{other_threads.thread_alias("xyz")}" title="Fix 'login'">"""
     assert head in other_threads.text(named, Estimator(), 320, "UTC")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from sakti.core.events import MemoryActivation, MemoryOperation, MemoryStatus, StaleLeases
 from sakti.core.types import TextPart
@@ -571,9 +572,7 @@ async def test_no_half_exchange_and_no_provisional_message_is_observed(tmp_path:
     driver = await Driver.make(tmp_path / "m.db")
     driver.check = lambda _: None  # type: ignore[method-assign]
     await driver.begin(LINE * 12)
-    message = dataclasses.replace(
-        driver.said[0], id="p1", parts=(TextPart(LINE * 40),), tokens=500, state="provisional"
-    )
+    message = structs.replace(driver.said[0], id="p1", parts=(TextPart(LINE * 40),), tokens=500, state="provisional")
     driver.engine.add(await driver.store.write(message_store.append, message))
     await driver.begin("next")
     await driver.prepare()

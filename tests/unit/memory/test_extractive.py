@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Generator
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator, count_parts, message_tokens

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from sakti.core.text import clean_surrogates
 from sakti.core.types import Message, Part, TextPart, ToolCallPart, ToolResultPart
@@ -62,8 +63,8 @@ def test_of_what_says_nothing_the_tools_are_named() -> None:
 
 
 def test_what_the_program_said_itself_is_no_part_of_a_summary() -> None:
-    said = [*made(), dataclasses.replace(made()[0], id="p", role="user", metadata={"synthetic": True})]
-    said[-1] = dataclasses.replace(said[-1], parts=(TextPart("I prefer tabs in program.py."),))
+    said = [*made(), structs.replace(made()[0], id="p", role="user", metadata={"synthetic": True})]
+    said[-1] = structs.replace(said[-1], parts=(TextPart("I prefer tabs in program.py."),))
     assert summaries.summarise(said, 1) == summaries.summarise(made(), 1)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Message, TextPart, Thread

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator
@@ -59,7 +59,7 @@ def test_a_block_names_its_thread_and_its_range() -> None:
     assert "t1" not in head.replace(T1, "") and re.fullmatch("[0-9a-f]{8}", T1), "an id leads nowhere"
     alone = render_group(one, 0, None, tagged=True)
     assert alone.split("\n")[0] == '<observation-group id="abcd1234" kind="observation" messages="2-9">'
-    nobody = render_group(dataclasses.replace(one, first_index=None), 0, None, tagged=True, threads=True)
+    nobody = render_group(structs.replace(one, first_index=None), 0, None, tagged=True, threads=True)
     assert nobody.split("\n")[0] == '<observation-group id="abcd1234" kind="observation">'
 
 
@@ -99,7 +99,7 @@ def test_many_small_threads_are_not_many_calls() -> None:
 
 def test_a_correction_moves_no_section() -> None:
     text, sections = shared.joined([(lines_of("a", 3), (Span("t1", 0, 9),)), (lines_of("b", 2), (Span("t2", 0, 4),))])
-    whole = dataclasses.replace(group("r", "t1", text), metadata=shared.stored(sections))
+    whole = structs.replace(group("r", "t1", text), metadata=shared.stored(sections))
     done = shared.corrected(whole, {0: None, 2: "changed", 3: None})
     (first, one), (second, two) = shared.pieces(done)
     assert first == "Date: Dec 4, 2025\n* 🟡 (10:01) a line 1\n* 🟡 (10:02) changed"
@@ -114,7 +114,7 @@ def test_a_correction_moves_no_section() -> None:
 def test_a_line_is_of_the_thread_of_its_section() -> None:
     one, two, both = (Span("t1", 0, 9),), (Span("t2", 0, 4),), (Span("t2", 5, 6), Span("t3", 2, 2))
     text, sections = shared.joined([(lines_of("a", 3), one), (lines_of("b", 2), two), ("* 🟡 c", both)])
-    whole = dataclasses.replace(group("r", "t1", text), metadata=shared.stored(sections))
+    whole = structs.replace(group("r", "t1", text), metadata=shared.stored(sections))
     assert [spans_of_row(whole, n) for n in range(6)] == [one, one, one, two, two, both]
     assert [thread_of_row(whole, n) for n in range(6)] == ["t1", "t1", "t1", "t2", "t2", "t1"]
 
@@ -304,7 +304,7 @@ async def test_recall_pages_through_the_thread_that_is_meant(tmp_path: Path) -> 
 async def test_several_threads_in_one_part_are_told_in_its_tag(tmp_path: Path) -> None:
     found = (Span("t1", 0, 5, "one"), Span("t2", 2, 3))
     text, sections = shared.joined([("* all of it", found)])
-    whole = dataclasses.replace(group("r" * 8, "t1", text), kind="reflection", metadata=shared.stored(sections))
+    whole = structs.replace(group("r" * 8, "t1", text), kind="reflection", metadata=shared.stored(sections))
     head = render_group(whole, 0, None, tagged=True, threads=True).split("\n")[0]
     assert head == f'<observation-group id="rrrrrrrr" kind="reflection" threads="{T1}/0-5 one; {T2}/2-3">'
 
@@ -388,7 +388,7 @@ async def test_the_reflector_is_told_whose_lines_they_are_and_its_headings_go() 
     assert [x for x in log.split("\n") if x.startswith("##")] == [f"## Thread {T1} one", f"## Thread {T2}"]
     assert "[O1] * 🟡 (10:00) a line 0" in log and "[O4] * 🟡 (10:00) c line 0" in log
     assert log.index(T2) < log.index("[O4]") and log.index(T2) > log.index("[O3]")
-    await reflector.reflect(dataclasses.replace(request, labels={}))
+    await reflector.reflect(structs.replace(request, labels={}))
     assert "##" not in asker.prompts[1] and "Whose lines" not in asker.prompts[1]
 
 

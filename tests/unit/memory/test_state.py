@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from sakti.core.events import to_json
 from sakti.memory import policy
@@ -131,4 +131,4 @@ def test_a_backoff_doubles_and_ends() -> None:
     assert not backoff.due(1_799, backoff.time - 1)
     assert backoff.due(1_800, 0)
     assert backoff.due(0, backoff.time)
-    assert dataclasses.replace(backoff, failures=0).due(0, 0)
+    assert structs.replace(backoff, failures=0).due(0, 0)

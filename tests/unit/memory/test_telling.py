@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from sakti.core.tokens import Estimator
 from sakti.core.types import ContextPart, plain_text

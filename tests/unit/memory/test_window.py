@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.core.types import Message, MessageState, Part, TextPart, Thread, ToolCallPart, ToolResultPart
 from sakti.memory import compaction, policy

@@ -8,12 +8,12 @@ import os
 import stat
 import sys
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.core.types import TextPart, ToolCallPart, ToolResultPart, ToolSpec

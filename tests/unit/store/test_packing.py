@@ -8,12 +8,12 @@ import shutil
 import signal
 import sys
 from collections import namedtuple
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, Thread, ToolCallPart, ToolResultPart, plain_text

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.threads import purge as removal
 from sakti.core.errors import SaktiError, StoreError

@@ -7,11 +7,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.actions.tasks import by_hand
 from sakti.core.errors import TaskError

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from sakti.bench import tasks as bench
 from sakti.core.errors import TaskError

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from sakti.core.errors import TaskError
 from sakti.store.connection import Database
@@ -59,7 +59,7 @@ async def test_what_an_older_version_wrote_down_is_undone_by_its_fields(store: S
     await store.write(service.create, actor, "a", "a")
 
     def old(db: Database) -> None:
-        before = dataclasses.asdict(questions.get(db, "a"))  # type: ignore[call-overload]
+        before = to_builtins(questions.get(db, "a"))  # type: ignore[call-overload]
         after = before | {"priority": 0}
         db.execute_sql("UPDATE tasks SET priority = 0, title = 'renamed by an import' WHERE id = 'a'")
         for action, values in (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.sandbox import bwrap, landlock
 from sakti.agent.sandbox.boundary import Boundary

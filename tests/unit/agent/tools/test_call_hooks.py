@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from sakti.agent.processors.base import Processor, StepInput
 from sakti.agent.tools.base import Outcome

@@ -161,30 +161,24 @@ async def json_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, A
     Raises ProviderError (stream_cut) for data that is not a JSON object, which is what a broken proxy sends.
     """
     data: list[bytes] = []
-    async for line in _lines(chunks):
-        if line.startswith(b"data:"):
-            data.append(line[5:].strip())
-        elif not line and data:
-            text = b"\n".join(data)
-            data = []
-            if text == b"[DONE]":
-                return
-            yield _read(text)
-    if data and (text := b"\n".join(data)) != b"[DONE]":
-        yield _read(text)
-
-
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     rest = b""
     async for chunk in chunks:
-        lines = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
-        rest = lines.pop()
+        *lines, rest = (rest + chunk).split(b"\n")
         if len(rest) > LONGEST_EVENT:
             raise ProviderError("The server sent a line without end.", code="stream_cut", retryable=True)
         for line in lines:
-            yield line.rstrip(b"\r")
-    if rest:
-        yield rest.rstrip(b"\r")
+            if line.startswith(b"data:"):
+                data.append(line[5:].strip())
+            elif data and line in (b"", b"\r"):
+                text = b"\n".join(data)
+                data = []
+                if text == b"[DONE]":
+                    return
+                yield _read(text)
+    if rest.startswith(b"data:"):
+        data.append(rest[5:].strip())
+    if data and (text := b"\n".join(data)) != b"[DONE]":
+        yield _read(text)
 
 
 def _read(text: bytes) -> dict[str, Any]:

@@ -239,7 +239,8 @@ def _passed(turn: Turn, parts: tuple[Part, ...]) -> tuple[Part, ...]:
 def _must_end(turn: Turn, written: int) -> None:
     """Raise where an answer goes on beyond what any model writes, or beyond the turn's time."""
     limits.check_answer_length(written)
-    if budget.seconds_left(turn.settings, turn.seconds()) == 0.0:
+    limited = turn.settings.max_seconds is not None  # looked at for every token
+    if limited and budget.seconds_left(turn.settings, turn.seconds()) == 0.0:
         raise Stop("limit", budget.time_is_up(turn.settings))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 
 from msgspec import Struct
@@ -24,13 +23,13 @@ class Rates(Struct, frozen=True):
     output: float
 
 
-async def rates(observer: str) -> Rates | None:
+def rates(observer: str) -> Rates | None:
     """Return the price of `observer` (provider/model), None where unknown; 0 without a model."""
     provider, slash, model = observer.partition("/")
     if not slash:
         return Rates(0.0, 0.0)
     sizes = Usage(input_tokens=SAMPLE), Usage(output_tokens=SAMPLE)
-    found = [await asyncio.to_thread(prices.cost, usage, provider, model) for usage in sizes]
+    found = [prices.cost(usage, provider, model) for usage in sizes]
     costs = [cost / SAMPLE for cost in found if cost is not None]
     return Rates(*costs) if len(costs) == len(sizes) else None
 

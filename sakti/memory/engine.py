@@ -240,7 +240,7 @@ class MemoryEngine:
 
     async def _find_rates(self) -> None:
         """Look up the Observer's price; the price list is slow to load, so nothing waits for it."""
-        self._rates = await backlog.rates(self._worker.observer.name)
+        self._rates = backlog.rates(self._worker.observer.name)
         self._announce()
 
     # --- a turn -----------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ class AnthropicProvider:
             raise stream_cut(self._where)
         with protocol_errors(self._where):
             parts = whole_parts(answer.parts())
-        usage = await prices.with_cost(answer.usage(), self.name, request.model)
+        usage = prices.with_cost(answer.usage(), self.name, request.model)
         yield Completed(parts, answer.stop_reason, usage, answer.model or request.model)
 
     def _with_extra(self, request: Request) -> Request:

@@ -43,17 +43,14 @@ def family(provider: str, model: str) -> Family:
 def known(
     provider: str, model: str, settings: ProviderSettings | None = None, served: Served | None = None
 ) -> ModelInfo:
-    """Return all facts about `model`.
-
-    Loads the price list, which takes a moment: call it in a thread where nothing may wait.
-    """
+    """Return all facts about `model`."""
     own, preset, told = settings or ProviderSettings(), PRESETS.get(provider), served or Served()
     found = family(provider, model)
     listed = prices.find(provider, model)
     by_name = preset is None or not preset.local
     window = own.context_window or told.window
     if window is None and by_name:
-        window = getattr(listed, "context_window", None) or found.window
+        window = (listed.window if listed is not None else None) or found.window
     output = told.max_output or (found.max_output if by_name else None)
     input_price, output_price = prices.per_million(listed)
     return ModelInfo(

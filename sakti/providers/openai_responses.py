@@ -180,7 +180,7 @@ class ResponsesProvider(OpenAIClient):
             raise stream_cut(self._where)
         with protocol_errors(self._where):
             parts = whole_parts(answer.parts())
-        usage = await prices.with_cost(answer.usage, self.name, request.model)
+        usage = prices.with_cost(answer.usage, self.name, request.model)
         yield Completed(parts, answer.stop_reason, usage, answer.model or request.model)
 
 

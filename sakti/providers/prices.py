@@ -1,80 +1,132 @@
-"""Look up prices of models in the offline snapshot of `genai-prices`."""
+"""Look up prices of models in the list that ships with the package, made by `.github/price_list.py`."""
 
 from __future__ import annotations
 
-import asyncio
-from datetime import UTC, datetime
-from decimal import Decimal
-from typing import Any
+import functools
+import re
+from datetime import UTC, date, datetime, time
+from importlib import resources
 
-from msgspec import structs
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from sakti.core.types import Usage
 from sakti.providers.presets import PRESETS
 
+Rates = tuple[tuple[int, float], ...]  # (tokens of input above which it holds, US dollars for a million), base first
 
-def warm() -> None:
-    """Load the snapshot, so that the first answer does not wait for it; call it in a thread."""
-    import genai_prices  # noqa: F401  # pyright: ignore[reportUnusedImport]
-    from genai_prices.data_snapshot import get_snapshot
 
-    get_snapshot()
+class Price(Struct, frozen=True):
+    """Prices of a model: from a day on, at hours of the day (UTC; they may run past midnight), or always."""
+
+    input: Rates = ()
+    output: Rates = ()
+    cached: Rates = ()
+    cache_write: Rates = ()
+    since: date | None = None
+    hours: tuple[time, time] | None = None
+
+    def holds(self, now: datetime) -> bool:
+        if self.hours is None:
+            return self.since is None or now.date() >= self.since
+        begin, end = self.hours
+        return begin <= now.time() < end if begin <= end else not end <= now.time() < begin
+
+
+class Listed(Struct, frozen=True):
+    """Entry of a model: the names it has, a pattern for further ones, its context window in tokens, its prices.
+
+    Of the prices that hold the last counts.
+    """
+
+    names: frozenset[str] = frozenset()
+    pattern: str = ""
+    window: int | None = None
+    prices: tuple[Price, ...] = ()
+
+    def price(self, now: datetime) -> Price:
+        return next((p for p in reversed(self.prices) if p.holds(now)), self.prices[0])
+
+
+class _Provider(Struct, frozen=True):
+    """Models in the order of the search, and the providers whose models are searched next."""
+
+    models: tuple[Listed, ...]
+    then: tuple[str, ...] = ()
+
+
+class _File(Struct, frozen=True):
+    source: str
+    providers: dict[str, Raw]
 
 
 def cost(usage: Usage, provider: str, model: str) -> float | None:
     """Return the US dollars for `usage`, None without a known price; 0 for the embedded model."""
     if provider == "local":
         return 0.0
-    if not (theirs := _price_list_name(provider)):
+    if (found := find(provider, model)) is None:
         return None
-    import genai_prices
-
-    counted = genai_prices.Usage(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cached_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-    )
-    try:
-        return float(genai_prices.calc_price(counted, model, provider_id=theirs).total_price)
-    except (LookupError, ValueError):  # an unknown model; numbers that contradict each other
+    price = found.price(datetime.now(UTC))
+    plain = usage.input_tokens
+    dollars = 0.0
+    for tokens, rates in ((usage.cached_tokens, price.cached), (usage.cache_write_tokens, price.cache_write)):
+        if rates:  # what has no price of its own costs what other input costs
+            plain -= tokens
+            dollars += tokens * _rate(rates, usage.input_tokens)
+    if plain < 0:  # numbers that contradict each other
         return None
+    dollars += plain * _rate(price.input, usage.input_tokens)
+    dollars += usage.output_tokens * _rate(price.output, usage.input_tokens)
+    return dollars / 1_000_000
 
 
-async def with_cost(usage: Usage, provider: str, model: str) -> Usage:
-    """Return `usage` with its cost; the snapshot is loaded in a thread, because that takes a while."""
-    if usage.cost_usd is not None:
-        return usage
-    return structs.replace(usage, cost_usd=await asyncio.to_thread(cost, usage, provider, model))
+def with_cost(usage: Usage, provider: str, model: str) -> Usage:
+    """Return `usage` with its cost, unless the server has said it."""
+    return usage if usage.cost_usd is not None else replace(usage, cost_usd=cost(usage, provider, model))
 
 
-def find(provider: str, model: str) -> Any | None:
-    """Return a model's entry in the price list (its `context_window`, its prices), None without one."""
-    if not (theirs := _price_list_name(provider)):
+def find(provider: str, model: str) -> Listed | None:
+    """Return a model's entry in the price list, None without one."""
+    preset = PRESETS.get(provider)
+    if preset is None or not preset.prices:
         return None
-    from genai_prices.data_snapshot import get_snapshot
-
-    try:
-        return get_snapshot().find_provider_model(model, None, theirs, None)[1]
-    except LookupError:
-        return None
+    name = model.lower()
+    # some servers write dates without dashes
+    dashed = re.sub(r"-(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?=-|:|$)", r"-\1-\2-\3", name)
+    return next((f for n in dict.fromkeys((name, dashed)) if (f := _search(preset.prices, n)) is not None), None)
 
 
-def per_million(found: Any | None) -> tuple[float | None, float | None]:
-    """Return the US dollars per million tokens, in and out, of an entry of the price list."""
+def per_million(found: Listed | None) -> tuple[float | None, float | None]:
+    """Return the US dollars per million tokens, in and out, of an entry; the lowest where they grow with the input."""
     if found is None:
         return None, None
-    price = found.get_prices(datetime.now(UTC))
-    return _dollars(getattr(price, "input_mtok", None)), _dollars(getattr(price, "output_mtok", None))
+    price = found.price(datetime.now(UTC))
+    return (price.input[0][1] if price.input else None), (price.output[0][1] if price.output else None)
 
 
-def _price_list_name(provider: str) -> str:
-    """Return the price list's name of a provider; empty for those that it lacks."""
-    preset = PRESETS.get(provider)
-    return preset.prices if preset is not None else ""
+@functools.cache
+def _search(provider: str, name: str) -> Listed | None:
+    own = _provider(provider)
+    for each in (own, *map(_provider, own.then)):
+        for model in each.models:
+            if name in model.names or (model.pattern and re.search(model.pattern, name)):
+                return model
+    return None
 
 
-def _dollars(value: Any) -> float | None:
-    """Return a price per million tokens; the lowest tier where it grows with the length of the prompt."""
-    base = getattr(value, "base", value)
-    return float(base) if isinstance(base, Decimal | int | float) else None
+@functools.cache
+def _provider(name: str) -> _Provider:
+    raw = _file().providers.get(name)
+    return msgspec.json.decode(raw, type=_Provider) if raw is not None else _Provider(())
+
+
+@functools.cache
+def _file() -> _File:
+    data = resources.files("sakti.core.data").joinpath("prices.json").read_bytes()
+    return msgspec.json.decode(data, type=_File)
+
+
+def _rate(rates: Rates, size: int) -> float:
+    """Return the rate that holds for an input of `size` tokens."""
+    return next((rate for above, rate in reversed(rates[1:]) if size > above), rates[0][1] if rates else 0.0)

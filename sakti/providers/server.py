@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import socket
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from sakti.core.types import Json
-from sakti.providers import prices, tls
+from sakti.providers import tls
 from sakti.providers.errors import Where, boundary, from_status, not_a_model
 from sakti.version import __version__
 
@@ -119,10 +120,4 @@ class Server:
 
 async def warm() -> None:
     """Import what a call needs, in a thread."""
-    await asyncio.to_thread(_import)
-
-
-def _import() -> None:
-    import httpx2  # noqa: F401  # pyright: ignore[reportUnusedImport]
-
-    prices.warm()
+    await asyncio.to_thread(importlib.import_module, "httpx2")

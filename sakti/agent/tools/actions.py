@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import pydantic
 from msgspec import Struct, field
 
 from sakti.agent.tools.base import Outcome, Tool, ToolRun
@@ -251,7 +250,7 @@ def action_tool(
     return ActionTool(
         name=name,
         description=read_prompt(f"tools/{name}"),
-        arguments=pydantic.BaseModel,
+        parameters={},
         function=_not_called,
         effect="own",
         parallel=parallel,

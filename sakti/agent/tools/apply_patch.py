@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec.structs import replace
-from pydantic.json_schema import SkipJsonSchema
 
 from sakti.agent.judge.where import resolved
 from sakti.agent.tools import changes, textfile
@@ -17,6 +16,7 @@ from sakti.agent.tools import patch as patches
 from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
 from sakti.agent.tools.changes import Changed
 from sakti.agent.tools.files import read_file, regular
+from sakti.agent.tools.parameters import UNLISTED
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 from sakti.store.secrets import marks_in, revealed
@@ -36,7 +36,7 @@ def _preview(bench: Workbench, patch: str, workdir: str | None) -> str:
 async def apply_patch(
     run: ToolRun,
     patch: Annotated[str, "the whole patch, from *** Begin Patch to *** End Patch"],
-    workdir: SkipJsonSchema[str | None] = None,
+    workdir: Annotated[str | None, UNLISTED] = None,
 ) -> Outcome:
     """Change, add, move and delete files by a patch."""
     done = await asyncio.to_thread(_patched, run.bench, patch, workdir)

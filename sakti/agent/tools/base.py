@@ -10,22 +10,20 @@ The first parameter is the context of the call; the others are the model's argum
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import os
 import re
-import typing
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import pydantic
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sakti.agent.judge.where import Effect, Place, resolved
 from sakti.agent.sandbox.boundary import Level
 from sakti.agent.tools import arguments as forms
+from sakti.agent.tools.parameters import Parameters, checked, parameters_of, schema_of
 from sakti.agent.tools.seen import SeenFiles
 from sakti.core.clock import Clock
 from sakti.core.errors import ToolError
@@ -215,7 +213,7 @@ class Tool(Struct, frozen=True):
 
     name: str
     description: str
-    arguments: type[pydantic.BaseModel]
+    parameters: Parameters
     function: ToolFunction
     effect: Effect
     parallel: bool = False  # neighbouring calls may run at once
@@ -231,7 +229,7 @@ class Tool(Struct, frozen=True):
         return self.paths(arguments)
 
     def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, _schema_of(self.arguments))
+        return ToolSpec(self.name, self.description, schema_of(self.parameters))
 
     async def __call__(self, run: ToolRun, arguments: Json) -> Outcome:
         """Validate and run.
@@ -251,14 +249,7 @@ class Tool(Struct, frozen=True):
         """Return the arguments as the function takes them. Raises `ToolError` where they are invalid."""
         if forms.known(self.name):
             arguments = forms.repaired(self.name, arguments, cwd)
-        try:
-            checked = self.arguments.model_validate(arguments)
-        except pydantic.ValidationError as e:
-            problems = "; ".join(f"{'.'.join(str(p) for p in x['loc'])}: {x['msg']}" for x in e.errors())
-            taken = ", ".join(n if f.is_required() else f"{n}?" for n, f in self.arguments.model_fields.items())
-            sentence = f"{self.name} was called with wrong arguments: {problems}. It takes {taken}."
-            raise ToolError(sentence) from e
-        return {name: getattr(checked, name) for name in type(checked).model_fields}
+        return checked(self.name, self.parameters, arguments)
 
 
 def tool(
@@ -281,26 +272,17 @@ def tool(
 
     def make(function: ToolFunction) -> Tool:
         tool_name = name or function.__name__
-        hints = typing.get_type_hints(function, include_extras=True)
-        fields: dict[str, Any] = {}
-        for parameter in list(inspect.signature(function).parameters.values())[1:]:
-            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-            annotation = hints[parameter.name]
-            extras = getattr(annotation, "__metadata__", ())
-            text = next((e for e in extras if isinstance(e, str)), None)
-            fields[parameter.name] = (annotation, pydantic.Field(default, description=text))
+        parameters = parameters_of(function)
         prompt = f"tools/{tool_name}"
         description = read_prompt(prompt) if has_prompt(prompt) else inspect.cleandoc(function.__doc__ or "")
-        config = pydantic.ConfigDict(extra="forbid")
-        model = pydantic.create_model(f"{tool_name}_arguments", __config__=config, **fields)
         return Tool(
             tool_name,
             description,
-            model,
+            parameters,
             function,
             effect,
             effect == "read" if parallel is None else parallel,
-            paths or (one_path if "path" in fields else _no_path),
+            paths or (one_path if "path" in parameters else _no_path),
             rule_name or tool_name,
             small,
             frozenset(small_without),
@@ -309,35 +291,3 @@ def tool(
         )
 
     return make
-
-
-@functools.cache
-def _schema_of(arguments: type[pydantic.BaseModel]) -> Json:
-    """Return the schema of a tool's arguments, made once: pydantic takes some milliseconds for each."""
-    schema = arguments.model_json_schema()
-    return _plain_schema(schema, schema.get("$defs", {}))
-
-
-def _plain_schema(schema: Any, shared: Mapping[str, Any]) -> Any:
-    """Simplify a pydantic schema for all servers and grammars.
-
-    No `$ref`, no choice with null (an optional field needs none), no titles, which only cost tokens.
-    """
-    if isinstance(schema, list):
-        return [_plain_schema(v, shared) for v in typing.cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    table = typing.cast("dict[str, Any]", schema)
-    if "$ref" in table:
-        here = {k: v for k, v in table.items() if k != "$ref"}
-        whole = shared[table["$ref"].rpartition("/")[2]]  # its description is for who reads the code
-        table = {k: v for k, v in whole.items() if k != "description"} | here
-    if "anyOf" in table:
-        some = [each for each in table["anyOf"] if each.get("type") != "null"]
-        if len(some) == 1:
-            table = {k: v for k, v in table.items() if k not in ("anyOf", "default")} | some[0]
-    return {
-        k: ({n: _plain_schema(s, shared) for n, s in v.items()} if k == "properties" else _plain_schema(v, shared))
-        for k, v in table.items()
-        if k not in ("title", "$defs")
-    }

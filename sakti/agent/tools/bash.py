@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import pydantic
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from sakti.agent.sandbox import aside, environment, failures, relay
@@ -126,7 +125,7 @@ def _enclosed(
 async def bash(
     run: ToolRun,
     command: Annotated[str, "what bash runs"],
-    timeout: Annotated[int | None, pydantic.Field(ge=1, le=3600), "seconds until it is stopped"] = None,
+    timeout: Annotated[Annotated[int, Meta(ge=1, le=3600)] | None, "seconds until it is stopped"] = None,
     background: Annotated[bool, "return at once; read on with bash_output, end with kill"] = False,
     outside: Annotated[str, "why it has to run outside of the sandbox; the user is asked"] = "",
     reach: Annotated[

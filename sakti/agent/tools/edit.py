@@ -8,25 +8,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import pydantic
-from pydantic.json_schema import SkipJsonSchema
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from sakti.agent.tools import changes, matching, textfile
 from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
 from sakti.agent.tools.changes import Changed
 from sakti.agent.tools.files import read_file, regular
+from sakti.agent.tools.parameters import UNLISTED
 from sakti.core.errors import ToolError
 from sakti.store.secrets import revealed
 
 
-class Edit(pydantic.BaseModel):
+class Edit(Struct, frozen=True, forbid_unknown_fields=True):
     """One replacement. `after` (not offered, but known from other programs) puts `new` behind that line."""
 
-    model_config = pydantic.ConfigDict(extra="forbid")
-    old: Annotated[str, pydantic.Field(description="text that stands in the file, without line numbers")]
-    new: Annotated[str, pydantic.Field(description="text to put there")]
-    all: Annotated[bool, pydantic.Field(description="replace every occurrence, not only a unique one")] = False
-    after: SkipJsonSchema[int | None] = None
+    old: Annotated[str, Meta(description="text that stands in the file, without line numbers")]
+    new: Annotated[str, Meta(description="text to put there")]
+    all: Annotated[bool, Meta(description="replace every occurrence, not only a unique one")] = False
+    after: Annotated[int | None, UNLISTED] = None
 
 
 def _preview(bench: Workbench, path: str, edits: Sequence[Edit]) -> str:
@@ -61,7 +61,7 @@ def _edited(bench: Workbench, path: str, edits: Sequence[Edit]) -> Changed:
 
 def _unmasked(change: Edit, there: str) -> Edit:
     """Return a replacement with the values that its marks stand for in this file: the model sees secrets masked."""
-    return change.model_copy(update={"old": revealed(change.old, there), "new": revealed(change.new, there)})
+    return replace(change, old=revealed(change.old, there), new=revealed(change.new, there))
 
 
 def _is_empty(path: Path) -> bool:

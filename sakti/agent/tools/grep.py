@@ -12,8 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import pydantic
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from sakti.agent.judge.secrets import other_name, secret_reason
 from sakti.agent.tools import child
@@ -60,9 +59,9 @@ async def grep(
     include: Annotated[str | None, "only these files, such as *.py, src/**/*.{ts,tsx} or !*.min.js"] = None,
     ignore_case: bool = False,
     literal: Annotated[bool, "the pattern is plain text"] = False,
-    context: Annotated[int, pydantic.Field(ge=0, le=10), "lines shown round each match"] = 0,
+    context: Annotated[int, Meta(ge=0, le=10), "lines shown round each match"] = 0,
     files_only: Annotated[bool, "only the files, each with its number of matching lines"] = False,
-    limit: Annotated[int, pydantic.Field(ge=1, le=1000), "matches shown"] = MAX_RESULTS,
+    limit: Annotated[int, Meta(ge=1, le=1000), "matches shown"] = MAX_RESULTS,
 ) -> Outcome:
     """Search file contents."""
     root = run.bench.resolve(path)

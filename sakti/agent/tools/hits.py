@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import pydantic
+from msgspec import Meta, Struct
 
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, plain_text
@@ -20,10 +20,10 @@ ALL_HITS_TOKENS = 8_000
 PASSAGE = 2_000  # characters round the match of a text that is too long to be shown whole
 NAMED = 3  # hits that the model sees already are named, so many of them
 
-Around = Annotated[int, pydantic.Field(ge=0, le=10)]
+Around = Annotated[int, Meta(ge=0, le=10)]
 
 
-class MessageRange(pydantic.BaseModel):
+class MessageRange(Struct, frozen=True):
     """Numbers of messages to return before and after each hit."""
 
     before: Around = 0

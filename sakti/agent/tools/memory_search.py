@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-import pydantic
+import msgspec
 
 from sakti.agent.tools.actions import ActionTool, Field, action_tool
 from sakti.agent.tools.base import ToolRun
@@ -26,10 +26,8 @@ def _range(value: Any) -> MessageRange:
     if isinstance(value, str) and value.strip().isdecimal():
         value = int(value)
     try:
-        if isinstance(value, dict):
-            return MessageRange.model_validate(value, strict=True)
-        return MessageRange.model_validate({"before": value, "after": value}, strict=True)
-    except pydantic.ValidationError as e:
+        return msgspec.convert(value if isinstance(value, dict) else {"before": value, "after": value}, MessageRange)
+    except msgspec.ValidationError as e:
         raise ValueError(f"0 to 10, or {{before, after}} with such numbers, not {value!r}.") from e
 
 

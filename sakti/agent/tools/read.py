@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
-import pydantic
+from msgspec import Meta
 
 from sakti.agent.tools import files, pictures, textfile
 from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
@@ -25,8 +25,8 @@ ROOM_FOR_NOTE = 300  # characters that stay free for what is said about the rest
 async def read(
     run: ToolRun,
     path: Annotated[str, "file, relative to the current folder or absolute"],
-    offset: Annotated[int, pydantic.Field(ge=1), "first line (of a PDF: page), counted from 1"] = 1,
-    limit: Annotated[int | None, pydantic.Field(ge=1), "how many lines; 2000 where none are given"] = None,
+    offset: Annotated[int, Meta(ge=1), "first line (of a PDF: page), counted from 1"] = 1,
+    limit: Annotated[Annotated[int, Meta(ge=1)] | None, "how many lines; 2000 where none are given"] = None,
 ) -> Outcome:
     """Read a text file, an image, or pages of a PDF."""
     if run.bench.resolve(path).is_dir():

@@ -61,7 +61,7 @@ async def test_what_the_user_thought_about_is_not_the_tools_time(store: Store, t
         ({"path": "gone.py", "edits": [{"old": "a", "new": "b"}]}, "gone.py"),
         ({"path": "unread.py", "edits": [{"old": "x = 1", "new": "x = 2"}]}, "unread.py has not been read yet."),
         ({"path": "../outside.py", "edits": [{"old": "nothing like it", "new": "b"}]}, "has not been read yet."),
-        ({"path": "unread.py"}, "edits: Field required"),
+        ({"path": "unread.py"}, "edits: missing"),
     ],
 )
 async def test_an_edit_that_cannot_be_made_is_not_asked_about(

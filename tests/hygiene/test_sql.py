@@ -39,7 +39,6 @@ RAW: dict[str, str] = {
     "maintenance/upkeep.py": _FILE,
     "search/reindexing.py": _TEXT,
     "search/occurrences.py": _TEXT,
-    "search/reasons.py": _TEXT,
     "search/retrieve.py": _TEXT,
     "search/spelling.py": _TEXT,
     "search/index.py": _TEXT,

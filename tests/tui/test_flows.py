@@ -13,6 +13,7 @@ from sakti.agent.session.queries import ThreadSummary
 from sakti.core.errors import StoreError
 from sakti.core.events import ApprovalRequested, Backlog, ModelChanged, Notice, RetryScheduled, StoreWaiting, TextDelta
 from sakti.core.types import ModelInfo, Thread
+from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
 from sakti.tui.app import SaktiApp
 from sakti.tui.panes.sidebar import panes_width
@@ -293,7 +294,9 @@ async def test_a_retry_counts_down_and_a_failure_offers_another(running, session
 
 def hit(id="m3", thread="t1", position=3, kind="message"):
     snippet = "the redirect loses"
-    return Hit(id, kind, thread, "fix login", None, "user", 0, position, "text", snippet, ((4, 12),), 1.0, 1)
+    return Hit(
+        id, kind, thread, "fix login", None, "user", 0, position, lambda: Excerpt("text", snippet, ((4, 12),)), 1.0, 1
+    )
 
 
 async def test_search_as_you_type_and_go_there(running, session):

@@ -32,6 +32,7 @@ from sakti.core.events import (
 )
 from sakti.core.types import FilePart, Message, TextPart, Thread, ToolCallPart, ToolResultPart
 from sakti.store.log.history import LogChange
+from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
 from sakti.tasks.service import BoardTask
 from sakti.tui.screens.panel import Panel
@@ -149,7 +150,9 @@ async def test_screens_and_commands(running, session, command, monkeypatch):
         return [doctor.Line(EVIL, False, EVIL, EVIL)]
 
     monkeypatch.setattr(doctor, "examine", examine)
-    session.views.hits = [Hit("m", "message", "t1", EVIL, None, EVIL, 0, 0, EVIL, EVIL, ((0, 3),), 1.0, 1)]
+    session.views.hits = [
+        Hit("m", "message", "t1", EVIL, None, EVIL, 0, 0, lambda: Excerpt(EVIL, EVIL, ((0, 3),)), 1.0, 1)
+    ]
     session.views.all_threads = [ThreadSummary(Thread("t1", "r", EVIL, 0, 0), EVIL, 3, 900)]
     session.views.blocks = [ContextBlock(EVIL, EVIL, 10, EVIL, True)]
     async with running() as (app, pilot):

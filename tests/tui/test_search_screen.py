@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from sakti.core.types import FilePart, Message, TextPart, ToolCallPart, ToolResultPart
+from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.origins import Origin
 from sakti.store.search.query import parse_query
 from sakti.store.search.search import Hit, SearchPage
@@ -36,7 +37,9 @@ def hit(id="m3", *, text="the redirect loses next", word="redirect", thread="t1"
     at = text.find(word)
     marks = ((at, at + len(word)),) if at >= 0 else ()
     role = {"role": "user"} if kind == "message" else {"role": ""}
-    shown = Hit(id, kind, thread, "fix login", None, "", NOW, index, text, text[:160], marks, 1.0, 1)
+    cut = {name: more.pop(name) for name in ("snippet", "start", "reason") if name in more}
+    excerpt = structs.replace(Excerpt(text, text[:160], marks), **cut)
+    shown = Hit(id, kind, thread, "fix login", None, "", NOW, index, lambda: excerpt, 1.0, 1)
     return structs.replace(shown, **{**role, **more})
 
 
@@ -596,8 +599,8 @@ def test_a_visit(snap_compare):
 
 def test_a_row_shows_why_it_is_there_and_how_often_it_was_said():
     found = [
-        structs.replace(hit("a"), reason="same stem: testing"),
-        structs.replace(hit("b"), reason="similar: redirct", copies=2),
+        hit("a", reason="same stem: testing"),
+        hit("b", reason="similar: redirct", copies=2),
         hit("c"),
     ]
     assert notes(found, {"c": 1}) == {
@@ -609,9 +612,9 @@ def test_a_row_shows_why_it_is_there_and_how_often_it_was_said():
 
 def test_what_tools_showed_again_is_listed_once_and_behind_what_people_said():
     file = {"role": "tool", "snippet": "def total(cart):"}
-    found = [structs.replace(hit("a", thread="t1"), **file), structs.replace(hit("b", thread="t2"), **file)]
-    mine = structs.replace(hit("u", thread="t3"), role="user", snippet="what is the total")
-    hits, more = folded([*found, mine, structs.replace(hit("c", thread="t4"), **file)])
+    found = [hit("a", thread="t1", **file), hit("b", thread="t2", **file)]
+    mine = hit("u", thread="t3", role="user", snippet="what is the total")
+    hits, more = folded([*found, mine, hit("c", thread="t4", **file)])
     assert [h.id for h in hits] == ["u", "a"] and more == {"a": 2}
     hits, more = folded([found[0], mine])
     assert [h.id for h in hits] == ["a", "u"] and not more, "one place keeps its rank"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sakti.core.patterns import lazy_pattern
 from sakti.store.search.folding import folded
-from sakti.store.search.occurrences import COLUMNS, Occurrence
+from sakti.store.search.occurrences import COLUMNS, Phrases, Sizes
 from sakti.store.search.retrieve import Row
 from sakti.store.search.terms import Term
 
@@ -22,11 +22,12 @@ BEGINNING = 120  # characters by which code, diffs and logs are told from talk
 DENSITY = 0.025  # of code characters among them
 LEADING = 12  # tokens at the beginning of a document: they say what it is
 WITHIN = 0.5  # what a part counts inside of another word, where some text has it as a word (heron7 in heron78)
+INSIDE_FROM = 4  # letters of such a word
 INSIDE = 0.5  # what a word counts that stands only inside another one (sort in argsort)
 PLACES = 80  # places of the query's words in a text that are looked at for their nearness
 OF_A_TERM = 25  # of them, places of one word
 
-_CODE = lazy_pattern(r"[(){}\[\];=<>_/\\|`#*+]")
+_CODE = rb"(){}[];=<>_/\|`#*+"
 
 
 class Kind(Struct, frozen=True):
@@ -69,26 +70,32 @@ class Features(NamedTuple):
     @property
     def has_words(self) -> bool:
         """Return whether the text itself has any of the terms."""
-        return any(self.own)
+        return True in self.own
 
 
 class Pattern(Struct, frozen=True):
-    """What is looked for: the terms, the phrases with their term, and the parts of words, counted in the text."""
+    """What is looked for: the terms, the phrases with their term, and the parts of words, counted in the text.
+
+    Phrases from number `whole` on are short forms.
+    """
 
     terms: tuple[Term, ...]
     phrases: tuple[str, ...]
     of_term: tuple[int, ...]
     weights: tuple[float, ...]
-    short: tuple[bool, ...]
+    whole: int
     parts: tuple[tuple[str, float], ...]
     pairs: frozenset[tuple[int, int]]
     nearness: float
+    sought_inside: tuple[tuple[int, str], ...]  # stems that may stand inside of a word, with their term
     meant: frozenset[str] = frozenset()  # of the parts: what was not typed, and may have been meant
 
-    @property
-    def rarities(self) -> tuple[float, ...]:
-        """Return the weight of each term, then of each part."""
-        return (*(t.rarity for t in self.terms), *(rarity for _, rarity in self.parts))
+    def with_shorts(self, is_known: Callable[[str], bool]) -> Pattern:
+        """Return the pattern with those short forms only that some text has."""
+        some = [n for n, phrase in enumerate(self.phrases) if n < self.whole or is_known(phrase)]
+        phrases = tuple(self.phrases[n] for n in some)
+        of_term, weights = tuple(self.of_term[n] for n in some), tuple(self.weights[n] for n in some)
+        return replace(self, phrases=phrases, of_term=of_term, weights=weights)
 
 
 def pattern_of(
@@ -96,6 +103,7 @@ def pattern_of(
 ) -> Pattern:
     """Return the pattern of terms; `order`: the words as they follow each other in the query."""
     forms = [(form, i) for i, term in enumerate(terms) for form in term.forms]
+    forms.sort(key=lambda form: form[0].how == "short")
     index = {term.text: i for i, term in enumerate(terms)}
     known = [index[w] for w in order if w in index]
     rare = sorted(t.rarity for t in terms)
@@ -104,62 +112,62 @@ def pattern_of(
         tuple(form.phrase for form, _ in forms),
         tuple(i for _, i in forms),
         tuple(form.weight for form, _ in forms),
-        tuple(form.how == "short" for form, _ in forms),
+        len([form for form, _ in forms if form.how != "short"]),
         tuple(parts.items()),
         frozenset(p for p in itertools.pairwise(known) if p[0] != p[1]),
         sum(value * (len(rare) - 1 - i) for i, value in enumerate(rare)),
+        tuple((i, t.stem[0]) for i, t in enumerate(terms) if len(t.stem) == 1 and len(t.stem[0]) >= INSIDE_FROM),
         meant,
     )
 
 
-def is_document(size: int, text: str) -> bool:
+def is_document(sizes: Sizes | None, text: str) -> bool:
     """Return whether a text is code, a diff, a log or long prose, rather than what is said in a conversation."""
-    head = text[:BEGINNING]
-    return size > LONG or len(_CODE.findall(head)) > DENSITY * len(head)
+    if (sizes[TEXT] if sizes else len(text) // CHARACTERS) > LONG:
+        return True
+    head = text[:BEGINNING].encode("utf-8", "replace")
+    return len(head) - len(head.translate(None, _CODE)) > DENSITY * len(head)
 
 
-def measure(row: Row, found: Occurrence | None, text: str, pattern: Pattern) -> Features:
+def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: Pattern, *, document: bool) -> Features:
     """Return the features of a row; `text` is "" where it is long and nothing in it need be looked for.
 
-    A row without `found` is there for what stands beside it, or for parts of words.
+    A row in which nothing was `found` is there for what stands beside it, or for parts of words.
     """
-    sizes = found.sizes if found else (len(text) // CHARACTERS, 0, 0, 0)
-    document = is_document(sizes[TEXT], text)
+    size, identifiers, before, _ = sizes or (len(text) // CHARACTERS, 0, 0, 0)
     kind = DOCUMENT if document else TALK
-    counts, own, places = _count(found, pattern, kind, document)
-    if text and (pattern.parts or sizes[TEXT] <= SHORT):
+    counts, own, places = _count(found, pattern, kind)
+    if text and (pattern.parts or (pattern.sought_inside and size <= SHORT)):
         _count_inside(text, pattern, counts, own)
-    length = sizes[TEXT] + sizes[IDENTIFIERS] + kind.before_length * sizes[BEFORE]
-    adjacent, near = _together(places, pattern)
-    asks = sizes[TEXT] <= SHORT and text.rstrip().endswith("?")
-    beginning = text if sizes[TEXT] <= SHORT else text[:BEGINNING]
-    return Features(
-        row, document, length, tuple(counts), tuple(own), adjacent, near, asks, beginning, sizes[TEXT]
-    )  # fmt: skip
+    length = size + identifiers + kind.before_length * before
+    adjacent, near = _together(places, pattern) if len(places) > 1 else (0.0, 0.0)
+    asks = size <= SHORT and text.rstrip().endswith("?")
+    beginning = text if size <= SHORT else text[:BEGINNING]
+    return Features(row, document, length, tuple(counts), tuple(own), adjacent, near, asks, beginning, size)
 
 
-def _count(
-    found: Occurrence | None, pattern: Pattern, kind: Kind, document: bool
-) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
+def _count(found: Phrases, pattern: Pattern, kind: Kind) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
+    """Return the weighted occurrences, which terms the text itself has, and the first places of those in it."""
     total = len(pattern.terms) + len(pattern.parts)
     counts, own, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
-    if found is None:
-        return counts, own, places
-    of_term, weights, shorts = pattern.of_term, pattern.weights, pattern.short
-    for number, (text, idents, before, summary) in found.phrases:
-        i, weight, short = of_term[number], weights[number], shorts[number]
-        if short and not document:
-            continue
-        n = len(text) + kind.identifiers * len(idents) + 0.3 * len(summary)
-        if text and not short:
-            places += [(p, i) for p in text[:OF_A_TERM]]
-            if kind.leading and text[0] < LEADING:
-                n += kind.leading * len([p for p in text[:LEADING] if p < LEADING])
+    of_term, weights, whole, leading = pattern.of_term, pattern.weights, pattern.whole, kind.leading
+    for number, (text, identifiers, before, summary) in found:
+        i = of_term[number]
+        n: float = len(text)
+        if identifiers:
+            n += kind.identifiers * len(identifiers)
+        if summary:
+            n += 0.3 * len(summary)
         if n:
             own[i] = True
-        if before and not short:
-            n += kind.before * len(before)
-        counts[i] += weight * n
+        if number < whole:
+            if text:
+                places += [(p, i) for p in text[:OF_A_TERM]]
+                if leading and text[0] < LEADING:
+                    n += leading * len([p for p in text[:LEADING] if p < LEADING])
+            if before:
+                n += kind.before * len(before)
+        counts[i] += weights[number] * n
     places.sort()
     return counts, own, places[:PLACES]
 
@@ -167,9 +175,9 @@ def _count(
 def _count_inside(text: str, pattern: Pattern, counts: list[float], own: list[bool]) -> None:
     """Count words that stand inside others, and the parts of words."""
     lower = folded(text).lower()
-    whole = {term.text: own[i] for i, term in enumerate(pattern.terms)}
-    for i, term in enumerate(pattern.terms):
-        if not own[i] and len(term.stem) == 1 and len(term.stem[0]) >= 4 and term.stem[0] in lower:
+    whole = {term.text: own[i] for i, term in enumerate(pattern.terms)} if pattern.parts else {}
+    for i, stem in pattern.sought_inside:
+        if not own[i] and stem in lower:
             counts[i] += INSIDE
             own[i] = True
     for i, (part, _) in enumerate(pattern.parts, len(pattern.terms)):
@@ -179,24 +187,25 @@ def _count_inside(text: str, pattern: Pattern, counts: list[float], own: list[bo
 
 def _together(places: Sequence[tuple[int, int]], pattern: Pattern) -> tuple[float, float]:
     """Return the shares `adjacent` and `near`; rare words count more for the second."""
-    if len(places) < 2:
-        return 0.0, 0.0
     adjacent: set[tuple[int, int]] = set()
     nearest: dict[tuple[int, int], int] = {}
     terms, pairs = pattern.terms, pattern.pairs
-    for (i, a), (j, b) in itertools.pairwise(places):
-        if a == b:
-            continue
-        distance = j - i or 1
-        pair = (a, b)
-        if distance <= len(terms[a].stem) and pair in pairs:
-            adjacent.add(pair)
-        if a > b:
-            pair = (b, a)
-        if distance < nearest.get(pair, 1 << 30):
-            nearest[pair] = distance
-    near = sum(min(terms[a].rarity, terms[b].rarity) / distance for (a, b), distance in nearest.items())
+    i, a = places[0]
+    for j, b in places[1:]:
+        if a != b:
+            distance = j - i or 1
+            pair = (a, b)
+            if pair in pairs and distance <= len(terms[a].stem):
+                adjacent.add(pair)
+            if a > b:
+                pair = (b, a)
+            if distance < nearest.get(pair, 1 << 30):
+                nearest[pair] = distance
+        i, a = j, b
+    if not nearest:
+        return 0.0, 0.0
+    near = sum([min(terms[a].rarity, terms[b].rarity) / distance for (a, b), distance in nearest.items()])
     return (
-        len(adjacent) / len(pattern.pairs) if pattern.pairs else 0.0,
+        len(adjacent) / len(pairs) if pairs else 0.0,
         near / pattern.nearness if pattern.nearness else 0.0,
     )

@@ -6,8 +6,8 @@ FTS5 calls an auxiliary function for each row of a query; this one keeps what it
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import apsw
 from msgspec import Struct, field
@@ -17,21 +17,15 @@ from sakti.store.connection import Connection
 NAME = "sakti_occurrences"
 COLUMNS = 4  # text, pieces of identifiers, previous message, summary
 Positions = Sequence[Sequence[int]]  # token offsets in each column
-
-
-class Occurrence(NamedTuple):
-    """Tokens in each column of a row, and of the phrases that it has (by number) the token offsets in each column."""
-
-    sizes: tuple[int, ...]
-    phrases: tuple[tuple[int, Positions], ...]
+Phrases = Sequence[tuple[int, Positions]]  # of the phrases that a row has, the number, and where it stands
+Sizes = Sequence[int]  # tokens in each column
 
 
 class Occurrences(Struct):
-    """Rows that have one of the phrases by key, the mean tokens of each column, and the number of all rows."""
+    """Rows that have one of the phrases by key, and the mean tokens of each column of all rows."""
 
-    rows: dict[int, Occurrence] = field(default_factory=dict[int, Occurrence])
+    rows: dict[int, Phrases] = field(default_factory=dict[int, Phrases])
     means: tuple[float, ...] = (1.0,) * COLUMNS
-    total: int = 0
 
 
 class _Collector:
@@ -39,23 +33,25 @@ class _Collector:
 
     def __init__(self) -> None:
         self.found = Occurrences()
-        self.numbers = range(0)
+        self.some = self.all = range(0)
+        self.wide: Collection[int] = ()
 
     def __call__(self, api: Any) -> int:  # for each of a hundred rows: the fewer calls the better
-        found, size, locations = self.found, api.column_size, api.phrase_locations
-        if not found.rows:
-            found.total = api.row_count
-            found.means = tuple(api.column_total_size(c) / (api.row_count or 1) for c in range(COLUMNS))
-        phrases = [(p, at) for p in self.numbers if any(at := locations(p))]
-        found.rows[api.rowid] = Occurrence((size(0), size(1), size(2), size(3)), tuple(phrases))
+        rows, key, locations = self.found.rows, api.rowid, api.phrase_locations
+        if not rows:
+            self.found.means = tuple(api.column_total_size(c) / (api.row_count or 1) for c in range(COLUMNS))
+        numbers = self.all if key in self.wide else self.some
+        rows[key] = [(p, at) for p in numbers if any(at := locations(p))]
         return 0
 
 
 _collectors: weakref.WeakKeyDictionary[apsw.Connection, _Collector] = weakref.WeakKeyDictionary()
 
 
-def occurrences(db: Connection, keys: Sequence[int], phrases: Sequence[str], *, seek: bool) -> Occurrences:
-    """Return where `phrases` (FTS5 phrases) stand in the rows `keys`.
+def occurrences(
+    db: Connection, keys: Sequence[int], phrases: Sequence[str], some: int, wide: Collection[int], *, seek: bool
+) -> Occurrences:
+    """Return where `phrases` (FTS5 phrases) stand in the rows `keys`: the first `some` of them, in the rows `wide` all.
 
     `seek`: look each row up by itself, for phrases so common that going through all their rows would cost more.
     """
@@ -64,7 +60,9 @@ def occurrences(db: Connection, keys: Sequence[int], phrases: Sequence[str], *, 
     if collector is None:
         collector = _collectors[connection] = _Collector()
         connection.register_fts5_function(NAME, collector)
-    collector.found, collector.numbers = Occurrences(), range(len(phrases))
+    phrases = phrases if wide else phrases[:some]
+    collector.found, collector.wide = Occurrences(), wide
+    collector.some, collector.all = range(some), range(len(phrases))
     if keys and phrases:
         match = " OR ".join(phrases)
         sql = f"SELECT {NAME}(search_words) FROM search_words WHERE search_words MATCH ?"
@@ -73,18 +71,19 @@ def occurrences(db: Connection, keys: Sequence[int], phrases: Sequence[str], *, 
                 db.execute_sql(f"{sql} AND rowid = ?", (match, key)).fetchall()
         else:  # `+`: FTS5 would take `rowid IN` for that many queries of its own
             bounds = (match, min(keys), max(keys))
-            some = ",".join(map(str, keys))
-            db.execute_sql(f"{sql} AND rowid BETWEEN ? AND ? AND +rowid IN ({some})", bounds).fetchall()
+            among = ",".join(map(str, keys))
+            db.execute_sql(f"{sql} AND rowid BETWEEN ? AND ? AND +rowid IN ({among})", bounds).fetchall()
     found, collector.found = collector.found, Occurrences()
     return found
 
 
-def sizes_of(db: Connection, keys: Sequence[int]) -> dict[int, Occurrence]:
-    """Return the sizes of rows in which no phrase is looked for."""
+def sizes_of(db: Connection, keys: Sequence[int]) -> dict[int, Sizes]:
+    """Return the sizes of rows."""
     if not keys:
         return {}
-    rows = db.execute_sql(f"SELECT id, sz FROM search_words_docsize WHERE id IN ({','.join(map(str, keys))})")
-    return {key: Occurrence(_numbers(sizes), ()) for key, sizes in rows}
+    sql = "SELECT id, sz FROM search_words_docsize WHERE id IN (SELECT value FROM json_each(?))"
+    rows = db.execute_sql(sql, (f"[{','.join(map(str, keys))}]",))
+    return {key: packed if packed.isascii() else _numbers(packed) for key, packed in rows}
 
 
 def _numbers(packed: bytes) -> tuple[int, ...]:

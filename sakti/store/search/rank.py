@@ -109,53 +109,51 @@ def rank(
     """
     at: dict[Place, float] = {}
     threads: dict[str | int, list[float]] = {}
+    every = [*candidates, *entering]
     for f in candidates:
-        at[f.row.place] = words[f.row.pk]
-        threads.setdefault(f.row.thread_id or f.row.pk, []).append(words[f.row.pk])
+        row = f.row
+        at[row.place] = words[row.pk]
+        threads.setdefault(row.thread_id or row.pk, []).append(words[row.pk])
     at.pop(None, None)
-    best = {t: sum(sorted(found, reverse=True)[:THREAD_BEST]) / THREAD_BEST for t, found in threads.items()}
-    beside = {f.row.place: f for f in (*candidates, *entering)}
-    spans = tuple(dates)
     around = ASIDE if aside else 1.0
-    ranked = [_ranked(f, words.get(f.row.pk, 0.0), at, best, beside, spans, around) for f in (*candidates, *entering)]
+    best = {t: around * sum(sorted(found)[-THREAD_BEST:]) / THREAD_BEST for t, found in threads.items()}
+    beside = {f.row.place: f for f in every}
+    spans = tuple(dates)
+    ranked: list[Ranked] = []
+    for f in every:
+        row, weights = f.row, DOCUMENT if f.document else TALK
+        parts = Parts(
+            words.get(row.pk, 0.0),
+            ADJACENT * f.adjacent,
+            NEAR * f.near,
+            around * _neighbours(f, weights, at, beside) if row.kind == "message" else 0.0,
+            weights.thread * best.get(row.thread_id or row.pk, 0.0),
+            DATED if spans and any(start <= row.created_at < end for start, end in spans) else 0.0,
+            QUESTION * f.asks,
+        )
+        ranked.append(Ranked(f, parts, score(parts), not f.has_words))
     return sorted(ranked, key=lambda r: (-round(r.score, EQUAL), -r.features.row.created_at))
 
 
-def _ranked(
-    f: Features,
-    words: float,
-    at: Mapping[Place, float],
-    best: Mapping[str | int, float],
-    beside: Mapping[Place, Features],
-    dates: Sequence[Span],
-    around: float,
-) -> Ranked:
-    weights = DOCUMENT if f.document else TALK
-    row = f.row
-    neighbours = 0.0
-    if row.kind == "message":
-        for place in ((row.thread_id, row.position - 1), (row.thread_id, row.position + 1)):
-            if value := at.get(place, 0.0):
-                other = beside[place]
-                share = weights.neighbour + weights.exchange * (other.row.role != row.role)
-                share += weights.answer * (other.asks and place[1] < row.position)
-                neighbours += share * value
-    parts = Parts(
-        words,
-        ADJACENT * f.adjacent,
-        NEAR * f.near,
-        around * neighbours,
-        around * weights.thread * best.get(row.thread_id or row.pk, 0.0),
-        DATED * any(start <= row.created_at < end for start, end in dates),
-        QUESTION * f.asks,
-    )
-    return Ranked(f, parts, score(parts), not f.has_words)
+def _neighbours(f: Features, weights: Weights, at: Mapping[Place, float], beside: Mapping[Place, Features]) -> float:
+    """Return what the messages before and after a message say of it."""
+    total = 0.0
+    thread, position = f.row.thread_id, f.row.position
+    for place in ((thread, position - 1), (thread, position + 1)):
+        if value := at.get(place):
+            other = beside[place]
+            share = weights.neighbour + weights.exchange * (other.row.role != f.row.role)
+            share += weights.answer * (other.asks and place[1] < position)
+            total += share * value
+    return total
 
 
 def _words(f: Features, pattern: Pattern, means: Sequence[float]) -> float:
     """Return BM25 of the terms; a part of a word that was looked for counts as itself, however long the text is."""
     weights, mean = (DOCUMENT, means[1]) if f.document else (TALK, means[0])
     norm = weights.k1 * (1 - weights.b + weights.b * f.length / (mean or 1.0))
-    found = sum(t.rarity * n / (n + norm) for t, n in zip(pattern.terms, f.counts, strict=False) if n)
+    found = sum([t.rarity * n / (n + norm) for t, n in zip(pattern.terms, f.counts, strict=False) if n])
+    if not pattern.parts:
+        return found
     parts = zip(pattern.parts, f.counts[len(pattern.terms) :], strict=True)
-    return found + PART * sum(rarity * n / (n + 1) for (_, rarity), n in parts)
+    return found + PART * sum([rarity * n / (n + 1) for (_, rarity), n in parts])

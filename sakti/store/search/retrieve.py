@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
+from sakti.store import archive_file
 from sakti.store.connection import Connection
 from sakti.store.search import reindexing
 from sakti.store.search.folding import folded
@@ -47,11 +48,15 @@ class Budget(Struct):
 
 
 class Place(Struct):
-    """Filter of rows: the SQL condition over `d` and `t`, and its values; `narrow`: the user gave a filter or scope."""
+    """Filter of rows: the SQL condition over `d` and `t`, and its values; `narrow`: the user gave a filter or scope.
+
+    `table` is `d`: the view with the texts only where the condition needs them.
+    """
 
     where: str
     values: list[object]
     narrow: bool
+    table: str = "search_docs"
 
 
 class Scope(Struct, frozen=True):
@@ -78,7 +83,6 @@ class Row(NamedTuple):
 
 
 _ROW = "d.pk, d.kind, d.thread_id, d.position, d.role, d.created_at"
-FROM = "search_texts d LEFT JOIN threads t ON t.id = d.thread_id"
 
 
 # --- words --------------------------------------------------------------------------------------------------
@@ -176,12 +180,12 @@ def _ranked_by_index(db: Connection, match: str, place: Place, keys: tuple[int, 
     if len(best) < wide or len(found) >= CANDIDATES // 6:
         return found
     rows = db.execute_sql(
-        f"SELECT {_ROW} FROM search_words CROSS JOIN search_texts d ON d.pk = search_words.rowid"
+        f"SELECT {_ROW} FROM search_words CROSS JOIN {place.table} d ON d.pk = search_words.rowid"
         f" LEFT JOIN threads t ON t.id = d.thread_id WHERE search_words MATCH ?{within} AND {place.where}"
         f" ORDER BY {WEIGHTS} LIMIT ?",
         (match, *place.values, CANDIDATES),
     ).fetchall()
-    return [Row(*row) for row in rows]
+    return list(map(Row._make, rows))
 
 
 # --- trigrams -----------------------------------------------------------------------------------------------
@@ -245,7 +249,8 @@ def contains(db: Connection, part: str) -> bool:
         return False
     sql = "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? ORDER BY rowid DESC LIMIT ?"
     keys = [row[0] for row in db.execute_sql(sql, (all_of(pieces), LOOKED_INTO))]
-    return any(folded(part).lower() in folded(text).lower() for text in texts_of(db, keys).values())
+    sought = folded(part).lower()
+    return any(sought in folded(text).lower() for key in keys for text in texts_of(db, [key]).values())
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
@@ -257,28 +262,66 @@ def rows_of(db: Connection, keys: Sequence[int], place: Place, budget: Budget | 
     for start in range(0, len(keys), CANDIDATES):
         some = keys[start : start + CANDIDATES]
         rows = db.execute_sql(
-            f"SELECT {_ROW} FROM {FROM} WHERE d.pk IN ({','.join(map(str, some))}) AND {place.where}",
-            tuple(place.values),
+            f"SELECT {_ROW} FROM json_each(?) k CROSS JOIN {place.table} d ON d.pk = k.value"
+            f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where}",
+            (listed(some), *place.values),
         ).fetchall()
-        by_key = {row[0]: row for row in rows}
-        found += (Row(*by_key[key]) for key in some if key in by_key)
+        found += map(Row._make, rows)
         if len(found) >= CANDIDATES or (budget is not None and start and budget.over):
             break
     return found[:CANDIDATES]
 
 
+def listed(keys: Iterable[int]) -> str:
+    """Return keys as JSON, for `json_each`: the statement stays the same, so it is prepared once."""
+    return f"[{','.join(map(str, keys))}]"
+
+
+class Stored(NamedTuple):
+    """Text of a row as it is stored: its own where it has one, else in the columns of its message."""
+
+    own: str
+    said: str | None
+    raw: str
+    parts: str | bytes | None
+
+    def read(self) -> str:
+        """Return the text: what the view `search_texts` has, without its detour through SQL functions."""
+        if self.parts is None:
+            return self.own
+        return (text_of(self.raw, self.parts) if self.said is None else self.said)[:TEXT_LIMIT]
+
+
+_STORED = "d.text, m.search_text, m.raw_content, m.parts"
+_MESSAGE = "LEFT JOIN messages m ON m.pk = d.message_pk AND d.text = ''"
+
+
 def texts_of(db: Connection, keys: Sequence[int]) -> dict[int, str]:
-    """Return the texts of rows: what the view `search_texts` has, without its detour through SQL functions."""
+    """Return the texts of rows."""
     if not keys:
         return {}
-    rows = db.execute_sql(
-        "SELECT d.pk, d.text, m.search_text, m.raw_content, m.parts FROM search_docs d LEFT JOIN messages m"
-        f" ON m.pk = d.message_pk AND d.text = '' WHERE d.pk IN ({','.join(map(str, keys))})"
+    sql = f"SELECT d.pk, {_STORED} FROM search_docs d {_MESSAGE} WHERE d.pk IN (SELECT value FROM json_each(?))"
+    return {pk: Stored(*columns).read() for pk, *columns in db.execute_sql(sql, (listed(keys),)).fetchall()}
+
+
+def texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
+    """Return the texts of the messages before those of `rows`, by the keys of `rows`."""
+    wanted = [(r.pk, r.thread_id, r.position - 1) for r in rows]
+    if not wanted:
+        return {}
+    found = db.execute_sql(
+        f"SELECT w.column1, {_STORED} FROM (VALUES {','.join(['(?, ?, ?)'] * len(wanted))}) w CROSS JOIN search_docs d"
+        f" ON d.thread_id = w.column2 AND d.kind = 'message' AND d.position = w.column3 {_MESSAGE}",
+        tuple(itertools.chain.from_iterable(wanted)),
     ).fetchall()
-    return {
-        pk: own if parts is None else (text_of(raw, parts) if said is None else said)[:TEXT_LIMIT]
-        for pk, own, said, raw, parts in rows
-    }
+    return {pk: _kept(Stored(*columns)) for pk, *columns in found}
+
+
+def _kept(stored: Stored) -> Stored:
+    """Return a text that can be read later: what is in the archive is read now."""
+    if stored.parts is None or not archive_file.is_reference(stored.parts):
+        return stored
+    return Stored(stored.read(), None, "", None)
 
 
 def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
@@ -289,12 +332,12 @@ def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
     if not wanted:
         return []
     rows = db.execute_sql(
-        f"SELECT {_ROW} FROM (VALUES {','.join(['(?, ?)'] * len(wanted))}) w CROSS JOIN search_texts d"
+        f"SELECT {_ROW} FROM (VALUES {','.join(['(?, ?)'] * len(wanted))}) w CROSS JOIN {place.table} d"
         " ON d.thread_id = w.column1 AND d.kind = 'message' AND d.position = w.column2"
         f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where}",
         (*(v for pair in wanted for v in pair), *place.values),
     ).fetchall()
-    return [Row(*row) for row in rows]
+    return list(map(Row._make, rows))
 
 
 def by_reading(db: Connection, needles: Sequence[str], place: Place, newest: int, budget: Budget) -> list[Row]:
@@ -309,10 +352,11 @@ def by_reading(db: Connection, needles: Sequence[str], place: Place, newest: int
     while high > 0 and len(found) < CANDIDATES:
         low = max(0, high - (LIKE_SPAN if needles else SPAN))
         rows = db.execute_sql(
-            f"SELECT {_ROW} FROM {FROM} WHERE d.pk > ? AND d.pk <= ? AND {place.where}{clause} ORDER BY d.pk DESC",
+            f"SELECT {_ROW} FROM search_texts d LEFT JOIN threads t ON t.id = d.thread_id"
+            f" WHERE d.pk > ? AND d.pk <= ? AND {place.where}{clause} ORDER BY d.pk DESC",
             (low, high, *place.values, *values),
         ).fetchall()
-        found += (Row(*row) for row in rows)
+        found += map(Row._make, rows)
         high = low
         if high and budget.over:
             budget.unread[" ".join(needles) or "filters"] = high
@@ -334,7 +378,7 @@ def place_of(db: Connection, query: Query, scope: Scope) -> Place:
     where, values = _filters(query, scope)
     # rows of a thread that was deleted just now; otherwise none are there, and nothing need be looked at
     hidden = f" AND NOT {reindexing.HIDDEN}" if reindexing.has_hidden_rows(db) else ""
-    return Place(where + hidden, values, where != "1 = 1")
+    return Place(where + hidden, values, where != "1 = 1", "search_texts" if query.path else "search_docs")
 
 
 def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
@@ -392,12 +436,15 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str]) -> set[i
 
 
 def page_rows(db: Connection, keys: Sequence[int]) -> Mapping[int, tuple[Any, ...]]:
-    """Return what a hit shows of each row."""
+    """Return what a hit shows of each row, the last its text as it is stored."""
     if not keys:
         return {}
-    rows = db.execute_sql(f"SELECT {_SHOWN} FROM {FROM} WHERE d.pk IN ({','.join(map(str, keys))})").fetchall()
-    texts = texts_of(db, keys)
-    return {row[0]: (*row, texts.get(row[0], "")) for row in rows}
+    rows = db.execute_sql(
+        f"SELECT {_SHOWN}, {_STORED} FROM search_docs d LEFT JOIN threads t ON t.id = d.thread_id {_MESSAGE}"
+        " WHERE d.pk IN (SELECT value FROM json_each(?))",
+        (listed(keys),),
+    ).fetchall()
+    return {pk: (*shown, _kept(Stored(own, said, raw, parts))) for pk, *shown, own, said, raw, parts in rows}
 
 
 _SHOWN = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 
 from msgspec import Struct
@@ -18,10 +18,21 @@ from sakti.store.search import rank as ranking
 from sakti.store.search import retrieve, spelling
 from sakti.store.search.copies import fold
 from sakti.store.search.dates import named_times
-from sakti.store.search.features import DOCUMENT, SHORT, TALK, TEXT, Features, Pattern, measure, pattern_of
+from sakti.store.search.excerpts import Excerpt, Sought, excerpt_of
+from sakti.store.search.features import (
+    DOCUMENT,
+    SHORT,
+    TALK,
+    TEXT,
+    Features,
+    Pattern,
+    is_document,
+    measure,
+    pattern_of,
+)
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
-from sakti.store.search.occurrences import Occurrence, Occurrences, occurrences, sizes_of
+from sakti.store.search.occurrences import Occurrences, Sizes, occurrences, sizes_of
 from sakti.store.search.query import (
     KINDS,
     MAX_TERMS,
@@ -36,9 +47,7 @@ from sakti.store.search.query import (
     words_and_joined,
 )
 from sakti.store.search.rank import NO_PARTS, Parts, Ranked
-from sakti.store.search.reasons import reason_of
-from sakti.store.search.retrieve import Budget, Place, Row, Scope
-from sakti.store.search.snippets import SNIPPET, snippet_of
+from sakti.store.search.retrieve import Budget, Place, Row, Scope, Stored
 from sakti.store.search.terms import Term, make_terms, phrase_as_typed, phrase_of
 
 __all__ = [
@@ -54,13 +63,12 @@ SIMILAR = 30  # texts in which a word that was meant is looked for
 TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
 
 
-class Hit(Struct, frozen=True):
+class Hit(Struct, frozen=True, dict=True):
     """Search hit.
 
-    `marks` are (start, end) in `snippet`, which begins at `start` of `text`; `score` is 0 to 1, `rank` counts from 1;
-    `position` is a message's index in its thread, the first one behind an observation; `source`: raw or compacted (a
-    message), observation, reflection, task, working_memory. `reason`: why it is listed, where its text does not show
-    it; `copies`: how many more texts say the same; `parts`: what its score is made of.
+    `score` is 0 to 1, `rank` counts from 1; `position` is a message's index in its thread, the first one behind an
+    observation; `source`: raw or compacted (a message), observation, reflection, task, working_memory. `copies`: how
+    many more texts say the same; `parts`: what its score is made of.
     """
 
     id: str
@@ -71,16 +79,40 @@ class Hit(Struct, frozen=True):
     role: str
     time: int
     position: int
-    text: str
-    snippet: str
-    marks: tuple[tuple[int, int], ...]
+    cut: Callable[[], Excerpt]
     score: float
     rank: int
     source: str = "raw"
-    start: int = 0
-    reason: str = ""
     copies: int = 0
     parts: Parts = NO_PARTS
+
+    @cached_property
+    def excerpt(self) -> Excerpt:
+        """Return what is shown of its text, cut at the first call."""
+        return self.cut()
+
+    @property
+    def text(self) -> str:
+        return self.excerpt.text
+
+    @property
+    def snippet(self) -> str:
+        return self.excerpt.snippet
+
+    @property
+    def marks(self) -> tuple[tuple[int, int], ...]:
+        """Return (start, end) of the matches in the snippet."""
+        return self.excerpt.marks
+
+    @property
+    def start(self) -> int:
+        """Return where in the text the snippet begins."""
+        return self.excerpt.start
+
+    @property
+    def reason(self) -> str:
+        """Return why it is listed, where its text does not show it."""
+        return self.excerpt.reason
 
 
 class SearchPage(Struct, frozen=True):
@@ -188,8 +220,7 @@ def _find(db: Connection, query: Query, place: Place, budget: Budget, *, first: 
     newest = retrieve.newest_key(db)
     words, joined = words_and_joined(query.text)
     words = list(dict.fromkeys([*words, *terms(" ".join(query.phrases)), *joined]))[:MAX_TERMS]
-    similar = spelling.corrections(db, words, query.text, newest)
-    known = _terms(db, words, joined, similar, query, newest)
+    known, similar = _terms(db, words, joined, query, newest)
     question = len(query.text.split()) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
     rows = retrieve.by_words(db, known, query, place, newest, budget, own=not question)
     few = looks_like_identifier(query.text) or len(rows) < FEW
@@ -208,19 +239,17 @@ def _find(db: Connection, query: Query, place: Place, budget: Budget, *, first: 
 
 
 def _terms(
-    db: Connection,
-    words: Sequence[str],
-    joined: Sequence[str],
-    similar: Mapping[str, Sequence[str]],
-    query: Query,
-    newest: int,
-) -> list[Term]:
-    """Return the terms that some text has."""
-    plain = [phrase_of(w) for w in (*words, *chain.from_iterable(similar.values()), *query.phrases)]
+    db: Connection, words: Sequence[str], joined: Sequence[str], query: Query, newest: int
+) -> tuple[list[Term], dict[str, list[str]]]:
+    """Return the terms that some text has, and for words that none has those that may be meant."""
+    plain = [phrase_of(w) for w in (*words, *query.phrases)]
     plain += [phrase_as_typed(w) for w in words if not w.isascii()]
     phrases = dict.fromkeys([*plain, *(phrase_of(p, prefix=True) for p in query.prefixes)])
     documents = retrieve.count(db, phrases, newest)
-    return make_terms(
+    known = {w for w in words if documents.get(phrase_of(w)) or documents.get(phrase_as_typed(w))}
+    similar = spelling.corrections(db, words, query.text, newest, known)
+    documents |= retrieve.count(db, dict.fromkeys(map(phrase_of, chain.from_iterable(similar.values()))), newest)
+    made = make_terms(
         words,
         similar,
         documents,
@@ -228,8 +257,8 @@ def _terms(
         joined=joined,
         prefixes=query.prefixes,
         phrases=query.phrases,
-        is_known=partial(retrieve.is_known, db),
     )
+    return made, similar
 
 
 def _by_parts(
@@ -317,12 +346,19 @@ def _measured(
     `around`: the messages beside the best are candidates, too, where they pass this filter.
     """
     chosen = {r.pk: r for r in (*rows[:RANKED], *by_parts)}
-    many = sum(t.documents for t in pattern.terms) > SEEK * len(chosen) * len(pattern.phrases)
-    found = occurrences(db, list(chosen), pattern.phrases, seek=many)
+    sizes = sizes_of(db, list(chosen))
     texts = {r.pk: text for r, text in by_parts.items()}
-    wanted = (k for k in chosen if k not in texts and (pattern.parts or _is_short(found.rows.get(k))))
+    wanted = (k for k in chosen if k not in texts and (pattern.parts or _is_short(sizes.get(k))))
     texts |= retrieve.texts_of(db, list(wanted))
-    features = {k: measure(r, found.rows.get(k), texts.get(k, ""), pattern) for k, r in chosen.items()}
+    many = sum(t.documents for t in pattern.terms) > SEEK * len(chosen) * len(pattern.phrases)
+    documents = {k for k in chosen if is_document(sizes.get(k), texts.get(k, ""))}
+    if documents:
+        pattern = pattern.with_shorts(partial(retrieve.is_known, db))
+    found = occurrences(db, list(chosen), pattern.phrases, pattern.whole, documents, seek=many)
+    features = {
+        k: measure(r, sizes.get(k), found.rows.get(k, ()), texts.get(k, ""), pattern, document=k in documents)
+        for k, r in chosen.items()
+    }
     looked_for = bool(pattern.terms or pattern.parts)
     from_words = {r.pk for r in rows}
     kept = [features[k] for k in chosen if k in from_words or features[k].has_words or not looked_for]
@@ -342,11 +378,15 @@ def _beside(
     rows = [r for r in retrieve.neighbours(db, [f.row for f in best], around) if r.pk not in known]
     sizes = sizes_of(db, [r.pk for r in rows])
     texts = retrieve.texts_of(db, [r.pk for r in rows if _is_short(sizes.get(r.pk))])
-    return [measure(r, sizes.get(r.pk), texts.get(r.pk, ""), pattern) for r in rows]
+    measured: list[Features] = []
+    for r in rows:
+        size, text = sizes.get(r.pk), texts.get(r.pk, "")
+        measured.append(measure(r, size, (), text, pattern, document=is_document(size, text)))
+    return measured
 
 
-def _is_short(found: Occurrence | None) -> bool:
-    return found is None or found.sizes[TEXT] <= SHORT
+def _is_short(sizes: Sizes | None) -> bool:
+    return sizes is None or sizes[TEXT] <= SHORT
 
 
 def _means(found: Occurrences) -> tuple[float, float]:
@@ -367,26 +407,24 @@ def _hits(
     db: Connection, page: Sequence[tuple[Ranked, int]], offset: int, top: float, query: Query, found: _Found
 ) -> tuple[Hit, ...]:
     rows = retrieve.page_rows(db, [r.features.row.pk for r, _ in page])
-    terms, parts = found.pattern.terms, found.pattern.parts
-    by_rarity = sorted(range(len(terms)), key=lambda i: -terms[i].rarity)
-    words = [(part, len(terms) + i) for i, (part, _) in enumerate(parts)] + [(terms[i].text, i) for i in by_rarity]
-    marked = (query.text[:SNIPPET], *query.phrases, *(w for w, _ in words), *query.prefixes)
-    typed = [w.lower() for w in (query.text[:SNIPPET], *query.phrases, *query.prefixes) if w.strip()]
+    before = retrieve.texts_before(db, [r.features.row for r, _ in page if r.answers])
+    sought = Sought((query.text, *query.phrases, *query.prefixes), found.pattern)
     hits: list[Hit] = []
     for number, (r, copies) in enumerate(page, offset + 1):
-        if (row := rows.get(r.features.row.pk)) is None:
+        pk = r.features.row.pk
+        if (row := rows.get(pk)) is None:
             continue
-        _, kind, doc_id, thread_id, title, task_id, role, created, position, source, text = row
-        lower = text.lower()
-        reason, shown = reason_of(db, r, text, lower, found.pattern)
-        own = r.features.own
-        held = [*(w.lower() for w in shown), *typed, *(w for w, i in words if own[i])] if own else None
-        snippet, marks, start = snippet_of(text, (*shown, *marked), lower, held)
+        kind, doc_id, thread_id, title, task_id, role, created, position, source, text = row
+        cut = partial(_cut, text, before.get(pk), r, sought)
         share = round(max(0.0, min(1.0, r.score / top)), 4) if top > 0 else 0.0
         hits.append(
             Hit(
-                doc_id, kind, thread_id, title, task_id, role, created, position, text, snippet, marks, share, number,
-                source, start, reason, copies, r.parts,
+                doc_id, kind, thread_id, title, task_id, role, created, position, cut, share, number, source, copies,
+                r.parts,
             )
         )  # fmt: skip
     return tuple(hits)
+
+
+def _cut(text: Stored, before: Stored | None, ranked: Ranked, sought: Sought) -> Excerpt:
+    return excerpt_of(text.read(), None if before is None else before.read(), ranked, sought)

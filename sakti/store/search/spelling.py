@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Connection
@@ -23,8 +23,10 @@ HALF = 0.5  # of the three-letter pieces
 _LETTERS = lazy_pattern(r"[^\W\d_]{5,}")
 
 
-def corrections(db: Connection, words: Sequence[str], text: str, newest: int) -> dict[str, list[str]]:
-    """Return the nearest known words for each typed word that no text has.
+def corrections(
+    db: Connection, words: Sequence[str], text: str, newest: int, known: Collection[str]
+) -> dict[str, list[str]]:
+    """Return the nearest known words for each typed word that no text has; `known`: those that some text has.
 
     Nearest is one letter away (one edit or transposition: 80 % of typing errors, Damerau 1964). The first two letters
     are taken as right (three in large stores); an identifier whose pieces are all known words is not corrected.
@@ -36,9 +38,11 @@ def corrections(db: Connection, words: Sequence[str], text: str, newest: int) ->
     out: dict[str, list[str]] = {}
     left = CORRECTED
     for word in words:
-        if (large and word not in typed) or not _LETTERS.fullmatch(word) or is_known(db, word, parts=not large):
+        if word in known or (large and word not in typed) or not _LETTERS.fullmatch(word):
             continue
-        if word in whole and all(is_known(db, piece, parts=not large) for piece in whole[word]):
+        if not large and contains(db, word):
+            continue
+        if word in whole and all(piece in known or (not large and contains(db, piece)) for piece in whole[word]):
             continue
         left -= 1
         folds = folded(word).lower()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -72,12 +72,8 @@ def make_terms(
     joined: Iterable[str] = (),
     prefixes: Iterable[str] = (),
     phrases: Iterable[str] = (),
-    is_known: Callable[[str], bool] = lambda phrase: True,
 ) -> list[Term]:
-    """Return the terms that some text has; `documents` by phrase, `similar`: known words for unknown ones.
-
-    `is_known` tells of a phrase whether any text has it: short forms that none has are left out.
-    """
+    """Return the terms that some text has; `documents` by phrase, `similar`: known words for unknown ones."""
     out: dict[tuple[str, ...], Term] = {}
     whole = set(joined)
     plain = [(w, phrase_of(w), False) for w in words]
@@ -94,7 +90,7 @@ def make_terms(
             continue
         count = max(documents[f.phrase] for f in forms)
         rarity = inverse_frequency(count, total) * (SETTING if word in LANGUAGES and len(words) > 1 else 1.0)
-        forms += [f for f in short_forms(stem) if is_known(f.phrase)] if not (prefix or word in whole) else []
+        forms += short_forms(stem) if not (prefix or word in whole) else []
         out[stem] = Term(word.lower(), stem, tuple(forms), count, rarity)
     return list(out.values())
 

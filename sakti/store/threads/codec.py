@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from sakti.core.types import (
@@ -138,6 +139,15 @@ def stored(parts: Sequence[Part]) -> str | bytes:
     return value
 
 
+def _parsed(stored: str | bytes) -> list[Json]:
+    """Return parsed parts. Raises ValueError where they cannot be read."""
+    found = readable(stored)
+    try:
+        return msgspec.json.decode(found)
+    except (msgspec.MsgspecError, UnicodeError):  # halves of surrogate pairs, which the standard library accepts
+        return json.loads(found)
+
+
 def text_of(raw_content: str, parts: str | bytes) -> str:
     """Return the plain text of a stored message: `raw_content`, or that of its parts where it is empty.
 
@@ -148,7 +158,7 @@ def text_of(raw_content: str, parts: str | bytes) -> str:
     if (known := _texts.get(parts)) is not None:
         return known
     try:
-        text = plain_text([decode(part) for part in json.loads(readable(parts))])
+        text = plain_text([decode(part) for part in _parsed(parts)])
     except (ValueError, KeyError, TypeError):
         return ""
     if text or not archive_file.is_reference(parts):  # what is missing may come back

@@ -1,0 +1,89 @@
+"""Cut what a hit shows of its text, and say why it is listed where that does not show the words that were typed. Pure.
+
+A page has more hits than are looked at, so each is cut when it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from msgspec import Struct
+
+from sakti.core.text import one_line
+from sakti.store.search.features import Pattern
+from sakti.store.search.query import TOKEN
+from sakti.store.search.rank import Ranked
+from sakti.store.search.snippets import SNIPPET, snippet_of
+from sakti.store.search.stems import stems
+
+QUOTED = 60  # characters of the message before that are shown
+
+
+class Excerpt(Struct, frozen=True):
+    """What a hit shows: `marks` are (start, end) in `snippet`, which begins at `start` of `text`."""
+
+    text: str
+    snippet: str
+    marks: tuple[tuple[int, int], ...] = ()
+    start: int = 0
+    reason: str = ""
+
+
+class Sought(Struct, frozen=True, dict=True):
+    """What was looked for, as it was typed and as it was read."""
+
+    typed: tuple[str, ...]
+    pattern: Pattern
+
+    @cached_property
+    def words(self) -> list[tuple[str, int]]:
+        """Return the parts and the terms, the rarest first, each with its number."""
+        terms, parts = self.pattern.terms, self.pattern.parts
+        by_rarity = sorted(range(len(terms)), key=lambda i: -terms[i].rarity)
+        return [(p, len(terms) + i) for i, (p, _) in enumerate(parts)] + [(terms[i].text, i) for i in by_rarity]
+
+    @cached_property
+    def marked(self) -> tuple[str, ...]:
+        """Return what is marked in a text."""
+        return (self.typed[0][:SNIPPET], *self.typed[1:], *(w for w, _ in self.words))
+
+
+def excerpt_of(text: str, before: str | None, ranked: Ranked, sought: Sought) -> Excerpt:
+    """Cut `text`; `before` is the text of the message before it, by which it may have been found."""
+    lower = text.lower()
+    reason, shown = reason_of(text, lower, before, ranked, sought.pattern)
+    held = None
+    if own := ranked.features.own:
+        typed = (w.lower() for w in sought.typed if w.strip())
+        held = [*(w.lower() for w in shown), *typed, *(w for w, i in sought.words if own[i])]
+    snippet, marks, start = snippet_of(text, (*shown, *sought.marked), lower, held)
+    return Excerpt(text, snippet, marks, start, reason)
+
+
+def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern: Pattern) -> tuple[str, Sequence[str]]:
+    """Return why a text is listed ("" where it shows), and the words of it to mark besides the typed ones."""
+    features = ranked.features
+    if not features.own:
+        return "", []
+    if ranked.answers:
+        said = (before or "").strip()
+        return f"answer to “{one_line(said, QUOTED)}”" if said else "next to a match", []
+    matched = [t for t, own in zip(pattern.terms, features.own, strict=False) if own]
+    parts = [p for (p, _), own in zip(pattern.parts, features.own[len(pattern.terms) :], strict=True) if own]
+    if any(p not in pattern.meant for p in parts) or any(t.text in lower for t in matched):
+        return "", []
+    if parts:
+        return f"similar: {parts[0]}", [parts[0]]
+    wanted = {stem for t in matched for stem in t.stem}
+    for token in TOKEN.findall(text):
+        if not wanted.isdisjoint(stems(token)):
+            return f"same stem: {token}", [token]
+    for term in matched:
+        for form in (f for f in term.forms if f.how != "word"):
+            word = form.phrase.strip('"')
+            if word in lower:
+                return f"{'similar' if form.how == 'similar' else 'short form'}: {word}", [word]
+            if token := next((t for t in TOKEN.findall(text) if set(stems(word)) & set(stems(t))), ""):
+                return f"similar: {token}", [token]
+    return "in its summary" if matched else "", []

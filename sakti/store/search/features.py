@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sakti.store.search.folding import folded
 from sakti.store.search.occurrences import COLUMNS, Phrases, Sizes
 from sakti.store.search.retrieve import Row
-from sakti.store.search.terms import Term
+from sakti.store.search.terms import Form, Term
 
 TEXT, IDENTIFIERS, BEFORE, SUMMARY = range(COLUMNS)
 SHORT = 300  # tokens up to which the text itself is looked at, too: for parts of words, and whether it asks
@@ -74,15 +74,13 @@ class Features(NamedTuple):
 
 
 class Pattern(Struct, frozen=True):
-    """What is looked for: the terms, the phrases with their term, and the parts of words, counted in the text.
+    """What is looked for: the terms, their forms with the number of their term, and the parts of words.
 
-    Phrases from number `whole` on are short forms.
+    Forms from number `whole` on are short forms. Parts are counted in the text.
     """
 
     terms: tuple[Term, ...]
-    phrases: tuple[str, ...]
-    of_term: tuple[int, ...]
-    weights: tuple[float, ...]
+    forms: tuple[tuple[Form, int], ...]
     whole: int
     parts: tuple[tuple[str, float], ...]
     pairs: frozenset[tuple[int, int]]
@@ -92,10 +90,8 @@ class Pattern(Struct, frozen=True):
 
     def with_shorts(self, is_known: Callable[[str], bool]) -> Pattern:
         """Return the pattern with those short forms only that some text has."""
-        some = [n for n, phrase in enumerate(self.phrases) if n < self.whole or is_known(phrase)]
-        phrases = tuple(self.phrases[n] for n in some)
-        of_term, weights = tuple(self.of_term[n] for n in some), tuple(self.weights[n] for n in some)
-        return replace(self, phrases=phrases, of_term=of_term, weights=weights)
+        shorts = [(form, i) for form, i in self.forms[self.whole :] if is_known(form.phrase)]
+        return replace(self, forms=(*self.forms[: self.whole], *shorts))
 
 
 def pattern_of(
@@ -109,9 +105,7 @@ def pattern_of(
     rare = sorted(t.rarity for t in terms)
     return Pattern(
         tuple(terms),
-        tuple(form.phrase for form, _ in forms),
-        tuple(i for _, i in forms),
-        tuple(form.weight for form, _ in forms),
+        tuple(forms),
         len([form for form, _ in forms if form.how != "short"]),
         tuple(parts.items()),
         frozenset(p for p in itertools.pairwise(known) if p[0] != p[1]),
@@ -150,9 +144,9 @@ def _count(found: Phrases, pattern: Pattern, kind: Kind) -> tuple[list[float], l
     """Return the weighted occurrences, which terms the text itself has, and the first places of those in it."""
     total = len(pattern.terms) + len(pattern.parts)
     counts, own, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
-    of_term, weights, whole, leading = pattern.of_term, pattern.weights, pattern.whole, kind.leading
+    forms, whole, leading = pattern.forms, pattern.whole, kind.leading
     for number, (text, identifiers, before, summary) in found:
-        i = of_term[number]
+        form, i = forms[number]
         n: float = len(text)
         if identifiers:
             n += kind.identifiers * len(identifiers)
@@ -167,7 +161,7 @@ def _count(found: Phrases, pattern: Pattern, kind: Kind) -> tuple[list[float], l
                     n += leading * len([p for p in text[:LEADING] if p < LEADING])
             if before:
                 n += kind.before * len(before)
-        counts[i] += weights[number] * n
+        counts[i] += form.weight * n
     places.sort()
     return counts, own, places[:PLACES]
 

@@ -15,6 +15,9 @@ from msgspec import Struct, field
 from sakti.store.connection import Connection
 
 NAME = "sakti_occurrences"
+SCANNED = 5_000  # texts with a phrase, of all phrases together, that are gone through
+GONE_THROUGH = 0.05  # microseconds for one of them
+SOUGHT, SOUGHT_PHRASE = 20, 15  # microseconds for a row that is looked up by itself, and for each phrase of it
 COLUMNS = 4  # text, pieces of identifiers, previous message, summary
 Positions = Sequence[Sequence[int]]  # token offsets in each column
 Phrases = Sequence[tuple[int, Positions]]  # of the phrases that a row has, the number, and where it stands
@@ -29,19 +32,29 @@ class Occurrences(Struct):
 
 
 class _Collector:
-    """The auxiliary function. SQLite keeps it as long as the connection, so each connection has one."""
+    """The auxiliary function. SQLite keeps it as long as the connection, so each connection has one.
+
+    `wide`, `narrow`: the places in MATCH of the phrases to look at, with their numbers, in the rows `documents` and in
+    others.
+    """
 
     def __init__(self) -> None:
         self.found = Occurrences()
-        self.some = self.all = range(0)
-        self.wide: Collection[int] = ()
+        self.wide: Sequence[tuple[int, int]] = ()
+        self.narrow: Sequence[tuple[int, int]] = ()
+        self.documents: Collection[int] = ()
+
+    def look_at(self, phrases: int, whole: int, lead: int) -> None:
+        """Look at so many phrases, in rows that are no documents at the first `whole`; they begin at place `lead`."""
+        self.wide = [(lead + number, number) for number in range(phrases)]
+        self.narrow = self.wide[:whole]
 
     def __call__(self, api: Any) -> int:  # for each of a hundred rows: the fewer calls the better
         rows, key, locations = self.found.rows, api.rowid, api.phrase_locations
         if not rows:
             self.found.means = tuple(api.column_total_size(c) / (api.row_count or 1) for c in range(COLUMNS))
-        numbers = self.all if key in self.wide else self.some
-        rows[key] = [(p, at) for p in numbers if any(at := locations(p))]
+        wanted = self.wide if key in self.documents else self.narrow
+        rows[key] = [(number, at) for place, number in wanted if any(at := locations(place))]
         return 0
 
 
@@ -49,32 +62,64 @@ _collectors: weakref.WeakKeyDictionary[apsw.Connection, _Collector] = weakref.We
 
 
 def occurrences(
-    db: Connection, keys: Sequence[int], phrases: Sequence[str], some: int, wide: Collection[int], *, seek: bool
+    db: Connection,
+    keys: Collection[int],
+    forms: Sequence[tuple[str, int]],
+    whole: int,
+    documents: Collection[int],
+    newest: int,
 ) -> Occurrences:
-    """Return where `phrases` (FTS5 phrases) stand in the rows `keys`: the first `some` of them, in the rows `wide` all.
+    """Return where phrases stand in the rows `keys`; those from number `whole` on only in the rows `documents`.
 
-    `seek`: look each row up by itself, for phrases so common that going through all their rows would cost more.
+    `forms`: FTS5 phrases, each with the number of texts that have it. Those that few texts have are gone through, and
+    the common ones only where they are (FTS5 skips to the row); a row with common ones only is looked up by itself.
     """
     connection = db.connection()
     collector = _collectors.get(connection)
     if collector is None:
         collector = _collectors[connection] = _Collector()
         connection.register_fts5_function(NAME, collector)
-    phrases = phrases if wide else phrases[:some]
-    collector.found, collector.wide = Occurrences(), wide
-    collector.some, collector.all = range(some), range(len(phrases))
-    if keys and phrases:
-        match = " OR ".join(phrases)
-        sql = f"SELECT {NAME}(search_words) FROM search_words WHERE search_words MATCH ?"
-        if seek:
-            for key in keys:
-                db.execute_sql(f"{sql} AND rowid = ?", (match, key)).fetchall()
-        else:  # `+`: FTS5 would take `rowid IN` for that many queries of its own
-            bounds = (match, min(keys), max(keys))
-            among = ",".join(map(str, keys))
-            db.execute_sql(f"{sql} AND rowid BETWEEN ? AND ? AND +rowid IN ({among})", bounds).fetchall()
+    forms = forms if documents else forms[:whole]
+    if not keys or not forms:
+        return Occurrences()
+    rare = _rare(forms, whole)
+    lead = len(rare) if len(rare) < len(forms) else 0
+    every = " OR ".join(phrase for phrase, _ in forms)
+    collector.found, collector.documents = Occurrences(), documents
+    if rare:
+        collector.look_at(len(forms), whole, lead)
+        _go_through(db, f"({' OR '.join(rare)}) AND ({every})" if lead else every, keys)
+    left = [k for k in keys if k not in collector.found.rows] if lead or not rare else []
+    if left:
+        collector.look_at(len(forms), whole, 0)
+        between = sum(n for _, n in forms) * (max(left) - min(left)) / newest
+        if between * GONE_THROUGH < len(left) * (SOUGHT + SOUGHT_PHRASE * len(forms)):
+            _go_through(db, every, left)
+        else:
+            for key in left:
+                db.execute_sql(f"{_SQL} rowid = ?", (every, key)).fetchall()
     found, collector.found = collector.found, Occurrences()
     return found
+
+
+_SQL = f"SELECT {NAME}(search_words) FROM search_words WHERE search_words MATCH ? AND"
+
+
+def _go_through(db: Connection, match: str, keys: Collection[int]) -> None:
+    among = ",".join(map(str, keys))  # `+`: FTS5 would take `rowid IN` for that many queries of its own
+    db.execute_sql(f"{_SQL} rowid BETWEEN ? AND ? AND +rowid IN ({among})", (match, min(keys), max(keys))).fetchall()
+
+
+def _rare(forms: Sequence[tuple[str, int]], whole: int) -> list[str]:
+    """Return the phrases that can be gone through: the rarest, as long as they are in few texts together."""
+    left = SCANNED
+    out: list[str] = []
+    for phrase, texts in sorted(forms[:whole], key=lambda form: form[1]):
+        left -= texts
+        if left < 0:
+            break
+        out.append(phrase)
+    return out
 
 
 def sizes_of(db: Connection, keys: Sequence[int]) -> dict[int, Sizes]:

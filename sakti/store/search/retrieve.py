@@ -24,11 +24,13 @@ from sakti.store.search.terms import Term, inverse_frequency
 from sakti.store.threads.codec import text_of
 
 CANDIDATES = 300  # hits of one query at most
+MEASURED = 100  # candidates of each list that are measured
 ENOUGH = 150  # hits behind which nothing is looked for that has common words only
+ENOUGH_RARE = 30  # the same where rare words found them, and it is no question
 SAMPLE = 10_000  # newest texts in which words are counted
 AT_ONCE = 4_000  # rows of all words together that FTS5 ranks before the time is looked at
 SLICE = 1_000  # rows with a part of a word that are read at once
-SPAN = 50_000  # rows that are searched for parts of words before the time is looked at
+SPAN = 200_000  # rows that are searched for parts of words before the time is looked at
 LOOKED_INTO = 20  # texts that are read to see whether one contains a part of a word
 LIKE_SPAN = 500  # the same for texts that have to be read
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, previous message, summary
@@ -146,6 +148,9 @@ def by_words(
             return found
     else:
         found = []
+    if own and len(found) >= ENOUGH_RARE:
+        budget.unread |= {t.text: newest for t in left}
+        return found
     return _by_windows(db, match, left, found, place, newest, budget)
 
 
@@ -172,7 +177,7 @@ def _ranked_by_index(db: Connection, match: str, place: Place, keys: tuple[int, 
 
     The filters are applied to the best alone, unless those do not suffice: joining every row costs more than ranking.
     """
-    wide = 2 * CANDIDATES
+    wide = 4 * CANDIDATES
     within = "" if keys is None else f" AND search_words.rowid > {keys[0]} AND search_words.rowid <= {keys[1]}"
     sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ?{within} ORDER BY {WEIGHTS} LIMIT ?"
     best = [row[0] for row in db.execute_sql(sql, (match, wide)).fetchall()]
@@ -207,7 +212,7 @@ def by_parts(
             for key in keys:
                 scores[key] = scores.get(key, 0.0) + weight
     keys = sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)
-    return rows_of(db, keys, place, budget), rarity
+    return rows_of(db, keys, place, budget, most=MEASURED), rarity
 
 
 def _parts_newest_first(db: Connection, part: str, newest: int, budget: Budget) -> list[int]:
@@ -256,20 +261,22 @@ def contains(db: Connection, part: str) -> bool:
 # --- rows ---------------------------------------------------------------------------------------------------
 
 
-def rows_of(db: Connection, keys: Sequence[int], place: Place, budget: Budget | None = None) -> list[Row]:
-    """Return those of `keys` that pass the filters, in order, at most 300."""
+def rows_of(
+    db: Connection, keys: Sequence[int], place: Place, budget: Budget | None = None, *, most: int = CANDIDATES
+) -> list[Row]:
+    """Return those of `keys` that pass the filters, in order, at most `most`."""
     found: list[Row] = []
-    for start in range(0, len(keys), CANDIDATES):
-        some = keys[start : start + CANDIDATES]
+    for start in range(0, len(keys), most):
+        some = keys[start : start + most]
         rows = db.execute_sql(
             f"SELECT {_ROW} FROM json_each(?) k CROSS JOIN {place.table} d ON d.pk = k.value"
             f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where}",
             (listed(some), *place.values),
         ).fetchall()
         found += map(Row._make, rows)
-        if len(found) >= CANDIDATES or (budget is not None and start and budget.over):
+        if len(found) >= most or (budget is not None and start and budget.over):
             break
-    return found[:CANDIDATES]
+    return found[:most]
 
 
 def listed(keys: Iterable[int]) -> str:

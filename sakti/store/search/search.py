@@ -37,6 +37,7 @@ from sakti.store.search.query import (
     KINDS,
     MAX_TERMS,
     MAX_TEXT,
+    PASTED,
     STOP_WORDS,
     TOKEN,
     Query,
@@ -54,11 +55,10 @@ __all__ = [
     "KINDS", "Hit", "Query", "Scope", "SearchPage", "looks_like_identifier", "parse_query", "search", "terms",
 ]  # fmt: skip
 
-RANKED = 100  # candidates of each list that are measured
 ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
 QUESTION = 3  # from so many words on, the answer may stand beside what matches
 FEW = 5  # fewer hits than that: look for parts of words, too
-SEEK = 300  # rows with any of the words that are gone through in the time in which one word of one row is looked up
+RAREST = 16  # words that are looked up of a longer text
 SIMILAR = 30  # texts in which a word that was meant is looked for
 TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
 
@@ -234,7 +234,7 @@ def _find(db: Connection, query: Query, place: Place, budget: Budget, *, first: 
     not_typed = frozenset(folded(w).lower() for found in meant.values() for w in found)
     pattern = pattern_of(known, parts, words, not_typed)
     around = place if question else None
-    ranked, rest = _measured(db, pattern, rows, by_parts, around, _times(db, query, newest, now))
+    ranked, rest = _measured(db, pattern, rows, by_parts, around, _times(db, query, newest, now), newest)
     return _Found(ranked, rest, pattern, _suggestion(query.text, {**similar, **meant}), unfinished)
 
 
@@ -258,7 +258,7 @@ def _terms(
         prefixes=query.prefixes,
         phrases=query.phrases,
     )
-    return made, similar
+    return sorted(sorted(made, key=lambda t: t.documents)[:RAREST], key=made.index), similar
 
 
 def _by_parts(
@@ -288,8 +288,8 @@ def _containing(
 ) -> tuple[dict[Row, str], dict[str, float]]:
     """Return the texts with one of `parts` in them, and the rarity of each."""
     rows, rarity = retrieve.by_parts(db, parts, place, newest, budget)
-    texts = retrieve.texts_of(db, [r.pk for r in rows[:RANKED]])
-    lower = {r: folded(texts[r.pk]).lower() for r in rows[:RANKED] if r.pk in texts}
+    texts = retrieve.texts_of(db, [r.pk for r in rows[: retrieve.MEASURED]])
+    lower = {r: folded(texts[r.pk]).lower() for r in rows[: retrieve.MEASURED] if r.pk in texts}
     found = {r: texts[r.pk] for r, text in lower.items() if any(part in text for part in rarity)}
     return found, {p: value for p, value in rarity.items() if any(p in lower[r] for r in found)}
 
@@ -314,7 +314,7 @@ def _needles(query: Query, place: Place) -> list[str]:
 
 
 def _times(db: Connection, query: Query, newest: int, now: int | None) -> list[tuple[int, int]]:
-    if len(query.text.split()) < QUESTION:
+    if not QUESTION <= len(query.text.split()) <= PASTED:
         return []
     return named_times(query.text, now or retrieve.time_of(db, newest) or 1)
 
@@ -340,21 +340,22 @@ def _measured(
     by_parts: Mapping[Row, str],
     around: Place | None,
     times: Sequence[tuple[int, int]],
+    newest: int,
 ) -> tuple[list[Ranked], list[Row]]:
     """Return the candidates that were measured, ranked, and the rest of them, as the index ordered it.
 
     `around`: the messages beside the best are candidates, too, where they pass this filter.
     """
-    chosen = {r.pk: r for r in (*rows[:RANKED], *by_parts)}
+    chosen = {r.pk: r for r in (*rows[: retrieve.MEASURED], *by_parts)}
     sizes = sizes_of(db, list(chosen))
     texts = {r.pk: text for r, text in by_parts.items()}
     wanted = (k for k in chosen if k not in texts and (pattern.parts or _is_short(sizes.get(k))))
     texts |= retrieve.texts_of(db, list(wanted))
-    many = sum(t.documents for t in pattern.terms) > SEEK * len(chosen) * len(pattern.phrases)
     documents = {k for k in chosen if is_document(sizes.get(k), texts.get(k, ""))}
     if documents:
         pattern = pattern.with_shorts(partial(retrieve.is_known, db))
-    found = occurrences(db, list(chosen), pattern.phrases, pattern.whole, documents, seek=many)
+    forms = [(form.phrase, form.documents) for form, _ in pattern.forms]
+    found = occurrences(db, chosen.keys(), forms, pattern.whole, documents, newest)
     features = {
         k: measure(r, sizes.get(k), found.rows.get(k, ()), texts.get(k, ""), pattern, document=k in documents)
         for k, r in chosen.items()

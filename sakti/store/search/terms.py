@@ -18,15 +18,17 @@ How = Literal["word", "similar", "short"]
 SETTING = 0.3  # of the rarity of a language's name: it says where, not what (cosqa: R@10 and MRR +1.3)
 SHORTENED = 0.3  # what a short form counts in code: `dict` for dictionary (mixed: MRR +2.1, functions by file +1.3)
 JOINED = 2.5  # what `getuserid` counts where `get user id` was typed (ident: R@5 +0.7)
+MANY = 16  # more words than that are a text: their short forms are not looked for
 SHORTEST = 3  # letters of a short form
 
 
 class Form(Struct, frozen=True):
-    """One FTS5 phrase that matches a term, and what an occurrence of it counts."""
+    """One FTS5 phrase that matches a term, what an occurrence of it counts, and the number of texts that have it."""
 
     phrase: str
     weight: float = 1.0
     how: How = "word"
+    documents: int = 0
 
 
 class Term(Struct, frozen=True):
@@ -84,13 +86,14 @@ def make_terms(
             continue
         as_typed = () if prefix else (phrase_as_typed(word),)
         spelled = [p for p in dict.fromkeys((phrase, *as_typed)) if documents.get(p)]
-        forms = [Form(p, JOINED if word in whole else 1.0) for p in spelled]
-        forms += [Form(p, how="similar") for p in map(phrase_of, similar.get(word, ())) if documents.get(p)]
+        forms = [Form(p, JOINED if word in whole else 1.0, "word", documents[p]) for p in spelled]
+        likely = (p for p in map(phrase_of, similar.get(word, ())) if documents.get(p))
+        forms += [Form(p, 1.0, "similar", documents[p]) for p in likely]
         if not forms:
             continue
-        count = max(documents[f.phrase] for f in forms)
+        count = max(f.documents for f in forms)
         rarity = inverse_frequency(count, total) * (SETTING if word in LANGUAGES and len(words) > 1 else 1.0)
-        forms += short_forms(stem) if not (prefix or word in whole) else []
+        forms += short_forms(stem) if not (prefix or word in whole or len(words) > MANY) else []
         out[stem] = Term(word.lower(), stem, tuple(forms), count, rarity)
     return list(out.values())
 

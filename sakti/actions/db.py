@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs, to_builtins
 
+from sakti.actions.bar import bar
 from sakti.actions.spec import UPKEEP, Group, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
@@ -117,7 +118,9 @@ async def archive(scope: Scope, days: int) -> Value:
     Only messages that are observed and not linked to an open task, and long enough to be worth it. The file stands
     beside the database and ends in .archive. What is moved when this is interrupted stays moved.
     """
-    done = await archiving.archive(scope.store, before=scope.now() - days * 86_400_000)
+    with bar("archiving messages", "count") as show:
+        before = scope.now() - days * 86_400_000
+        done = await archiving.archive(scope.store, before=before, progress=show)
     told = (
         f"{counted(done.messages, 'message')} moved to {done.path} ({done.bytes:,} bytes). Keep it beside the database;"
         " `sakti db vacuum` gives the room back to the disk."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
+from sakti.actions.bar import bar
 from sakti.actions.spec import UPKEEP, Group, action, arg, flag
 from sakti.actions.values import USAGE, Refused, Text, Value
 from sakti.core.errors import SaktiError
@@ -40,10 +41,6 @@ async def install(scope: Scope) -> Value:
 
 def _with_progress(installer: Installer) -> Path:
     """Run the installer in a thread, so that ctrl+c stops it cleanly; a bar where there is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
     stopped = threading.Event()
     installer.cancelled = stopped.is_set
     outcome: dict[str, Any] = {}
@@ -54,13 +51,7 @@ def _with_progress(installer: Installer) -> Path:
         except SaktiError as e:
             outcome["error"] = e
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("fetching", total=None)
-
-        def show(done: int, total: int, what: str) -> None:
-            bar.update(task, completed=done, total=total, description=what)
-
+    with bar("fetching", "bytes") as show:
         installer.progress = show
         thread = threading.Thread(target=work)
         thread.start()

@@ -9,6 +9,7 @@ Raw SQL: conditions over messages, the log and tasks.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -51,10 +52,13 @@ class Archived(Struct):
     removed: int = 0
 
 
-async def archive(store: Store, *, before: int) -> Archived:
+async def archive(
+    store: Store, *, before: int, progress: Callable[[int, int], object] = lambda done, total: None
+) -> Archived:
     """Move the parts of messages said before a time (Unix ms) that are observed and that no open task is linked to.
 
-    What is moved stays moved where it is interrupted; the next run goes on. Raises `StoreError`: read_only where
+    `progress` hears of messages moved, of how many. What is moved stays moved where it is interrupted; the next run
+    goes on. Raises `StoreError`: read_only where
     nothing is saved, full where there is no room, archive where the archive is missing.
     """
     if store.not_saved or store.read_only_reason:
@@ -70,6 +74,7 @@ async def archive(store: Store, *, before: int) -> Archived:
             last = 0
             while last is not None:
                 last = await upkeep.piece(store, partial(_move_some, done=done, before=before, after=last))
+                progress(done.messages, messages)
         done.removed = await sweep(store)
     except (apsw.Error, OSError) as e:
         raise archive_care.failed(e, done.path) from e

@@ -93,7 +93,10 @@ async def all_is_well(store: Store) -> bool:
 async def test_old_parts_move_and_are_found_and_opened(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "COUNTED", ())
     said = await say(store, LOG, SHORT, noise(2), noise(3), noise(4))
-    done = await archiving.archive(store, before=4 * DAY)
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(archiving, "_ROWS", 2)
+    done = await archiving.archive(store, before=4 * DAY, progress=lambda *how_far: told.append(how_far))
+    assert told == [(2, 3), (3, 3), (3, 3)]
     assert (done.messages, done.path) == (3, archive_file.path_of(store.path)) and done.bytes > 300
     assert await archived(store) == ["t-0", "t-2", "t-3"]
     assert done.path.stat().st_mode & 0o777 == 0o600 and len(kept(store.path)) == 3

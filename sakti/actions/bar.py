@@ -1,0 +1,27 @@
+"""Show how far something long has come: a bar on standard error, where that is a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Literal, TypeAlias
+
+Show: TypeAlias = Callable[..., None]  # (done, of how many, doing what)
+
+
+@contextmanager
+def bar(what: str, unit: Literal["bytes", "count"]) -> Generator[Show]:
+    """Draw a bar as long as the block runs; it yields what moves it on."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+
+        def show(done: int, total: int, doing: str = what) -> None:
+            progress.update(task, completed=done, total=total, description=doing)
+
+        yield show

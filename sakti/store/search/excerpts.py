@@ -17,6 +17,7 @@ from sakti.store.search.rank import Ranked
 from sakti.store.search.snippets import SNIPPET, snippet_of
 from sakti.store.search.stems import stems
 
+_HOW = {"similar": "similar", "short": "short form", "code": "in code"}
 QUOTED = 60  # characters of the message before that are shown
 
 
@@ -83,7 +84,7 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
         for form in (f for f in term.forms if f.how != "word"):
             word = form.phrase.strip('"')
             if word in lower:
-                return f"{'similar' if form.how == 'similar' else 'short form'}: {word}", [word]
+                return f"{_HOW[form.how]}: {word}", [word]
             if token := next((t for t in TOKEN.findall(text) if set(stems(word)) & set(stems(t))), ""):
                 return f"similar: {token}", [token]
     return "in its summary" if matched else "", []

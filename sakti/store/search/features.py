@@ -76,7 +76,7 @@ class Features(NamedTuple):
 class Pattern(Struct, frozen=True):
     """What is looked for: the terms, their forms with the number of their term, and the parts of words.
 
-    Forms from number `whole` on are short forms. Parts are counted in the text.
+    Forms from number `whole` on are those of code. Parts are counted in the text.
     """
 
     terms: tuple[Term, ...]
@@ -88,10 +88,11 @@ class Pattern(Struct, frozen=True):
     sought_inside: tuple[tuple[int, str], ...]  # stems that may stand inside of a word, with their term
     meant: frozenset[str] = frozenset()  # of the parts: what was not typed, and may have been meant
 
-    def with_shorts(self, is_known: Callable[[str], bool]) -> Pattern:
-        """Return the pattern with those short forms only that some text has."""
-        shorts = [(form, i) for form, i in self.forms[self.whole :] if is_known(form.phrase)]
-        return replace(self, forms=(*self.forms[: self.whole], *shorts))
+    def with_code(self, are_known: Callable[[list[str]], set[str]]) -> Pattern:
+        """Return the pattern with those forms of code only that some text has."""
+        known = are_known([form.phrase for form, _ in self.forms[self.whole :]])
+        code = [(form, i) for form, i in self.forms[self.whole :] if form.phrase in known]
+        return replace(self, forms=(*self.forms[: self.whole], *code))
 
 
 def pattern_of(
@@ -99,14 +100,14 @@ def pattern_of(
 ) -> Pattern:
     """Return the pattern of terms; `order`: the words as they follow each other in the query."""
     forms = [(form, i) for i, term in enumerate(terms) for form in term.forms]
-    forms.sort(key=lambda form: form[0].how == "short")
+    forms.sort(key=lambda form: form[0].only_ranks)
     index = {term.text: i for i, term in enumerate(terms)}
     known = [index[w] for w in order if w in index]
     rare = sorted(t.rarity for t in terms)
     return Pattern(
         tuple(terms),
         tuple(forms),
-        len([form for form, _ in forms if form.how != "short"]),
+        len([form for form, _ in forms if not form.only_ranks]),
         tuple(parts.items()),
         frozenset(p for p in itertools.pairwise(known) if p[0] != p[1]),
         sum(value * (len(rare) - 1 - i) for i, value in enumerate(rare)),

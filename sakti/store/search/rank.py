@@ -8,7 +8,8 @@
    text however long. Texts are of two kinds, told by the text alone: a *document* begins like code, a diff or a log, or
    has more than 220 words; all else is *talk*. In a document length counts fully (a long one has any word by chance),
    its first words count twice (they say what it is), and the messages around it count little. In talk a long message
-   says more, and half of what it says is in the message before.
+   says more, and half of what it says is in the message before. Words as code has them (`dict` for dictionary, del
+   for delete: `terms.py`, `code_words.py`) count in documents only, and find none.
 3. *Score* (`score`, below): BM25 (Robertson and Zaragoza 2009) as a share of the best possible, plus how much of the
    query stands together in the text (bigrams and windows, Metzler and Croft 2005), plus what stands around it in its
    thread. Equal scores: the newest first. That is all recency does, unless the question names a date.

@@ -28,6 +28,7 @@ MEASURED = 100  # candidates of each list that are measured
 ENOUGH = 150  # hits behind which nothing is looked for that has common words only
 ENOUGH_RARE = 30  # the same where rare words found them, and it is no question
 SAMPLE = 10_000  # newest texts in which words are counted
+ASKED = 64  # phrases in one statement
 AT_ONCE = 4_000  # rows of all words together that FTS5 ranks before the time is looked at
 SLICE = 1_000  # rows with a part of a word that are read at once
 SPAN = 200_000  # rows that are searched for parts of words before the time is looked at
@@ -99,18 +100,27 @@ def count(db: Connection, phrases: Iterable[str], newest: int) -> dict[str, int]
     """Return in how many texts each FTS5 phrase is, estimated from the newest: counting all would cost too much."""
     floor = max(0, newest - SAMPLE)
     share = max(1.0, newest / SAMPLE)
-    sql = "SELECT count(*) FROM search_words WHERE search_words MATCH ? AND rowid > ?"
-    counts = {p: db.execute_sql(sql, (p, floor)).fetchone()[0] for p in phrases}
+    counts = _of_each(db, f"SELECT count(*) FROM search_words WHERE search_words MATCH ? AND rowid > {floor}", phrases)
     if floor:  # rare ones may have all their texts before
-        known = "SELECT 1 FROM search_words WHERE search_words MATCH ? LIMIT 1"
-        counts = {p: n or int(db.execute_sql(known, (p,)).fetchone() is not None) for p, n in counts.items()}
+        known = are_known(db, [p for p, n in counts.items() if not n])
+        counts |= {p: int(p in known) for p, n in counts.items() if not n}
     return {p: round(n * share) if n > 1 else n for p, n in counts.items()}
 
 
-def is_known(db: Connection, phrase: str) -> bool:
-    """Return whether any text has a phrase."""
-    sql = "SELECT 1 FROM search_words WHERE search_words MATCH ? LIMIT 1"
-    return db.execute_sql(sql, (phrase,)).fetchone() is not None
+def are_known(db: Connection, phrases: Iterable[str]) -> set[str]:
+    """Return those phrases that any text has."""
+    found = _of_each(db, "SELECT 1 FROM search_words WHERE search_words MATCH ? LIMIT 1", phrases)
+    return {phrase for phrase, known in found.items() if known}
+
+
+def _of_each(db: Connection, select: str, phrases: Iterable[str]) -> dict[str, int]:
+    """Return what a statement selects for each phrase, asked at once: half of the time is that of calling SQLite."""
+    asked = list(dict.fromkeys(phrases))
+    out: dict[str, int] = {}
+    for some in (asked[i : i + ASKED] for i in range(0, len(asked), ASKED)):
+        row = db.execute_sql(f"SELECT {', '.join([f'({select})'] * len(some))}", tuple(some)).fetchone()
+        out |= zip(some, row, strict=True)
+    return out
 
 
 def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:

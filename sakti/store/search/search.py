@@ -353,7 +353,7 @@ def _measured(
     texts |= retrieve.texts_of(db, list(wanted))
     documents = {k for k in chosen if is_document(sizes.get(k), texts.get(k, ""))}
     if documents:
-        pattern = pattern.with_shorts(partial(retrieve.is_known, db))
+        pattern = pattern.with_code(partial(retrieve.are_known, db))
     forms = [(form.phrase, form.documents) for form, _ in pattern.forms]
     found = occurrences(db, chosen.keys(), forms, pattern.whole, documents, newest)
     features = {

@@ -172,6 +172,20 @@ async def test_a_word_in_another_form_says_which(store: Store) -> None:
     assert hit.reason == "same stem: testing" and hit.snippet[slice(*hit.marks[0])] == "testing"
 
 
+async def test_code_that_says_the_same_in_its_own_words_comes_first(store: Store) -> None:
+    told = [
+        ("other", "def report(file):\n    return [line.strip() for line in file if line]"),
+        ("meant", "def tidy(file):\n    os.unlink(file.name); return [line for line in file]"),
+        ("said", "do not delete anything"),
+    ]
+    await store.write(say, told, first=1)
+    await store.write(say, [("talk", "we should unlink the old docs")], thread="t2")
+    hits = (await page(store, "delete the file by line")).hits
+    found = [h.id for h in hits]
+    assert found.index("meant") < found.index("other")
+    assert "talk" not in found, "nothing is found by such a word"
+
+
 async def test_the_score_is_the_sum_of_its_parts(store: Store) -> None:
     await store.write(say, [("a", "the retry policy of the upload"), ("b", "upload"), ("c", "a policy")])
     hits = (await page(store, "retry policy upload")).hits

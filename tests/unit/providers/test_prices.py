@@ -75,6 +75,9 @@ def test_a_cost_is_the_packages(
     read = int(size * cached)
     write = int((size - read) * written)
     usage = Usage(input_tokens=size, output_tokens=out, cached_tokens=read, cache_write_tokens=write)
+    if _theirs(listed, model) is None:  # some names of the list are not found by its own patterns
+        assert prices.cost(usage, provider, model) is None
+        return
     theirs = SNAPSHOT.calc(
         Theirs(input_tokens=size, output_tokens=out, cache_read_tokens=read, cache_write_tokens=write),
         model,

@@ -16,7 +16,10 @@ _FENCE = lazy_pattern(r"```.*?(?:```|\Z)", re.DOTALL)
 _LEAD = lazy_pattern(r"^(?:[#>*\-\s]+|\d+[.)]\s+)")
 _QUOTES = " \t\"'`*_“”„«»"
 _NAMED = lazy_pattern(r"^\W{0,2}title\W{1,3}\s*", re.IGNORECASE)
-_POLITE = lazy_pattern(r"^(?:please|hi|hello|hey|can you|could you|would you|bitte)\b[,.!:]?\s+", re.IGNORECASE)
+_POLITE = lazy_pattern(
+    r"^(?:please|(?:hi|hello|hey)(?:\s+(?:there|all|everyone)\b)?+|can you|could you|would you|bitte)\b[,.!:]?\s+",
+    re.IGNORECASE,
+)
 
 
 def first_title(text: str) -> str:

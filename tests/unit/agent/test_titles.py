@@ -19,6 +19,8 @@ from sakti.core.types import Thread
         ("why?\n```py\nboom()\n```\nit fails in CI", "why? it fails in CI"),
         ("```py\nboom()\n```", "```py: boom(): ```"),
         ("please", "please"),
+        ("hello there, where is the port set?", "where is the port set?"),
+        ("hello there", "hello there"),
         ("", ""),
         ("  \n ", ""),
         ("1. rename foo to bar", "rename foo to bar"),

@@ -24,7 +24,9 @@ from sakti.store.search.terms import Term, inverse_frequency
 from sakti.store.threads.codec import text_of
 
 CANDIDATES = 300  # hits of one query at most
-MEASURED = 100  # candidates of each list that are measured
+MEASURED = 100  # candidates of each list that are measured at most
+MATCHING = 0.4  # of the best score in the index: rows with less are measured only in a thread of the BEST
+BEST = 20
 ENOUGH = 150  # hits behind which nothing is looked for that has common words only
 ENOUGH_RARE = 30  # the same where rare words found them, and it is no question
 SAMPLE = 10_000  # newest texts in which words are counted
@@ -85,6 +87,21 @@ class Row(NamedTuple):
         return (self.thread_id, self.position) if self.kind == "message" else None
 
 
+class Matches(Struct):
+    """Rows that match, the likely ones first; `shares`: their scores in the index as shares of the best one."""
+
+    rows: list[Row]
+    shares: dict[int, float] = field(default_factory=dict[int, float])
+
+    def worth_measuring(self) -> list[Row]:
+        """Return the rows that may come up: by their own words, or by what stands around them in their thread."""
+        threads = {r.thread_id or r.pk for r in self.rows[:BEST]}
+        shares = self.shares
+        return [
+            r for r in self.rows[:MEASURED] if shares.get(r.pk, 1.0) >= MATCHING or (r.thread_id or r.pk) in threads
+        ]
+
+
 _ROW = "d.pk, d.kind, d.thread_id, d.position, d.role, d.created_at"
 
 
@@ -137,8 +154,8 @@ def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
 
 def by_words(
     db: Connection, terms: Sequence[Term], query: Query, place: Place, newest: int, budget: Budget, *, own: bool
-) -> list[Row]:
-    """Return the rows that match, the likely ones first.
+) -> Matches:
+    """Return the rows that match.
 
     FTS5 ranks them. Where words are so common that this would take as long as there are texts, rows with the rare ones
     come first, and behind them the newest of those that have common ones only. How often a row has each of them is
@@ -146,61 +163,68 @@ def by_words(
     """
     match = match_of(terms, query, own=own)
     if not match:
-        return []
+        return Matches([])
     left = sorted(terms, key=lambda t: t.documents)
+    found = Matches([])
     if " AND " not in match:
         rare = list(itertools.takewhile(lambda t: t.documents <= AT_ONCE, left))
         while rare and sum(t.documents for t in rare) > AT_ONCE:
             rare.pop()
-        found = _ranked_by_index(db, match_of(rare, query, own=own), place) if rare else []
+        if rare:
+            found = _ranked_by_index(db, match_of(rare, query, own=own), place)
         left = left[len(rare) :]
         if not left:
             return found
-    else:
-        found = []
-    if own and len(found) >= ENOUGH_RARE:
+    if own and len(found.rows) >= ENOUGH_RARE:
         budget.unread |= {t.text: newest for t in left}
         return found
     return _by_windows(db, match, left, found, place, newest, budget)
 
 
 def _by_windows(
-    db: Connection, match: str, terms: Sequence[Term], found: list[Row], place: Place, newest: int, budget: Budget
-) -> list[Row]:
+    db: Connection, match: str, terms: Sequence[Term], found: Matches, place: Place, newest: int, budget: Budget
+) -> Matches:
     """Return `found` and behind them the rows that match, from the newest texts on, as far as the time suffices."""
-    rows = {r.pk: r for r in found}
+    rows, shares = {r.pk: r for r in found.rows}, found.shares
     expected = sum(t.documents for t in terms)
     span = max(1, newest * AT_ONCE // max(expected, AT_ONCE))
     high = newest
     while high > 0 and len(rows) < ENOUGH and not (budget.over and rows):
         low = max(0, high - span)
-        for row in _ranked_by_index(db, match, place, (low, high)):
+        window = _ranked_by_index(db, match, place, (low, high))
+        for row in window.rows:
             rows.setdefault(row.pk, row)
+        shares = window.shares | shares
         high = low
     if high:
         budget.unread |= {t.text: high for t in terms}
-    return list(rows.values())[:CANDIDATES]
+    return Matches(list(rows.values())[:CANDIDATES], shares)
 
 
-def _ranked_by_index(db: Connection, match: str, place: Place, keys: tuple[int, int] | None = None) -> list[Row]:
+def _ranked_by_index(db: Connection, match: str, place: Place, keys: tuple[int, int] | None = None) -> Matches:
     """Return the best rows in bm25 order; `keys`: of those above the first and up to the second.
 
     The filters are applied to the best alone, unless those do not suffice: joining every row costs more than ranking.
     """
     wide = 4 * CANDIDATES
     within = "" if keys is None else f" AND search_words.rowid > {keys[0]} AND search_words.rowid <= {keys[1]}"
-    sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ?{within} ORDER BY {WEIGHTS} LIMIT ?"
-    best = [row[0] for row in db.execute_sql(sql, (match, wide)).fetchall()]
-    found = rows_of(db, best, place)
+    sql = f"SELECT rowid, {WEIGHTS} s FROM search_words WHERE search_words MATCH ?{within} ORDER BY s LIMIT ?"
+    best = db.execute_sql(sql, (match, wide)).fetchall()
+    found = rows_of(db, [key for key, _ in best], place)
     if len(best) < wide or len(found) >= CANDIDATES // 6:
-        return found
+        return _matches(found, dict(best))
     rows = db.execute_sql(
-        f"SELECT {_ROW} FROM search_words CROSS JOIN {place.table} d ON d.pk = search_words.rowid"
+        f"SELECT {_ROW}, {WEIGHTS} s FROM search_words CROSS JOIN {place.table} d ON d.pk = search_words.rowid"
         f" LEFT JOIN threads t ON t.id = d.thread_id WHERE search_words MATCH ?{within} AND {place.where}"
-        f" ORDER BY {WEIGHTS} LIMIT ?",
+        f" ORDER BY s LIMIT ?",
         (match, *place.values, CANDIDATES),
     ).fetchall()
-    return list(map(Row._make, rows))
+    return _matches([Row(*row) for *row, _ in rows], {row[0]: row[-1] for row in rows})
+
+
+def _matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
+    best = scores[rows[0].pk] if rows else 0.0  # scores of bm25 are negative
+    return Matches(rows, {r.pk: scores[r.pk] / best for r in rows[:MEASURED]} if best else {})
 
 
 # --- trigrams -----------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ from sakti.store.search.query import (
     words_and_joined,
 )
 from sakti.store.search.rank import NO_PARTS, Parts, Ranked
-from sakti.store.search.retrieve import Budget, Place, Row, Scope, Stored
+from sakti.store.search.retrieve import Budget, Matches, Place, Row, Scope, Stored
 from sakti.store.search.terms import Term, make_terms, phrase_as_typed, phrase_of
 
 __all__ = [
@@ -222,19 +222,19 @@ def _find(db: Connection, query: Query, place: Place, budget: Budget, *, first: 
     words = list(dict.fromkeys([*words, *terms(" ".join(query.phrases)), *joined]))[:MAX_TERMS]
     known, similar = _terms(db, words, joined, query, newest)
     question = len(query.text.split()) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
-    rows = retrieve.by_words(db, known, query, place, newest, budget, own=not question)
-    few = looks_like_identifier(query.text) or len(rows) < FEW
+    matches = retrieve.by_words(db, known, query, place, newest, budget, own=not question)
+    few = looks_like_identifier(query.text) or len(matches.rows) < FEW
     wanting = bool(query.text) and not query.alternatives and few
-    unfinished = first and wanting and bool(rows) and budget.over
+    unfinished = first and wanting and bool(matches.rows) and budget.over
     by_parts, parts, meant = dict[Row, str](), dict[str, float](), dict[str, list[str]]()
     if wanting and not unfinished:
         by_parts, parts, meant = _by_parts(db, query, place, newest, budget)
-    if not (rows or by_parts) and not _is_in_trigrams(query):
-        rows = retrieve.by_reading(db, _needles(query, place), place, newest, budget) if _readable(query, place) else []
+    if not (matches.rows or by_parts) and not _is_in_trigrams(query) and _readable(query, place):
+        matches = Matches(retrieve.by_reading(db, _needles(query, place), place, newest, budget))
     not_typed = frozenset(folded(w).lower() for found in meant.values() for w in found)
     pattern = pattern_of(known, parts, words, not_typed)
     around = place if question else None
-    ranked, rest = _measured(db, pattern, rows, by_parts, around, _times(db, query, newest, now), newest)
+    ranked, rest = _measured(db, pattern, matches, by_parts, around, _times(db, query, newest, now), newest)
     return _Found(ranked, rest, pattern, _suggestion(query.text, {**similar, **meant}), unfinished)
 
 
@@ -336,7 +336,7 @@ def _suggestion(text: str, meant: Mapping[str, Sequence[str]]) -> str:
 def _measured(
     db: Connection,
     pattern: Pattern,
-    rows: Sequence[Row],
+    matches: Matches,
     by_parts: Mapping[Row, str],
     around: Place | None,
     times: Sequence[tuple[int, int]],
@@ -346,7 +346,7 @@ def _measured(
 
     `around`: the messages beside the best are candidates, too, where they pass this filter.
     """
-    chosen = {r.pk: r for r in (*rows[: retrieve.MEASURED], *by_parts)}
+    chosen = {r.pk: r for r in (*matches.worth_measuring(), *by_parts)}
     sizes = sizes_of(db, list(chosen))
     texts = {r.pk: text for r, text in by_parts.items()}
     wanted = (k for k in chosen if k not in texts and (pattern.parts or _is_short(sizes.get(k))))
@@ -361,13 +361,13 @@ def _measured(
         for k, r in chosen.items()
     }
     looked_for = bool(pattern.terms or pattern.parts)
-    from_words = {r.pk for r in rows}
+    from_words = {r.pk for r in matches.rows}
     kept = [features[k] for k in chosen if k in from_words or features[k].has_words or not looked_for]
     words = ranking.words_of(kept, pattern, _means(found))
     beside = _beside(db, kept, words, pattern, around) if around is not None else []
     ranked = ranking.rank(kept, words, beside, times, aside=bool(pattern.parts))
     known = {*chosen, *(f.row.pk for f in beside)}
-    return ranked, [r for r in rows if r.pk not in known]
+    return ranked, [r for r in matches.rows if r.pk not in known]
 
 
 def _beside(

@@ -30,6 +30,7 @@ BEST = 20
 ENOUGH = 150  # hits behind which nothing is looked for that has common words only
 ENOUGH_RARE = 30  # the same where rare words found them, and it is no question
 SAMPLE = 10_000  # newest texts in which words are counted
+COUNTED = 1_000  # texts with a word after which the others are estimated
 ASKED = 64  # phrases in one statement
 AT_ONCE = 4_000  # rows of all words together that FTS5 ranks before the time is looked at
 SLICE = 1_000  # rows with a part of a word that are read at once
@@ -114,14 +115,16 @@ def newest_key(db: Connection) -> int:
 
 
 def count(db: Connection, phrases: Iterable[str], newest: int) -> dict[str, int]:
-    """Return in how many texts each FTS5 phrase is, estimated from the newest: counting all would cost too much."""
-    floor = max(0, newest - SAMPLE)
-    share = max(1.0, newest / SAMPLE)
-    counts = _of_each(db, f"SELECT count(*) FROM search_words WHERE search_words MATCH ? AND rowid > {floor}", phrases)
-    if floor:  # rare ones may have all their texts before
-        known = are_known(db, [p for p, n in counts.items() if not n])
-        counts |= {p: int(p in known) for p, n in counts.items() if not n}
-    return {p: round(n * share) if n > 1 else n for p, n in counts.items()}
+    """Return in how many texts each FTS5 phrase is, in large stores estimated from the newest."""
+    floor = newest - SAMPLE
+    if floor <= 0:
+        return _of_each(db, "SELECT count(*) FROM search_words WHERE search_words MATCH ?", phrases)
+    looked_at = f"SELECT rowid FROM search_words WHERE search_words MATCH ? AND rowid > {floor} LIMIT {COUNTED}"
+    share = f"CASE WHEN count(*) < {COUNTED} THEN {SAMPLE} ELSE max(rowid) - {floor} END"
+    estimate = f"CASE WHEN count(*) > 1 THEN count(*) * {newest} / ({share}) ELSE count(*) END"
+    counts = _of_each(db, f"SELECT {estimate} FROM ({looked_at})", phrases)
+    known = are_known(db, [p for p, n in counts.items() if not n])  # rare ones may have all their texts before
+    return counts | {p: int(p in known) for p, n in counts.items() if not n}
 
 
 def are_known(db: Connection, phrases: Iterable[str]) -> set[str]:

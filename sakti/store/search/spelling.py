@@ -38,7 +38,7 @@ def corrections(
     out: dict[str, list[str]] = {}
     left = CORRECTED
     for word in words:
-        if word in known or (large and word not in typed) or not _LETTERS.fullmatch(word):
+        if word in known or word not in typed or not _LETTERS.fullmatch(word):
             continue
         if not large and contains(db, word):
             continue

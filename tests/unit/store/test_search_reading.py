@@ -104,3 +104,39 @@ async def test_a_pasted_text_is_words(store: Store) -> None:
     pasted = 'the "gimbal" and "no such phrase" -solver role:assistant ' + "of it " * 40
     assert (await page(store, pasted)).hits[0].id == "t-0"
     assert (await page(store, '"gimbal" "no such phrase" -solver')).total == 0
+
+
+async def test_words_of_large_stores_are_counted_in_the_newest_texts(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.write(say, ["once", *(f"often {'seldom' if n % 40 == 0 else 'else'}" for n in range(400))])
+    wanted = ["often", "seldom", "once", "never"]
+    exact = await store.read(retrieve.count, wanted, 401)
+    assert exact == {"often": 400, "seldom": 20, "once": 2, "never": 0}, "with those it is said before"
+    monkeypatch.setattr(retrieve, "SAMPLE", 200)
+    monkeypatch.setattr(retrieve, "COUNTED", 50)
+    estimated = await store.read(retrieve.count, wanted, 401)
+    assert abs(estimated["often"] - 400) <= 2, "a common word is counted up to a bound, the rest by how dense it was"
+    assert abs(estimated["seldom"] - 20) <= 2, "one that is less common by its share of the newest"
+    assert (estimated["once"], estimated["never"]) == (1, 0), "one that only older texts have is known all the same"
+
+
+def test_rows_are_measured_that_match_well_or_stand_in_a_thread_with_the_best() -> None:
+    rows = [retrieve.Row(n, "message", f"t{n // 10}" if n < 60 else None, n, "user", n) for n in range(90)]
+    matches = retrieve.Matches(rows, {r.pk: 1.0 if r.pk < 20 else 0.2 for r in rows} | {50: 0.4, 70: 0.9})
+    assert [r.pk for r in matches.worth_measuring()] == [*range(20), 50, 70]
+    lifted = [row._replace(thread_id="t0") if row.pk in (33, 61) else row for row in rows]
+    assert [r.pk for r in retrieve.Matches(lifted, matches.shares).worth_measuring()] == [*range(20), 33, 50, 61, 70]
+    assert retrieve.Matches(rows).worth_measuring() == rows, "of texts that were read one by one all"
+
+
+async def test_what_is_not_measured_is_listed_behind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def say_apart(db: Database) -> None:
+        for n in range(30):
+            say(db, ["the lantern flickers" if n < 2 else "a lantern " + f"of word{n} and more " * 40], f"t{n}")
+
+    await store.write(say_apart)
+    monkeypatch.setattr(retrieve, "BEST", 2)
+    found = await page(store, "lantern flickers", limit=50)
+    assert found.total == len(found.hits) == len({h.id for h in found.hits}) == 29, "the copy is folded"
+    assert {h.parts.words for h in found.hits[1:]} == {0.0} and found.hits[0].copies == 1

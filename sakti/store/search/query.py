@@ -13,6 +13,7 @@ from sakti.core.patterns import lazy_pattern
 from sakti.store.search.index import pieces
 
 MAX_TERMS = 32
+ENOUGH_WORDS = 4 * MAX_TERMS  # words of a text, with those that are left out
 MAX_TEXT = 4_000  # characters of a query that are read: a paste is known by its beginning
 PASTED = 60  # more words than that were pasted: quotes and colons in them are no operators
 JOINED = 6  # up to so many plain words may be an identifier that was typed apart
@@ -177,6 +178,8 @@ def words_and_joined(text: str) -> tuple[list[str], list[str]]:
     joined: dict[str, None] = {}
     tokens = TOKEN.findall(text[:MAX_TEXT])
     for token in tokens:
+        if len(words) >= ENOUGH_WORDS:
+            break
         parts = pieces(token)
         words.update(dict.fromkeys(w.lower() for w in WORD.findall(token)))
         if len(parts) > 1:

@@ -40,6 +40,7 @@ RAW: dict[str, str] = {
     "search/reindexing.py": _TEXT,
     "search/occurrences.py": _TEXT,
     "search/retrieve.py": _TEXT,
+    "search/rows.py": _HOT,
     "search/spelling.py": _TEXT,
     "search/index.py": _TEXT,
     "tasks/search.py": _TEXT,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sakti.store.search.folding import folded
 from sakti.store.search.occurrences import COLUMNS, Phrases, Sizes
-from sakti.store.search.retrieve import Row
+from sakti.store.search.rows import Row
 from sakti.store.search.terms import Form, Term
 
 TEXT, IDENTIFIERS, BEFORE, SUMMARY = range(COLUMNS)

@@ -13,6 +13,7 @@ import apsw
 from msgspec import Struct, field
 
 from sakti.store.connection import Connection
+from sakti.store.search.rows import listed
 
 NAME = "sakti_occurrences"
 SCANNED = 5_000  # texts with a phrase, of all phrases together, that are gone through
@@ -127,7 +128,7 @@ def sizes_of(db: Connection, keys: Sequence[int]) -> dict[int, Sizes]:
     if not keys:
         return {}
     sql = "SELECT id, sz FROM search_words_docsize WHERE id IN (SELECT value FROM json_each(?))"
-    rows = db.execute_sql(sql, (f"[{','.join(map(str, keys))}]",))
+    rows = db.execute_sql(sql, (listed(keys),))
     return {key: packed if packed.isascii() else _numbers(packed) for key, packed in rows}
 
 

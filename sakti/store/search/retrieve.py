@@ -9,19 +9,16 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from sakti.store import archive_file
 from sakti.store.connection import Connection
-from sakti.store.search import reindexing
+from sakti.store.search.filters import Place
 from sakti.store.search.folding import folded
-from sakti.store.search.index import TEXT_LIMIT
 from sakti.store.search.query import Query
+from sakti.store.search.rows import ROW, Row, listed, texts_of
 from sakti.store.search.substrings import all_of, quoted, trigrams
 from sakti.store.search.terms import Term, inverse_frequency
-from sakti.store.threads.codec import text_of
 
 CANDIDATES = 300  # hits of one query at most
 MEASURED = 100  # candidates of each list that are measured at most
@@ -53,41 +50,6 @@ class Budget(Struct):
         return self.clock() >= self.end
 
 
-class Place(Struct):
-    """Filter of rows: the SQL condition over `d` and `t`, and its values; `narrow`: the user gave a filter or scope.
-
-    `table` is `d`: the view with the texts only where the condition needs them.
-    """
-
-    where: str
-    values: list[object]
-    narrow: bool
-    table: str = "search_docs"
-
-
-class Scope(Struct, frozen=True):
-    """Scope of a search: one thread, one workspace, or (both None) everywhere."""
-
-    resource_id: str | None = None
-    thread_id: str | None = None
-    kinds: tuple[str, ...] = ()
-
-
-class Row(NamedTuple):
-    """Row of search without its text; `position` is that of a message in its thread."""
-
-    pk: int
-    kind: str
-    thread_id: str | None
-    position: int
-    role: str
-    created_at: int
-
-    @property
-    def place(self) -> tuple[str | None, int] | None:
-        return (self.thread_id, self.position) if self.kind == "message" else None
-
-
 class Matches(Struct):
     """Rows that match, the likely ones first; `shares`: their scores in the index as shares of the best one."""
 
@@ -101,9 +63,6 @@ class Matches(Struct):
         return [
             r for r in self.rows[:MEASURED] if shares.get(r.pk, 1.0) >= MATCHING or (r.thread_id or r.pk) in threads
         ]
-
-
-_ROW = "d.pk, d.kind, d.thread_id, d.position, d.role, d.created_at"
 
 
 # --- words --------------------------------------------------------------------------------------------------
@@ -217,7 +176,7 @@ def _ranked_by_index(db: Connection, match: str, place: Place, keys: tuple[int, 
     if len(best) < wide or len(found) >= CANDIDATES // 6:
         return _matches(found, dict(best))
     rows = db.execute_sql(
-        f"SELECT {_ROW}, {WEIGHTS} s FROM search_words CROSS JOIN {place.table} d ON d.pk = search_words.rowid"
+        f"SELECT {ROW}, {WEIGHTS} s FROM search_words CROSS JOIN {place.table} d ON d.pk = search_words.rowid"
         f" LEFT JOIN threads t ON t.id = d.thread_id WHERE search_words MATCH ?{within} AND {place.where}"
         f" ORDER BY s LIMIT ?",
         (match, *place.values, CANDIDATES),
@@ -306,7 +265,7 @@ def rows_of(
     for start in range(0, len(keys), most):
         some = keys[start : start + most]
         rows = db.execute_sql(
-            f"SELECT {_ROW} FROM json_each(?) k CROSS JOIN {place.table} d ON d.pk = k.value"
+            f"SELECT {ROW} FROM json_each(?) k CROSS JOIN {place.table} d ON d.pk = k.value"
             f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where}",
             (listed(some), *place.values),
         ).fetchall()
@@ -314,58 +273,6 @@ def rows_of(
         if len(found) >= most or (budget is not None and start and budget.over):
             break
     return found[:most]
-
-
-def listed(keys: Iterable[int]) -> str:
-    """Return keys as JSON, for `json_each`: the statement stays the same, so it is prepared once."""
-    return f"[{','.join(map(str, keys))}]"
-
-
-class Stored(NamedTuple):
-    """Text of a row as it is stored: its own where it has one, else in the columns of its message."""
-
-    own: str
-    said: str | None
-    raw: str
-    parts: str | bytes | None
-
-    def read(self) -> str:
-        """Return the text: what the view `search_texts` has, without its detour through SQL functions."""
-        if self.parts is None:
-            return self.own
-        return (text_of(self.raw, self.parts) if self.said is None else self.said)[:TEXT_LIMIT]
-
-
-_STORED = "d.text, m.search_text, m.raw_content, m.parts"
-_MESSAGE = "LEFT JOIN messages m ON m.pk = d.message_pk AND d.text = ''"
-
-
-def texts_of(db: Connection, keys: Sequence[int]) -> dict[int, str]:
-    """Return the texts of rows."""
-    if not keys:
-        return {}
-    sql = f"SELECT d.pk, {_STORED} FROM search_docs d {_MESSAGE} WHERE d.pk IN (SELECT value FROM json_each(?))"
-    return {pk: Stored(*columns).read() for pk, *columns in db.execute_sql(sql, (listed(keys),)).fetchall()}
-
-
-def texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
-    """Return the texts of the messages before those of `rows`, by the keys of `rows`."""
-    wanted = [(r.pk, r.thread_id, r.position - 1) for r in rows]
-    if not wanted:
-        return {}
-    found = db.execute_sql(
-        f"SELECT w.column1, {_STORED} FROM (VALUES {','.join(['(?, ?, ?)'] * len(wanted))}) w CROSS JOIN search_docs d"
-        f" ON d.thread_id = w.column2 AND d.kind = 'message' AND d.position = w.column3 {_MESSAGE}",
-        tuple(itertools.chain.from_iterable(wanted)),
-    ).fetchall()
-    return {pk: _kept(Stored(*columns)) for pk, *columns in found}
-
-
-def _kept(stored: Stored) -> Stored:
-    """Return a text that can be read later: what is in the archive is read now."""
-    if stored.parts is None or not archive_file.is_reference(stored.parts):
-        return stored
-    return Stored(stored.read(), None, "", None)
 
 
 def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
@@ -376,7 +283,7 @@ def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
     if not wanted:
         return []
     rows = db.execute_sql(
-        f"SELECT {_ROW} FROM (VALUES {','.join(['(?, ?)'] * len(wanted))}) w CROSS JOIN {place.table} d"
+        f"SELECT {ROW} FROM (VALUES {','.join(['(?, ?)'] * len(wanted))}) w CROSS JOIN {place.table} d"
         " ON d.thread_id = w.column1 AND d.kind = 'message' AND d.position = w.column2"
         f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where}",
         (*(v for pair in wanted for v in pair), *place.values),
@@ -396,7 +303,7 @@ def by_reading(db: Connection, needles: Sequence[str], place: Place, newest: int
     while high > 0 and len(found) < CANDIDATES:
         low = max(0, high - (LIKE_SPAN if needles else SPAN))
         rows = db.execute_sql(
-            f"SELECT {_ROW} FROM search_texts d LEFT JOIN threads t ON t.id = d.thread_id"
+            f"SELECT {ROW} FROM search_texts d LEFT JOIN threads t ON t.id = d.thread_id"
             f" WHERE d.pk > ? AND d.pk <= ? AND {place.where}{clause} ORDER BY d.pk DESC",
             (low, high, *place.values, *values),
         ).fetchall()
@@ -412,88 +319,3 @@ def time_of(db: Connection, key: int) -> int:
     """Return when the row with that key, or the next, was said, Unix ms."""
     row = db.execute_sql("SELECT created_at FROM search_docs WHERE pk >= ? ORDER BY pk LIMIT 1", (key,)).fetchone()
     return row[0] if row else 0
-
-
-# --- filters ------------------------------------------------------------------------------------------------
-
-
-def place_of(db: Connection, query: Query, scope: Scope) -> Place:
-    """Return the filter of a query in a scope."""
-    where, values = _filters(query, scope)
-    # rows of a thread that was deleted just now; otherwise none are there, and nothing need be looked at
-    hidden = f" AND NOT {reindexing.HIDDEN}" if reindexing.has_hidden_rows(db) else ""
-    return Place(where + hidden, values, where != "1 = 1", "search_texts" if query.path else "search_docs")
-
-
-def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
-    clauses, values = ["1 = 1"], list[object]()
-
-    def add(clause: str, *more: object) -> None:
-        clauses.append(clause)
-        values.extend(more)
-
-    if scope.resource_id is not None:
-        add("d.resource_id = ?", scope.resource_id)
-    if scope.thread_id is not None:
-        add("d.thread_id = ?", scope.thread_id)
-    kinds = (query.kind,) if query.kind else scope.kinds
-    if kinds:
-        add(f"d.kind IN ({','.join('?' * len(kinds))})", *kinds)
-    if query.role:
-        add("d.role = ?", query.role.lower())
-    if query.thread:
-        like = (f"%{query.thread}", f"%{query.thread}%")
-        add("(d.thread_id = ? OR d.thread_id LIKE ? OR t.title LIKE ?)", query.thread, *like)
-    if query.task:
-        add("EXISTS (SELECT 1 FROM tasks k WHERE k.id = d.task_id AND ? IN (k.id, k.handle))", query.task)
-    if query.since is not None:
-        add("d.created_at >= ?", query.since)
-    if query.until is not None:
-        add("d.created_at < ?", query.until)
-    if query.path:
-        add(*_path(query.path))
-    return " AND ".join(clauses), values
-
-
-def _path(path: str) -> tuple[str, *tuple[object, ...]]:
-    """Return the condition for a path that a tool touched, or that stands in the text; a glob, or a part of it."""
-    glob = path if any(c in path for c in "*?[") else f"*{path}*"
-    touched = "d.paths GLOB ?"
-    literal = max(re.split(r"[*?\[\]]+", path), key=len)
-    if len(literal) < 3:
-        return touched, glob
-    in_text = (
-        "(d.pk IN (SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?)"
-        " AND (d.text GLOB ? OR d.text LIKE ? ESCAPE '\\'))"
-    )
-    like = "%" + re.sub(r"([\\%_])", r"\\\1", path) + "%"
-    return f"({touched} OR {in_text})", glob, all_of(trigrams(literal)), f"*{glob.strip('*')}*", like
-
-
-def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str]) -> set[int]:
-    """Return the keys of the rows whose text has one of `words`."""
-    if not words or not rows:
-        return set()
-    unwanted = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)", re.IGNORECASE)
-    texts = texts_of(db, [r.pk for r in rows])
-    return {pk for pk, text in texts.items() if unwanted.search(text)}
-
-
-def page_rows(db: Connection, keys: Sequence[int]) -> Mapping[int, tuple[Any, ...]]:
-    """Return what a hit shows of each row, the last its text as it is stored."""
-    if not keys:
-        return {}
-    rows = db.execute_sql(
-        f"SELECT {_SHOWN}, {_STORED} FROM search_docs d LEFT JOIN threads t ON t.id = d.thread_id {_MESSAGE}"
-        " WHERE d.pk IN (SELECT value FROM json_each(?))",
-        (listed(keys),),
-    ).fetchall()
-    return {pk: (*shown, _kept(Stored(own, said, raw, parts))) for pk, *shown, own, said, raw, parts in rows}
-
-
-_SHOWN = (
-    "d.pk, d.kind, d.doc_id, d.thread_id, coalesce(t.title, ''), d.task_id, d.role, d.created_at, d.position,"
-    " CASE WHEN d.kind != 'message' THEN d.kind WHEN EXISTS (SELECT 1 FROM compaction_records c"
-    " WHERE c.thread_id = d.thread_id AND c.undone_at IS NULL AND d.position BETWEEN c.first_index AND c.last_index)"
-    " THEN 'compacted' ELSE 'raw' END"
-)

@@ -1,6 +1,7 @@
 """Search messages, observations and tasks: any input is a valid query.
 
-Retrieve (`retrieve.py`), measure (`features.py`), score (`rank.py`, which explains the ranking), page (here).
+Filter (`filters.py`), retrieve (`retrieve.py`), measure (`features.py`), score (`rank.py`, which explains the ranking),
+page (here).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from sakti.store.search.features import (
     measure,
     pattern_of,
 )
+from sakti.store.search.filters import Place, Scope, place_of
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.occurrences import Occurrences, Sizes, occurrences, sizes_of
@@ -48,7 +50,8 @@ from sakti.store.search.query import (
     words_and_joined,
 )
 from sakti.store.search.rank import NO_PARTS, Parts, Ranked
-from sakti.store.search.retrieve import Budget, Matches, Place, Row, Scope, Stored
+from sakti.store.search.retrieve import Budget, Matches
+from sakti.store.search.rows import Row, Stored, excluded, page_rows, texts_before, texts_of
 from sakti.store.search.terms import Term, make_terms, phrase_as_typed, phrase_of
 
 __all__ = [
@@ -185,13 +188,13 @@ def search(
     on the machine changes no result.
     """
     query = parse_query(text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
-    place = retrieve.place_of(db, query, scope)
+    place = place_of(db, query, scope)
     budget = Budget(clock, clock() + (FIRST_TIME if first else TIME))
     found = _find(db, query, place, budget, first=first, now=now)
     candidates = [*(r.features.row for r in found.ranked), *found.rest]
-    gone = retrieve.excluded(db, candidates, query.excluded)
+    gone = excluded(db, candidates, query.excluded)
     kept = [r for r in found.ranked if r.features.row.pk not in gone]
-    folded = fold(kept, partial(retrieve.texts_of, db))
+    folded = fold(kept, partial(texts_of, db))
     rest = [row for row in found.rest if row.pk not in gone]
     total = len(folded) + len(rest)
     behind = rest[max(0, offset - len(folded)) : max(0, offset + limit - len(folded))]
@@ -275,7 +278,7 @@ def _by_parts(
     if not found and looks_like_identifier(query.text):
         for token in (t for t in tokens if len(t) >= 4 and not _pieces_known(db, t, newest)):
             near = retrieve.similar_parts(db, token, place, newest, budget)[:SIMILAR]
-            if words := spelling.similar_words(retrieve.texts_of(db, [r.pk for r in near]).values(), token):
+            if words := spelling.similar_words(texts_of(db, [r.pk for r in near]).values(), token):
                 meant[token] = words
         lower = [folded(w).lower() for words in meant.values() for w in words]
         found, rarities = _containing(db, lower, place, newest, budget)
@@ -288,7 +291,7 @@ def _containing(
 ) -> tuple[dict[Row, str], dict[str, float]]:
     """Return the texts with one of `parts` in them, and the rarity of each."""
     rows, rarity = retrieve.by_parts(db, parts, place, newest, budget)
-    texts = retrieve.texts_of(db, [r.pk for r in rows[: retrieve.MEASURED]])
+    texts = texts_of(db, [r.pk for r in rows[: retrieve.MEASURED]])
     lower = {r: folded(texts[r.pk]).lower() for r in rows[: retrieve.MEASURED] if r.pk in texts}
     found = {r: texts[r.pk] for r, text in lower.items() if any(part in text for part in rarity)}
     return found, {p: value for p, value in rarity.items() if any(p in lower[r] for r in found)}
@@ -350,7 +353,7 @@ def _measured(
     sizes = sizes_of(db, list(chosen))
     texts = {r.pk: text for r, text in by_parts.items()}
     wanted = (k for k in chosen if k not in texts and (pattern.parts or _is_short(sizes.get(k))))
-    texts |= retrieve.texts_of(db, list(wanted))
+    texts |= texts_of(db, list(wanted))
     documents = {k for k in chosen if is_document(sizes.get(k), texts.get(k, ""))}
     if documents:
         pattern = pattern.with_code(partial(retrieve.are_known, db))
@@ -378,7 +381,7 @@ def _beside(
     known = {f.row.pk for f in kept}
     rows = [r for r in retrieve.neighbours(db, [f.row for f in best], around) if r.pk not in known]
     sizes = sizes_of(db, [r.pk for r in rows])
-    texts = retrieve.texts_of(db, [r.pk for r in rows if _is_short(sizes.get(r.pk))])
+    texts = texts_of(db, [r.pk for r in rows if _is_short(sizes.get(r.pk))])
     measured: list[Features] = []
     for r in rows:
         size, text = sizes.get(r.pk), texts.get(r.pk, "")
@@ -407,8 +410,8 @@ def _unmeasured(row: Row) -> Ranked:
 def _hits(
     db: Connection, page: Sequence[tuple[Ranked, int]], offset: int, top: float, query: Query, found: _Found
 ) -> tuple[Hit, ...]:
-    rows = retrieve.page_rows(db, [r.features.row.pk for r, _ in page])
-    before = retrieve.texts_before(db, [r.features.row for r, _ in page if r.answers])
+    rows = page_rows(db, [r.features.row.pk for r, _ in page])
+    before = texts_before(db, [r.features.row for r, _ in page if r.answers])
     sought = Sought((query.text, *query.phrases, *query.prefixes), found.pattern)
     hits: list[Hit] = []
     for number, (r, copies) in enumerate(page, offset + 1):

@@ -9,7 +9,7 @@ from sakti.store.connection import Connection
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.query import TOKEN, WORD
-from sakti.store.search.retrieve import contains
+from sakti.store.search.retrieve import are_known, contains
 from sakti.store.search.stems import stems
 from sakti.store.search.substrings import trigrams
 from sakti.store.search.terms import phrase_as_typed, phrase_of
@@ -56,10 +56,7 @@ def corrections(
 
 def is_known(db: Connection, word: str, *, parts: bool) -> bool:
     """Return whether a text has the word, or (`parts`) has it in another one."""
-    sql = "SELECT 1 FROM search_words WHERE search_words MATCH ? LIMIT 1"
-    phrases = dict.fromkeys((phrase_of(word), phrase_as_typed(word)))
-    known = db.execute_sql(sql, (" OR ".join(phrases),)).fetchone() is not None
-    return known or (parts and contains(db, word))
+    return bool(are_known(db, (phrase_of(word), phrase_as_typed(word)))) or (parts and contains(db, word))
 
 
 def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.search import retrieve
+from sakti.store.search import retrieve, rows
 from sakti.store.search.occurrences import COLUMNS, sizes_of
 from sakti.store.search.search import Scope, SearchPage, search
 from sakti.store.search.snippets import snippet_of
@@ -55,13 +55,12 @@ async def test_a_long_neighbour_is_a_candidate_and_is_not_read(store: Store, mon
     await store.write(say, ["nothing of it " * 400, "where does the gimbal overflow now?", "else", "more"])
     await store.write(say, [f"an overflow, number {n}" for n in range(6)], "other")
     read: list[int] = []
-    whole = retrieve.texts_of
 
     def texts_of(db: Database, keys: list[int]) -> dict[int, str]:
         read.extend(keys)
-        return whole(db, keys)
+        return rows.texts_of(db, keys)
 
-    monkeypatch.setattr(retrieve, "texts_of", texts_of)
+    monkeypatch.setattr("sakti.store.search.search.texts_of", texts_of)
     found = await page(store, "where does the gimbal overflow", limit=1)
     assert [h.id for h in found.hits] == ["t-1"] and 1 not in read, "its key"
     shown = {h.id: h.reason for h in (await page(store, "where does the gimbal overflow")).hits}
@@ -122,12 +121,12 @@ async def test_words_of_large_stores_are_counted_in_the_newest_texts(
 
 
 def test_rows_are_measured_that_match_well_or_stand_in_a_thread_with_the_best() -> None:
-    rows = [retrieve.Row(n, "message", f"t{n // 10}" if n < 60 else None, n, "user", n) for n in range(90)]
-    matches = retrieve.Matches(rows, {r.pk: 1.0 if r.pk < 20 else 0.2 for r in rows} | {50: 0.4, 70: 0.9})
+    found = [rows.Row(n, "message", f"t{n // 10}" if n < 60 else None, n, "user", n) for n in range(90)]
+    matches = retrieve.Matches(found, {r.pk: 1.0 if r.pk < 20 else 0.2 for r in found} | {50: 0.4, 70: 0.9})
     assert [r.pk for r in matches.worth_measuring()] == [*range(20), 50, 70]
-    lifted = [row._replace(thread_id="t0") if row.pk in (33, 61) else row for row in rows]
+    lifted = [row._replace(thread_id="t0") if row.pk in (33, 61) else row for row in found]
     assert [r.pk for r in retrieve.Matches(lifted, matches.shares).worth_measuring()] == [*range(20), 33, 50, 61, 70]
-    assert retrieve.Matches(rows).worth_measuring() == rows, "of texts that were read one by one all"
+    assert retrieve.Matches(found).worth_measuring() == found, "of texts that were read one by one all"
 
 
 async def test_what_is_not_measured_is_listed_behind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

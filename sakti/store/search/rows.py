@@ -1,0 +1,115 @@
+"""Read the rows of search, their texts from where they are stored, and what a hit shows of them.
+
+Raw SQL: hundreds of texts for each query.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sakti.store import archive_file
+from sakti.store.connection import Connection
+from sakti.store.search.index import TEXT_LIMIT
+from sakti.store.threads.codec import text_of
+
+
+class Row(NamedTuple):
+    """Row of search without its text; `position` is that of a message in its thread."""
+
+    pk: int
+    kind: str
+    thread_id: str | None
+    position: int
+    role: str
+    created_at: int
+
+    @property
+    def place(self) -> tuple[str | None, int] | None:
+        return (self.thread_id, self.position) if self.kind == "message" else None
+
+
+ROW = "d.pk, d.kind, d.thread_id, d.position, d.role, d.created_at"
+
+
+def listed(keys: Iterable[int]) -> str:
+    """Return keys as JSON, for `json_each`: the statement stays the same, so it is prepared once."""
+    return f"[{','.join(map(str, keys))}]"
+
+
+class Stored(NamedTuple):
+    """Text of a row as it is stored: its own where it has one, else in the columns of its message."""
+
+    own: str
+    said: str | None
+    raw: str
+    parts: str | bytes | None
+
+    def read(self) -> str:
+        """Return the text: what the view `search_texts` has, without its detour through SQL functions."""
+        if self.parts is None:
+            return self.own
+        return (text_of(self.raw, self.parts) if self.said is None else self.said)[:TEXT_LIMIT]
+
+
+_STORED = "d.text, m.search_text, m.raw_content, m.parts"
+_MESSAGE = "LEFT JOIN messages m ON m.pk = d.message_pk AND d.text = ''"
+
+
+def texts_of(db: Connection, keys: Sequence[int]) -> dict[int, str]:
+    """Return the texts of rows."""
+    if not keys:
+        return {}
+    sql = f"SELECT d.pk, {_STORED} FROM search_docs d {_MESSAGE} WHERE d.pk IN (SELECT value FROM json_each(?))"
+    return {pk: Stored(*columns).read() for pk, *columns in db.execute_sql(sql, (listed(keys),)).fetchall()}
+
+
+def texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
+    """Return the texts of the messages before those of `rows`, by the keys of `rows`."""
+    wanted = [(r.pk, r.thread_id, r.position - 1) for r in rows]
+    if not wanted:
+        return {}
+    found = db.execute_sql(
+        f"SELECT w.column1, {_STORED} FROM (VALUES {','.join(['(?, ?, ?)'] * len(wanted))}) w CROSS JOIN search_docs d"
+        f" ON d.thread_id = w.column2 AND d.kind = 'message' AND d.position = w.column3 {_MESSAGE}",
+        tuple(itertools.chain.from_iterable(wanted)),
+    ).fetchall()
+    return {pk: _kept(Stored(*columns)) for pk, *columns in found}
+
+
+def _kept(stored: Stored) -> Stored:
+    """Return a text that can be read later: what is in the archive is read now."""
+    if stored.parts is None or not archive_file.is_reference(stored.parts):
+        return stored
+    return Stored(stored.read(), None, "", None)
+
+
+def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str]) -> set[int]:
+    """Return the keys of the rows whose text has one of `words`."""
+    if not words or not rows:
+        return set()
+    unwanted = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)", re.IGNORECASE)
+    texts = texts_of(db, [r.pk for r in rows])
+    return {pk for pk, text in texts.items() if unwanted.search(text)}
+
+
+_SHOWN = (
+    "d.pk, d.kind, d.doc_id, d.thread_id, coalesce(t.title, ''), d.task_id, d.role, d.created_at, d.position,"
+    " CASE WHEN d.kind != 'message' THEN d.kind WHEN EXISTS (SELECT 1 FROM compaction_records c"
+    " WHERE c.thread_id = d.thread_id AND c.undone_at IS NULL AND d.position BETWEEN c.first_index AND c.last_index)"
+    " THEN 'compacted' ELSE 'raw' END"
+)
+
+
+def page_rows(db: Connection, keys: Sequence[int]) -> Mapping[int, tuple[Any, ...]]:
+    """Return what a hit shows of each row, the last its text as it is stored."""
+    if not keys:
+        return {}
+    rows = db.execute_sql(
+        f"SELECT {_SHOWN}, {_STORED} FROM search_docs d LEFT JOIN threads t ON t.id = d.thread_id {_MESSAGE}"
+        " WHERE d.pk IN (SELECT value FROM json_each(?))",
+        (listed(keys),),
+    ).fetchall()
+    return {pk: (*shown, _kept(Stored(own, said, raw, parts))) for pk, *shown, own, said, raw, parts in rows}

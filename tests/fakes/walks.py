@@ -29,6 +29,7 @@ WALKS: dict[str, str] = {
     "UPDATE leases SET": _FEW,
     "DELETE FROM unsent": _FEW,
     "FROM reindexing n": "the few threads that were deleted or restored just now",
+    "SELECT id FROM threads WHERE id LIKE": "`thread:` of a query, whose threads are looked up once",
     "SCAN ui_state": _FEW,
     "search_trigrams_new": "the index that takes the place of an older one, there while it is made",
     "SCAN packing": "the steps that are left of packing what earlier versions wrote: three at most",

@@ -39,6 +39,7 @@ RAW: dict[str, str] = {
     "maintenance/upkeep.py": _FILE,
     "search/reindexing.py": _TEXT,
     "search/occurrences.py": _TEXT,
+    "search/filters.py": _TEXT,
     "search/retrieve.py": _TEXT,
     "search/rows.py": _HOT,
     "search/spelling.py": _TEXT,

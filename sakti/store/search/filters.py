@@ -1,8 +1,13 @@
-"""Filter what search finds: the SQL condition of a query's operators and of its scope."""
+"""Filter what search finds: the SQL condition of a query's operators and of its scope.
+
+Raw SQL: conditions on the rows of search.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -10,6 +15,9 @@ from sakti.store.connection import Connection
 from sakti.store.search import reindexing
 from sakti.store.search.query import Query
 from sakti.store.search.substrings import all_of, trigrams
+
+LARGE = 10_000  # texts from which on it is worth knowing the rows of a scope
+FEW = 2_000  # of them
 
 
 class Scope(Struct, frozen=True):
@@ -21,26 +29,85 @@ class Scope(Struct, frozen=True):
 
 
 class Place(Struct):
-    """Filter of rows: the SQL condition over `d` and `t`, and its values; `narrow`: the user gave a filter or scope.
+    """Filter of rows: the SQL condition over `d`, and its values; `narrow`: the user gave a filter or scope.
 
-    `table` is `d`: the view with the texts only where the condition needs them.
+    `table` is `d`: the view with the texts only where the condition needs them. `keys`: the rows that may pass in
+    ascending order, where that is known; None: any.
     """
 
     where: str
     values: list[object]
     narrow: bool
     table: str = "search_docs"
+    keys: Sequence[int] | None = None
+
+    def bounds(self, newest: int) -> tuple[int, int]:
+        """Return between which keys the rows are: above the first one, up to the second."""
+        if self.keys is None:
+            return 0, newest
+        return (self.keys[0] - 1, self.keys[-1]) if self.keys else (0, 0)
+
+    def among(self, column: str) -> str:
+        """Return the condition that `column` is one of the rows; FTS5 takes `+rowid` as a condition, not as a list."""
+        return "" if self.keys is None else f" AND {column} IN ({','.join(map(str, self.keys))})"
 
 
-def place_of(db: Connection, query: Query, scope: Scope) -> Place:
-    """Return the filter of a query in a scope."""
-    where, values = _filters(query, scope)
+def place_of(db: Connection, query: Query, scope: Scope, newest: int) -> Place:
+    """Return the filter of a query in a scope; `newest`: the key of the newest row."""
+    threads = _threads(db, query, scope)
+    where, values = _filters(query, scope, threads)
     # rows of a thread that was deleted just now; otherwise none are there, and nothing need be looked at
     hidden = f" AND NOT {reindexing.HIDDEN}" if reindexing.has_hidden_rows(db) else ""
-    return Place(where + hidden, values, where != "1 = 1", "search_texts" if query.path else "search_docs")
+    table = "search_texts" if query.path else "search_docs"
+    keys = _few(db, query, scope, threads) if newest > LARGE else None
+    return Place(where + hidden, values, where != "1 = 1", table, keys)
 
 
-def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
+def _threads(db: Connection, query: Query, scope: Scope) -> str | None:
+    """Return the ids of the threads that are meant, as JSON; None: any."""
+    if query.thread:
+        sql = "SELECT id FROM threads WHERE id LIKE ? OR title LIKE ?"
+        named = db.execute_sql(sql, (f"%{query.thread}", f"%{query.thread}%")).fetchall()
+        ids = {query.thread, *(id for (id,) in named)}
+        return json.dumps(sorted(ids if scope.thread_id is None else ids & {scope.thread_id}))
+    return None if scope.thread_id is None else json.dumps([scope.thread_id])
+
+
+def _few(db: Connection, query: Query, scope: Scope, threads: str | None) -> Sequence[int] | None:
+    """Return the rows of a scope where they are FEW: the newest texts of a large store may have none of them."""
+    kinds = _kinds(query, scope)
+    values: Sequence[str]
+    if threads is not None:
+        rows = "SELECT d.pk FROM json_each(?) w CROSS JOIN search_docs d ON d.thread_id = w.value"
+        values = [threads]
+    elif kinds and "message" not in kinds:
+        rows = f"SELECT pk FROM search_docs WHERE kind IN ({','.join('?' * len(kinds))})"
+        values = kinds
+    elif scope.resource_id is not None:
+        rows = _WORKSPACE
+        values = [scope.resource_id] * 4
+    else:
+        return None
+    found = db.execute_sql(f"SELECT pk FROM ({rows}) LIMIT {FEW + 1}", values).fetchall()
+    return None if len(found) > FEW else sorted({key for (key,) in found})
+
+
+# No index has the workspace of a row. It is that of its thread, or that of a task; few others have no thread.
+_WORKSPACE = """
+SELECT d.pk FROM threads t CROSS JOIN search_docs d ON d.thread_id = t.id WHERE t.resource_id = ? UNION ALL
+SELECT d.pk FROM tasks k CROSS JOIN search_docs d ON d.kind = 'task' AND d.doc_id = k.id WHERE k.resource_id = ?
+ UNION ALL
+SELECT pk FROM search_docs WHERE kind = 'working_memory' AND doc_id = 'resource:' || ? UNION ALL
+SELECT pk FROM search_docs WHERE thread_id IS NULL AND kind IN ('message', 'observation', 'reflection')
+ AND resource_id = ?
+"""
+
+
+def _kinds(query: Query, scope: Scope) -> Sequence[str]:
+    return (query.kind,) if query.kind else scope.kinds
+
+
+def _filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list[object]]:
     clauses, values = ["1 = 1"], list[object]()
 
     def add(clause: str, *more: object) -> None:
@@ -49,16 +116,12 @@ def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
 
     if scope.resource_id is not None:
         add("d.resource_id = ?", scope.resource_id)
-    if scope.thread_id is not None:
-        add("d.thread_id = ?", scope.thread_id)
-    kinds = (query.kind,) if query.kind else scope.kinds
-    if kinds:
+    if threads is not None:
+        add("d.thread_id IN (SELECT value FROM json_each(?))", threads)
+    if kinds := _kinds(query, scope):
         add(f"d.kind IN ({','.join('?' * len(kinds))})", *kinds)
     if query.role:
         add("d.role = ?", query.role.lower())
-    if query.thread:
-        like = (f"%{query.thread}", f"%{query.thread}%")
-        add("(d.thread_id = ? OR d.thread_id LIKE ? OR t.title LIKE ?)", query.thread, *like)
     if query.task:
         add("EXISTS (SELECT 1 FROM tasks k WHERE k.id = d.task_id AND ? IN (k.id, k.handle))", query.task)
     if query.since is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 
 from msgspec import Struct, field
 
@@ -21,6 +21,7 @@ from sakti.store.search.substrings import all_of, quoted, trigrams
 from sakti.store.search.terms import Term, inverse_frequency
 
 CANDIDATES = 300  # hits of one query at most
+WIDE = 4 * CANDIDATES  # rows that bm25 gives of which those are taken that pass the filters
 MEASURED = 100  # candidates of each list that are measured at most
 MATCHING = 0.4  # of the best score in the index: rows with less are measured only in a thread of the BEST
 BEST = 20
@@ -29,7 +30,8 @@ ENOUGH_RARE = 30  # the same where rare words found them, and it is no question
 SAMPLE = 10_000  # newest texts in which words are counted
 COUNTED = 1_000  # texts with a word after which the others are estimated
 ASKED = 64  # phrases in one statement
-AT_ONCE = 4_000  # rows of all words together that FTS5 ranks before the time is looked at
+AT_ONCE = 4_000  # rows of all words together that are read before the time is looked at
+PASSED_AT_ONCE = 40_000  # the same where only those of a small scope are kept
 SLICE = 1_000  # rows with a part of a word that are read at once
 SPAN = 200_000  # rows that are searched for parts of words before the time is looked at
 LOOKED_INTO = 20  # texts that are read to see whether one contains a part of a word
@@ -39,15 +41,20 @@ OWN = "{text idents summary}"  # the columns of a text itself
 
 
 class Budget(Struct):
-    """Time for one query: `clock` in seconds, `end` by that clock."""
+    """Time for one query: `clock` in seconds, `end` by that clock; `last`: the end as long as nothing is found."""
 
     clock: Callable[[], float]
     end: float
+    last: float
     unread: dict[str, int] = field(default_factory=dict[str, int])  # what was read from which row on, if not all
 
     @property
     def over(self) -> bool:
         return self.clock() >= self.end
+
+    def over_with(self, found: Sized) -> bool:
+        """Return whether the time is over for who has found so much."""
+        return self.clock() >= (self.end if found else self.last)
 
 
 class Matches(Struct):
@@ -119,12 +126,11 @@ def by_words(
 ) -> Matches:
     """Return the rows that match.
 
-    FTS5 ranks them. Where words are so common that this would take as long as there are texts, rows with the rare ones
-    come first, and behind them the newest of those that have common ones only. How often a row has each of them is
-    measured afterwards, common or rare.
+    FTS5 ranks those with rare words. Behind them are the newest of those that have common ones only: to rank them all
+    would take as long as there are texts. How often a row has each word is measured afterwards, common or rare.
     """
     match = match_of(terms, query, own=own)
-    if not match:
+    if not match or place.keys == []:
         return Matches([])
     left = sorted(terms, key=lambda t: t.documents)
     found = Matches([])
@@ -133,55 +139,81 @@ def by_words(
         while rare and sum(t.documents for t in rare) > AT_ONCE:
             rare.pop()
         if rare:
-            found = _ranked_by_index(db, match_of(rare, query, own=own), place)
+            found = _ranked_by_index(db, match_of(rare, query, own=own), place, place.among("+search_words.rowid"))
         left = left[len(rare) :]
         if not left:
             return found
     if own and len(found.rows) >= ENOUGH_RARE:
         budget.unread |= {t.text: newest for t in left}
         return found
-    return _by_windows(db, match, left, found, place, newest, budget)
+    rarities = {match_of([t], query, own=own): t.rarity for t in terms}
+    return _by_windows(db, rarities, left, found, place, newest, budget)
 
 
 def _by_windows(
-    db: Connection, match: str, terms: Sequence[Term], found: Matches, place: Place, newest: int, budget: Budget
+    db: Connection,
+    rarities: Mapping[str, float],
+    terms: Sequence[Term],
+    found: Matches,
+    place: Place,
+    newest: int,
+    budget: Budget,
 ) -> Matches:
-    """Return `found` and behind them the rows that match, from the newest texts on, as far as the time suffices."""
+    """Return `found` and behind them the rows that match, from the newest texts on, as far as the time suffices.
+
+    `rarities`: of each term by its FTS5 query; `terms`: those that are common.
+    """
     rows, shares = {r.pk: r for r in found.rows}, found.shares
-    expected = sum(t.documents for t in terms)
-    span = max(1, newest * AT_ONCE // max(expected, AT_ONCE))
-    high = newest
-    while high > 0 and len(rows) < ENOUGH and not (budget.over and rows):
-        low = max(0, high - span)
-        window = _ranked_by_index(db, match, place, (low, high))
+    at_once = AT_ONCE if place.keys is None else PASSED_AT_ONCE
+    span = max(1, newest * at_once // max(sum(t.documents for t in terms), at_once))
+    last, high = place.bounds(newest)
+    while high > last and len(rows) < ENOUGH and not budget.over_with(rows):
+        low = max(last, high - span)
+        window = _with_most_words(db, rarities, place, (low, high))
         for row in window.rows:
             rows.setdefault(row.pk, row)
         shares = window.shares | shares
         high = low
-    if high:
+    if high > last:
         budget.unread |= {t.text: high for t in terms}
     return Matches(list(rows.values())[:CANDIDATES], shares)
 
 
-def _ranked_by_index(db: Connection, match: str, place: Place, keys: tuple[int, int] | None = None) -> Matches:
-    """Return the best rows in bm25 order; `keys`: of those above the first and up to the second.
+def _with_most_words(db: Connection, rarities: Mapping[str, float], place: Place, within: tuple[int, int]) -> Matches:
+    """Return the rows of a window with most of the words, the rare ones counting more, of equals the newest.
+
+    bm25 would count each word in the whole index before it ranks the first row.
+    """
+    words = "SELECT rowid FROM search_words WHERE search_words MATCH ?"
+    sql = f"{words} AND rowid > ? AND rowid <= ?{place.among('+rowid')}"
+    scores: dict[int, float] = {}
+    for match, rarity in rarities.items():
+        for (key,) in db.execute_sql(sql, (match, *within)).fetchall():
+            scores[key] = scores.get(key, 0.0) + rarity
+    return _matches(rows_of(db, _best_first(scores), place), scores)
+
+
+def _ranked_by_index(db: Connection, match: str, place: Place, within: str) -> Matches:
+    """Return the best rows in bm25 order; `within`: a condition on their keys.
 
     The filters are applied to the best alone, unless those do not suffice: joining every row costs more than ranking.
     """
-    wide = 4 * CANDIDATES
-    within = "" if keys is None else f" AND search_words.rowid > {keys[0]} AND search_words.rowid <= {keys[1]}"
     sql = f"SELECT rowid, {WEIGHTS} s FROM search_words WHERE search_words MATCH ?{within} ORDER BY s LIMIT ?"
-    best = db.execute_sql(sql, (match, wide)).fetchall()
+    best = db.execute_sql(sql, (match, WIDE)).fetchall()
     found = rows_of(db, [key for key, _ in best], place)
-    if len(best) < wide or len(found) >= CANDIDATES // 6:
+    if len(best) < WIDE or len(found) >= CANDIDATES // 6:
         return _matches(found, dict(best))
     rows = db.execute_sql(
         f"SELECT {ROW}, {WEIGHTS} s FROM search_words CROSS JOIN {place.table} d ON d.pk = search_words.rowid"
-        f" LEFT JOIN threads t ON t.id = d.thread_id WHERE search_words MATCH ?{within} AND {place.where}"
-        f" ORDER BY s LIMIT ?",
+        f" WHERE search_words MATCH ?{within} AND {place.where} ORDER BY s LIMIT ?",
         (match, *place.values, CANDIDATES),
     ).fetchall()
     return _matches([Row(*row) for *row, _ in rows], {row[0]: row[-1] for row in rows})
+
+
+def _best_first(scores: Mapping[int, float]) -> list[int]:
+    """Return keys by their score, equals newest first."""
+    return sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)
 
 
 def _matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
@@ -202,29 +234,30 @@ def by_parts(
     scores: dict[int, float] = {}
     rarity: dict[str, float] = {}
     for part in parts:
-        keys = _parts_newest_first(db, part, newest, budget)
+        keys = _parts_newest_first(db, part, place, newest, budget)
         if keys:
             rarity[part] = weight = inverse_frequency(min(len(keys), newest // 2), max(newest, 2)) + 1e-3
             for key in keys:
                 scores[key] = scores.get(key, 0.0) + weight
-    keys = sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)
-    return rows_of(db, keys, place, budget, most=MEASURED), rarity
+    return rows_of(db, _best_first(scores), place, budget, most=MEASURED), rarity
 
 
-def _parts_newest_first(db: Connection, part: str, newest: int, budget: Budget) -> list[int]:
+def _parts_newest_first(db: Connection, part: str, place: Place, newest: int, budget: Budget) -> Sequence[int]:
     """Return the keys of the rows with the pieces of a part, newest first, as far as the time suffices."""
+    if place.keys is not None and len(place.keys) <= MEASURED:
+        return place.keys[::-1]
     keys: list[int] = []
     match = all_of(trigrams(part))
-    high = newest
+    last, high = place.bounds(newest)
     sql = (
         "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? AND rowid > ? AND rowid <= ?"
-        " ORDER BY rowid DESC LIMIT ?"
+        f"{place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
     )
-    while high > 0:
-        low = max(0, high - SPAN)
+    while high > last:
+        low = max(last, high - SPAN)
         keys += (row[0] for row in db.execute_sql(sql, (match, low, high, SLICE)))
         high = low
-        if high and (budget.over or len(keys) >= SLICE):
+        if high > last and (budget.over_with(keys) or len(keys) >= SLICE):
             budget.unread[part] = high
             break
     return keys
@@ -234,9 +267,13 @@ def similar_parts(db: Connection, word: str, place: Place, newest: int, budget: 
     """Return the rows with at least half of the trigrams of `word`, those with most of them first."""
     pieces = trigrams(word)
     shared: dict[int, int] = {}
-    sql = "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? AND rowid > ? ORDER BY rowid DESC LIMIT ?"
+    last, high = place.bounds(newest)
+    sql = (
+        "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? AND rowid > ? AND rowid <= ?"
+        f"{place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
+    )
     for piece in pieces:
-        for (key,) in db.execute_sql(sql, (quoted(piece), max(0, newest - SPAN), 2 * SLICE)):
+        for (key,) in db.execute_sql(sql, (quoted(piece), max(last, high - SPAN), high, 2 * SLICE)):
             shared[key] = shared.get(key, 0) + 1
         if budget.over:
             break
@@ -265,8 +302,7 @@ def rows_of(
     for start in range(0, len(keys), most):
         some = keys[start : start + most]
         rows = db.execute_sql(
-            f"SELECT {ROW} FROM json_each(?) k CROSS JOIN {place.table} d ON d.pk = k.value"
-            f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where}",
+            f"SELECT {ROW} FROM json_each(?) k CROSS JOIN {place.table} d ON d.pk = k.value WHERE {place.where}",
             (listed(some), *place.values),
         ).fetchall()
         found += map(Row._make, rows)
@@ -285,7 +321,7 @@ def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
     rows = db.execute_sql(
         f"SELECT {ROW} FROM (VALUES {','.join(['(?, ?)'] * len(wanted))}) w CROSS JOIN {place.table} d"
         " ON d.thread_id = w.column1 AND d.kind = 'message' AND d.position = w.column2"
-        f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where}",
+        f" WHERE {place.where}",
         (*(v for pair in wanted for v in pair), *place.values),
     ).fetchall()
     return list(map(Row._make, rows))
@@ -299,17 +335,18 @@ def by_reading(db: Connection, needles: Sequence[str], place: Place, newest: int
     clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
     values = ["%" + re.sub(r"([\\%_])", r"\\\1", n[:200]) + "%" for n in needles]
     found: list[Row] = []
-    high = newest
-    while high > 0 and len(found) < CANDIDATES:
-        low = max(0, high - (LIKE_SPAN if needles else SPAN))
+    last, high = place.bounds(newest)
+    span = newest if place.keys is not None else LIKE_SPAN if needles else SPAN
+    while high > last and len(found) < CANDIDATES:
+        low = max(last, high - span)
         rows = db.execute_sql(
-            f"SELECT {ROW} FROM search_texts d LEFT JOIN threads t ON t.id = d.thread_id"
-            f" WHERE d.pk > ? AND d.pk <= ? AND {place.where}{clause} ORDER BY d.pk DESC",
+            f"SELECT {ROW} FROM search_texts d"
+            f" WHERE d.pk > ? AND d.pk <= ?{place.among('d.pk')} AND {place.where}{clause} ORDER BY d.pk DESC",
             (low, high, *place.values, *values),
         ).fetchall()
         found += map(Row._make, rows)
         high = low
-        if high and budget.over:
+        if high > last and budget.over:
             budget.unread[" ".join(needles) or "filters"] = high
             break
     return found[:CANDIDATES]

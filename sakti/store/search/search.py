@@ -64,6 +64,7 @@ FEW = 5  # fewer hits than that: look for parts of words, too
 RAREST = 16  # words that are looked up of a longer text
 SIMILAR = 30  # texts in which a word that was meant is looked for
 TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
+LAST_TIME = 0.5  # seconds after which a query ends that has found nothing yet
 
 
 class Hit(Struct, frozen=True, dict=True):
@@ -188,9 +189,11 @@ def search(
     on the machine changes no result.
     """
     query = parse_query(text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
-    place = place_of(db, query, scope)
-    budget = Budget(clock, clock() + (FIRST_TIME if first else TIME))
-    found = _find(db, query, place, budget, first=first, now=now)
+    newest = retrieve.newest_key(db)
+    place = place_of(db, query, scope, newest)
+    start = clock()
+    budget = Budget(clock, start + (FIRST_TIME if first else TIME), start + (FIRST_TIME if first else LAST_TIME))
+    found = _find(db, query, place, newest, budget, first=first, now=now)
     candidates = [*(r.features.row for r in found.ranked), *found.rest]
     gone = excluded(db, candidates, query.excluded)
     kept = [r for r in found.ranked if r.features.row.pk not in gone]
@@ -219,8 +222,9 @@ def search(
 # --- candidates ---------------------------------------------------------------------------------------------
 
 
-def _find(db: Connection, query: Query, place: Place, budget: Budget, *, first: bool, now: int | None) -> _Found:
-    newest = retrieve.newest_key(db)
+def _find(
+    db: Connection, query: Query, place: Place, newest: int, budget: Budget, *, first: bool, now: int | None
+) -> _Found:
     words, joined = words_and_joined(query.text)
     words = list(dict.fromkeys([*words, *terms(" ".join(query.phrases)), *joined]))[:MAX_TERMS]
     known, similar = _terms(db, words, joined, query, newest)
@@ -228,11 +232,11 @@ def _find(db: Connection, query: Query, place: Place, budget: Budget, *, first: 
     matches = retrieve.by_words(db, known, query, place, newest, budget, own=not question)
     few = looks_like_identifier(query.text) or len(matches.rows) < FEW
     wanting = bool(query.text) and not query.alternatives and few
-    unfinished = first and wanting and bool(matches.rows) and budget.over
+    unfinished = first and budget.over and (wanting if matches.rows else bool(budget.unread))
     by_parts, parts, meant = dict[Row, str](), dict[str, float](), dict[str, list[str]]()
     if wanting and not unfinished:
         by_parts, parts, meant = _by_parts(db, query, place, newest, budget)
-    if not (matches.rows or by_parts) and not _is_in_trigrams(query) and _readable(query, place):
+    if not (matches.rows or by_parts or unfinished or _is_in_trigrams(query)) and _readable(query, place):
         matches = Matches(retrieve.by_reading(db, _needles(query, place), place, newest, budget))
     not_typed = frozenset(folded(w).lower() for found in meant.values() for w in found)
     pattern = pattern_of(known, parts, words, not_typed)

@@ -15,6 +15,8 @@ from sakti.core.patterns import lazy_pattern
 _CONTROL = lazy_pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BIDI = {0x2028: "\n", 0x2029: "\n"}
 _CARRIAGE = lazy_pattern(r"\r\n?")
+_JOINER = "\u200d"
+_LOOSE_JOINER = lazy_pattern(rf"(?<![^\s{_JOINER}]){_JOINER}")
 
 
 def _visible(match: re.Match[str]) -> str:
@@ -31,9 +33,14 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def sanitise(text: str) -> str:
-    r"""Return `text` with \n as line ends and every control character made visible; tabs and newlines stay."""
+    r"""Return `text` with \n as line ends and every control character made visible; tabs and newlines stay.
+
+    Without joiners that join nothing: of what stands behind them, nobody knows how wide it is.
+    """
     if "\r" in text:
         text = _CARRIAGE.sub("\n", text)
+    if _JOINER in text:
+        text = _LOOSE_JOINER.sub("", text)
     return _CONTROL.sub(_visible, text) if _CONTROL.search(text) else text
 
 

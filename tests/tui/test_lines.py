@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
@@ -116,6 +116,8 @@ def test_a_loose_list_stays_one_block():
 
 
 @given(st.text(alphabet=st.sampled_from("ab 日本語👩‍👩‍👧e\u0301\u200b\ufe0f🇩🇪\t-"), max_size=120), st.integers(4, 40))
+@example("\u200d\u200daaa日", 4)
+@example("bb-e🇩 b👩\u200d \u200d👩b", 4)
 @settings(max_examples=200, deadline=None)
 def test_no_line_is_wider_than_asked(text, width):
     text = sanitise(text).expandtabs(4)

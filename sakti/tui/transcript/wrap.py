@@ -115,13 +115,13 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
                     if used >= width:
                         lines.append(line)
                         line, used = continued([], ""), 0
-                    head = chop_cells(rest, width - used)[0] if cell_len(rest) > width - used else rest
-                    if not head or cell_len(head) > width - used:  # a wide character where one cell is left
+                    head = _head(rest, width - used)
+                    if not head:  # a wide character where one cell is left
                         if used:
                             lines.append(line)
                             line, used = continued([], ""), 0
                             continue
-                        head = head or rest[:1]
+                        head = rest[:1]
                     _append(line, head, style)
                     used += cell_len(head)
                     rest = rest[len(head) :]
@@ -150,6 +150,16 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
     return lines
 
 
+def _head(text: str, room: int) -> str:
+    """Return the beginning of `text` that fits into so many cells, "" where not even one character does."""
+    if room <= 0 or cell_len(text) <= room:
+        return text if room > 0 else ""
+    head = next(iter(chop_cells(text, room)), "")
+    while cell_len(head) > room:  # it counts joiners otherwise
+        head = head[:-1]
+    return head
+
+
 def _append(line: Line, text: str, style: Style) -> None:
     if line and line[-1].style is style:
         line[-1] = Segment(line[-1].text + text, style)
@@ -171,12 +181,12 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
                 lines[-1].append(Segment(rest, style))
                 used += size
                 break
-            head = chop_cells(rest, room)[0] if room > 0 else ""
-            if head and cell_len(head) <= room:
+            head = _head(rest, room)
+            if head:
                 lines[-1].append(Segment(head, style))
                 rest = rest[len(head) :]
             elif not used:  # not even one character fits
-                rest = rest[max(1, len(head)) :]
+                rest = rest[1:]
                 continue
             lines.append(continued([], ""))
             used = 0
@@ -200,9 +210,8 @@ def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list
     rest = list(spans)
     room = width
     while cells(text) > room:
-        head = chop_cells(text, room)[0]
-        cut = _break(head)
-        if not 0 < cut < len(text) or cells(head) > room:
+        cut = _break(_head(text, room))
+        if not 0 < cut < len(text):
             break
         first, rest = _split_spans(rest, cut)
         lines.append(_piece(first, lead) if lines else [Segment(t, s) for t, s in first])

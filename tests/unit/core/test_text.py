@@ -37,6 +37,12 @@ def test_any_text_becomes_harmless_and_stays(text: str) -> None:
     assert sanitise(safe) == safe
 
 
+def test_joiners_stay_where_they_join() -> None:
+    family = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
+    assert sanitise(f"{family} \u200da\u200d\u200db") == f"{family} a\u200db"
+    assert sanitise("\u200d\u200d") == ""
+
+
 def assert_harmless(text: str) -> None:
     for c in text:
         assert c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs"), repr(c)

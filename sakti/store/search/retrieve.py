@@ -32,6 +32,8 @@ COUNTED = 1_000  # texts with a word after which the others are estimated
 ASKED = 64  # phrases in one statement
 AT_ONCE = 4_000  # rows of all words together that are read before the time is looked at
 PASSED_AT_ONCE = 40_000  # the same where only those of a small scope are kept
+RANKED = 3_000  # where there are more: rows with rare words that bm25 ranks
+ADDED = 3  # common words of a question that count for those rows
 SLICE = 1_000  # rows with a part of a word that are read at once
 SPAN = 200_000  # rows that are searched for parts of words before the time is looked at
 LOOKED_INTO = 20  # texts that are read to see whether one contains a part of a word
@@ -127,7 +129,7 @@ def by_words(
     """Return the rows that match.
 
     FTS5 ranks those with rare words. Behind them are the newest of those that have common ones only: to rank them all
-    would take as long as there are texts. How often a row has each word is measured afterwards, common or rare.
+    would take as long as there are texts. Of the best, how often a row has each word is measured afterwards.
     """
     match = match_of(terms, query, own=own)
     if not match or place.keys == []:
@@ -135,14 +137,12 @@ def by_words(
     left = sorted(terms, key=lambda t: t.documents)
     found = Matches([])
     if " AND " not in match:
-        rare = list(itertools.takewhile(lambda t: t.documents <= AT_ONCE, left))
-        while rare and sum(t.documents for t in rare) > AT_ONCE:
-            rare.pop()
+        if sum(t.documents for t in terms) <= AT_ONCE:
+            return _ranked_by_index(db, match, place)
+        rare, left = _up_to(left, RANKED)
         if rare:
-            found = _ranked_by_index(db, match_of(rare, query, own=own), place, place.among("+search_words.rowid"))
-        left = left[len(rare) :]
-        if not left:
-            return found
+            added = {match_of([t], query, own=own): t.rarity for t in left[:ADDED] if not own}
+            found = _with_rare_words(db, match_of(rare, query, own=own), added, place, budget)
     if own and len(found.rows) >= ENOUGH_RARE:
         budget.unread |= {t.text: newest for t in left}
         return found
@@ -193,22 +193,43 @@ def _with_most_words(db: Connection, rarities: Mapping[str, float], place: Place
     return _matches(rows_of(db, _best_first(scores), place), scores)
 
 
-def _ranked_by_index(db: Connection, match: str, place: Place, within: str) -> Matches:
-    """Return the best rows in bm25 order; `within`: a condition on their keys.
+def _up_to(terms: Sequence[Term], most: int) -> tuple[Sequence[Term], Sequence[Term]]:
+    """Split terms: the first ones, as long as so many texts have them together, and the others."""
+    together = itertools.accumulate(t.documents for t in terms)
+    first = len(list(itertools.takewhile(lambda total: total <= most, together)))
+    return terms[:first], terms[first:]
 
-    The filters are applied to the best alone, unless those do not suffice: joining every row costs more than ranking.
+
+def _ranked_by_index(db: Connection, match: str, place: Place) -> Matches:
+    """Return the best rows in bm25 order; the filters are applied to the best alone, unless those do not suffice."""
+    for most in (WIDE, -1):
+        scores = _scores(db, match, place, most)
+        rows = rows_of(db, list(scores), place)
+        if len(scores) != most or len(rows) >= ENOUGH_RARE:
+            break
+    return _matches(rows, scores)
+
+
+def _scores(db: Connection, match: str, place: Place, most: int) -> dict[int, float]:
+    """Return the scores of bm25, best first; all of them for -1."""
+    sql = f"SELECT rowid, {WEIGHTS} s FROM search_words WHERE search_words MATCH ?{place.among('+rowid')}"
+    return dict(db.execute_sql(f"{sql} ORDER BY s LIMIT ?", (match, most)).fetchall())
+
+
+def _with_rare_words(db: Connection, rare: str, common: Mapping[str, float], place: Place, budget: Budget) -> Matches:
+    """Return the rows with rare words, the likely ones first; `common`: the rarity of further words by FTS5 query.
+
+    The score is bm25 of the rare words and the rarity of those common ones that a row has: FTS5 skips to it in their
+    lists. (Questions in a store of 112,000 messages: R@10 +2.4, MRR +1.2 against bm25 alone.)
     """
-    sql = f"SELECT rowid, {WEIGHTS} s FROM search_words WHERE search_words MATCH ?{within} ORDER BY s LIMIT ?"
-    best = db.execute_sql(sql, (match, WIDE)).fetchall()
-    found = rows_of(db, [key for key, _ in best], place)
-    if len(best) < WIDE or len(found) >= CANDIDATES // 6:
-        return _matches(found, dict(best))
-    rows = db.execute_sql(
-        f"SELECT {ROW}, {WEIGHTS} s FROM search_words CROSS JOIN {place.table} d ON d.pk = search_words.rowid"
-        f" WHERE search_words MATCH ?{within} AND {place.where} ORDER BY s LIMIT ?",
-        (match, *place.values, CANDIDATES),
-    ).fetchall()
-    return _matches([Row(*row) for *row, _ in rows], {row[0]: row[-1] for row in rows})
+    scores = {key: -score for key, score in _scores(db, rare, place, -1).items()}
+    sql = "SELECT rowid FROM search_words WHERE search_words MATCH ?"
+    for word, rarity in common.items():
+        if budget.over:
+            break
+        for (key,) in db.execute_sql(f"{sql}{place.among('+rowid')}", (f"({rare}) AND ({word})",)).fetchall():
+            scores[key] = scores.get(key, 0.0) + rarity  # a row may be new since
+    return _matches(rows_of(db, _best_first(scores), place), scores)
 
 
 def _best_first(scores: Mapping[int, float]) -> list[int]:

@@ -209,14 +209,23 @@ async def test_within_its_time_a_query_reads_the_newest_and_says_what_it_left_ou
 ) -> None:
     told = [("rare", "lorem ipsum with a sesquipedalian"), *((f"n{i}", f"lorem ipsum dolor {i}") for i in range(60))]
     await store.write(say, told)
-    monkeypatch.setattr(retrieve, "AT_ONCE", 20)
-    monkeypatch.setattr(retrieve, "SLICE", 20)
+    for bound in ("AT_ONCE", "RANKED", "SLICE"):
+        monkeypatch.setattr(retrieve, bound, 20)
     whole = await page(store, "lorem sesquipedalian", clock=ticking(0.0))
     assert whole.unread == () and whole.total == 61 and whole.hits[0].id == "rare"
     short = await page(store, "lorem sesquipedalian", clock=ticking(1.0))
     assert short.newest_only and short.total == 21, "the newest of the common word, and all of the rare one"
     assert short.hits[0].id == "rare", "a common word still counts where a rare one stands"
     assert short.unread[0][0] == "lorem" and short.notes[0].startswith("lorem: only texts since 1970")
+
+
+async def test_common_words_count_where_rare_ones_stand(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [f"a rarity {'lorem' if n == 3 else 'dolor'} sit amet" for n in range(9)]
+    await store.write(say, [(f"n{i}", text) for i, text in enumerate([*told, *["lorem ipsum"] * 25, *["dolor"] * 60])])
+    for bound, value in (("AT_ONCE", 20), ("RANKED", 20), ("ENOUGH", 1), ("MEASURED", 2)):
+        monkeypatch.setattr(retrieve, bound, value)
+    found = await page(store, "what is a lorem rarity", clock=ticking(0.0))
+    assert found.hits[0].id == "n3", "only the two likeliest are measured, and both words make it one"
 
 
 async def test_a_first_page_leaves_parts_of_words_for_later_when_time_is_short(store: Store) -> None:

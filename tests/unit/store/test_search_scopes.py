@@ -56,8 +56,8 @@ def _observation(db: Database, id: str, workspace: str, thread: str | None) -> N
 @pytest.fixture
 async def filled(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     await store.write(fill)
-    monkeypatch.setattr(retrieve, "AT_ONCE", 20)
-    monkeypatch.setattr(retrieve, "PASSED_AT_ONCE", 40)
+    for bound, value in (("AT_ONCE", 20), ("RANKED", 20), ("PASSED_AT_ONCE", 40)):
+        monkeypatch.setattr(retrieve, bound, value)
     return store
 
 

@@ -27,6 +27,8 @@ INSIDE = 0.5  # what a word counts that stands only inside another one (sort in 
 PLACES = 80  # places of the query's words in a text that are looked at for their nearness
 OF_A_TERM = 25  # of them, places of one word
 
+TOOL = "tool"  # the role of what tools print
+
 _CODE = rb"(){}[];=<>_/\|`#*+"
 
 
@@ -116,9 +118,12 @@ def pattern_of(
     )
 
 
-def is_document(sizes: Sizes | None, text: str) -> bool:
-    """Return whether a text is code, a diff, a log or long prose, rather than what is said in a conversation."""
-    if (sizes[TEXT] if sizes else len(text) // CHARACTERS) > LONG:
+def is_document(role: str, sizes: Sizes | None, text: str) -> bool:
+    """Return whether a text is code, a diff, a log or long prose, rather than what is said in a conversation.
+
+    What a tool prints is one, however short: it answers nobody.
+    """
+    if role == TOOL or (sizes[TEXT] if sizes else len(text) // CHARACTERS) > LONG:
         return True
     head = text[:BEGINNING].encode("utf-8", "replace")
     return len(head) - len(head.translate(None, _CODE)) > DENSITY * len(head)

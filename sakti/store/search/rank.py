@@ -7,11 +7,11 @@
    0.4 of the best one's, or its thread has one of the best 20 (a quarter less time; to measure the first hundred buys
    nothing on any set). How often each term stands in the text, in its identifiers, in the previous message; how long
    they are; where the words stand: all from the index, for the whole text however long. Texts are of two kinds, told by
-   the text alone: a *document* begins like code, a diff or a log, or has more than 220 words; all else is *talk*. In a
-   document length counts fully (a long one has any word by chance), its first words count twice (they say what it is),
-   and the messages around it count little. In talk a long message says more, and half of what it says is in the message
-   before. Words as code has them (`dict` for dictionary, del for delete: `terms.py`, `code_words.py`) count in
-   documents only, and find none.
+   the text alone: a *document* begins like code, a diff or a log, has more than 220 words, or was printed by a tool;
+   all else is *talk*. In a document length counts fully (a long one has any word by chance), its first words count
+   twice (they say what it is), and the messages around it count little (around what a tool prints, not at all). In talk
+   a long message says more, and half of what it says is in the message before. Words as code has them (`dict` for
+   dictionary, del for delete: `terms.py`, `code_words.py`) count in documents only, and find none.
 3. *Score* (`score`, below): BM25 (Robertson and Zaragoza 2009) as a share of the best possible, plus how much of the
    query stands together in the text (bigrams and windows, Metzler and Croft 2005), plus what stands around it in its
    thread. Equal scores: the newest first. That is all recency does, unless the question names a date.
@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from sakti.store.search.features import Features, Pattern
+from sakti.store.search.features import TOOL, Features, Pattern
 
 Place = tuple[str | None, int] | None
 Span = tuple[int, int]  # Unix ms: from, to
@@ -125,11 +125,12 @@ def rank(
     ranked: list[Ranked] = []
     for f in every:
         row, weights = f.row, DOCUMENT if f.document else TALK
+        alone = row.kind != "message" or row.role == TOOL  # (tools: aider R@5 +6.6, one store +0.7)
         parts = Parts(
             words.get(row.pk, 0.0),
             ADJACENT * f.adjacent,
             NEAR * f.near,
-            around * _neighbours(f, weights, at, beside) if row.kind == "message" else 0.0,
+            0.0 if alone else around * _neighbours(f, weights, at, beside),
             weights.thread * best.get(row.thread_id or row.pk, 0.0),
             DATED if spans and any(start <= row.created_at < end for start, end in spans) else 0.0,
             QUESTION * f.asks,

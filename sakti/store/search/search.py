@@ -358,7 +358,7 @@ def _measured(
     texts = {r.pk: text for r, text in by_parts.items()}
     wanted = (k for k in chosen if k not in texts and (pattern.parts or _is_short(sizes.get(k))))
     texts |= texts_of(db, list(wanted))
-    documents = {k for k in chosen if is_document(sizes.get(k), texts.get(k, ""))}
+    documents = {k for k, r in chosen.items() if is_document(r.role, sizes.get(k), texts.get(k, ""))}
     if documents:
         pattern = pattern.with_code(partial(retrieve.are_known, db))
     forms = [(form.phrase, form.documents) for form, _ in pattern.forms]
@@ -389,7 +389,7 @@ def _beside(
     measured: list[Features] = []
     for r in rows:
         size, text = sizes.get(r.pk), texts.get(r.pk, "")
-        measured.append(measure(r, size, (), text, pattern, document=is_document(size, text)))
+        measured.append(measure(r, size, (), text, pattern, document=is_document(r.role, size, text)))
     return measured
 
 

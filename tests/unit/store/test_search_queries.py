@@ -219,6 +219,20 @@ async def test_within_its_time_a_query_reads_the_newest_and_says_what_it_left_ou
     assert short.unread[0][0] == "lorem" and short.notes[0].startswith("lorem: only texts since 1970")
 
 
+async def test_what_a_tool_prints_is_not_listed_for_what_stands_around_it(store: Store) -> None:
+    told = [
+        ("asked", "please clarify the conventions"),
+        ("said", "The conventions are clear now: " + "each rule of the conventions has an example, " * 30, "assistant"),
+        ("printed", "Copied to the clipboard.", "tool"),
+        ("thanks", "and the conventions of names", "assistant"),
+    ]
+    await store.write(say, told)
+    await store.write(say, [(f"o{n}", f"other talk {n}") for n in range(20)], thread="t2")
+    hits = {h.id: h.parts for h in (await page(store, "clarify existing conventions now")).hits}
+    assert hits["said"].neighbours > 0 == hits["printed"].neighbours
+    assert min(hits, key=lambda h: hits[h].words) == "printed", "it says none of it, the message before does"
+
+
 async def test_common_words_count_where_rare_ones_stand(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     told = [f"a rarity {'lorem' if n == 3 else 'dolor'} sit amet" for n in range(9)]
     await store.write(say, [(f"n{i}", text) for i, text in enumerate([*told, *["lorem ipsum"] * 25, *["dolor"] * 60])])

@@ -141,14 +141,14 @@ async def test_a_first_page_is_shown_while_it_is_looked_inside_words(running, se
     async with running() as (app, pilot):
         await pilot.press("ctrl+f", *"redirect")
         for _ in range(200):
-            if "looking inside words" in screen_text(app):
+            if "still searching" in screen_text(app):
                 break
             await pilot.pause(0.02)
         assert app.screen.result_list.current.id == "a"
         go_on.set()
         await settle(app, pilot)
         assert "2 found" in screen_text(app)
-        assert "looking inside words" not in screen_text(app)
+        assert "still searching" not in screen_text(app)
         assert app.screen.result_list.current.id == "a", "what is chosen stays chosen"
 
 

@@ -123,7 +123,7 @@ class SearchPage(Struct, frozen=True):
     """Page of hits; `total` can be paged through.
 
     `more`: these are the best of more. `unread`: words of which older texts were not looked at, and since when (Unix
-    ms) they were. `partial`: parts of words were not searched yet. `suggestion`: the query as it may have been meant;
+    ms) they were. `partial`: not all was searched yet. `suggestion`: the query as it may have been meant;
     its hits are included. `elsewhere`: hits outside of the scope, counted where it has none.
     """
 

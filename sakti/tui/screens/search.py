@@ -193,9 +193,9 @@ class SearchScreen(Panel[Any]):
         rows = self._rows_of(page)
         at = next((i for i, r in enumerate(rows) if chosen and not isinstance(r, Heading) and r.id == chosen), 0)
         self.result_list.set_rows(rows, cursor=at)
-        found = page.found if page.total else "nothing found"
-        told = [*page.notes, *["looking inside words …"] * page.partial]
-        self.set_title("  ".join(("Search", found, *(one_line(note, 80) for note in told))))
+        found = [page.found] if page.total else [] if page.partial else ["nothing found"]
+        told = [*found, *page.notes, *["still searching …"] * page.partial]
+        self.set_title("  ".join(("Search", *(one_line(note, 80) for note in told))))
         self._moved_to(self.result_list.current)
 
     async def _page(

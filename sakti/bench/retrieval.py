@@ -4,11 +4,14 @@ A folder holds sets: `NAME.HALF.messages.jsonl` (`{id, corpus, session, role, ts
 `NAME.HALF.queries.jsonl` (`{corpus, query, gold, gold_sessions, category}`). Each corpus is a database of its own,
 each session a thread. A set without messages of its own searches those of the sets that hold its answers. The half
 `open` takes the files of `dev` where it has none. Equal texts count as one, among the answers and among the gold: a
-search lists identical texts once. The indexes are merged before, as the program does when it is idle.
+search lists identical texts once. The indexes are merged before, as the program does when it is idle. `among`: so many
+newer messages (code, diffs, prose and logs of this Python) are in each database, too, and nobody asks for them: what
+the bounds on time cost in a large store.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -19,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from sakti.bench.scale_texts import SOURCES
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, Role, TextPart, Thread
 from sakti.store.connection import Database
@@ -35,7 +39,9 @@ RESAMPLES = 400  # of the bootstrap
 Row = dict[str, Any]
 
 
-async def run(data: Path, half: str, workdir: Path, say: Callable[[Row], None] | None = None) -> dict[str, Any]:
+async def run(
+    data: Path, half: str, workdir: Path, say: Callable[[Row], None] | None = None, *, among: int = 0
+) -> dict[str, Any]:
     """Measure every set under `data`.
 
     `rows` (a set), `categories` (a kind of question in it), metrics 0 to 1 (`R@10_95`, `MRR_95`: bootstrap 95 %
@@ -58,7 +64,7 @@ async def run(data: Path, half: str, workdir: Path, say: Callable[[Row], None] |
         if not corpora:
             missing.append(name)
             continue
-        row, kinds = await _measure(name, half, corpora, queries, workdir)
+        row, kinds = await _measure(name, half, corpora, queries, workdir, among)
         rows.append(row)
         categories += kinds
         if say:
@@ -125,7 +131,7 @@ def _corpora(name: str, queries: Sequence[Row], said: Mapping[str, list[Row]]) -
 
 
 async def _measure(
-    name: str, half: str, corpora: Mapping[str, list[Row]], queries: Sequence[Row], workdir: Path
+    name: str, half: str, corpora: Mapping[str, list[Row]], queries: Sequence[Row], workdir: Path, among: int
 ) -> tuple[Row, list[Row]]:
     scores: list[Row] = []
     by_category: dict[str, list[Row]] = defaultdict(list)
@@ -139,6 +145,7 @@ async def _measure(
             began = time.perf_counter()
             ids = await _ingest(store, said)
             build += time.perf_counter() - began
+            await _add_others(store, among, max((int(m["ts"]) for m in said), default=0))
             await upkeep.merge(store)
             same = first_of_equals(said)
             session = {m["id"]: m["session"] for m in said}
@@ -147,15 +154,15 @@ async def _measure(
                 try:
                     page, spent = await store.read(_timed, query["query"])
                     cpu.append(spent)
-                    found_ids = [ids[h.id] for h in page.hits]
-                    ranked = list(dict.fromkeys(same[i] for i in found_ids))
+                    found_ids = [ids.get(h.id, h.id) for h in page.hits]
+                    ranked = list(dict.fromkeys(same.get(i, i) for i in found_ids))
                 except Exception:  # counted, and shown as `errors`: an error is a question without an answer
                     errors += 1
                     ranked = []
                 took.append(1000 * (time.perf_counter() - began))
                 gold: set[str] = {same.get(g, g) for g in map(str, query["gold"])}
                 found = score(ranked, gold) if gold else {}
-                sessions = list(dict.fromkeys(session[i] for i in ranked))
+                sessions = list(dict.fromkeys(session.get(i, i) for i in ranked))
                 found |= {f"s{k}": v for k, v in score(sessions, query["gold_sessions"]).items()}
                 scores.append(found)
                 by_category[query["category"]].append(found)
@@ -219,3 +226,21 @@ def _append(db: Database, said: Sequence[Row], start: int, known: set[str]) -> N
             threads.create(db, Thread(thread, WORKSPACE, "", created_at=at, updated_at=at))
         role: Role = m["role"] if m["role"] in get_args(Role) else "user"
         messages.append(db, Message(f"message-{number:08d}", thread, WORKSPACE, role, (TextPart(m["text"]),), at))
+
+
+async def _add_others(store: Store, count: int, newest: int) -> None:
+    """Add messages that are newer than those that are asked for."""
+    if count:
+        texts = SOURCES["real"](random.Random(7))
+        said = ((number, texts.text(number)) for number in range(count))
+        while some := list(itertools.islice(said, BATCH)):
+            await store.write(_append_others, some, newest)
+
+
+def _append_others(db: Database, said: Sequence[tuple[int, str]], newest: int) -> None:
+    for number, text in said:
+        thread, at = f"other-{number // BATCH}", newest + 1 + number
+        if number % BATCH == 0:
+            threads.create(db, Thread(thread, WORKSPACE, "", created_at=at, updated_at=at))
+        role: Role = "assistant" if number % 2 else "user"
+        messages.append(db, Message(f"{thread}-{number}", thread, WORKSPACE, role, (TextPart(text),), at))

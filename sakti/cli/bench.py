@@ -127,14 +127,16 @@ def _say_run(run: dict[str, Any]) -> None:
 @action(
     option("--data", kind="path", required=True, metavar="DIR", help="Folder of messages and queries."),
     option("--half", default="open", metavar="NAME", help="Which part of the data."),
+    option("--among", kind="whole", default=0, low=0, metavar="N", help="Newer messages that each database also has."),
     shell="bench retrieval",
 )
-async def retrieval(scope: Scope, data: Path, half: str) -> None:
+async def retrieval(scope: Scope, data: Path, half: str, among: int) -> None:
     """Measure search with questions whose answers are known."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        found = loop.run(retrieval_bench.run(data, half, Path(folder), None if scope.json else _say_set))
+        say = None if scope.json else _say_set
+        found = loop.run(retrieval_bench.run(data, half, Path(folder), say, among=among))
     if scope.json:
         common.say_json(found)
     if not found["rows"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,19 @@ async def test_sets_are_measured_and_what_lacks_is_named(tmp_path: Path) -> None
     assert {c["category"] for c in found["categories"]} == {"plain"}
     assert found["missing"] == ["lone", "lost"]
     assert (await retrieval.run(data, "other", work))["rows"] == []
+
+
+async def test_others_are_newer_and_are_not_asked_for(tmp_path: Path) -> None:
+    data, work = tmp_path / "data", tmp_path / "work"
+    data.mkdir()
+    work.mkdir()
+    write(data / "talk.open.messages.jsonl", [message("a/1", "s1", "We chose the zyxomma parser for dates")])
+    write(data / "talk.open.queries.jsonl", [question("which zyxomma parser for the dates?", "a/1", "s1")])
+    (row,) = (await retrieval.run(data, "open", work, among=600))["rows"]
+    assert (row["R@1"], row["errors"]) == (1.0, 0)
+    database = sqlite3.connect(work / "talk-open-0.db")
+    assert database.execute("SELECT count(*), min(created_at) FROM messages").fetchone() == (601, 1)
+    database.close()
 
 
 def test_scores_of_a_ranking() -> None:

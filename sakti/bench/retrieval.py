@@ -11,7 +11,6 @@ the bounds on time cost in a large store.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import random
@@ -145,7 +144,7 @@ async def _measure(
             began = time.perf_counter()
             ids = await _ingest(store, said)
             build += time.perf_counter() - began
-            await _add_others(store, among, max((int(m["ts"]) for m in said), default=0))
+            await _add_others(store, among, said)
             await upkeep.merge(store)
             same = first_of_equals(said)
             session = {m["id"]: m["session"] for m in said}
@@ -228,19 +227,18 @@ def _append(db: Database, said: Sequence[Row], start: int, known: set[str]) -> N
         messages.append(db, Message(f"message-{number:08d}", thread, WORKSPACE, role, (TextPart(m["text"]),), at))
 
 
-async def _add_others(store: Store, count: int, newest: int) -> None:
+async def _add_others(store: Store, count: int, said: Sequence[Row]) -> None:
     """Add messages that are newer than those that are asked for."""
-    if count:
-        texts = SOURCES["real"](random.Random(7))
-        said = ((number, texts.text(number)) for number in range(count))
-        while some := list(itertools.islice(said, BATCH)):
-            await store.write(_append_others, some, newest)
-
-
-def _append_others(db: Database, said: Sequence[tuple[int, str]], newest: int) -> None:
-    for number, text in said:
-        thread, at = f"other-{number // BATCH}", newest + 1 + number
-        if number % BATCH == 0:
-            threads.create(db, Thread(thread, WORKSPACE, "", created_at=at, updated_at=at))
-        role: Role = "assistant" if number % 2 else "user"
-        messages.append(db, Message(f"{thread}-{number}", thread, WORKSPACE, role, (TextPart(text),), at))
+    texts, known = SOURCES["real"](random.Random(7)), set[str]()
+    newest = max((int(m["ts"]) for m in said), default=0)
+    for start in range(0, count, BATCH):
+        others = [
+            {
+                "session": f"other-{start}",
+                "ts": newest + 1 + n,
+                "role": ("user", "assistant")[n % 2],
+                "text": texts.text(n),
+            }
+            for n in range(start, min(start + BATCH, count))
+        ]
+        await store.write(_append, others, len(said) + start, known)

@@ -152,8 +152,10 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
 
 def _head(text: str, room: int) -> str:
     """Return the beginning of `text` that fits into so many cells, "" where not even one character does."""
-    if room <= 0 or cell_len(text) <= room:
-        return text if room > 0 else ""
+    if room <= 0:
+        return ""
+    if cell_len(text) <= room:
+        return text
     head = next(iter(chop_cells(text, room)), "")
     while cell_len(head) > room:  # it counts joiners otherwise
         head = head[:-1]

@@ -88,8 +88,9 @@ def _few(db: Connection, query: Query, scope: Scope, threads: str | None) -> Seq
         values = [scope.resource_id] * 4
     else:
         return None
-    found = db.execute_sql(f"SELECT pk FROM ({rows}) LIMIT {FEW + 1}", values).fetchall()
-    return None if len(found) > FEW else sorted({key for (key,) in found})
+    if db.execute_sql(f"SELECT 1 FROM ({rows}) LIMIT 1 OFFSET {FEW}", values).fetchone():
+        return None
+    return sorted({key for (key,) in db.execute_sql(rows, values).fetchall()})
 
 
 # No index has the workspace of a row. It is that of its thread, or that of a task; few others have no thread.

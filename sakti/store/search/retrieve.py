@@ -17,8 +17,9 @@ from sakti.store.search.filters import Place
 from sakti.store.search.folding import folded
 from sakti.store.search.query import Query
 from sakti.store.search.rows import ROW, Row, listed, texts_of
+from sakti.store.search.stems import stems
 from sakti.store.search.substrings import all_of, quoted, trigrams
-from sakti.store.search.terms import Term, inverse_frequency
+from sakti.store.search.terms import MANY, Term, inverse_frequency
 
 CANDIDATES = 300  # hits of one query at most
 WIDE = 4 * CANDIDATES  # rows that bm25 gives of which those are taken that pass the filters
@@ -31,8 +32,10 @@ SAMPLE = 10_000  # newest texts in which words are counted
 COUNTED = 1_000  # texts with a word after which the others are estimated
 ASKED = 64  # phrases in one statement
 AT_ONCE = 4_000  # rows of all words together that are read before the time is looked at
+AT_A_PHRASE = 0.1  # what a text counts of them in which a phrase is looked for
 PASSED_AT_ONCE = 40_000  # the same where only those of a small scope are kept
 RANKED = 3_000  # where there are more: rows with rare words that bm25 ranks
+OF_MANY = 1_500  # both, where there are MANY words: the rare ones tell enough
 ADDED = 3  # common words of a question that count for those rows
 SLICE = 1_000  # rows with a part of a word that are read at once
 SPAN = 200_000  # rows that are searched for parts of words before the time is looked at
@@ -115,12 +118,17 @@ def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
     """Return the FTS5 query: texts with any of the terms, and what is required; `own`: not by the message before."""
     phrases = [p for t in terms for p in t.phrases]
     columns = f"{OWN} : " if own or query.phrases else ""
+    words = f"{columns}({' OR '.join(phrases)})" if phrases else ""
+    return " AND ".join(f"({p})" for p in (required_of(query), words) if p)
+
+
+def required_of(query: Query) -> str:
+    """Return the FTS5 query of what texts must have, "" where that is nothing."""
     required = [f"{OWN} : {quoted(folded(p))}" for p in query.phrases]
     if query.alternatives:
         groups = (" AND ".join(quoted(folded(w)) for w in group) for group in query.alternatives)
         required.append(f"{OWN} : ({' OR '.join(f'({g})' for g in groups)})")
-    optional = [f"{columns}({' OR '.join(phrases)})"] if phrases and not query.phrases else []
-    return " AND ".join(f"({p})" for p in (*required, *optional))
+    return " AND ".join(f"({p})" for p in required)
 
 
 def by_words(
@@ -131,29 +139,59 @@ def by_words(
     FTS5 ranks those with rare words. Behind them are the newest of those that have common ones only: to rank them all
     would take as long as there are texts. Of the best, how often a row has each word is measured afterwards.
     """
-    match = match_of(terms, query, own=own)
+    match, required = match_of(terms, query, own=own), required_of(query)
     if not match or place.keys == []:
         return Matches([])
-    left = sorted(terms, key=lambda t: t.documents)
+    most, ranked = (AT_ONCE, RANKED) if len(terms) < MANY else (OF_MANY, OF_MANY)
+    if sum(t.documents for t in terms) <= most:
+        return _ranked_by_index(db, f"({match}) OR ({required})" if required else match, place)
+    if required:
+        return _by_required(db, terms, query, place, newest, budget)
     found = Matches([])
-    if " AND " not in match:
-        if sum(t.documents for t in terms) <= AT_ONCE:
-            return _ranked_by_index(db, match, place)
-        rare, left = _up_to(left, RANKED)
-        if rare:
-            added = {match_of([t], query, own=own): t.rarity for t in left[:ADDED] if not own}
-            found = _with_rare_words(db, match_of(rare, query, own=own), added, place, budget)
+    rare, left = _up_to(sorted(terms, key=lambda t: t.documents), ranked)
+    if rare:
+        added = {match_of([t], query, own=own): t.rarity for t in left[:ADDED] if not own}
+        found = _with_rare_words(db, match_of(rare, query, own=own), added, place, budget)
+    typed = [t.text for t in left if t.text in query.text.lower()]  # not what was joined
     if own and len(found.rows) >= ENOUGH_RARE:
-        budget.unread |= {t.text: newest for t in left}
+        budget.unread |= dict.fromkeys(typed, newest)
         return found
     rarities = {match_of([t], query, own=own): t.rarity for t in terms}
-    return _by_windows(db, rarities, left, found, place, newest, budget)
+    return _by_windows(db, rarities, sum(t.documents for t in left), typed, found, place, newest, budget)
+
+
+def _by_required(
+    db: Connection, terms: Sequence[Term], query: Query, place: Place, newest: int, budget: Budget
+) -> Matches:
+    """Return the rows that have what is required, those with most of the other words first."""
+    phrases = [tuple(stems(folded(p))) for p in query.phrases]
+    implied = {*phrases, *((s,) for phrase in phrases for s in phrase)}
+    rarities = {match_of([t], query, own=True): t.rarity for t in terms if t.stem not in implied}
+    rarities |= {required_of(query): 0.0}
+    names = query.phrases or [*itertools.chain.from_iterable(query.alternatives)]
+    return _by_windows(db, rarities, _with_required(terms, query), names, Matches([]), place, newest, budget)
+
+
+def _with_required(terms: Sequence[Term], query: Query) -> int:
+    """Return how many texts have what is required, at most; one in which a phrase is looked for counts less."""
+    documents = {t.stem: t.documents for t in terms}
+    every = sum(documents.values())
+
+    def with_all(words: Iterable[str]) -> int:
+        return min((documents.get((s,), every) for w in words for s in stems(folded(w))), default=every)
+
+    def with_phrase(phrase: str) -> int:
+        return max(documents.get(tuple(stems(folded(phrase))), every), int(AT_A_PHRASE * with_all([phrase])))
+
+    alternatives = sum(map(with_all, query.alternatives))
+    return min(*map(with_phrase, query.phrases), alternatives or every, every)
 
 
 def _by_windows(
     db: Connection,
     rarities: Mapping[str, float],
-    terms: Sequence[Term],
+    texts: int,
+    names: Sequence[str],
     found: Matches,
     place: Place,
     newest: int,
@@ -161,11 +199,11 @@ def _by_windows(
 ) -> Matches:
     """Return `found` and behind them the rows that match, from the newest texts on, as far as the time suffices.
 
-    `rarities`: of each term by its FTS5 query; `terms`: those that are common.
+    `rarities`: of each term by its FTS5 query; `texts`: how many match, at most; `names`: of what is looked for.
     """
     rows, shares = {r.pk: r for r in found.rows}, found.shares
     at_once = AT_ONCE if place.keys is None else PASSED_AT_ONCE
-    span = max(1, newest * at_once // max(sum(t.documents for t in terms), at_once))
+    span = max(1, newest * at_once // max(texts, at_once))
     last, high = place.bounds(newest)
     while high > last and len(rows) < ENOUGH and not budget.over_with(rows):
         low = max(last, high - span)
@@ -175,7 +213,7 @@ def _by_windows(
         shares = window.shares | shares
         high = low
     if high > last:
-        budget.unread |= {t.text: high for t in terms}
+        budget.unread |= dict.fromkeys(names, high)
     return Matches(list(rows.values())[:CANDIDATES], shares)
 
 

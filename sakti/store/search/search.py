@@ -232,17 +232,19 @@ def _find(
     matches = retrieve.by_words(db, known, query, place, newest, budget, own=not question)
     few = looks_like_identifier(query.text) or len(matches.rows) < FEW
     wanting = bool(query.text) and not query.alternatives and few
-    unfinished = first and budget.over and (wanting if matches.rows else bool(budget.unread))
+    unfinished = first and budget.over and bool(budget.unread or (wanting and matches.rows))
     by_parts, parts, meant = dict[Row, str](), dict[str, float](), dict[str, list[str]]()
     if wanting and not unfinished:
         by_parts, parts, meant = _by_parts(db, query, place, newest, budget)
-    if not (matches.rows or by_parts or unfinished or _is_in_trigrams(query)) and _readable(query, place):
+    read = not (matches.rows or by_parts or unfinished or query.alternatives or _is_in_trigrams(query))
+    if read and _readable(query, place):
         matches = Matches(retrieve.by_reading(db, _needles(query, place), place, newest, budget))
     not_typed = frozenset(folded(w).lower() for found in meant.values() for w in found)
     pattern = pattern_of(known, parts, words, not_typed)
     around = place if question else None
     ranked, rest = _measured(db, pattern, matches, by_parts, around, _times(db, query, newest, now), newest)
-    return _Found(ranked, rest, pattern, _suggestion(query.text, {**similar, **meant}), unfinished)
+    typed = " OR ".join(map(" AND ".join, query.alternatives)) or query.text
+    return _Found(ranked, rest, pattern, _suggestion(typed, {**similar, **meant}), unfinished)
 
 
 def _terms(

@@ -133,6 +133,38 @@ async def test_and_or_not(store: Store, typed: str, found: set[str]) -> None:
     assert set(await ids(store, typed)) == found
 
 
+async def test_operators_ask_for_what_no_text_has(store: Store) -> None:
+    await store.write(say, [(f"n{i}", f"a timeout of the pump {i}") for i in range(3)])
+    found = await page(store, "timeuot AND pump")
+    assert found.total == 0 and found.unread == () and found.suggestion == "timeout AND pump"
+
+
+@pytest.mark.parametrize("at_once", [4_000, 1_000], ids=["ranked by the index", "by their words"])
+@pytest.mark.parametrize("typed", ['"connection reset" gimbal solver', "connection AND reset AND gimbal"])
+async def test_words_beside_what_is_required_say_which_is_meant(
+    store: Store, monkeypatch: pytest.MonkeyPatch, at_once: int, typed: str
+) -> None:
+    """However many newer texts have what is required."""
+    required = [f"connection reset by peer {n}" for n in range(400)]
+    told = [f"gimbal solver {n}" for n in range(40)]
+    meant = "when the gimbal solver is slow, the log of that night says connection reset, and nothing else"
+    await store.write(say, [(f"n{n}", text) for n, text in enumerate([*told, meant, *required])])
+    monkeypatch.setattr(retrieve, "AT_ONCE", at_once)
+    found = await page(store, typed, clock=ticking(0.0))
+    assert found.hits[0].id == "n40" and found.unread == ()
+
+
+async def test_a_phrase_is_named_once_where_its_older_texts_were_not_looked_at(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.write(say, [(f"n{n}", f"connection reset by peer {n}") for n in range(400)])
+    monkeypatch.setattr(retrieve, "AT_ONCE", 100)
+    found = await page(store, '"connection reset" peer', clock=ticking(1.0))
+    assert found.notes == ["connection reset: only texts since 1970-01-01"]
+    first = await page(store, '"connection reset" peer', first=True, clock=ticking(1.0))
+    assert first.partial, "with more time there may be more"
+
+
 @pytest.mark.parametrize("typed", ["AND", "NOT", "a AND", "OR b", "a AND OR b", 'say "x AND y"'])
 def test_operators_without_two_sides_are_words(typed: str) -> None:
     query = parse_query(typed)

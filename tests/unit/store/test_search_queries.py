@@ -154,6 +154,13 @@ async def test_words_beside_what_is_required_say_which_is_meant(
     assert found.hits[0].id == "n40" and found.unread == ()
 
 
+async def test_all_that_pass_a_filter_are_found_behind_better_ones_that_do_not(store: Store) -> None:
+    told = [(f"n{n}", f"a slow gimbal, case {n}", "assistant" if n % 16 == 0 else "user") for n in range(1_600)]
+    await store.write(say, told)
+    found = await page(store, "the slow gimbal role:assistant", limit=200)
+    assert found.total == len(found.hits) == 100
+
+
 async def test_a_phrase_is_named_once_where_its_older_texts_were_not_looked_at(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,9 +124,9 @@ class BenchStore(Store):
                 super()._with_reader(self._read_db, self.committed, act)
         return found
 
-    def _upkeep(self, seconds: float) -> bool:
+    def _upkeep(self, seconds: float, idle: bool) -> bool:
         with self.charge.apart():
-            return super()._upkeep(seconds)
+            return super()._upkeep(seconds, idle)
 
 
 def _nobody(db: Database, act: Act) -> None:

@@ -43,6 +43,8 @@ FLUSH_S = 5.0  # that other readers have to come to an end
 UPKEEP_EVERY = 32  # writes
 UPKEEP_S = 0.005
 UPKEEP_PIECE_S = 0.03  # as long the writer merges at a time, and then rests
+IDLE_S = 2.0  # without a write: then the indexes are merged whole
+IDLE_UPKEEP_S = 30.0
 LARGE_S = 0.1  # a write that took so long left much to do
 UNSAVED = (
     "Nothing is saved in this run: messages, tasks and notes are gone when it ends. Earlier threads can be "
@@ -102,6 +104,7 @@ class Store:
         self._gave_up = float("-inf")
         self._closed = False
         self._took = 0.0  # seconds in the newest transaction
+        self._idle: asyncio.TimerHandle | None = None  # what is done when nothing was written for a while
         self._looked = float("-inf")  # when it was last looked for damage
         self.newer = False
         self._file: DatabaseFile | None = None
@@ -167,6 +170,9 @@ class Store:
         self.written += 1
         if self.written % UPKEEP_EVERY == 0 or self._took > LARGE_S:  # nobody waits for it
             self._schedule_upkeep(max(UPKEEP_S, self._took / 2))
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = loop.call_later(IDLE_S, self._schedule_upkeep, IDLE_UPKEEP_S, self.written)
         return result
 
     async def read(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -195,6 +201,8 @@ class Store:
 
     async def close(self) -> None:
         self._closed = True
+        if self._idle is not None:
+            self._idle.cancel()
         if self._looking is not None:
             await self._looking
         for pool, name in (
@@ -385,18 +393,20 @@ class Store:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(tell)
 
-    def _schedule_upkeep(self, seconds: float) -> None:
+    def _schedule_upkeep(self, seconds: float, idle_since: int | None = None) -> None:
         """Let the writer do `seconds` of upkeep in short pieces; called on the event loop.
 
-        Other writes, here and in other processes, run between the pieces.
+        Other writes, here and in other processes, run between the pieces. `idle_since`: as much as had been written
+        when nobody wrote any more; it ends when somebody does.
         """
-        if self._closed:
+        if self._closed or (idle_since is not None and idle_since != self.written):
             return
-        work = self._loop.run_in_executor(self._writer, self._upkeep, min(seconds, UPKEEP_PIECE_S))
+        idle = idle_since is not None
+        work = self._loop.run_in_executor(self._writer, self._upkeep, min(seconds, UPKEEP_PIECE_S), idle)
 
         def go_on(done: asyncio.Future[bool]) -> None:
             if not done.cancelled() and done.exception() is None and done.result() and seconds > UPKEEP_PIECE_S:
-                self._loop.call_later(UPKEEP_PIECE_S, self._schedule_upkeep, seconds - UPKEEP_PIECE_S)
+                self._loop.call_later(UPKEEP_PIECE_S, self._schedule_upkeep, seconds - UPKEEP_PIECE_S, idle_since)
 
         work.add_done_callback(go_on)
 
@@ -410,11 +420,11 @@ class Store:
         finally:
             self._waiting.over()
 
-    def _upkeep(self, seconds: float) -> bool:
+    def _upkeep(self, seconds: float, idle: bool) -> bool:
         """Do maintenance that SQLite would do within some write, which would then take fifty times as long.
 
-        For about `seconds`, merge the newest segments of the indexes, then checkpoint the write-ahead log. Return
-        whether more is left.
+        For about `seconds`, merge the newest segments of the indexes (all of them where nobody writes: `idle`), then
+        checkpoint the write-ahead log. Return whether more is left.
         """
         end = time.perf_counter() + seconds
         self._waiting.limit = 0  # who writes now does not wait for this either
@@ -422,13 +432,19 @@ class Store:
             more = True
             while more and time.perf_counter() < end:
                 with self._db.atomic():
-                    left = [index_upkeep.merge_some(self._db, table) for table in search_index.TABLES]
+                    left = [self._merge_some(table, idle) for table in search_index.TABLES]
                 more = any(left)
             self._db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)")
         except (peewee.PeeweeException, apsw.Error) as e:
             log.info("the upkeep of %s waits for the next time: %s", self.path, e)
             return False
         return more
+
+    def _merge_some(self, table: str, idle: bool) -> bool:
+        if index_upkeep.merge_some(self._db, table):
+            return True
+        whole = idle and index_upkeep.is_scattered(self._db, table)
+        return whole and index_upkeep.merge_some(self._db, table, whole=True)
 
     def _with_reader(
         self, db: Connections, fn: Callable[Concatenate[Connections, P], R], *args: P.args, **kwargs: P.kwargs

@@ -19,6 +19,7 @@ WALKS: dict[str, str] = {
     "WHERE NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.pk = s.id)": _INDEX,
     "SELECT count(*) FROM search_": _INDEX,
     "SELECT id, sz FROM": _INDEX,
+    "GROUP BY segid": "a row for each page of an index, once after nobody wrote for a while",
     "COVERING INDEX messages_archived": "what is archived, by the index of that alone",
     "coalesce(sum(token_count), 0) FROM messages": "`db stats`, by hand",
     "SELECT id FROM archive": "a table of one row",

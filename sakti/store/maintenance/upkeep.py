@@ -227,15 +227,21 @@ async def optimize(store: Store) -> None:
     Searches get faster, and nothing removed is left in the indexes.
     """
     for table in (*search_index.TABLES, search_index.TASKS):
-        await store.write(index_upkeep.merge_some, table, whole=True)
-        await until_done(store, partial(index_upkeep.merge_some, table=table))
+        await _merge_whole(store, table)
     await store.write(_is_merged)
 
 
 async def merge(store: Store) -> None:
-    """Merge the newest segments of the search indexes, as an idle session does."""
+    """Merge the segments of the search indexes, as an idle session does."""
     for table in search_index.TABLES:
         await until_done(store, partial(index_upkeep.merge_some, table=table))
+        if await store.read(index_upkeep.is_scattered, table):
+            await _merge_whole(store, table)
+
+
+async def _merge_whole(store: Store, table: str) -> None:
+    await store.write(index_upkeep.merge_some, table, whole=True)
+    await until_done(store, partial(index_upkeep.merge_some, table=table))
 
 
 def _is_merged(db: Database) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
 from sakti.core.types import Message, TextPart, Thread
+from sakti.store import database
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import maintenance, upkeep
@@ -59,6 +61,45 @@ async def test_rebuild_and_optimize_change_no_answer(store: Store) -> None:
     await upkeep.optimize(store)
     assert await found(store, "login schema") == ["m2"]
     assert await found(store, "carpenters") == ["m1"]
+
+
+def segments(db: Database) -> list[int]:
+    """Return how many segments each index has."""
+    return [
+        db.execute_sql(f"SELECT count(DISTINCT segid) FROM {table}_idx").fetchone()[0] for table in search_index.TABLES
+    ]
+
+
+async def test_where_nobody_writes_the_indexes_are_merged_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"the walrus {number}" for number in range(9)]
+    await store.write(say, [])
+    for number, text in enumerate(texts):
+        await store.write(messages.append, Message(f"m{number}", "t", "/w", "user", (TextPart(text),), number + 1))
+    assert all(count > 1 for count in await store.read(segments))
+    monkeypatch.setattr(database, "IDLE_S", 0.01)
+    await store.write(messages.append, Message("m9", "t", "/w", "user", (TextPart("and the carpenter"),), 10))
+    while await store.read(segments) != [1, 1]:
+        await asyncio.sleep(0.01)
+    assert await found(store, "carpenter") == ["m9"]
+    assert len((await store.read(search, "walrus", Scope("/w"))).hits) == 9
+    assert await store.read(index_upkeep.unmerged) is False
+
+
+async def test_a_large_index_is_merged_whole_only_for_what_has_grown_by_much(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_upkeep, "_SMALL", 0)
+    (table, *_) = search_index.TABLES
+    await store.write(say, [" ".join(f"word{n}x{i}" for i in range(400)) for n in range(200)])
+    await upkeep.optimize(store)
+    await store.write(messages.append, Message("n0", "t", "/w", "user", (TextPart("one more"),), 900))
+    assert not await store.read(index_upkeep.is_scattered, table)
+    more = [" ".join(f"more{n}x{i}" for i in range(400)) for n in range(20)]
+    for number, text in enumerate(more, 1):
+        await store.write(messages.append, Message(f"n{number}", "t", "/w", "user", (TextPart(text),), 900 + number))
+    assert await store.read(index_upkeep.is_scattered, table)
+    await upkeep.merge(store)
+    assert (await store.read(segments))[0] == 1
 
 
 def forget(db: Database, table: str) -> None:

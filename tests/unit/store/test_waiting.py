@@ -131,7 +131,7 @@ async def test_a_full_disk_is_named(store: Store) -> None:
 async def test_upkeep_never_waits(store: Store, lock: apsw.Connection) -> None:
     done = threading.Event()
     store._waiting._sleep = lambda _: done.set()  # type: ignore[assignment]
-    await asyncio.get_running_loop().run_in_executor(store._writer, store._upkeep, 0.01)
+    await asyncio.get_running_loop().run_in_executor(store._writer, store._upkeep, 0.01, True)
     assert not done.is_set()
 
 

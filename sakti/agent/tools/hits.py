@@ -44,22 +44,23 @@ def find(
     """Return `limit` hits that are not in the window, from the `offset`-th on.
 
     Short texts are returned in full, long ones as the passage around the match. Ends early above 8,000 tokens: `next`
-    is where to continue.
+    is where to continue, `notes` what else there is to know of the search.
     """
     results: list[Json] = []
     room = ALL_HITS_TOKENS
     new = known = 0
     at = offset
     total = 0
+    notes: Sequence[str] = ()
     while new < limit:
         page = search.search(db, query, scope, limit=limit + NAMED, offset=at)
-        total = page.total
+        total, notes = page.total, page.notes
         for hit in page.hits:
             if new == limit:
                 break
             entry, cost = _known(hit) if hit.id in in_window else _entry(db, hit, around, counter, room)
             if cost > room:
-                return _found(results, total, at)
+                return _found(results, total, at, notes)
             at += 1
             if hit.id in in_window:
                 known += 1
@@ -70,11 +71,12 @@ def find(
             results.append(entry)
         if at >= total or not page.hits:
             break
-    return _found(results, total, at)
+    return _found(results, total, at, notes)
 
 
-def _found(results: Sequence[Json], total: int, at: int) -> Json:
-    return {"results": list(results), "totalHits": total, **({"next": at} if at < total else {})}
+def _found(results: Sequence[Json], total: int, at: int, notes: Sequence[str]) -> Json:
+    more: Json = {"next": at} if at < total else {}
+    return {"results": list(results), "totalHits": total} | more | ({"notes": list(notes)} if notes else {})
 
 
 def _head(hit: Hit) -> Json:

@@ -67,6 +67,8 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
     features = ranked.features
     if not features.own:
         return "", []
+    if ranked.answers and ranked.parts.request:
+        return "request behind a match", []
     if ranked.answers:
         said = (before or "").strip()
         return f"answer to “{one_line(said, QUOTED)}”" if said else "next to a match", []

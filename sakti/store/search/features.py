@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ INSIDE_FROM = 4  # letters of such a word
 INSIDE = 0.5  # what a word counts that stands only inside another one (sort in argsort)
 PLACES = 80  # places of the query's words in a text that are looked at for their nearness
 OF_A_TERM = 25  # of them, places of one word
+LABEL = 40  # characters before the colon of a label, of two words at most
 
 TOOL = "tool"  # the role of what tools print
 
@@ -55,7 +56,8 @@ class Features(NamedTuple):
 
     `counts`: weighted occurrences of each term, `own`: whether the text itself has it, `length` in weighted tokens.
     `adjacent`: share of the query's neighbouring words that are neighbours in the text; `near`: 1 where all of them
-    are, less with their distance. `asks`: it ends as a question. `beginning`: its first characters, if it was read.
+    are, less with their distance. `asks`: it ends as a question. `labelled`: it begins with a label that the query
+    names, as who says it (`Ann: …`). `beginning`: its first characters, if it was read.
     """
 
     row: Row
@@ -66,6 +68,7 @@ class Features(NamedTuple):
     adjacent: float
     near: float
     asks: bool
+    labelled: bool
     beginning: str
     size: int
 
@@ -88,6 +91,7 @@ class Pattern(Struct, frozen=True):
     pairs: frozenset[tuple[int, int]]
     nearness: float
     sought_inside: tuple[tuple[int, str], ...]  # stems that may stand inside of a word, with their term
+    words: frozenset[str]  # the texts of the terms
     meant: frozenset[str] = frozenset()  # of the parts: what was not typed, and may have been meant
 
     def with_code(self, are_known: Callable[[list[str]], set[str]]) -> Pattern:
@@ -114,6 +118,7 @@ def pattern_of(
         frozenset(p for p in itertools.pairwise(known) if p[0] != p[1]),
         sum(value * (len(rare) - 1 - i) for i, value in enumerate(rare)),
         tuple((i, t.stem[0]) for i, t in enumerate(terms) if len(t.stem) == 1 and len(t.stem[0]) >= INSIDE_FROM),
+        frozenset(index),
         meant,
     )
 
@@ -142,8 +147,16 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     length = size + identifiers + kind.before_length * before
     adjacent, near = _together(places, pattern) if len(places) > 1 else (0.0, 0.0)
     asks = size <= SHORT and text.rstrip().endswith("?")
+    labelled = not document and _is_labelled(text, pattern.words)
     beginning = text if size <= SHORT else text[:BEGINNING]
-    return Features(row, document, length, tuple(counts), tuple(own), adjacent, near, asks, beginning, size)
+    return Features(row, document, length, tuple(counts), tuple(own), adjacent, near, asks, labelled, beginning, size)
+
+
+def _is_labelled(text: str, words: Set[str]) -> bool:
+    """Return whether a text begins with a label that has one of `words`."""
+    label, colon, _ = text[:LABEL].partition(":")
+    named = label.lower().split() if colon else []
+    return len(named) <= 2 and not words.isdisjoint(named)
 
 
 def _count(found: Phrases, pattern: Pattern, kind: Kind) -> tuple[list[float], list[bool], list[tuple[int, int]]]:

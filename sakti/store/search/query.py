@@ -33,6 +33,7 @@ LANGUAGES = frozenset(
 _FILTER = lazy_pattern(r"(?<!\S)(path|role|thread|task|kind|before|after):(\"[^\"]*\"|\S+)", re.IGNORECASE)
 _PHRASE = lazy_pattern(r"(-?)\"([^\"]+)\"")
 _EXCLUDED = lazy_pattern(r"(?<!\S)-([^\W\d_]\w[\w.-]+)")  # three letters and more: `rm -rf`, `ls -l` are no exclusions
+_LAST_EXCLUDED = lazy_pattern(r"(?:(?<!\S)-[^\W\d_]\w[\w.-]+\s*)+$")
 _PREFIX = lazy_pattern(r"(?<!\S)(\w{2,})\*(?!\S)")
 WORD = lazy_pattern(r"\w+")
 TOKEN = lazy_pattern(r"[^\s\"'`,;:!?()\[\]{}<>]+")
@@ -89,12 +90,7 @@ def parse_query(text: str) -> Query:
     rest, unwanted, alternatives = _operators(rest)
     phrases = [(bool(m[1]), m[2].strip()) for m in _PHRASE.finditer(rest) if WORD.search(m[2])]
     rest = _PHRASE.sub(" ", rest) if phrases else rest
-    excluded = [m[1] for m in _EXCLUDED.finditer(rest)]
-    only_exclusions = not _EXCLUDED.sub(" ", rest).strip() and not phrases
-    if excluded and not only_exclusions:
-        rest = _EXCLUDED.sub(" ", rest)
-    else:
-        excluded = []
+    rest, excluded = _exclusions(rest, needed=not phrases)
     prefixes = [m[1] for m in _PREFIX.finditer(rest)]
     rest = _PREFIX.sub(" ", rest)
     return replace(
@@ -105,6 +101,23 @@ def parse_query(text: str) -> Query:
         prefixes=tuple(prefixes),
         alternatives=alternatives,
     )
+
+
+def _exclusions(text: str, *, needed: bool) -> tuple[str, list[str]]:
+    """Read `-word`: the text without them, and the words; where that leaves nothing, but something is `needed`, none.
+
+    In a sentence they are flags (`built with -fPIC to allow linking`), except at its end and not after a small word.
+    """
+    start = 0
+    if not STOP_WORDS.isdisjoint(text.lower().split()):
+        last = _LAST_EXCLUDED.search(text)
+        start = last.start() if last else len(text)
+        if not STOP_WORDS.isdisjoint(text[:start].lower().split()[-1:]):
+            start = len(text)
+    kept = text[:start] + _EXCLUDED.sub(" ", text[start:])
+    if needed and not kept.strip():
+        return text, []
+    return kept, [m[1] for m in _EXCLUDED.finditer(text, start)]
 
 
 def _operators(text: str) -> tuple[str, list[str], tuple[tuple[str, ...], ...]]:
@@ -183,8 +196,9 @@ def words_and_joined(text: str) -> tuple[list[str], list[str]]:
         parts = pieces(token)
         words.update(dict.fromkeys(w.lower() for w in WORD.findall(token)))
         if len(parts) > 1:
-            words.update(dict.fromkeys(parts))
-            inside.update(parts)
+            told = [p for p in parts if len(p) > 1]  # a11y: y says nothing
+            words.update(dict.fromkeys(told))
+            inside.update(told)
             joined["".join(parts)] = None
     plain = [t.lower() for t in tokens if t.isalnum()]
     if len(plain) == len(tokens) <= JOINED:

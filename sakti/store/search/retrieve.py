@@ -42,6 +42,7 @@ SLICE = 1_000  # rows with a part of a word that are read at once
 SPAN = 200_000  # rows that are searched for parts of words before the time is looked at
 LOOKED_INTO = 20  # texts that are read to see whether one contains a part of a word
 LIKE_SPAN = 500  # the same for texts that have to be read
+TURN = 1_000  # messages among which the request of an answer is looked for
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, previous message, summary
 OWN = "{text idents summary}"  # the columns of a text itself
 
@@ -385,6 +386,23 @@ def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
         (*(v for pair in wanted for v in pair), *place.values),
     ).fetchall()
     return list(map(Row._make, rows))
+
+
+def requests_of(db: Connection, answers: Sequence[Row], place: Place) -> dict[int, Row]:
+    """Return what the user said last before each of `answers`, by their keys, where it passes the filters."""
+    wanted = [(r.pk, r.thread_id, r.position) for r in answers if r.thread_id is not None]
+    if not wanted:
+        return {}
+    last = (
+        "SELECT q.pk FROM search_docs q WHERE q.thread_id = w.column2 AND q.kind = 'message' AND q.position"
+        f" BETWEEN w.column3 - {TURN} AND w.column3 - 1 AND q.role = 'user' ORDER BY q.position DESC LIMIT 1"
+    )
+    rows = db.execute_sql(
+        f"SELECT w.column1, {ROW} FROM (VALUES {','.join(['(?, ?, ?)'] * len(wanted))}) w CROSS JOIN {place.table} d"
+        f" ON d.pk = ({last}) WHERE {place.where}",
+        (*itertools.chain.from_iterable(wanted), *place.values),
+    ).fetchall()
+    return {answer: Row(*row) for answer, *row in rows}
 
 
 def by_reading(db: Connection, needles: Sequence[str], place: Place, newest: int, budget: Budget) -> list[Row]:

@@ -42,6 +42,7 @@ from sakti.store.search.query import (
     PASTED,
     STOP_WORDS,
     TOKEN,
+    WORD,
     Query,
     cjk_pieces,
     looks_like_identifier,
@@ -52,6 +53,7 @@ from sakti.store.search.query import (
 from sakti.store.search.rank import NO_PARTS, Parts, Ranked
 from sakti.store.search.retrieve import Budget, Matches
 from sakti.store.search.rows import Row, Stored, excluded, page_rows, texts_before, texts_of
+from sakti.store.search.stems import stems
 from sakti.store.search.terms import Term, make_terms, phrase_as_typed, phrase_of
 
 __all__ = [
@@ -124,7 +126,8 @@ class SearchPage(Struct, frozen=True):
 
     `more`: these are the best of more. `unread`: words of which older texts were not looked at, and since when (Unix
     ms) they were. `partial`: not all was searched yet. `suggestion`: the query as it may have been meant;
-    its hits are included. `elsewhere`: hits outside of the scope, counted where it has none.
+    its hits are included. `elsewhere`: hits outside of the scope, counted where it has none. `without`: words whose
+    texts are left out. `unquoted`: phrases that no text has; their words were looked for.
     """
 
     query: str
@@ -135,6 +138,8 @@ class SearchPage(Struct, frozen=True):
     unread: tuple[tuple[str, int], ...] = ()
     suggestion: str = ""
     elsewhere: int = 0
+    without: tuple[str, ...] = ()
+    unquoted: tuple[str, ...] = ()
 
     @property
     def found(self) -> str:
@@ -152,6 +157,9 @@ class SearchPage(Struct, frozen=True):
         told: list[str] = []
         if self.suggestion:
             told.append(f"did you mean “{self.suggestion}”?")
+        told += [f"no text has “{phrase}”: its words were looked for" for phrase in self.unquoted]
+        if self.without:
+            told.append(f"without texts that have {', '.join(f'“{word}”' for word in self.without)}")
         if self.unread:
             words = ", ".join(dict.fromkeys(word for word, _ in self.unread))
             since = time.strftime("%Y-%m-%d", time.localtime(max(at for _, at in self.unread) / 1000))
@@ -169,6 +177,7 @@ class _Found(Struct, frozen=True):
     pattern: Pattern
     suggestion: str
     partial: bool
+    unquoted: tuple[str, ...]
 
 
 def search(
@@ -216,6 +225,8 @@ def search(
         unread=unread,
         suggestion=found.suggestion,
         elsewhere=elsewhere,
+        without=query.excluded,
+        unquoted=found.unquoted,
     )
 
 
@@ -227,6 +238,8 @@ def _find(
 ) -> _Found:
     words, joined = words_and_joined(query.text)
     words = list(dict.fromkeys([*words, *terms(" ".join(query.phrases)), *joined]))[:MAX_TERMS]
+    unquoted = _phrases_of_no_text(db, query)
+    query = replace(query, phrases=tuple(p for p in query.phrases if p not in unquoted))
     known, similar = _terms(db, words, joined, query, newest)
     question = len(query.text.split()) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
     matches = retrieve.by_words(db, known, query, place, newest, budget, own=not question)
@@ -244,7 +257,16 @@ def _find(
     around = place if question else None
     ranked, rest = _measured(db, pattern, matches, by_parts, around, _times(db, query, newest, now), newest)
     typed = " OR ".join(map(" AND ".join, query.alternatives)) or query.text
-    return _Found(ranked, rest, pattern, _suggestion(typed, {**similar, **meant}), unfinished)
+    likely = {**_as_written(db, similar, ranked), **meant}
+    return _Found(ranked, rest, pattern, _suggestion(typed, likely), unfinished, unquoted)
+
+
+def _phrases_of_no_text(db: Connection, query: Query) -> tuple[str, ...]:
+    """Return the phrases that no text has, where they stand among other words: Revert "fix the build"."""
+    if not query.phrases or not query.text:
+        return ()
+    known = retrieve.are_known(db, map(phrase_of, query.phrases))
+    return tuple(p for p in query.phrases if phrase_of(p) not in known)
 
 
 def _terms(
@@ -328,6 +350,16 @@ def _times(db: Connection, query: Query, newest: int, now: int | None) -> list[t
     return named_times(query.text, now or retrieve.time_of(db, newest) or 1)
 
 
+def _as_written(db: Connection, similar: Mapping[str, Sequence[str]], ranked: Sequence[Ranked]) -> dict[str, list[str]]:
+    """Return the known words for unknown ones as one of the best texts has them: the index has stems."""
+    if not similar:
+        return {}
+    texts = texts_of(db, [r.features.row.pk for r in ranked[:FEW]]).values()
+    words = dict.fromkeys(word.lower() for text in texts for word in WORD.findall(text))
+    written = {stem: word for word in reversed(words) for stem in stems(folded(word))}
+    return {typed: [written.get(stem, stem) for stem in near] for typed, near in similar.items()}
+
+
 def _suggestion(text: str, meant: Mapping[str, Sequence[str]]) -> str:
     """Return the query with the words that were probably meant; "" where none is unknown."""
     lower = asked = text.lower()
@@ -336,7 +368,7 @@ def _suggestion(text: str, meant: Mapping[str, Sequence[str]]) -> str:
         if at >= 0 and words:
             text = text[:at] + words[0] + text[at + len(typed) :]
             lower = text.lower()
-    return text if lower != asked else ""
+    return " ".join(text.split()) if lower != asked else ""
 
 
 # --- measuring ----------------------------------------------------------------------------------------------
@@ -375,17 +407,33 @@ def _measured(
     words = ranking.words_of(kept, pattern, _means(found))
     beside = _beside(db, kept, words, pattern, around) if around is not None else []
     ranked = ranking.rank(kept, words, beside, times, aside=bool(pattern.parts))
-    known = {*chosen, *(f.row.pk for f in beside)}
+    if around is not None:
+        ranked = _with_requests(db, ranked, pattern, around)
+    known = {*chosen, *(r.features.row.pk for r in ranked)}
     return ranked, [r for r in matches.rows if r.pk not in known]
 
 
 def _beside(
     db: Connection, kept: Sequence[Features], words: Mapping[int, float], pattern: Pattern, around: Place
 ) -> list[Features]:
-    """Return the messages beside those that have most of the words; long ones are not read."""
+    """Return the messages beside those that have most of the words."""
     best = sorted(kept, key=lambda f: -words[f.row.pk])[:ENTERING]
     known = {f.row.pk for f in kept}
     rows = [r for r in retrieve.neighbours(db, [f.row for f in best], around) if r.pk not in known]
+    return _measured_alone(db, rows, pattern)
+
+
+def _with_requests(db: Connection, ranked: Sequence[Ranked], pattern: Pattern, around: Place) -> list[Ranked]:
+    """Return the candidates with the requests that the first of them answer."""
+    found = retrieve.requests_of(db, ranking.first_answers(ranked), around)
+    known = {r.features.row.pk: r.features for r in ranked}
+    new = [r for r in dict.fromkeys(found.values()) if r.pk not in known]
+    known |= {f.row.pk: f for f in _measured_alone(db, new, pattern)}
+    return ranking.with_requests(ranked, {answer: known[row.pk] for answer, row in found.items()})
+
+
+def _measured_alone(db: Connection, rows: Sequence[Row], pattern: Pattern) -> list[Features]:
+    """Return the features of rows that are there for what stands beside them; long ones are not read."""
     sizes = sizes_of(db, [r.pk for r in rows])
     texts = texts_of(db, [r.pk for r in rows if _is_short(sizes.get(r.pk))])
     measured: list[Features] = []
@@ -406,7 +454,7 @@ def _means(found: Occurrences) -> tuple[float, float]:
 
 
 def _unmeasured(row: Row) -> Ranked:
-    features = Features(row, False, 0.0, (), (), 0.0, 0.0, False, "", 0)
+    features = Features(row, False, 0.0, (), (), 0.0, 0.0, False, False, "", 0)
     return Ranked(features, NO_PARTS, 0.0, False)
 
 

@@ -21,6 +21,7 @@ NEAREST = 2  # known words for one that is not
 HALF = 0.5  # of the three-letter pieces
 
 _LETTERS = lazy_pattern(r"[^\W\d_]{5,}")
+_SEPARATORS = lazy_pattern(r"[/\\]")
 
 
 def corrections(
@@ -90,12 +91,17 @@ def is_one_edit(a: str, b: str) -> bool:
 def similar_words(texts: Iterable[str], word: str) -> list[str]:
     """Return the words of some texts that share at least half of their three-letter pieces with `word`, best first.
 
-    The measure is Dice's: twice the shared pieces by all pieces of both.
+    Those one letter away come first, then by Dice's measure: twice the shared pieces by all pieces of both. A part of
+    a path is a word, too, unless the path is what was typed.
     """
     wanted = set(trigrams(word))
-    found: dict[str, float] = {}
-    for token in {t for text in texts for t in TOKEN.findall(text) if abs(len(t) - len(word)) <= 3}:
+    typed = folded(word).lower()
+    tokens = {t for text in texts for t in TOKEN.findall(text)}
+    if not _SEPARATORS.search(word):
+        tokens |= {part for t in tokens for part in _SEPARATORS.split(t)}
+    found: dict[str, tuple[bool, float]] = {}
+    for token in (t for t in tokens if abs(len(t) - len(word)) <= 3):
         own = set(trigrams(token))
         if own and (alike := 2 * len(wanted & own) / (len(wanted) + len(own))) >= HALF:
-            found[token] = alike
-    return sorted(found, key=lambda t: (-found[t], t))[:NEAREST]
+            found[token] = (not is_one_edit(typed, folded(token).lower()), -alike)
+    return sorted(found, key=lambda t: (*found[t], t))[:NEAREST]

@@ -11,7 +11,7 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.store.database import Store
 from sakti.store.search import index as search_index
 from sakti.store.search import retrieve
-from sakti.store.search.query import parse_query
+from sakti.store.search.query import parse_query, words_and_joined
 from sakti.store.search.search import Scope, SearchPage, search
 
 Told = Sequence[tuple[str, str] | tuple[str, str, str]]
@@ -84,6 +84,11 @@ async def test_a_slip_is_corrected_and_never_floods(store: Store) -> None:
         assert found.hits[0].id == "right" and len(found.hits) <= 3
         assert found.suggestion == meant and found.notes == [f"did you mean “{meant}”?"]
         assert found.hits[0].reason == f"similar: {meant}"
+
+
+async def test_a_suggestion_is_a_word_and_not_its_stem(store: Store) -> None:
+    await store.write(say, [("a", "the tokens expire tomorrow"), ("b", "tokens, beta")])
+    assert (await page(store, "tokens expiry -beta")).suggestion == "tokens expire"
 
 
 @pytest.mark.parametrize(
@@ -176,6 +181,76 @@ async def test_a_phrase_is_named_once_where_its_older_texts_were_not_looked_at(
 def test_operators_without_two_sides_are_words(typed: str) -> None:
     query = parse_query(typed)
     assert query.alternatives == () and query.excluded == ()
+
+
+@pytest.mark.parametrize(
+    ("typed", "excluded"),
+    [
+        ("tokens -jwt expiry", ("jwt",)),
+        ("-jwt tokens", ("jwt",)),
+        ("how do the tokens expire -jwt -oauth", ("jwt", "oauth")),
+        ("build the library with -fPIC to allow linking", ()),
+        ("why does it fail with -Werror", ()),
+        ("-fPIC", ()),
+    ],
+)
+async def test_flags_in_a_sentence_exclude_nothing(store: Store, typed: str, excluded: tuple[str, ...]) -> None:
+    await store.write(say, [("a", "the tokens of the library"), ("b", "expire, expiry")])
+    query = parse_query(typed)
+    assert query.excluded == excluded and not any(f"-{w}" in query.text for w in excluded)
+    found = await page(store, typed)
+    told = ", ".join(f"“{w}”" for w in excluded)
+    assert found.notes == ([f"without texts that have {told}"] if excluded else [])
+
+
+async def test_a_quote_in_a_sentence_that_no_text_has_is_looked_for_by_its_words(store: Store) -> None:
+    others = [(f"o{n}", f"to revert case {n} is easy") for n in range(3)]
+    await store.write(say, [("meant", "the missing parts of the window state"), *others])
+    found = await page(store, 'revert "window: implement missing parts"')
+    assert found.hits[0].id == "meant"
+    assert found.notes == ["no text has “window: implement missing parts”: its words were looked for"]
+    assert (await page(store, 'revert "missing parts"')).notes == [], "a text has it"
+    assert (await page(store, '"parts missing"')).unquoted == (), "nothing else was asked for"
+
+
+def test_single_letters_of_a_name_are_not_looked_up() -> None:
+    assert words_and_joined("a11y isAWindow") == (["a11y", "11", "isawindow", "is", "window"], ["a11yisawindow"])
+
+
+async def test_who_says_it_comes_before_who_is_spoken_of(store: Store) -> None:
+    told = [
+        ("of", "Ben: Ann went to the lake with a canoe"),
+        ("by", "Ann: I went to the lake with a canoe"),
+        ("beside", "Ben: nice! Ann, which lake?"),
+    ]
+    await store.write(say, told)
+    hits = (await page(store, "which lake did Ann go to with a canoe")).hits
+    assert hits[0].id == "by" and hits[0].parts.labelled > 0
+    assert {h.id for h in hits if h.parts.labelled} == {"by"}
+
+
+async def test_a_request_comes_up_with_what_answers_it(store: Store) -> None:
+    told = [
+        ("asked", "please do what we said", "user"),
+        ("tried", "I look at the files first", "assistant"),
+        ("done", "Added the gimbal solver with its overflow guard", "assistant"),
+        ("next", "thanks, now the docs", "user"),
+    ]
+    await store.write(say, told)
+    others = [(f"o{n}", f"the gimbal of case {n}", "user") for n in range(30)]
+    await store.write(say, others, thread="t2")
+    hits = (await page(store, "add gimbal solver overflow guard")).hits
+    assert [h.id for h in hits[:2]] == ["done", "asked"]
+    assert hits[1].parts.request > 0 and hits[1].reason == "request behind a match"
+    assert "asked" not in await ids(store, "add gimbal solver overflow guard role:assistant")
+    assert "asked" not in await ids(store, "gimbal"), "no question: only what has the words"
+
+
+async def test_a_slip_in_a_part_of_a_path_is_corrected(store: Store) -> None:
+    paths = [f"/opt/tools/night-chat-{n}/main" for n in range(3)]
+    await store.write(say, [("meant", "installed in /opt/tools/aider-chat/lib"), *((p, f"see {p}") for p in paths)])
+    found = await page(store, "aier-chat")
+    assert found.hits[0].id == "meant" and found.suggestion == "aider-chat"
 
 
 async def test_a_path_is_found_in_texts_too(store: Store) -> None:

@@ -20,7 +20,7 @@ from sakti.store.search.folding import folded
 from sakti.store.search.query import Query
 from sakti.store.search.rows import ROW, Row, listed, texts_of
 from sakti.store.search.stems import stems
-from sakti.store.search.substrings import all_of, quoted, trigrams
+from sakti.store.search.substrings import all_of, covering, quoted, trigrams
 from sakti.store.search.terms import MANY, Term, inverse_frequency
 
 CANDIDATES = 300  # hits of one query at most
@@ -308,7 +308,7 @@ def _parts_newest_first(db: Connection, part: str, place: Place, newest: int, bu
     if place.keys is not None and len(place.keys) <= MEASURED:
         return place.keys[::-1]
     keys: list[int] = []
-    match = all_of(trigrams(part))
+    match = all_of(covering(trigrams(part)))
     last, high = place.bounds(newest)
     sql = (
         "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? AND rowid > ? AND rowid <= ?"

@@ -25,6 +25,7 @@ from sakti.store.search.features import (
     SHORT,
     TALK,
     TEXT,
+    TOOL,
     Features,
     Pattern,
     is_document,
@@ -237,7 +238,10 @@ def _find(
     db: Connection, query: Query, place: Place, newest: int, budget: Budget, *, first: bool, now: int | None
 ) -> _Found:
     words, joined = words_and_joined(query.text)
-    words = list(dict.fromkeys([*words, *terms(" ".join(query.phrases)), *joined]))[:MAX_TERMS]
+    words = [*words, *terms(" ".join(query.phrases)), *joined]
+    if newest > spelling.LARGE:
+        words = list(map(_as_one_word, words))
+    words = list(dict.fromkeys(words))[:MAX_TERMS]
     unquoted = _phrases_of_no_text(db, query)
     query = replace(query, phrases=tuple(p for p in query.phrases if p not in unquoted))
     known, similar = _terms(db, words, joined, query, newest)
@@ -259,6 +263,11 @@ def _find(
     typed = " OR ".join(map(" AND ".join, query.alternatives)) or query.text
     likely = {**_as_written(db, similar, ranked), **meant}
     return _Found(ranked, rest, pattern, _suggestion(typed, likely), unfinished, unquoted)
+
+
+def _as_one_word(word: str) -> str:
+    """Return `readfile` for `read_file`: the index has both, the second as a phrase of what may be common words."""
+    return "".join(pieces(word)) if "_" in word and word.isascii() else word
 
 
 def _phrases_of_no_text(db: Connection, query: Query) -> tuple[str, ...]:
@@ -416,10 +425,11 @@ def _measured(
 def _beside(
     db: Connection, kept: Sequence[Features], words: Mapping[int, float], pattern: Pattern, around: Place
 ) -> list[Features]:
-    """Return the messages beside those that have most of the words."""
+    """Return the messages beside those that have most of the words; what a tool prints answers nobody."""
     best = sorted(kept, key=lambda f: -words[f.row.pk])[:ENTERING]
     known = {f.row.pk for f in kept}
-    rows = [r for r in retrieve.neighbours(db, [f.row for f in best], around) if r.pk not in known]
+    rows = retrieve.neighbours(db, [f.row for f in best], around)
+    rows = [r for r in rows if r.pk not in known and r.role != TOOL]
     return _measured_alone(db, rows, pattern)
 
 

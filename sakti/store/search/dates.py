@@ -1,4 +1,4 @@
-"""Read the months and days that a question names. Pure."""
+"""Read the months and days that a question names, and which texts say when something was. Pure."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ MONTHS = (
 AFTER = datetime.timedelta(days=7)  # what happened is told of in the days after
 
 _NAMES = "|".join(f"{m[:3]}(?:{m[3:]})?" if len(m) > 3 else m for m in MONTHS)
+_CLEAR_NAMES = _NAMES.replace("|may|", "|")
 _DAY_MONTH = lazy_pattern(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_NAMES})\b\.?,?\s*(\d{{4}})?", re.IGNORECASE)
 _MONTH_DAY = lazy_pattern(rf"\b({_NAMES})\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d),?\s*(\d{{4}})?", re.IGNORECASE)
 _MONTH = lazy_pattern(
@@ -21,6 +22,29 @@ _MONTH = lazy_pattern(
 )
 _ISO = lazy_pattern(r"\b(\d{4})-(\d\d)(?:-(\d\d))?\b")
 _YEAR = lazy_pattern(r"\b(?:in|of|during|since)\s+(\d{4})\b", re.IGNORECASE)
+
+
+_ASKS_WHEN = lazy_pattern(
+    r"\s*(?:(?:since|until|by|from) )?(?:when|how (?:long|often)"
+    r"|(?:on |in )?(?:what|which) (?:date|day|month|year|time))\b",
+    re.IGNORECASE,
+)
+_WEEKDAYS = "mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?"
+_SAYS_WHEN = lazy_pattern(
+    rf"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|recently|{_WEEKDAYS}|{_CLEAR_NAMES}|\d{{4}}|\d\d?:\d\d"
+    r"|(?:minute|hour|day|week|weekend|month|year)s?|this (?:morning|afternoon|evening))\b",
+    re.IGNORECASE,
+)
+
+
+def asks_when(text: str) -> bool:
+    """Return whether a question asks for a time or a duration."""
+    return _ASKS_WHEN.match(text) is not None
+
+
+def says_when(text: str) -> bool:
+    """Return whether a text names a time or a duration."""
+    return _SAYS_WHEN.search(text) is not None
 
 
 def named_times(text: str, newest: int) -> list[tuple[int, int]]:

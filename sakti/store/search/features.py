@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sakti.store.search.dates import says_when
 from sakti.store.search.folding import folded
 from sakti.store.search.occurrences import COLUMNS, Phrases, Sizes
 from sakti.store.search.rows import Row
@@ -58,7 +59,8 @@ class Features(NamedTuple):
     `counts`: weighted occurrences of each term, `own`: whether the text itself has it, `length` in weighted tokens.
     `adjacent`: share of the query's neighbouring words that are neighbours in the text; `near`: 1 where all of them
     are, less with their distance. `asks`: it ends as a question. `labelled`: it begins with a label that the query
-    names, as who says it (`Ann: …`). `beginning`: its first characters, if it was read.
+    names, as who says it (`Ann: …`). `timed`: it says when, where the query asks that. `beginning`: its first
+    characters, if it was read.
     """
 
     row: Row
@@ -70,6 +72,7 @@ class Features(NamedTuple):
     near: float
     asks: bool
     labelled: bool
+    timed: bool
     beginning: str
     size: int
 
@@ -82,7 +85,7 @@ class Features(NamedTuple):
 class Pattern(Struct, frozen=True):
     """What is looked for: the terms, their forms with the number of their term, and the parts of words.
 
-    Forms from number `whole` on are those of code. Parts are counted in the text.
+    Forms from number `whole` on are those of code. Parts are counted in the text. `when`: a time is asked for.
     """
 
     terms: tuple[Term, ...]
@@ -93,6 +96,7 @@ class Pattern(Struct, frozen=True):
     nearness: float
     sought_inside: tuple[tuple[int, str], ...]  # stems that may stand inside of a word, with their term
     words: frozenset[str]  # the texts of the terms
+    when: bool
     meant: frozenset[str] = frozenset()  # of the parts: what was not typed, and may have been meant
 
     def with_code(self, are_known: Callable[[list[str]], set[str]]) -> Pattern:
@@ -103,7 +107,12 @@ class Pattern(Struct, frozen=True):
 
 
 def pattern_of(
-    terms: Sequence[Term], parts: Mapping[str, float], order: Sequence[str], meant: frozenset[str] = frozenset()
+    terms: Sequence[Term],
+    parts: Mapping[str, float],
+    order: Sequence[str],
+    *,
+    when: bool,
+    meant: frozenset[str] = frozenset(),
 ) -> Pattern:
     """Return the pattern of terms; `order`: the words as they follow each other in the query."""
     forms = [(form, i) for i, term in enumerate(terms) for form in term.forms]
@@ -120,6 +129,7 @@ def pattern_of(
         sum(value * (len(rare) - 1 - i) for i, value in enumerate(rare)),
         tuple((i, t.stem[0]) for i, t in enumerate(terms) if len(t.stem) == 1 and len(t.stem[0]) >= INSIDE_FROM),
         frozenset(index),
+        when,
         meant,
     )
 
@@ -149,8 +159,11 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     adjacent, near = _together(places, pattern) if len(places) > 1 else (0.0, 0.0)
     asks = size <= SHORT and text.rstrip().endswith("?")
     labelled = not document and _is_labelled(text, pattern.words)
+    timed = pattern.when and not document and says_when(text)
     beginning = text if size <= SHORT else text[:BEGINNING]
-    return Features(row, document, length, tuple(counts), tuple(own), adjacent, near, asks, labelled, beginning, size)
+    return Features(
+        row, document, length, tuple(counts), tuple(own), adjacent, near, asks, labelled, timed, beginning, size
+    )
 
 
 def _is_labelled(text: str, words: Set[str]) -> bool:

@@ -18,7 +18,7 @@ from sakti.store.connection import Connection
 from sakti.store.search import rank as ranking
 from sakti.store.search import retrieve, spelling
 from sakti.store.search.copies import fold
-from sakti.store.search.dates import named_times
+from sakti.store.search.dates import asks_when, named_times
 from sakti.store.search.excerpts import Excerpt, Sought, excerpt_of
 from sakti.store.search.features import (
     DOCUMENT,
@@ -257,7 +257,7 @@ def _find(
     if read and _readable(query, place):
         matches = Matches(retrieve.by_reading(db, _needles(query, place), place, newest, budget))
     not_typed = frozenset(folded(w).lower() for found in meant.values() for w in found)
-    pattern = pattern_of(known, parts, words, not_typed)
+    pattern = pattern_of(known, parts, words, when=question and asks_when(query.text), meant=not_typed)
     around = place if question else None
     ranked, rest = _measured(db, pattern, matches, by_parts, around, _times(db, query, newest, now), newest)
     typed = " OR ".join(map(" AND ".join, query.alternatives)) or query.text
@@ -464,7 +464,7 @@ def _means(found: Occurrences) -> tuple[float, float]:
 
 
 def _unmeasured(row: Row) -> Ranked:
-    features = Features(row, False, 0.0, (), (), 0.0, 0.0, False, False, "", 0)
+    features = Features(row, False, 0.0, (), (), 0.0, 0.0, False, False, False, "", 0)
     return Ranked(features, NO_PARTS, 0.0, False)
 
 

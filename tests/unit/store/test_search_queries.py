@@ -11,6 +11,7 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.store.database import Store
 from sakti.store.search import index as search_index
 from sakti.store.search import retrieve
+from sakti.store.search.dates import asks_when, says_when
 from sakti.store.search.query import parse_query, words_and_joined
 from sakti.store.search.search import Scope, SearchPage, search
 
@@ -227,6 +228,36 @@ async def test_who_says_it_comes_before_who_is_spoken_of(store: Store) -> None:
     hits = (await page(store, "which lake did Ann go to with a canoe")).hits
     assert hits[0].id == "by" and hits[0].parts.labelled > 0
     assert {h.id for h in hits if h.parts.labelled} == {"by"}
+
+
+async def test_a_question_for_a_time_prefers_texts_that_say_one(store: Store) -> None:
+    told = [("what", "the lake with a canoe is nice"), ("when", "the lake with a canoe, last week, was nice")]
+    await store.write(say, told)
+    assert (await ids(store, "when was the lake with a canoe"))[0] == "when"
+    assert (await ids(store, "what of the lake with a canoe"))[0] == "what", "the shorter one"
+
+
+@pytest.mark.parametrize(
+    "asked", ["When did we", "since when is it", "how long does it", "on what date did", "which year"]
+)
+def test_questions_for_a_time(asked: str) -> None:
+    assert asks_when(asked)
+    assert not asks_when(f"tell me {asked}") and not asks_when("whenever it is")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("we went last week", True),
+        ("at 14:30", True),
+        ("in 2023", True),
+        ("It takes two hours", True),
+        ("it may be so", False),
+        ("the second thing of 12", False),
+    ],
+)
+def test_texts_that_say_when(text: str, says: bool) -> None:
+    assert says_when(text) is says
 
 
 async def test_a_request_comes_up_with_what_answers_it(store: Store) -> None:

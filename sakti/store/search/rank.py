@@ -14,8 +14,10 @@
    dictionary, del for delete: `terms.py`, `code_words.py`) count in documents only, and find none.
 3. *Score* (`score`, below): BM25 (Robertson and Zaragoza 2009) as a share of the best possible, plus how much of the
    query stands together in the text (bigrams and windows, Metzler and Croft 2005), plus what stands around it in its
-   thread. With the first hits that the model said or a tool printed comes the request of the user that they answer, a
-   little behind them. Equal scores: the newest first. That is all recency does, unless the question names a date.
+   thread. Talk gains by saying what the question asks for: a text of the one who is named (`Ann: …`), a time where the
+   question is for one; and loses by asking itself. With the first hits that the model said or a tool printed comes the
+   request of the user that they answer, a little behind them. Equal scores: the newest first. That is all recency
+   does, unless the question names a date.
 4. *Page* (`search.py`): copies fold into one row, snippets are cut, each hit says why it is there.
 
 `sakti search --explain` prints the parts of every score. A weight stays only if no set of the benchmarks gets worse

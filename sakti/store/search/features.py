@@ -27,7 +27,6 @@ INSIDE_FROM = 4  # letters of such a word
 INSIDE = 0.5  # what a word counts that stands only inside another one (sort in argsort)
 PLACES = 80  # places of the query's words in a text that are looked at for their nearness
 OF_A_TERM = 25  # of them, places of one word
-TERMS = 64  # more than a query has
 LABEL = 40  # characters before the colon of a label, of two words at most
 
 TOOL = "tool"  # the role of what tools print
@@ -92,7 +91,7 @@ class Pattern(Struct, frozen=True):
     forms: tuple[tuple[Form, int], ...]
     whole: int
     parts: tuple[tuple[str, float], ...]
-    pairs: frozenset[int]  # neighbouring terms of the query, as places are: the first times `TERMS`, and the second
+    pairs: frozenset[tuple[int, int]]
     nearness: float
     sought_inside: tuple[tuple[int, str], ...]  # stems that may stand inside of a word, with their term
     words: frozenset[str]  # the texts of the terms
@@ -125,7 +124,7 @@ def pattern_of(
         tuple(forms),
         len([form for form, _ in forms if not form.only_ranks]),
         tuple(parts.items()),
-        frozenset(a * TERMS + b for a, b in itertools.pairwise(known) if a != b),
+        frozenset(p for p in itertools.pairwise(known) if p[0] != p[1]),
         sum(value * (len(rare) - 1 - i) for i, value in enumerate(rare)),
         tuple((i, t.stem[0]) for i, t in enumerate(terms) if len(t.stem) == 1 and len(t.stem[0]) >= INSIDE_FROM),
         frozenset(index),
@@ -173,13 +172,10 @@ def _is_labelled(text: str, words: Set[str]) -> bool:
     return len(named) <= 2 and not words.isdisjoint(named)
 
 
-def _count(found: Phrases, pattern: Pattern, kind: Kind) -> tuple[list[float], list[bool], list[int]]:
-    """Return the weighted occurrences, which terms the text itself has, and the first places of those in it.
-
-    A place is one number, the position times `TERMS` and the number of the term: numbers sort three times as fast.
-    """
+def _count(found: Phrases, pattern: Pattern, kind: Kind) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
+    """Return the weighted occurrences, which terms the text itself has, and the first places of those in it."""
     total = len(pattern.terms) + len(pattern.parts)
-    counts, own, places = [0.0] * total, [False] * total, list[int]()
+    counts, own, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
     forms, whole, leading = pattern.forms, pattern.whole, kind.leading
     for number, (text, identifiers, before, summary) in found:
         form, i = forms[number]
@@ -192,7 +188,7 @@ def _count(found: Phrases, pattern: Pattern, kind: Kind) -> tuple[list[float], l
             own[i] = True
         if number < whole:
             if text:
-                places += [p * TERMS + i for p in text[:OF_A_TERM]]
+                places += [(p, i) for p in text[:OF_A_TERM]]
                 if leading and text[0] < LEADING:
                     n += leading * len([p for p in text[:LEADING] if p < LEADING])
             if before:
@@ -215,28 +211,26 @@ def _count_inside(text: str, pattern: Pattern, counts: list[float], own: list[bo
         own[i] = counts[i] > 0
 
 
-def _together(places: Sequence[int], pattern: Pattern) -> tuple[float, float]:
+def _together(places: Sequence[tuple[int, int]], pattern: Pattern) -> tuple[float, float]:
     """Return the shares `adjacent` and `near`; rare words count more for the second."""
-    adjacent: set[int] = set()
-    nearest: dict[int, int] = {}
+    adjacent: set[tuple[int, int]] = set()
+    nearest: dict[tuple[int, int], int] = {}
     terms, pairs = pattern.terms, pattern.pairs
-    i, a = divmod(places[0], TERMS)
-    for place in places[1:]:
-        j, b = divmod(place, TERMS)
+    i, a = places[0]
+    for j, b in places[1:]:
         if a != b:
             distance = j - i or 1
-            pair = a * TERMS + b
+            pair = (a, b)
             if pair in pairs and distance <= len(terms[a].stem):
                 adjacent.add(pair)
             if a > b:
-                pair = b * TERMS + a
+                pair = (b, a)
             if distance < nearest.get(pair, 1 << 30):
                 nearest[pair] = distance
         i, a = j, b
     if not nearest:
         return 0.0, 0.0
-    rarities = [t.rarity for t in terms]
-    near = sum([min(rarities[p // TERMS], rarities[p % TERMS]) / distance for p, distance in nearest.items()])
+    near = sum([min(terms[a].rarity, terms[b].rarity) / distance for (a, b), distance in nearest.items()])
     return (
         len(adjacent) / len(pairs) if pairs else 0.0,
         near / pattern.nearness if pattern.nearness else 0.0,

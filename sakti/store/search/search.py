@@ -435,7 +435,8 @@ def _beside(
 
 def _with_requests(db: Connection, ranked: Sequence[Ranked], pattern: Pattern, around: Place) -> list[Ranked]:
     """Return the candidates with the requests that the first of them answer."""
-    found = retrieve.requests_of(db, ranking.first_answers(ranked), around)
+    if not (found := retrieve.requests_of(db, ranking.first_answers(ranked), around)):
+        return list(ranked)
     known = {r.features.row.pk: r.features for r in ranked}
     new = [r for r in dict.fromkeys(found.values()) if r.pk not in known]
     known |= {f.row.pk: f for f in _measured_alone(db, new, pattern)}

@@ -47,9 +47,10 @@ class Kind(Struct, frozen=True):
     leading: float
 
 
-# An answer leaves out the words of its question; with as much of it code by file loses 0.8 R@10 and 1.7 MRR.
+# An answer leaves out the words of its question; with as much of it code by file loses 0.8 R@10 and 1.7 MRR. What a
+# document's names and first words count above 0.4 and 1 buys it 0.8 R@10 and 0.9 MRR.
 TALK = Kind(identifiers=0.4, before=0.4, before_length=1.5, leading=0.0)
-DOCUMENT = Kind(identifiers=0.4, before=0.05, before_length=0.1, leading=1.0)
+DOCUMENT = Kind(identifiers=0.6, before=0.05, before_length=0.1, leading=1.5)
 
 
 class Features(NamedTuple):

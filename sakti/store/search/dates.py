@@ -25,13 +25,13 @@ _YEAR = lazy_pattern(r"\b(?:in|of|during|since)\s+(\d{4})\b", re.IGNORECASE)
 
 
 _ASKS_WHEN = lazy_pattern(
-    r"\s*(?:(?:since|until|by|from) )?(?:when|how (?:long|often)"
+    r"\s*(?:(?:since|until|by|from) )?(?:when (?:did|do|does|was|were|is|are|has|have|had|will)|how (?:long|often)"
     r"|(?:on |in )?(?:what|which) (?:date|day|month|year|time))\b",
     re.IGNORECASE,
 )
 _WEEKDAYS = "mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?"
 _SAYS_WHEN = lazy_pattern(
-    rf"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|recently|{_WEEKDAYS}|{_CLEAR_NAMES}|\d{{4}}|\d\d?:\d\d"
+    rf"\b(?:yesterday|today|tonight|last night|tomorrow|ago|recently|{_WEEKDAYS}|{_CLEAR_NAMES}|\d{{4}}|\d\d?:\d\d"
     r"|(?:minute|hour|day|week|weekend|month|year)s?|this (?:morning|afternoon|evening))\b"
 )
 

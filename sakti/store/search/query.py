@@ -31,7 +31,9 @@ LANGUAGES = frozenset(
 )
 
 _FILTER = lazy_pattern(r"(?<!\S)(path|role|thread|task|kind|before|after):(\"[^\"]*\"|\S+)", re.IGNORECASE)
-_PHRASE = lazy_pattern(r"(-?)\"([^\"]+)\"")
+_PHRASE = lazy_pattern(r"\"([^\"]+)\"")
+_EXCLUDED_PHRASE = lazy_pattern(r"-\"([^\"]+)\"")
+_OPERAND = lazy_pattern(r"\"[^\"]+\"|\S+")
 _EXCLUDED = lazy_pattern(r"(?<!\S)-([^\W\d_]\w[\w.-]+)")  # three letters and more: `rm -rf`, `ls -l` are no exclusions
 _LAST_EXCLUDED = lazy_pattern(r"(?:(?<!\S)-[^\W\d_]\w[\w.-]+\s*)+$")
 _PREFIX = lazy_pattern(r"(?<!\S)(\w{2,})\*(?!\S)")
@@ -48,12 +50,14 @@ _IDENTIFIER = lazy_pattern(
 class Query(Struct, frozen=True):
     """Parsed search line; `since` and `until` in Unix ms, everything that is not an operator is `text`.
 
-    `alternatives`: where AND or OR was typed, the words of which a text must have all, of one alternative.
+    `alternatives`: where AND or OR was typed, the words of which a text must have all, of one alternative. `avoided`:
+    words in any form that no text is looked for with.
     """
 
     text: str
     phrases: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
+    avoided: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     path: str = ""
     role: str = ""
@@ -87,17 +91,19 @@ def parse_query(text: str) -> Query:
         return " "
 
     rest = _FILTER.sub(take_filter, rest)
-    rest, unwanted, alternatives = _operators(rest)
-    phrases = [(bool(m[1]), m[2].strip()) for m in _PHRASE.finditer(rest) if WORD.search(m[2])]
+    excluded = [m[1].strip() for m in _EXCLUDED_PHRASE.finditer(rest) if WORD.search(m[1])]
+    rest = _EXCLUDED_PHRASE.sub(" ", rest) if excluded else rest
+    rest, unwanted = _exclusions(rest, needed=query == Query(text=""))
+    rest, after_not, alternatives = _operators(rest)
+    phrases = [m[1].strip() for m in _PHRASE.finditer(rest) if WORD.search(m[1])]
     rest = _PHRASE.sub(" ", rest) if phrases else rest
-    rest, excluded = _exclusions(rest, needed=not phrases)
     prefixes = [m[1] for m in _PREFIX.finditer(rest)]
     rest = _PREFIX.sub(" ", rest)
     return replace(
         query,
         text=rest.strip(),
-        phrases=tuple(p for minus, p in phrases if not minus),
-        excluded=(*excluded, *unwanted, *(p for minus, p in phrases if minus)),
+        phrases=tuple(phrases),
+        excluded=(*unwanted, *after_not, *excluded),
         prefixes=tuple(prefixes),
         alternatives=alternatives,
     )
@@ -109,47 +115,52 @@ def _exclusions(text: str, *, needed: bool) -> tuple[str, list[str]]:
     In a sentence they are flags (`built with -fPIC to allow linking`), except at its end and not after a small word.
     """
     start = 0
-    if not STOP_WORDS.isdisjoint(text.lower().split()):
+    if not STOP_WORDS.isdisjoint(OPERATORS.sub(" ", text).lower().split()):
         last = _LAST_EXCLUDED.search(text)
-        start = last.start() if last else len(text)
-        if not STOP_WORDS.isdisjoint(text[:start].lower().split()[-1:]):
-            start = len(text)
+        start = last.start() if last and not _ends_small(text[: last.start()]) else len(text)
     kept = text[:start] + _EXCLUDED.sub(" ", text[start:])
     if needed and not kept.strip():
         return text, []
     return kept, [m[1] for m in _EXCLUDED.finditer(text, start)]
 
 
+def _ends_small(text: str) -> bool:
+    """Return whether the last word is a small one, and no operator."""
+    return not STOP_WORDS.isdisjoint(w.lower() for w in text.split()[-1:] if not OPERATORS.fullmatch(w))
+
+
 def _operators(text: str) -> tuple[str, list[str], tuple[tuple[str, ...], ...]]:
     """Read AND, OR and NOT between words: the text without them, the words after NOT, and the alternatives.
 
-    `a AND b OR c` is (a, b) or (c,). Where a side is missing, or there are too many words, they are words.
+    `a AND b OR c` is (a, b) or (c,); a quote is one word. Where a side is missing, or there are too many words, they
+    are words, as NOT is in `IS NOT NULL` and `IF NOT EXISTS`.
     """
-    words = text.split()
-    if len(words) > _OPERATED or not OPERATORS.search(text) or '"' in text:
+    tokens = _OPERAND.findall(text)
+    if len(tokens) > _OPERATED or not OPERATORS.search(text):
         return text, [], ()
-    names = {"AND", "OR", "NOT"}
     unwanted: list[str] = []
     groups: list[list[str]] = [[]]
     kept: list[str] = []
     joined = False
-    for i, word in enumerate(words):
-        before = words[i - 1] if i else ""
-        if word in names:
-            follows = words[i + 1] if i + 1 < len(words) else ""
-            after_not = before in ("AND", "OR") and word == "NOT"
-            if not follows or (follows in names and follows != "NOT") or not (kept or after_not):
+    for before, token, follows in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
+        if OPERATORS.fullmatch(token) and not (token == "NOT" and before in ("IS", "IF")):
+            after_not = before in ("AND", "OR") and token == "NOT"
+            if not follows or (OPERATORS.fullmatch(follows) and follows != "NOT") or not (kept or after_not):
                 return text, [], ()
-            if word == "OR":
+            if token == "OR":
                 groups.append([])
-            joined |= word != "NOT"
-        elif before == "NOT":
-            unwanted.append(word)
+            joined |= token != "NOT"
+        elif before == "NOT" and kept[-1:] != ["NOT"]:
+            unwanted.append(token.strip('"'))
         else:
-            kept.append(word)
-            groups[-1].append(word)
-    alternatives = tuple(tuple(g) for g in groups if g) if joined else ()
-    return " ".join(kept), unwanted, alternatives
+            kept.append(token)
+            if WORD.search(token):  # `status = 1 AND type = 2`
+                groups[-1].append(token.strip('"'))
+    if not (joined or unwanted):
+        return text, [], ()
+    if not joined:
+        return " ".join(kept), unwanted, ()
+    return " ".join(kept).replace('"', " "), unwanted, tuple(tuple(g) for g in groups if g)
 
 
 def _moment(value: str) -> int | None:

@@ -121,16 +121,29 @@ def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
     phrases = [p for t in terms for p in t.phrases]
     columns = f"{OWN} : " if own or query.phrases else ""
     words = f"{columns}({' OR '.join(phrases)})" if phrases else ""
-    return " AND ".join(f"({p})" for p in (required_of(query), words) if p)
+    return _avoiding(" AND ".join(f"({p})" for p in (required_of(query), words) if p), query)
+
+
+def _avoiding(match: str, query: Query) -> str:
+    return f"({match}) NOT {any_of(query.avoided)}" if match and query.avoided else match
+
+
+def any_of(words: Sequence[str]) -> str:
+    """Return the FTS5 query of texts that have one of `words` themselves, in any form."""
+    return f"({OWN} : ({' OR '.join(quoted(folded(w)) for w in words)}))"
 
 
 def required_of(query: Query) -> str:
     """Return the FTS5 query of what texts must have, "" where that is nothing."""
     required = [f"{OWN} : {quoted(folded(p))}" for p in query.phrases]
     if query.alternatives:
-        groups = (" AND ".join(quoted(folded(w)) for w in group) for group in query.alternatives)
+        groups = (" AND ".join(map(_operand, group)) for group in query.alternatives)
         required.append(f"{OWN} : ({' OR '.join(f'({g})' for g in groups)})")
     return " AND ".join(f"({p})" for p in required)
+
+
+def _operand(word: str) -> str:
+    return quoted(folded(word.rstrip("*"))) + "*" * word.endswith("*")
 
 
 def by_words(
@@ -141,7 +154,7 @@ def by_words(
     FTS5 ranks those with rare words. Behind them are the newest of those that have common ones only: to rank them all
     would take as long as there are texts. Of the best, how often a row has each word is measured afterwards.
     """
-    match, required = match_of(terms, query, own=own), required_of(query)
+    match, required = match_of(terms, query, own=own), _avoiding(required_of(query), query)
     if not match or place.keys == []:
         return Matches([])
     most, ranked = (AT_ONCE, RANKED) if len(terms) < MANY else (OF_MANY, OF_MANY)
@@ -169,7 +182,7 @@ def _by_required(
     phrases = [tuple(stems(folded(p))) for p in query.phrases]
     implied = {*phrases, *((s,) for phrase in phrases for s in phrase)}
     rarities = {match_of([t], query, own=True): t.rarity for t in terms if t.stem not in implied}
-    rarities |= {required_of(query): 0.0}
+    rarities |= {_avoiding(required_of(query), query): 0.0}
     names = query.phrases or [*itertools.chain.from_iterable(query.alternatives)]
     return _by_windows(db, rarities, _with_required(terms, query), names, Matches([]), place, newest, budget)
 

@@ -86,13 +86,24 @@ def _kept(stored: Stored) -> Stored:
     return Stored(stored.read(), None, "", None)
 
 
-def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str]) -> set[int]:
-    """Return the keys of the rows whose text has one of `words`."""
+def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: str) -> set[int]:
+    """Return the keys of the rows whose text has one of `words`; `match`: the FTS5 query of texts that may have one.
+
+    A text in which it stands with its dash is not meant: `java -jar` looks for itself.
+    """
     if not words or not rows:
         return set()
-    unwanted = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)", re.IGNORECASE)
-    texts = texts_of(db, [r.pk for r in rows])
-    return {pk for pk, text in texts.items() if unwanted.search(text)}
+    sql = (
+        "SELECT rowid FROM search_words WHERE search_words MATCH ? AND rowid BETWEEN ? AND ?"
+        " AND +rowid IN (SELECT value FROM json_each(?))"
+    )
+    keys = [r.pk for r in rows]
+    found = db.execute_sql(sql, (match, min(keys), max(keys), listed(keys))).fetchall()
+    either = "|".join(map(re.escape, words))
+    unwanted = re.compile(rf"(?<!\w)(?:{either})(?!\w)", re.IGNORECASE)
+    as_flag = re.compile(rf"(?<!\S)-(?:{either})(?!\w)", re.IGNORECASE)
+    texts = texts_of(db, [key for (key,) in found])
+    return {pk for pk, text in texts.items() if unwanted.search(text) and not as_flag.search(text)}
 
 
 _SHOWN = (

@@ -171,7 +171,10 @@ class SearchPage(Struct, frozen=True):
 
 
 class _Found(Struct, frozen=True):
-    """Candidates in order, behind them those that were not measured, how their terms were read, what may be meant."""
+    """Candidates in order, behind them those that were not measured, how their terms were read, what may be meant.
+
+    `avoided`: there were so many with an unwanted word that it was looked for others.
+    """
 
     ranked: list[Ranked]
     rest: list[Row]
@@ -179,6 +182,7 @@ class _Found(Struct, frozen=True):
     suggestion: str
     partial: bool
     unquoted: tuple[str, ...]
+    avoided: bool
 
 
 def search(
@@ -205,7 +209,7 @@ def search(
     budget = Budget(clock, start + (FIRST_TIME if first else TIME), start + (FIRST_TIME if first else LAST_TIME))
     found = _find(db, query, place, newest, budget, first=first, now=now)
     candidates = [*(r.features.row for r in found.ranked), *found.rest]
-    gone = excluded(db, candidates, query.excluded)
+    gone = _unwanted(db, candidates, query)
     kept = [r for r in found.ranked if r.features.row.pk not in gone]
     folded = fold(kept, partial(texts_of, db))
     rest = [row for row in found.rest if row.pk not in gone]
@@ -226,7 +230,7 @@ def search(
         unread=unread,
         suggestion=found.suggestion,
         elsewhere=elsewhere,
-        without=query.excluded,
+        without=query.excluded if gone or found.avoided else (),
         unquoted=found.unquoted,
     )
 
@@ -245,10 +249,14 @@ def _find(
     unquoted = _phrases_of_no_text(db, query)
     query = replace(query, phrases=tuple(p for p in query.phrases if p not in unquoted))
     known, similar = _terms(db, words, joined, query, newest)
-    question = len(query.text.split()) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
+    question = _is_question(query)
     matches = retrieve.by_words(db, known, query, place, newest, budget, own=not question)
+    avoided = len(matches.rows) >= retrieve.CANDIDATES and bool(_unwanted(db, matches.rows, query))
+    if avoided:
+        others = replace(query, avoided=query.excluded)
+        matches = retrieve.by_words(db, known, others, place, newest, budget, own=not question)
     few = looks_like_identifier(query.text) or len(matches.rows) < FEW
-    wanting = bool(query.text) and not query.alternatives and few
+    wanting = bool(query.text) and not (query.alternatives or query.phrases) and few
     unfinished = first and budget.over and bool(budget.unread or (wanting and matches.rows))
     by_parts, parts, meant = dict[Row, str](), dict[str, float](), dict[str, list[str]]()
     if wanting and not unfinished:
@@ -262,7 +270,21 @@ def _find(
     ranked, rest = _measured(db, pattern, matches, by_parts, around, _times(db, query, newest, now), newest)
     typed = " OR ".join(map(" AND ".join, query.alternatives)) or query.text
     likely = {**_as_written(db, similar, ranked), **meant}
-    return _Found(ranked, rest, pattern, _suggestion(typed, likely), unfinished, unquoted)
+    return _Found(ranked, rest, pattern, _suggestion(typed, likely), unfinished, unquoted, avoided)
+
+
+def _is_question(query: Query) -> bool:
+    """Return whether what is meant may stand beside what matches: not where words or a phrase are required.
+
+    In a sentence a quote names something, of which an answer need not repeat the name.
+    """
+    words = query.text.lower().split()
+    strict = bool(query.alternatives) or (bool(query.phrases) and STOP_WORDS.isdisjoint(words))
+    return len(words) >= QUESTION and not strict and not looks_like_identifier(query.text)
+
+
+def _unwanted(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
+    return excluded(db, rows, query.excluded, retrieve.any_of(query.excluded)) if query.excluded else set()
 
 
 def _as_one_word(word: str) -> str:

@@ -196,12 +196,72 @@ def test_operators_without_two_sides_are_words(typed: str) -> None:
     ],
 )
 async def test_flags_in_a_sentence_exclude_nothing(store: Store, typed: str, excluded: tuple[str, ...]) -> None:
-    await store.write(say, [("a", "the tokens of the library"), ("b", "expire, expiry")])
+    told = [("a", "the tokens of the library"), ("b", "expire, expiry"), ("c", "tokens of jwt"), ("d", "oauth tokens")]
+    await store.write(say, told)
     query = parse_query(typed)
     assert query.excluded == excluded and not any(f"-{w}" in query.text for w in excluded)
     found = await page(store, typed)
     told = ", ".join(f"“{w}”" for w in excluded)
     assert found.notes == ([f"without texts that have {told}"] if excluded else [])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "java -jar app.jar",
+        "gcc -Wall main.c",
+        "mvn clean install -DskipTests",
+        "why does gcc reject -fPIC",
+        "WHERE email IS NOT NULL",
+        "CREATE TABLE IF NOT EXISTS",
+        "SELECT id FROM users WHERE status = 1 AND type = 2",
+        "foo AND --- bar",
+    ],
+)
+async def test_a_pasted_command_finds_itself(store: Store, command: str) -> None:
+    others = [(f"o{n}", f"something else of app and main and users, number {n}") for n in range(20)]
+    await store.write(say, [*others, ("it", f"run it with {command} on the server")])
+    found = await page(store, command)
+    assert found.hits[0].id == "it" and found.notes == []
+
+
+async def test_a_phrase_beside_a_word_is_required(store: Store) -> None:
+    told = [("has", "the red apple fell"), ("wrong", "apple red beside a widget"), ("word", "widget")]
+    await store.write(say, [*told, ("both", "red apple and widget")])
+    assert await ids(store, '"red apple" widget') == ["both", "has"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("alpha AND beta AND gamma", {"all"}),
+        ("foo OR bar -baz", {"foo", "bar"}),
+        ("foo AND -baz", {"foo"}),
+        ("conf* OR foo", {"foo", "foo baz", "config"}),
+        ('"bar" NOT baz', {"bar"}),
+        ('"alpha beta" OR foo', {"all", "foo", "foo baz"}),
+        ("role:user -baz", {"all", "part", "foo", "bar", "config"}),
+    ],
+)
+async def test_operators_beside_each_other(store: Store, typed: str, found: set[str]) -> None:
+    told = [
+        ("all", "alpha beta gamma"),
+        ("part", "gamma alone"),
+        ("foo", "foo plain"),
+        ("foo baz", "foo with baz"),
+        ("bar", "bar plain"),
+        ("bar baz", "bar with baz"),
+        ("config", "the config loader"),
+    ]
+    await store.write(say, told)
+    assert set(await ids(store, typed)) == found
+
+
+async def test_what_is_excluded_hides_nothing_behind_it(store: Store) -> None:
+    long = "a panic of the pump, " + "with many other words " * 40
+    await store.write(say, [("meant", long), *((f"n{n}", "panic panic stacktrace xx", "tool") for n in range(400))])
+    found = await page(store, "panic -stacktrace")
+    assert [h.id for h in found.hits] == ["meant"] and found.notes == ["without texts that have “stacktrace”"]
 
 
 async def test_a_quote_in_a_sentence_that_no_text_has_is_looked_for_by_its_words(store: Store) -> None:

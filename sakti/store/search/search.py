@@ -43,7 +43,6 @@ from sakti.store.search.query import (
     PASTED,
     STOP_WORDS,
     TOKEN,
-    WORD,
     Query,
     cjk_pieces,
     looks_like_identifier,
@@ -54,7 +53,6 @@ from sakti.store.search.query import (
 from sakti.store.search.rank import NO_PARTS, Parts, Ranked
 from sakti.store.search.retrieve import Budget, Matches
 from sakti.store.search.rows import Row, Stored, excluded, page_rows, texts_before, texts_of
-from sakti.store.search.stems import stems
 from sakti.store.search.terms import Term, make_terms, phrase_as_typed, phrase_of
 
 __all__ = [
@@ -269,8 +267,8 @@ def _find(
     around = place if question else None
     ranked, rest = _measured(db, pattern, matches, by_parts, around, _times(db, query, newest, now), newest)
     typed = " OR ".join(map(" AND ".join, query.alternatives)) or query.text
-    likely = {**_as_written(db, similar, ranked), **meant}
-    return _Found(ranked, rest, pattern, _suggestion(typed, likely), unfinished, unquoted, avoided)
+    likely = _suggestion(typed, {**_as_written(db, similar, ranked), **meant})
+    return _Found(ranked, rest, pattern, likely, unfinished, unquoted, avoided)
 
 
 def _is_question(query: Query) -> bool:
@@ -382,13 +380,9 @@ def _times(db: Connection, query: Query, newest: int, now: int | None) -> list[t
 
 
 def _as_written(db: Connection, similar: Mapping[str, Sequence[str]], ranked: Sequence[Ranked]) -> dict[str, list[str]]:
-    """Return the known words for unknown ones as one of the best texts has them: the index has stems."""
-    if not similar:
-        return {}
-    texts = texts_of(db, [r.features.row.pk for r in ranked[:FEW]]).values()
-    words = dict.fromkeys(word.lower() for text in texts for word in WORD.findall(text))
-    written = {stem: word for word in reversed(words) for stem in stems(folded(word))}
-    return {typed: [written.get(stem, stem) for stem in near] for typed, near in similar.items()}
+    """Return the known words for unknown ones in the form that one of the best texts has."""
+    texts = texts_of(db, [r.features.row.pk for r in ranked[:FEW]]).values() if similar else ()
+    return {typed: [spelling.as_written(word, texts) for word in near] for typed, near in similar.items()}
 
 
 def _suggestion(text: str, meant: Mapping[str, Sequence[str]]) -> str:

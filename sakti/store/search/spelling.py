@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
+
+from msgspec import json
 
 from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Connection
@@ -10,7 +13,7 @@ from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.query import TOKEN, WORD
 from sakti.store.search.retrieve import are_known, contains
-from sakti.store.search.stems import stems
+from sakti.store.search.stems import stems, unstemmed
 from sakti.store.search.substrings import trigrams
 from sakti.store.search.terms import phrase_as_typed, phrase_of
 
@@ -18,9 +21,15 @@ CORRECTED = 3  # words of a query that may be corrected
 VOCABULARY = 20_000  # terms with the same beginning that a correction is chosen from
 LARGE = 50_000  # texts from which on three letters have to be right, not two, and parts of words are not looked for
 NEAREST = 2  # known words for one that is not
+LOOKED_AT = 20_000  # characters of a text
 HALF = 0.5  # of the three-letter pieces
 
-_LETTERS = lazy_pattern(r"[^\W\d_]{5,}")
+_ALPHABETS = (
+    "abcdefghijklmnopqrstuvwxyz",
+    "абвгдежзийклмнопрстуфхцчшщъыьэюяёіїєґ",
+    "αβγδεζηθικλμνξοπρστυφχψως",
+)
+_LETTERS = lazy_pattern(r"[^\W\d_]{5,40}")
 _SEPARATORS = lazy_pattern(r"[/\\]")
 
 
@@ -46,8 +55,7 @@ def corrections(
         if word in whole and all(piece in known or (not large and contains(db, piece)) for piece in whole[word]):
             continue
         left -= 1
-        folds = folded(word).lower()
-        near = {row for form in {folds, *stems(folds)[:1]} for row in _near(db, form, 3 if large else 2)}
+        near = [n for form in unstemmed(folded(word)) for n in _near(db, form, 3 if large else 2)]
         if near:
             out[word] = [term for _, term in sorted(near, reverse=True)[:NEAREST]]
         if not left:
@@ -61,20 +69,49 @@ def is_known(db: Connection, word: str, *, parts: bool) -> bool:
 
 
 def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
-    """Return (texts, term) for the indexed terms one letter away that share the first `right` letters.
+    """Return (texts, word) for the words one letter away that share the first `right` letters and some text has.
 
-    One edit leaves the first or the last half (less one letter, for a swap in the middle) unchanged.
+    The index has stems: each word that may be meant is stemmed as it was (`configuraiton`: configuration, configur).
     """
-    half = len(word) // 2 - 1
+    meant: dict[str, str] = {}
+    for candidate, stem in _stemmed(one_letter_away(word, right)):
+        meant.setdefault(stem, candidate)
     rows: Iterable[tuple[int, str]] = db.execute_sql(
         "SELECT doc, term FROM (SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?)"
-        " WHERE length(term) BETWEEN ? AND ? AND (substr(term, 1, ?) = ? OR substr(term, -?) = ?)",
-        (
-            word[:right], word[:right] + "\U0010ffff", VOCABULARY, len(word) - 1, len(word) + 1,
-            half, word[:half], half, word[-half:],
-        ),
-    ).fetchall()  # fmt: skip
-    return [(doc, term) for doc, term in rows if is_one_edit(word, term)]
+        " WHERE term IN (SELECT value FROM json_each(?))",
+        (word[:right], word[:right] + "\U0010ffff", VOCABULARY, json.encode(list(meant)).decode()),
+    ).fetchall()
+    return [(doc, meant[term]) for doc, term in rows]
+
+
+def _stemmed(words: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Return each word with its stem, all stemmed at once; those that are no single word for the index are left out."""
+    found = stems(" ".join(words))
+    return zip(words, found, strict=True) if len(found) == len(words) else ()
+
+
+def as_written(word: str, texts: Iterable[str]) -> str:
+    """Return the form of a bare stem (expir) that some texts have in their beginnings (expire); itself if none has."""
+    stem = stems(word)
+    if list(stem) != [word]:
+        return word
+    begins = re.compile(rf"\b{re.escape(word[:2])}\w*", re.IGNORECASE)
+    found = {token.lower() for text in texts for token in begins.findall(text[:LOOKED_AT])}
+    return word if word in found else next((t for t in sorted(found) if stems(folded(t)) == stem), word)
+
+
+def one_letter_away(word: str, right: int) -> list[str]:
+    """Return what two swapped letters, one left out, changed or put in make of `word` behind its first `right` ones.
+
+    The likeliest first. Letters are those of the word's script (Latin, Greek, Cyrillic), else those of the word.
+    """
+    letters = next((a for a in _ALPHABETS if not set(a).isdisjoint(word)), "".join(dict.fromkeys(word)))
+    places = range(right, len(word))
+    swapped = [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in places[:-1]]
+    left_out = [word[:i] + word[i + 1 :] for i in places]
+    changed = [word[:i] + c + word[i + 1 :] for i in places for c in letters]
+    put_in = [word[:i] + c + word[i:] for i in range(right, len(word) + 1) for c in letters]
+    return [w for w in dict.fromkeys([*swapped, *left_out, *put_in, *changed]) if w != word]
 
 
 def is_one_edit(a: str, b: str) -> bool:

@@ -87,6 +87,22 @@ async def test_a_slip_is_corrected_and_never_floods(store: Store) -> None:
         assert found.hits[0].reason == f"similar: {meant}"
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("configuraiton", "configuration"),
+        ("databsaes", "databases"),
+        ("exceptoins", "exceptions"),
+        ("permisison", "permission"),
+        ("properteis", "properties"),
+    ],
+)
+async def test_a_slip_in_the_ending_of_a_word_is_corrected(store: Store, typed: str, meant: str) -> None:
+    await store.write(say, [("a", f"the {meant} of the gateway"), *((f"n{n}", f"gateway {n}") for n in range(30))])
+    found = await page(store, f"gateway {typed}")
+    assert found.hits[0].id == "a" and found.suggestion == f"gateway {meant}"
+
+
 async def test_a_suggestion_is_a_word_and_not_its_stem(store: Store) -> None:
     await store.write(say, [("a", "the tokens expire tomorrow"), ("b", "tokens, beta")])
     assert (await page(store, "tokens expiry -beta")).suggestion == "tokens expire"

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import to_builtins
-from msgspec.structs import replace
 
 from sakti.actions.spec import MEMORY, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Open, Refused, Rows, Value, one
@@ -61,12 +60,12 @@ async def search(
     if unknown:
         raise Refused(f"--kind takes {', '.join(text_search.KINDS)}, not {unknown[0]!r}.", code=USAGE)
     asked = " ".join(query)
-    text = f"{asked} after:{since}" if since else asked
-    if since and text_search.parse_query(text).since is None:
+    after = text_search.parse_query(f"after:{since}").since if since else None
+    if since and after is None:
         dates = "a date (2026-01-15), today, yesterday or an age such as 7d"
         raise Refused(f"--since takes {dates}, not {since!r}.", code=USAGE)
-    where = text_search.Scope(None if all_workspaces else scope.resource, thread, tuple(kind))
-    page = replace(await scope.store.search(text_search.search, text, where, limit=limit, offset=offset), query=asked)
+    where = text_search.Scope(None if all_workspaces else scope.resource, thread, tuple(kind), after)
+    page = await scope.store.search(text_search.search, asked, where, limit=limit, offset=offset)
     told = {"query": asked, "total": page.total, "notes": page.notes, "results": [_told(h, explain) for h in page.hits]}
     if not page.hits:
         nothing = f"Only {page.total} found for {asked!r}." if page.total else f"Nothing found for {asked!r}."

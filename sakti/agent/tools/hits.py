@@ -18,6 +18,7 @@ FULL_HIT_TOKENS = 1_000
 NEIGHBOUR_TOKENS = 400
 ALL_HITS_TOKENS = 8_000
 PASSAGE = 2_000  # characters round the match of a text that is too long to be shown whole
+LONGEST_TOKEN = 4  # characters of one, about
 NAMED = 3  # hits that the model sees already are named, so many of them
 
 Around = Annotated[int, Meta(ge=0, le=10)]
@@ -96,28 +97,46 @@ def _known(hit: Hit) -> tuple[Json, int]:
 
 
 def _entry(db: Database, hit: Hit, around: MessageRange, counter: Counter, room: int) -> tuple[Json, int]:
-    """Return a hit for the model, and its tokens."""
+    """Return a hit for the model, and its tokens, no more than all hits may have."""
     entry = _head(hit)
     text = hit.text
     if len(text) > FULL_HIT_TOKENS * 6 or counter.count(text) > min(FULL_HIT_TOKENS, room):
         start = max(0, hit.start - PASSAGE // 3)
-        text = hit.text[start : start + PASSAGE]
+        text = _cut(hit.text[start : start + PASSAGE], ALL_HITS_TOKENS, counter)
         entry["charOffset"] = start
     entry["text"] = text
     cost = counter.count(text)
     if hit.kind == "message" and hit.thread_id and (around.before or around.after):
-        rows = messages.between(db, hit.thread_id, hit.position - around.before, hit.position + around.after)
-        told: list[Json] = []
-        for row in rows:
-            whole = plain_text(row.parts)
-            if row.id == hit.id or row.state != "saved" or not whole.strip():
-                continue
-            one: Json = {"id": row.id, "position": row.index - hit.position, "role": row.role, "text": whole}
-            size = counter.count(whole)
-            if size > NEIGHBOUR_TOKENS:
-                one |= {"text": whole[: NEIGHBOUR_TOKENS * 4], "cut": True}
-                size = counter.count(one["text"])
-            told.append(one)
-            cost += size
-        entry["neighbours"] = told
+        entry["neighbours"], more = _neighbours(db, hit, around, counter, ALL_HITS_TOKENS - cost)
+        cost += more
     return entry, cost
+
+
+def _neighbours(db: Database, hit: Hit, around: MessageRange, counter: Counter, room: int) -> tuple[list[Json], int]:
+    """Return the messages around a hit in their order, and their tokens; where there is no room the farthest lack."""
+    rows = messages.between(db, hit.thread_id or "", hit.position - around.before, hit.position + around.after)
+    told: list[Json] = []
+    left = room
+    for row in sorted(rows, key=lambda row: abs(row.index - hit.position)):
+        whole = plain_text(row.parts)
+        if row.id == hit.id or row.state != "saved" or not whole.strip():
+            continue
+        text = _cut(whole, NEIGHBOUR_TOKENS, counter)
+        left -= (size := counter.count(text))
+        if left < 0:
+            return sorted(told, key=_position), room - left - size
+        one: Json = {"id": row.id, "position": row.index - hit.position, "role": row.role, "text": text}
+        told.append(one | ({"cut": True} if text != whole else {}))
+    return sorted(told, key=_position), room - left
+
+
+def _position(told: Json) -> int:
+    return told["position"]
+
+
+def _cut(text: str, tokens: int, counter: Counter) -> str:
+    """Return the beginning of a text that has so many tokens at most."""
+    text = text[: tokens * LONGEST_TOKEN]
+    while (size := counter.count(text)) > tokens:
+        text = text[: len(text) * tokens // (size + 1)]
+    return text

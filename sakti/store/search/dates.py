@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Iterable
 
 from sakti.core.patterns import lazy_pattern
 
@@ -11,7 +12,9 @@ MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
 )  # fmt: skip
-AFTER = datetime.timedelta(days=7)  # what happened is told of in the days after
+AFTER = 7 * 24 * 3_600_000  # ms: what happened is told of in the days after
+TOLD_AFTER = 0.7  # what a text of those days counts
+LATEST = datetime.datetime(9990, 1, 1)
 
 _NAMES = "|".join(f"{m[:3]}(?:{m[3:]})?" if len(m) > 3 else m for m in MONTHS)
 _CLEAR_NAMES = _NAMES.replace("|may|", "|")
@@ -31,8 +34,8 @@ _ASKS_WHEN = lazy_pattern(
 )
 _WEEKDAYS = "mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?"
 _SAYS_WHEN = lazy_pattern(
-    rf"\b(?:yesterday|today|tonight|last night|tomorrow|ago|recently|{_WEEKDAYS}|{_CLEAR_NAMES}|\d{{4}}|\d\d?:\d\d"
-    r"|(?:minute|hour|day|week|weekend|month|year)s?|this (?:morning|afternoon|evening))\b"
+    rf"\b(?:yesterday|today|tonight|last night|tomorrow|ago|recently|{_WEEKDAYS}|{_CLEAR_NAMES}"
+    r"|(?:19|20)\d\d|\d\d?:\d\d|(?:minute|hour|day|week|weekend|month|year)s?|this (?:morning|afternoon|evening))\b"
 )
 
 
@@ -46,12 +49,20 @@ def says_when(text: str) -> bool:
     return _SAYS_WHEN.search(text.lower()) is not None  # a third of the time of IGNORECASE
 
 
+def is_of(at: int, spans: Iterable[tuple[int, int]]) -> float:
+    """Return 1 for a text of one of `spans`, less for one of the week after, else 0; all in Unix ms."""
+    return max((1.0 if at < end else TOLD_AFTER for start, end in spans if start <= at < end + AFTER), default=0.0)
+
+
 def named_times(text: str, newest: int) -> list[tuple[int, int]]:
     """Return the spans (from, to; Unix ms, local time) that a question names; a month without a year is its last.
 
     `newest`: the time of the newest text, by which "its last" is told.
     """
-    latest = datetime.datetime.fromtimestamp(newest / 1000)
+    try:
+        latest = datetime.datetime.fromtimestamp(newest / 1000)
+    except (ValueError, OverflowError, OSError):  # a time that no clock knows
+        latest = LATEST
     spans: list[tuple[int, int]] = []
 
     def add(year: str | None, month: int, day: str | None = None) -> None:
@@ -59,7 +70,7 @@ def named_times(text: str, newest: int) -> list[tuple[int, int]]:
         try:
             start = datetime.datetime(number, month, int(day) if day else 1)
             end = start + datetime.timedelta(days=1) if day else (start + datetime.timedelta(days=32)).replace(day=1)
-            spans.append((int(start.timestamp() * 1000), int((end + AFTER).timestamp() * 1000)))
+            spans.append((int(start.timestamp() * 1000), int(end.timestamp() * 1000)))
         except (ValueError, OverflowError, OSError):  # no such day, or a year that the platform's clock does not know
             return
 
@@ -84,6 +95,6 @@ def named_times(text: str, newest: int) -> list[tuple[int, int]]:
         for match in _YEAR.finditer(rest):
             year = int(match[1])
             if 1970 <= year <= latest.year:
-                ends = (datetime.datetime(year, 1, 1), datetime.datetime(year + 1, 1, 1) + AFTER)
+                ends = (datetime.datetime(year, 1, 1), datetime.datetime(year + 1, 1, 1))
                 spans.append((int(ends[0].timestamp() * 1000), int(ends[1].timestamp() * 1000)))
     return spans

@@ -67,10 +67,10 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
     features = ranked.features
     if not features.own:
         return "", []
-    if ranked.answers and ranked.parts.request:
-        return "request behind a match", []
-    if ranked.answers:
-        said = (before or "").strip()
+    if not features.has_words:
+        if ranked.parts.request:
+            return "request behind a match", []
+        said = (before or "").strip() if ranked.answers else ""
         return f"answer to “{one_line(said, QUOTED)}”" if said else "next to a match", []
     matched = [t for t, own in zip(pattern.terms, features.own, strict=False) if own]
     parts = [p for (p, _), own in zip(pattern.parts, features.own[len(pattern.terms) :], strict=True) if own]

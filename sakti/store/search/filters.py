@@ -14,18 +14,19 @@ from msgspec import Struct
 from sakti.store.connection import Connection
 from sakti.store.search import reindexing
 from sakti.store.search.query import Query
-from sakti.store.search.substrings import all_of, trigrams
+from sakti.store.search.substrings import all_of, for_like, trigrams
 
 LARGE = 10_000  # texts from which on it is worth knowing the rows of a scope
 FEW = 2_000  # of them
 
 
 class Scope(Struct, frozen=True):
-    """Scope of a search: one thread, one workspace, or (both None) everywhere."""
+    """Scope of a search: one thread, one workspace, or (both None) everywhere; `since`: from that time on, Unix ms."""
 
     resource_id: str | None = None
     thread_id: str | None = None
     kinds: tuple[str, ...] = ()
+    since: int | None = None
 
 
 class Place(Struct):
@@ -66,8 +67,9 @@ def place_of(db: Connection, query: Query, scope: Scope, newest: int) -> Place:
 def _threads(db: Connection, query: Query, scope: Scope) -> str | None:
     """Return the ids of the threads that are meant, as JSON; None: any."""
     if query.thread:
-        sql = "SELECT id FROM threads WHERE id LIKE ? OR title LIKE ?"
-        named = db.execute_sql(sql, (f"%{query.thread}", f"%{query.thread}%")).fetchall()
+        sql = "SELECT id FROM threads WHERE id LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\'"
+        name = for_like(query.thread)
+        named = db.execute_sql(sql, (f"%{name}", f"%{name}%")).fetchall()
         ids = {query.thread, *(id for (id,) in named)}
         return json.dumps(sorted(ids if scope.thread_id is None else ids & {scope.thread_id}))
     return None if scope.thread_id is None else json.dumps([scope.thread_id])
@@ -125,8 +127,9 @@ def _filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list
         add("d.role = ?", query.role.lower())
     if query.task:
         add("EXISTS (SELECT 1 FROM tasks k WHERE k.id = d.task_id AND ? IN (k.id, k.handle))", query.task)
-    if query.since is not None:
-        add("d.created_at >= ?", query.since)
+    for since in (query.since, scope.since):
+        if since is not None:
+            add("d.created_at >= ?", since)
     if query.until is not None:
         add("d.created_at < ?", query.until)
     if query.path:
@@ -145,5 +148,5 @@ def _path(path: str) -> tuple[str, *tuple[object, ...]]:
         "(d.pk IN (SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?)"
         " AND (d.text GLOB ? OR d.text LIKE ? ESCAPE '\\'))"
     )
-    like = "%" + re.sub(r"([\\%_])", r"\\\1", path) + "%"
+    like = f"%{for_like(path)}%"
     return f"({touched} OR {in_text})", glob, all_of(trigrams(literal)), f"*{glob.strip('*')}*", like

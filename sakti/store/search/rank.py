@@ -33,6 +33,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sakti.store.search.dates import is_of
 from sakti.store.search.features import TOOL, Features, Pattern
 from sakti.store.search.rows import Row
 
@@ -91,7 +92,7 @@ NO_PARTS = Parts(0.0)
 
 
 class Ranked(NamedTuple):
-    """Candidate with its score; `answers`: it is there only for what stands beside it."""
+    """Candidate with its score; `answers`: it has none of the words, but the message before it has."""
 
     features: Features
     parts: Parts
@@ -146,17 +147,17 @@ def rank(
             NEAR * f.near,
             0.0 if alone else around * _neighbours(f, weights, at, beside),
             weights.thread * best.get(row.thread_id or row.pk, 0.0),
-            DATED if spans and any(start <= row.created_at < end for start, end in spans) else 0.0,
+            DATED * is_of(row.created_at, spans) if spans else 0.0,
             labelled=LABELLED * f.labelled,
             timed=TIMED * f.timed,
             question=QUESTION * f.asks,
         )
-        ranked.append(Ranked(f, parts, score(parts), not f.has_words))
+        ranked.append(Ranked(f, parts, score(parts), not f.has_words and (row.thread_id, row.position - 1) in at))
     return _in_order(ranked)
 
 
 def _in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
-    return sorted(ranked, key=lambda r: (-round(r.score, EQUAL), -r.features.row.created_at))
+    return sorted(ranked, key=lambda r: (-round(r.score, EQUAL), -r.features.row.created_at, -r.features.row.pk))
 
 
 def first_answers(ranked: Sequence[Ranked]) -> list[Row]:
@@ -170,7 +171,7 @@ def with_requests(ranked: Sequence[Ranked], requests: Mapping[int, Features]) ->
     by_key = {r.features.row.pk: r for r in ranked}
     for answer in [r for r in ranked[:ANSWERS] if r.features.row.pk in requests]:
         request = requests[answer.features.row.pk]
-        own = by_key.get(request.row.pk) or Ranked(request, NO_PARTS, 0.0, not request.has_words)
+        own = by_key.get(request.row.pk) or Ranked(request, NO_PARTS, 0.0, answers=False)
         if (missing := REQUEST * answer.score - own.score) > 0:
             parts = replace(own.parts, request=own.parts.request + missing)
             by_key[request.row.pk] = own._replace(parts=parts, score=score(parts))

@@ -7,7 +7,6 @@ suffice for is returned with the candidates. Raw SQL: MATCH, bm25, and condition
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import closing
 from typing import Any
@@ -20,7 +19,7 @@ from sakti.store.search.folding import folded
 from sakti.store.search.query import Query
 from sakti.store.search.rows import ROW, Row, listed, texts_of
 from sakti.store.search.stems import stems
-from sakti.store.search.substrings import all_of, covering, quoted, trigrams
+from sakti.store.search.substrings import all_of, covering, for_like, quoted, trigrams
 from sakti.store.search.terms import MANY, Term, inverse_frequency
 
 CANDIDATES = 300  # hits of one query at most
@@ -389,14 +388,14 @@ def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
     """Return the messages before and after each of `found` that pass the filters."""
     wanted = {(r.thread_id, r.position + step) for r in found if r.kind == "message" for step in (-1, 1)}
     wanted -= {r.place for r in found if r.place}
-    wanted = {w for w in wanted if w[0] is not None}
-    if not wanted:
+    places = sorted((thread, position) for thread, position in wanted if thread is not None)
+    if not places:
         return []
     rows = db.execute_sql(
-        f"SELECT {ROW} FROM (VALUES {','.join(['(?, ?)'] * len(wanted))}) w CROSS JOIN {place.table} d"
+        f"SELECT {ROW} FROM (VALUES {','.join(['(?, ?)'] * len(places))}) w CROSS JOIN {place.table} d"
         " ON d.thread_id = w.column1 AND d.kind = 'message' AND d.position = w.column2"
         f" WHERE {place.where}",
-        (*(v for pair in wanted for v in pair), *place.values),
+        (*itertools.chain.from_iterable(places), *place.values),
     ).fetchall()
     return list(map(Row._make, rows))
 
@@ -424,7 +423,7 @@ def by_reading(db: Connection, needles: Sequence[str], place: Place, newest: int
     Without needles those that pass the filters.
     """
     clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
-    values = ["%" + re.sub(r"([\\%_])", r"\\\1", n[:200]) + "%" for n in needles]
+    values = [f"%{for_like(n[:200])}%" for n in needles]
     found: list[Row] = []
     last, high = place.bounds(newest)
     span = newest if place.keys is not None else LIKE_SPAN if needles else SPAN

@@ -5,6 +5,8 @@ The pieces are joined by AND, so a row may have all of them in other places: who
 
 from __future__ import annotations
 
+import re
+
 from sakti.store.search.folding import folded
 
 LONGEST = 40  # characters of a part that are looked up
@@ -30,3 +32,8 @@ def all_of(pieces: list[str]) -> str:
 def quoted(phrase: str) -> str:
     """Return a phrase for FTS5."""
     return '"' + phrase.replace('"', '""') + '"'
+
+
+def for_like(text: str) -> str:
+    """Return a text for LIKE with `ESCAPE '\\'`: its signs stand for themselves."""
+    return re.sub(r"([\\%_])", r"\\\1", text)

@@ -98,3 +98,25 @@ def test_a_range_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
         return
     with pytest.raises(ValueError, match="before|after"):
         msgspec.convert(wrong, MessageRange)
+
+
+async def test_a_hit_comes_however_large_its_neighbours_are(store: Store) -> None:
+    def fill_large(db: Database) -> None:
+        threads.create(db, Thread("t", "/w", "", 1, 1))
+        for i in range(21):
+            text = ("the walrus sings " if i == 10 else "") + "連想配列の鍵は文字列である。" * 200
+            messages.append(db, Message(f"m{i:02}", "t", "/w", "user", (TextPart(text),), i + 1))
+
+    await store.write(fill_large)
+    found = await ask(store, "walrus sings", around=MessageRange(10, 10))
+    (hit,) = (r for r in found["results"] if r["id"] == "m10")
+    positions = [n["position"] for n in hit["neighbours"]]
+    assert positions == sorted(positions) and {-1, 1} <= set(positions) and all(n["cut"] for n in hit["neighbours"])
+    told = [hit["text"], *(n["text"] for n in hit["neighbours"])]
+    assert sum(map(COUNTER.count, told)) <= ALL_HITS_TOKENS and found.get("next") != 0
+
+
+async def test_the_model_is_told_what_a_person_sees_beside_the_hits(filled: Store) -> None:
+    found = await ask(filled, "queue midnihgt")
+    assert found["notes"] == ["did you mean “queue midnight”?"]
+    assert "notes" not in await ask(filled, "queue midnight")

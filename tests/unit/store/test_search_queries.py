@@ -377,6 +377,44 @@ async def test_nothing_here_says_how_much_is_elsewhere(store: Store) -> None:
     assert (found.total, found.elsewhere, found.notes) == (0, 2, ["2 in other workspaces"])
 
 
+async def test_a_message_before_a_match_is_no_answer(store: Store) -> None:
+    told = [("other", "a cake with nuts"), ("before", "a holiday plan"), ("match", "the zirconium flange torque is 9")]
+    await store.write(say, told)
+    reasons = {h.id: h.reason for h in (await page(store, "what zirconium flange torque")).hits}
+    assert reasons["before"] == "next to a match" and reasons["match"] == ""
+
+
+async def test_a_day_in_a_question_comes_before_the_days_after(store: Store) -> None:
+    day = 24 * 3_600_000
+    start = 1_746_000_000_000  # 2025-04-30
+    await store.write(say, [("x", "elsewhere")], thread="t2")
+    for n in range(12):
+        await store.write(say, [(f"d{n}", "a note on the deploys")], thread=f"n{n}", first=start + n * day)
+    assert await ids(store, "what was the note on the deploys on 3rd of May 2025") != []
+    assert (await ids(store, "what was the note on the deploys on 3rd of May 2025"))[0] == "d3"
+
+
+async def test_a_time_that_no_clock_knows_ends_no_search(store: Store) -> None:
+    await store.write(say, [("a", "the needle of march")], first=10**17)
+    assert await ids(store, "what happened in march to the needle") == ["a"]
+
+
+async def test_equal_hits_have_one_order(store: Store) -> None:
+    for n in range(8):
+        await store.write(say, [(f"q{n}", f"which gimbal is {n}?"), (f"a{n}", "this one")], thread=f"t{n}")
+    whole = await ids(store, "which gimbal is it now")
+    parts = [
+        h.id for at in range(0, 16, 4) for h in (await page(store, "which gimbal is it now", limit=4, offset=at)).hits
+    ]
+    assert parts == whole and len(set(whole)) == len(whole) == 9, "copies of the answer are one"
+
+
+async def test_a_scope_has_a_beginning(store: Store) -> None:
+    await store.write(say, [("old", "a heron")], first=1_000)
+    await store.write(say, [("new", "the heron")], thread="t2", first=2_000)
+    assert [h.id for h in (await page(store, "heron", Scope("/w", since=1_500))).hits] == ["new"]
+
+
 async def test_a_month_in_a_question_prefers_that_time(store: Store) -> None:
     may, june = 1_683_600_000_000, 1_686_600_000_000  # 2023
     await store.write(say, [("june", "we went camping by the lake")], thread="t2", first=june)

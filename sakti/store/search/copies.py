@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from sakti.core.patterns import lazy_pattern
 from sakti.store.search.features import SHORT, Features
 from sakti.store.search.rank import Ranked
+from sakti.store.search.rows import Row
 
 _NUMBER = lazy_pattern(r"\d+")
 
@@ -37,6 +38,31 @@ def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, 
             kept.append(r)
             more.append(0)
     return list(zip(kept, more, strict=True))
+
+
+def fold_rest(
+    folded: Sequence[tuple[Ranked, int]], rest: Sequence[Row], texts: Mapping[int, str]
+) -> tuple[list[tuple[Ranked, int]], list[tuple[Row, int]]]:
+    """Count the copies among the rows that were not measured, where `texts` has their text: the first of each is kept.
+
+    Return `folded` with those that are copies of one of them, and the others with their copies.
+    """
+    measured = {_key(r.features): i for i, (r, _) in enumerate(folded) if _is_read(r.features)}
+    more = [n for _, n in folded]
+    first: dict[Hashable, int] = {}
+    kept: list[Row] = []
+    copies: list[int] = []
+    for row in rest:
+        key = (row.kind, row.role, _printed(texts[row.pk], row.role)) if row.pk in texts else row.pk
+        if key in measured:
+            more[measured[key]] += 1
+        elif key in first:
+            copies[first[key]] += 1
+        else:
+            first[key] = len(kept)
+            kept.append(row)
+            copies.append(0)
+    return [(r, n) for (r, _), n in zip(folded, more, strict=True)], list(zip(kept, copies, strict=True))
 
 
 def _is_read(f: Features) -> bool:

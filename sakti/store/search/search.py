@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sakti.store.connection import Connection
 from sakti.store.search import rank as ranking
 from sakti.store.search import retrieve, spelling
-from sakti.store.search.copies import fold
+from sakti.store.search.copies import fold, fold_rest
 from sakti.store.search.dates import asks_when, named_times
 from sakti.store.search.excerpts import Excerpt, Sought, excerpt_of
 from sakti.store.search.features import (
@@ -209,11 +209,10 @@ def search(
     candidates = [*(r.features.row for r in found.ranked), *found.rest]
     gone = _unwanted(db, candidates, query)
     kept = [r for r in found.ranked if r.features.row.pk not in gone]
-    folded = fold(kept, partial(texts_of, db))
-    rest = [row for row in found.rest if row.pk not in gone]
+    folded, rest = _folded(db, kept, [row for row in found.rest if row.pk not in gone])
     total = len(folded) + len(rest)
     behind = rest[max(0, offset - len(folded)) : max(0, offset + limit - len(folded))]
-    page = [*folded[offset : offset + limit], *((_unmeasured(row), 0) for row in behind)]
+    page = [*folded[offset : offset + limit], *((_unmeasured(row), copies) for row, copies in behind)]
     hits = _hits(db, page, offset, folded[0][0].score if folded else 1.0, query, found)
     elsewhere = 0
     if not total and scope.resource_id is not None and scope.thread_id is None and text.strip():
@@ -231,6 +230,17 @@ def search(
         without=query.excluded if gone or found.avoided else (),
         unquoted=found.unquoted,
     )
+
+
+def _folded(
+    db: Connection, ranked: Sequence[Ranked], rest: Sequence[Row]
+) -> tuple[list[tuple[Ranked, int]], list[tuple[Row, int]]]:
+    """Return each text once, with the number of its copies; those that were not measured are read if there are any."""
+    folded = fold(ranked, partial(texts_of, db))
+    if not any(copies for _, copies in folded):
+        return folded, [(row, 0) for row in rest]
+    short = [key for key, sizes in sizes_of(db, [row.pk for row in rest]).items() if _is_short(sizes)]
+    return fold_rest(folded, rest, texts_of(db, short))
 
 
 # --- candidates ---------------------------------------------------------------------------------------------

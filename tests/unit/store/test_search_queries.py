@@ -430,6 +430,14 @@ async def test_what_tools_print_again_folds_into_one_row(store: Store) -> None:
     assert sorted(found.values()) == [0, 0, 3] and {"mine", "mine too"} < found.keys()
 
 
+async def test_copies_beyond_those_that_are_measured_fold_too(store: Store) -> None:
+    equal = [(f"e{n}", "the pump is stuck") for n in range(250)]
+    printed = [(f"p{n}", f"12:00:{n} pump {n} is stuck", "tool") for n in range(40)]
+    await store.write(say, [*equal, ("other", "a pump that was stuck"), *printed])
+    found = await page(store, "pump stuck")
+    assert sorted(h.copies for h in found.hits) == [0, 39, 249] and found.total == 3
+
+
 async def test_a_word_in_another_form_says_which(store: Store) -> None:
     await store.write(say, [("a", "we were testing the queue")])
     (hit,) = (await page(store, "tested")).hits

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
+from textual import events
 
 from sakti.core.types import FilePart, Message, TextPart, ToolCallPart, ToolResultPart
 from sakti.store.search.excerpts import Excerpt
@@ -115,6 +116,24 @@ async def test_results_are_grouped_counted_and_shown_with_what_stands_round_them
         await pilot.press("down")
         await settle(app, pilot)
         assert "message 9" not in preview_text(app)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("a", "b", "c", "backspace", "d"), "abd"),
+        (("a", "b", "left", "x", "home", "z", "end", "y"), "zaxby"),
+        (("a", "b", "ctrl+u", "r", "e", "l"), "rel"),
+    ],
+)
+async def test_keys_that_come_at_once_keep_their_order(running, session, keys, value):
+    async with running((80, 24)) as (app, pilot):
+        await pilot.press("ctrl+f")
+        await settle(app, pilot)
+        for key in keys:
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await settle(app, pilot)
+        assert app.screen.input.value == value
 
 
 async def test_enter_before_the_results_are_there_goes_to_what_was_asked_for(running, session):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual import events
 from textual.widgets import Input
 
 from sakti.core.text import sanitise
@@ -12,6 +13,15 @@ class SafeInput(Input):
 
     def on_mount(self) -> None:
         self.cursor_blink = self.app.animation_level != "none"  # pyright: ignore[reportUnknownMemberType]
+
+    async def _on_key(self, event: events.Key) -> None:
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            # run here, in the order of the keys: as a binding it could be overtaken by letters
+            if await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                return
+        await super()._on_key(event)
 
     def validate_value(self, value: str) -> str:
         return " ".join(sanitise(value).split("\n"))

@@ -162,7 +162,8 @@ async def _measure(
                 gold: set[str] = {same.get(g, g) for g in map(str, query["gold"])}
                 found = score(ranked, gold) if gold else {}
                 sessions = list(dict.fromkeys(session.get(i, i) for i in ranked))
-                found |= {f"s{k}": v for k, v in score(sessions, query["gold_sessions"]).items()}
+                if query["gold_sessions"]:
+                    found |= {f"s{k}": v for k, v in score(sessions, query["gold_sessions"]).items()}
                 scores.append(found)
                 by_category[query["category"]].append(found)
         finally:

@@ -233,6 +233,16 @@ async def test_what_the_messages_do_not_show_is_shown_as_a_passage(running, sess
         assert len(preview_text(app)) < 20_000
 
 
+async def test_of_a_long_message_beside_a_hit_the_beginning_is_shown(running, session):
+    long = "\n".join(f"line {n} of a long talk" for n in range(5_000))
+    session.views.messages["t1"] = [user("m0", long, 0), user("m1", "message 1 about the redirect", 1)]
+    session.views.hits = [hit("m1", index=1, text="message 1 about the redirect")]
+    async with running((140, 40)) as (app, pilot):
+        await search(app, pilot)
+        shown = preview_text(app)
+        assert "line 0 of a long talk" in shown and "line 4999 of" not in shown and "message 1 about" in shown
+
+
 async def test_a_slow_answer_to_what_is_no_longer_asked_is_not_shown(running, session):
     gates = {"re": asyncio.Event(), "redirect": asyncio.Event()}
     found = session.views.search

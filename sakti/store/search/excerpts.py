@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from sakti.core.text import one_line
 from sakti.store.search.features import Pattern
+from sakti.store.search.folding import folded, lowered
 from sakti.store.search.query import TOKEN
 from sakti.store.search.rank import Ranked
 from sakti.store.search.snippets import SNIPPET, snippet_of
@@ -52,7 +53,7 @@ class Sought(Struct, frozen=True, dict=True):
 
 def excerpt_of(text: str, before: str | None, ranked: Ranked, sought: Sought) -> Excerpt:
     """Cut `text`; `before` is the text of the message before it, by which it may have been found."""
-    lower = text.lower()
+    lower = lowered(text)
     reason, shown = reason_of(text, lower, before, ranked, sought.pattern)
     held = None
     if own := ranked.features.own:
@@ -74,13 +75,16 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
         return f"answer to “{one_line(said, QUOTED)}”" if said else "next to a match", []
     matched = [t for t, own in zip(pattern.terms, features.own, strict=False) if own]
     parts = [p for (p, _), own in zip(pattern.parts, features.own[len(pattern.terms) :], strict=True) if own]
-    if any(p not in pattern.meant for p in parts) or any(t.text in lower for t in matched):
+    typed = [p for p in parts if p not in pattern.meant]
+    if any(p in lower for p in typed) or any(t.text in lower for t in matched):
         return "", []
+    if typed:  # in other letters: strasse for Straße
+        return "", [t for t in TOKEN.findall(text) if any(p in folded(t).lower() for p in typed)][:1]
     if parts:
         return f"similar: {parts[0]}", [parts[0]]
     wanted = {stem for t in matched for stem in t.stem}
     for token in TOKEN.findall(text):
-        if not wanted.isdisjoint(stems(token)):
+        if not wanted.isdisjoint(stems(folded(token))):
             return f"same stem: {token}", [token]
     for term in matched:
         for form in (f for f in term.forms if f.how != "word"):

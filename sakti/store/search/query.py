@@ -15,6 +15,7 @@ from sakti.store.search.index import pieces
 MAX_TERMS = 32
 ENOUGH_WORDS = 4 * MAX_TERMS  # words of a text, with those that are left out
 MAX_TEXT = 4_000  # characters of a query that are read: a paste is known by its beginning
+LONGEST = 200  # characters of a word
 PASTED = 60  # more words than that were pasted: quotes and colons in them are no operators
 JOINED = 6  # up to so many plain words may be an identifier that was typed apart
 KINDS = ("message", "observation", "reflection", "task", "working_memory")
@@ -200,7 +201,7 @@ def words_and_joined(text: str) -> tuple[list[str], list[str]]:
     words: dict[str, None] = {}
     inside: set[str] = set()  # small words in identifiers tell them apart: has_next_page, noAutoTest
     joined: dict[str, None] = {}
-    tokens = TOKEN.findall(text[:MAX_TEXT])
+    tokens = [token[:LONGEST] for token in TOKEN.findall(text[:MAX_TEXT])]
     for token in tokens:
         if len(words) >= ENOUGH_WORDS:
             break
@@ -228,4 +229,4 @@ def cjk_pieces(token: str) -> list[str]:
 
 def looks_like_identifier(text: str) -> bool:
     tokens = text.split()
-    return len(tokens) == 1 or (0 < len(tokens) <= 3 and any(_IDENTIFIER.fullmatch(t) for t in tokens))
+    return len(tokens) == 1 or (0 < len(tokens) <= 3 and any(_IDENTIFIER.fullmatch(t[:LONGEST]) for t in tokens))

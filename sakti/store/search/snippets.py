@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from sakti.store.search.folding import lowered
+
 SNIPPET = 160  # characters
 BEFORE = 30  # of them before the word that it is cut around
 READ, SPOTS = 100_000, 12  # characters of a text, and places of that word, that are looked at
@@ -20,7 +22,7 @@ def snippet_of(
     those of the words that it has, in lower case, where that is known.
     """
     wanted = _lowered(tuple(words[:MARKED]))
-    start = _best_place(text.lower() if lower is None else lower, wanted if held is None else held)
+    start = _best_place(lowered(text) if lower is None else lower, wanted if held is None else held)
     cut = " ".join(text[start : start + SNIPPET].split())
     snippet = ("…" if start else "") + cut + ("…" if start + SNIPPET < len(text) else "")
     return snippet, _marks(snippet, wanted), start
@@ -48,9 +50,7 @@ def _best_place(lower: str, words: Sequence[str]) -> int:
 
 def _marks(snippet: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
     """Return where the words stand in a snippet, longer ones first, none over another."""
-    lower = snippet.lower()
-    if len(lower) != len(snippet):  # a letter that has two in lower case
-        lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in snippet)
+    lower = lowered(snippet)
     marks: list[tuple[int, int]] = []
     for word in sorted((w for w in words if w in lower), key=lambda w: (-len(w), w)):
         at = lower.find(word)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.style import Style
 from textual.app import ComposeResult
 
 from sakti.core.text import one_line
-from sakti.core.types import Message
+from sakti.core.types import Message, TextPart
 from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.screens.search_rows import searched_words
 from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
@@ -65,7 +66,16 @@ async def passage_of(views: Views, hit: Hit, query: str, around: int = 3) -> Pas
     return Passage((CardBlock(hit.id, False, title=title), shown, *blocks), hit.id, pattern, passage)
 
 
+def _shortened(message: Message) -> Message:
+    """Return a message with the beginnings of its long texts: a whole one takes a quarter of a second to draw."""
+    cut = (
+        TextPart(p.text[:AFTER] + " …") if isinstance(p, TextPart) and len(p.text) > LONG else p for p in message.parts
+    )
+    return replace(message, parts=tuple(cut))
+
+
 def _blocks(messages: Sequence[Message], hit: Hit) -> list[Block]:
+    messages = [m if m.id == hit.id else _shortened(m) for m in messages]
     if len(hit.text) <= LONG:
         return message_blocks(messages)
     at = next((i for i, m in enumerate(messages) if m.id == hit.id), len(messages))

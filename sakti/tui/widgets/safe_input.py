@@ -17,7 +17,7 @@ class SafeInput(Input):
     async def _on_key(self, event: events.Key) -> None:
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
             # run here, in the order of the keys: as a binding it could be overtaken by letters
-            if await self.app.run_action(binding.action, self):
+            if await self.app.run_action(binding.action, self):  # pyright: ignore[reportUnknownMemberType]
                 event.stop()
                 event.prevent_default()
                 return

@@ -125,6 +125,14 @@ async def test_letters_beyond_ascii(store: Store, typed: str, text: str) -> None
     assert await ids(store, typed) == ["meant"]
 
 
+async def test_what_is_written_with_other_letters_is_marked(store: Store) -> None:
+    await store.write(say, [("a", "in der Straße am Fluss"), ("b", "İ" * 300 + " the needle " + "İ" * 300)])
+    (hit,) = (await page(store, "strasse")).hits
+    assert hit.snippet[slice(*hit.marks[0])] == "Straße"
+    (hit,) = (await page(store, "needle")).hits
+    assert hit.snippet[slice(*hit.marks[0])] == "needle"
+
+
 def test_compound_names_are_found_by_their_pieces_and_joined() -> None:
     assert search_index.identifiers("call getUserId on user_name, please") == "get user id getuserid name username"
     assert search_index.identifiers("plain words only") == ""

@@ -66,7 +66,9 @@ def take(args: Sequence[Arg], words: Sequence[str], at: int, found: dict[str, An
     else:
         option = next((a for a in args if name in a.flags), None)
     if option is None:
-        raise UsageError(f"There is no option {name}. `{program} --help` shows them.")
+        words_too = any(a.many and not a.flags for a in args)
+        hint = f" Words that begin with a dash go behind `{program} --`." if words_too else ""
+        raise UsageError(f"There is no option {word.partition('=')[0]}. `{program} --help` shows them.{hint}")
     following = words[at + 1 : at + 2]
     if option.kind == "flag":
         if sign:

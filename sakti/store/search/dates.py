@@ -16,7 +16,7 @@ AFTER = 7 * 24 * 3_600_000  # ms: what happened is told of in the days after
 TOLD_AFTER = 0.7  # what a text of those days counts
 LATEST = datetime.datetime(9990, 1, 1)
 
-_NAMES = "|".join(f"{m[:3]}(?:{m[3:]})?" if len(m) > 3 else m for m in MONTHS)
+_NAMES = "|".join(f"{m[:3]}(?:{m[3:]})?" if len(m) > 3 else m for m in MONTHS) + "|sept"
 _CLEAR_NAMES = _NAMES.replace("|may|", "|")
 _DAY_MONTH = lazy_pattern(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_NAMES})\b\.?,?\s*(\d{{4}})?", re.IGNORECASE)
 _MONTH_DAY = lazy_pattern(rf"\b({_NAMES})\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d),?\s*(\d{{4}})?", re.IGNORECASE)
@@ -25,7 +25,6 @@ _MONTH = lazy_pattern(
 )
 _ISO = lazy_pattern(r"\b(\d{4})-(\d\d)(?:-(\d\d))?\b")
 _YEAR = lazy_pattern(r"\b(?:in|of|during|since)\s+(\d{4})\b", re.IGNORECASE)
-
 
 _ASKS_WHEN = lazy_pattern(
     r"\s*(?:(?:since|until|by|from) )?(?:when (?:did|do|does|was|were|is|are|has|have|had|will)|how (?:long|often)"

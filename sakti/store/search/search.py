@@ -7,6 +7,7 @@ page (here).
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
@@ -235,12 +236,17 @@ def search(
 def _folded(
     db: Connection, ranked: Sequence[Ranked], rest: Sequence[Row]
 ) -> tuple[list[tuple[Ranked, int]], list[tuple[Row, int]]]:
-    """Return each text once, with the number of its copies; those that were not measured are read if there are any."""
+    """Return each text once, with the number of its copies.
+
+    Of those that were not measured the ones that may be copies are read, if there are any among those that were.
+    """
     folded = fold(ranked, partial(texts_of, db))
     if not any(copies for _, copies in folded):
         return folded, [(row, 0) for row in rest]
-    short = [key for key, sizes in sizes_of(db, [row.pk for row in rest]).items() if _is_short(sizes)]
-    return fold_rest(folded, rest, texts_of(db, short))
+    sizes = sizes_of(db, [row.pk for row in rest])
+    alike = [(r, (r.role, sizes[r.pk][TEXT])) for r in rest if r.pk in sizes and _is_short(sizes[r.pk])]
+    often = Counter([*(key for _, key in alike), *((r.features.row.role, r.features.size) for r, _ in folded)])
+    return fold_rest(folded, rest, texts_of(db, [r.pk for r, key in alike if often[key] > 1]))
 
 
 # --- candidates ---------------------------------------------------------------------------------------------

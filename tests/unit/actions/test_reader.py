@@ -62,6 +62,11 @@ def test_options_and_arguments_stand_in_any_order(words: str, found: dict[str, A
         ("", "TASK is missing. `sakti x --help`"),
         ("t --frce", "There is no option --frce."),
         ("t --lim 3", "There is no option --lim."),
+        (
+            "t -timeout=1",
+            "There is no option -timeout. `sakti x --help` shows them."
+            " Words that begin with a dash go behind `sakti x --`.",
+        ),
         ("t -p", "-p needs a value."),
         ("t --force=1", "--force takes no value."),
         ("t -p 9", "-p: '9' is not a whole number, 0 to 4."),

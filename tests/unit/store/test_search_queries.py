@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -11,7 +12,7 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.store.database import Store
 from sakti.store.search import index as search_index
 from sakti.store.search import retrieve
-from sakti.store.search.dates import asks_when, says_when
+from sakti.store.search.dates import asks_when, named_times, says_when
 from sakti.store.search.query import parse_query, words_and_joined
 from sakti.store.search.search import Scope, SearchPage, search
 
@@ -429,6 +430,23 @@ async def test_a_month_in_a_question_prefers_that_time(store: Store) -> None:
     await store.write(say, [("may", "we went camping near the lake")], first=may)
     assert (await ids(store, "where did we go camping in May 2023"))[0] == "may"
     assert (await ids(store, "where did we go camping in June"))[0] == "june", "without a year: the last one"
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "end"),
+    [
+        ("what broke on 3 Sept 2025", "2025-09-03", "2025-09-04"),
+        ("what broke on September 3rd", "2025-09-03", "2025-09-04"),
+        ("what broke in Sept", "2025-09-01", "2025-10-01"),
+        ("what broke in 2024", "2024-01-01", "2025-01-01"),
+        ("what broke in December", "2024-12-01", "2025-01-01"),
+    ],
+)
+def test_a_question_names_a_time(question: str, first: str, end: str) -> None:
+    newest = int(datetime.datetime(2025, 11, 24).timestamp() * 1000)
+    ((start, stop),) = named_times(question, newest)
+    days = [datetime.date.fromtimestamp(at / 1000).isoformat() for at in (start, stop)]
+    assert days == [first, end]
 
 
 async def test_what_tools_print_again_folds_into_one_row(store: Store) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
 import apsw
@@ -132,6 +133,7 @@ def sizes_of(db: Connection, keys: Sequence[int]) -> dict[int, Sizes]:
     return {key: packed if packed.isascii() else _numbers(packed) for key, packed in rows}
 
 
+@lru_cache(10_000)
 def _numbers(packed: bytes) -> tuple[int, ...]:
     """Return the numbers of FTS5's list of sizes: SQLite's varints, seven bits a byte, the last one below 128."""
     numbers, number = list[int](), 0

@@ -41,14 +41,17 @@ def corrections(
     Nearest is one letter away (one edit or transposition: 80 % of typing errors, Damerau 1964). The first two letters
     are taken as right (three in large stores); an identifier whose pieces are all known words is not corrected.
     """
+    unknown = [w for w in words if w not in known and _LETTERS.fullmatch(w)]
+    if not unknown:
+        return {}
     large = newest > LARGE
     parts = [pieces(token) for token in TOKEN.findall(text)]
     whole = {"".join(p): p for p in parts if len(p) > 1}
     typed = {w.lower() for w in WORD.findall(text)} | {w for p in parts for w in p} | whole.keys()
     out: dict[str, list[str]] = {}
     left = CORRECTED
-    for word in words:
-        if word in known or word not in typed or not _LETTERS.fullmatch(word):
+    for word in unknown:
+        if word not in typed:
             continue
         if not large and contains(db, word):
             continue

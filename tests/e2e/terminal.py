@@ -22,7 +22,10 @@ from pyte.screens import wcwidth
 
 BOUND = 60.0  # seconds that anything on the screen may take, on a machine that does other things as well
 # What pyte does not know, and colours: nobody looks at these here, and they are nine tenths of what it would read.
-_NOT_FOR_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;]*[umqn]|\x1b\[\?[0-9;]*\$p|\x1b\[[0-9;]*m")
+_NOT_FOR_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;]*[umqn]|\x1b\[\?[0-9;]*\$p|\x1b\[\?2026[hl]|\x1b\[[0-9;]*m")
+# Synchronized output: the program asks for it, and then says where each picture begins and ends.
+_ASKED, _KNOWN = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+_BEGIN, _END = b"\x1b[?2026h", b"\x1b[?2026l"
 
 
 class Terminal:
@@ -103,6 +106,8 @@ class Terminal:
         except OSError:  # the other side is closed
             return False
         self.raw += data
+        if _ASKED in self.raw[1 - len(_ASKED) - len(data) :]:
+            self.bytes(_KNOWN)
         self._stream.feed(_NOT_FOR_PYTE.sub(b"", data))
         return bool(data)
 
@@ -110,7 +115,7 @@ class Terminal:
         """Read until `wanted` is on the screen (or true of it); returns the screen."""
         check = (lambda text: wanted in text) if isinstance(wanted, str) else wanted
         end = time.monotonic() + BOUND
-        while not check(self.text):
+        while self.raw.rfind(_BEGIN) > self.raw.rfind(_END) or not check(self.text):  # half a picture is none
             assert time.monotonic() < end, f"never seen: {what or wanted}\n{self.text}"
             assert self.read(0.05), f"ended before: {what or wanted}\n{self.text}\n{self.raw[-2000:]!r}"
         return self.text

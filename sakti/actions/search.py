@@ -10,7 +10,6 @@ from msgspec import to_builtins
 from sakti.actions.spec import MEMORY, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Open, Refused, Rows, Value, one
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import counted
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from sakti.store.search.search import Hit, SearchPage
 
 with lazy_imports:
+    from sakti.store.search import rank as ranking
     from sakti.store.search import search as text_search
 
 PER_PAGE = 20  # hits that a chat lists
@@ -60,7 +60,8 @@ async def search(
     if unknown:
         raise Refused(f"--kind takes {', '.join(text_search.KINDS)}, not {unknown[0]!r}.", code=USAGE)
     asked = " ".join(query)
-    after = text_search.parse_query(f"after:{since}").since if since else None
+    read = text_search.parse_query(f"after:{since}") if since else text_search.Query("")
+    after = read.since if read == text_search.Query("", since=read.since) else None
     if since and after is None:
         dates = "a date (2026-01-15), today, yesterday or an age such as 7d"
         raise Refused(f"--since takes {dates}, not {since!r}.", code=USAGE)
@@ -85,14 +86,14 @@ def _told(h: Hit, explain: bool) -> dict[str, object]:
 def _line(hit: Hit, explain: bool = False) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.time / 1000))
     where = hit.thread_title or hit.thread_id or ""
-    copies = f"{counted(hit.copies, 'identical text')} not listed" if hit.copies else ""
-    notes = " · ".join(n for n in (hit.reason, copies) if n)
+    notes = " · ".join(n for n in (hit.reason, hit.others) if n)
     lines = [f"{hit.rank:>3}  {when}  {hit.kind:<11} {hit.role:<9} {where}", f"     {hit.snippet}"]
     if notes:
         lines[0] += f"  ({notes})"
     if explain:
         parts = ((name, value) for name, value in to_builtins(hit.parts).items() if value)
-        lines.append(f"     score {hit.score:.2f} from " + ", ".join(f"{name} {value:.3f}" for name, value in parts))
+        made = ", ".join(f"{name} {value:.3f}" for name, value in parts)
+        lines.append(f"     score {ranking.score(hit.parts):.3f}, {hit.score:.0%} of the best: {made}")
     return "\n".join(lines)
 
 

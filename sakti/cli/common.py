@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -76,9 +77,13 @@ def plain_errors() -> Generator[None]:
     except SaktiError as e:
         code = {"config": USAGE, "usage": USAGE, "no_model": NO_MODEL}.get(e.code, FAILED)
         fail(f"{e.title}: {e.message}" if e.title else e.message, code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(FAILED) from None
+    except OSError as e:
+        if e.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of the output
+        if e.errno == errno.EPIPE:
+            raise SystemExit(FAILED) from None
+        fail("The disk is full: make room, then run it again.")
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
 

@@ -33,6 +33,7 @@ WALKS: dict[str, str] = {
     "SELECT id FROM threads WHERE id LIKE": "`thread:` of a query, whose threads are looked up once",
     "SCAN ui_state": _FEW,
     "search_trigrams_new": "the index that takes the place of an older one, there while it is made",
+    "temp.search_pieces": "the trigrams from a part on, in their order; the table is one of the connection",
     "SCAN packing": "the steps that are left of packing what earlier versions wrote: three at most",
     "SELECT id FROM threads WHERE deleted_at IS NOT NULL": "by an index of those that are deleted",
     "WHERE ((threads.deleted_at IS NULL) AND EXISTS(": "`threads list --all-workspaces`, by hand",

@@ -19,7 +19,7 @@ from sakti.store.threads import threads as thread_store
 from sakti.tasks.service import BoardTask
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.search import DEBOUNCE, SearchScreen
-from sakti.tui.screens.search_notes import folded, notes
+from sakti.tui.screens.search_notes import notes
 from sakti.tui.screens.search_preview import PassageScreen
 from sakti.tui.screens.search_rows import FILTERS, Heading, filter_of, grouped, next_filter, with_filter
 from sakti.tui.screens.text import SourceScreen
@@ -134,6 +134,14 @@ async def test_keys_that_come_at_once_keep_their_order(running, session, keys, v
             app.post_message(events.Key(key, key if len(key) == 1 else None))
         await settle(app, pilot)
         assert app.screen.input.value == value
+
+
+async def test_all_lines_of_a_paste_are_looked_for(running, session):
+    async with running((80, 24)) as (app, pilot):
+        await pilot.press("ctrl+f", "x", "left")
+        app.post_message(events.Paste("\nbuild broke:\r\nerror TS2322\n at useDebounce.ts\x1b\n"))
+        await settle(app, pilot)
+        assert app.screen.input.value == " build broke: error TS2322  at useDebounce.ts␛x"
 
 
 async def test_enter_before_the_results_are_there_goes_to_what_was_asked_for(running, session):
@@ -632,18 +640,6 @@ def test_a_row_shows_why_it_is_there_and_how_often_it_was_said():
         hit("b", reason="similar: redirct", copies=2),
         hit("c"),
     ]
-    assert notes(found, {"c": 1}) == {
-        "a": "same stem: testing",
-        "b": "similar: redirct · 2 identical texts not listed",
-        "c": "1 identical text not listed",
-    }
-
-
-def test_what_tools_showed_again_is_listed_once_and_behind_what_people_said():
-    file = {"role": "tool", "snippet": "def total(cart):"}
-    found = [hit("a", thread="t1", **file), hit("b", thread="t2", **file)]
-    mine = hit("u", thread="t3", role="user", snippet="what is the total")
-    hits, more = folded([*found, mine, hit("c", thread="t4", **file)])
-    assert [h.id for h in hits] == ["u", "a"] and more == {"a": 2}
-    hits, more = folded([found[0], mine])
-    assert [h.id for h in hits] == ["a", "u"] and not more, "one place keeps its rank"
+    assert notes(found) == {"a": "same stem: testing", "b": "similar: redirct · 2 identical texts not listed"}
+    printed = hit("d", role="tool", copies=1)
+    assert notes([printed]) == {"d": "1 text that differs in numbers at most not listed"}

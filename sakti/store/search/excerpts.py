@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from sakti.core.text import one_line
 from sakti.store.search.features import Pattern
-from sakti.store.search.folding import folded, lowered
+from sakti.store.search.folding import folded, lowered, without_accents
 from sakti.store.search.query import TOKEN
 from sakti.store.search.rank import Ranked
 from sakti.store.search.snippets import SNIPPET, snippet_of
@@ -83,7 +83,10 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
     if parts:
         return f"similar: {parts[0]}", [parts[0]]
     wanted = {stem for t in matched for stem in t.stem}
+    accents = set() if text.isascii() else {without_accents(t.text) for t in matched}
     for token in TOKEN.findall(text):
+        if accents and without_accents(token) in accents:  # счёт for счет
+            return "", [token]
         if not wanted.isdisjoint(stems(folded(token))):
             return f"same stem: {token}", [token]
     for term in matched:

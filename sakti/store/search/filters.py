@@ -10,10 +10,13 @@ import re
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.store.connection import Connection
 from sakti.store.search import reindexing
+from sakti.store.search.folding import folded
 from sakti.store.search.query import Query
+from sakti.store.search.rows import listed
 from sakti.store.search.substrings import all_of, for_like, trigrams
 
 LARGE = 10_000  # texts from which on it is worth knowing the rows of a scope
@@ -47,6 +50,14 @@ class Place(Struct):
         if self.keys is None:
             return 0, newest
         return (self.keys[0] - 1, self.keys[-1]) if self.keys else (0, 0)
+
+    def without(self, keys: Sequence[int]) -> Place:
+        """Return the filter of the other rows."""
+        return replace(
+            self,
+            where=f"{self.where} AND d.pk NOT IN (SELECT value FROM json_each(?))",
+            values=[*self.values, listed(keys)],
+        )
 
     def among(self, column: str) -> str:
         """Return the condition that `column` is one of the rows; FTS5 takes `+rowid` as a condition, not as a list."""
@@ -138,15 +149,19 @@ def _filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list
 
 
 def _path(path: str) -> tuple[str, *tuple[object, ...]]:
-    """Return the condition for a path that a tool touched, or that stands in the text; a glob, or a part of it."""
-    glob = path if any(c in path for c in "*?[") else f"*{path}*"
-    touched = "d.paths GLOB ?"
-    literal = max(re.split(r"[*?\[\]]+", path), key=len)
-    if len(literal) < 3:
-        return touched, glob
+    """Return the condition for a path that a tool touched, or that stands in the text; a glob, or a part of it.
+
+    Case does not matter. Brackets stand for themselves: `app/[id]/page.tsx`.
+    """
+    is_glob = "*" in path or "?" in path
+    lower, of = (path.lower(), "lower({})") if path.isascii() else (folded(path), "sakti_folded({})")
+    glob = lower.replace("[", "[[]")
+    touched = f"(d.paths != '' AND char(10) || {of.format('d.paths')} || char(10) GLOB ?)"
+    pieces = trigrams(max(re.split(r"[*?]+", path), key=len))
+    one = f"*\n{glob}\n*" if is_glob else f"*{glob}*"
+    if not pieces:
+        return touched, one
     in_text = (
-        "(d.pk IN (SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?)"
-        " AND (d.text GLOB ? OR d.text LIKE ? ESCAPE '\\'))"
+        f"(d.pk IN (SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?) AND {of.format('d.text')} GLOB ?)"
     )
-    like = f"%{for_like(path)}%"
-    return f"({touched} OR {in_text})", glob, all_of(trigrams(literal)), f"*{glob.strip('*')}*", like
+    return f"({touched} OR {in_text})", one, all_of(pieces), f"*{glob.strip('*')}*"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
+from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.core.patterns import lazy_pattern
 from sakti.store.search.index import pieces
+from sakti.store.search.operators import OPERATORS, read_operators
 
 MAX_TERMS = 32
 ENOUGH_WORDS = 4 * MAX_TERMS  # words of a text, with those that are left out
@@ -34,15 +36,15 @@ LANGUAGES = frozenset(
 _FILTER = lazy_pattern(r"(?<!\S)(path|role|thread|task|kind|before|after):(\"[^\"]*\"|\S+)", re.IGNORECASE)
 _PHRASE = lazy_pattern(r"\"([^\"]+)\"")
 _EXCLUDED_PHRASE = lazy_pattern(r"-\"([^\"]+)\"")
-_OPERAND = lazy_pattern(r"\"[^\"]+\"|\S+")
-_EXCLUDED = lazy_pattern(r"(?<!\S)-([^\W\d_]\w[\w.-]+)")  # three letters and more: `rm -rf`, `ls -l` are no exclusions
-_LAST_EXCLUDED = lazy_pattern(r"(?:(?<!\S)-[^\W\d_]\w[\w.-]+\s*)+$")
+# Three letters and more (`rm -rf`, `ls -l` are no exclusions), or Chinese, Japanese or Korean ones.
+_CJK_SIGN = r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+_CJK = lazy_pattern(_CJK_SIGN)
+_UNWANTED = rf"(?<!\S)-([^\W\d_]\w[\w.-]+|{_CJK_SIGN}+)"
+_EXCLUDED = lazy_pattern(_UNWANTED)
+_LAST_EXCLUDED = lazy_pattern(rf"(?:{_UNWANTED}\s*)+$")
 _PREFIX = lazy_pattern(r"(?<!\S)(\w{2,})\*(?!\S)")
 WORD = lazy_pattern(r"\w+")
 TOKEN = lazy_pattern(r"[^\s\"'`,;:!?()\[\]{}<>]+")
-_CJK = lazy_pattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-OPERATORS = lazy_pattern(r"(?<!\S)(AND|OR|NOT)(?!\S)")
-_OPERATED = 12  # more words than that are a text in which AND, OR or NOT stands, not a query with operators
 _IDENTIFIER = lazy_pattern(
     r"[A-Za-z0-9]+(?:[_./:\\-][A-Za-z0-9]+)+|[a-z0-9]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|\w*\d\w*[A-Za-z]\w*"
 )
@@ -70,8 +72,8 @@ class Query(Struct, frozen=True):
     alternatives: tuple[tuple[str, ...], ...] = ()
 
 
-def parse_query(text: str) -> Query:
-    """Parse the operators in `text`; unknown or senseless ones stay text."""
+def parse_query(text: str, is_said: Callable[[str], bool] = lambda phrase: False) -> Query:
+    """Parse the operators in `text`; unknown or senseless ones stay text. `is_said`: see `read_operators`."""
     query = Query(text="")
     if len(text.split()) > PASTED:
         return replace(query, text=text.strip())
@@ -85,17 +87,20 @@ def parse_query(text: str) -> Query:
             if moment is None:
                 return match[0]
             query = replace(query, **{"until" if name == "before" else "since": moment})
-        elif name == "kind" and value.rstrip("s") not in KINDS:
-            return match[0]
+        elif name == "kind":
+            if (kind := value.lower().rstrip("s")) not in KINDS:
+                return match[0]
+            query = replace(query, kind=kind)
         else:
-            query = replace(query, **{name: value.rstrip("s") if name == "kind" else value})
+            query = replace(query, **{name: value})
         return " "
 
     rest = _FILTER.sub(take_filter, rest)
     excluded = [m[1].strip() for m in _EXCLUDED_PHRASE.finditer(rest) if WORD.search(m[1])]
     rest = _EXCLUDED_PHRASE.sub(" ", rest) if excluded else rest
     rest, unwanted = _exclusions(rest, needed=query == Query(text=""))
-    rest, after_not, alternatives = _operators(rest)
+    read = read_operators(rest, is_said)
+    rest = read.text
     phrases = [m[1].strip() for m in _PHRASE.finditer(rest) if WORD.search(m[1])]
     rest = _PHRASE.sub(" ", rest) if phrases else rest
     prefixes = [m[1] for m in _PREFIX.finditer(rest)]
@@ -104,9 +109,9 @@ def parse_query(text: str) -> Query:
         query,
         text=rest.strip(),
         phrases=tuple(phrases),
-        excluded=(*unwanted, *after_not, *excluded),
+        excluded=(*unwanted, *read.unwanted, *excluded),
         prefixes=tuple(prefixes),
-        alternatives=alternatives,
+        alternatives=read.alternatives,
     )
 
 
@@ -130,49 +135,15 @@ def _ends_small(text: str) -> bool:
     return not STOP_WORDS.isdisjoint(w.lower() for w in text.split()[-1:] if not OPERATORS.fullmatch(w))
 
 
-def _operators(text: str) -> tuple[str, list[str], tuple[tuple[str, ...], ...]]:
-    """Read AND, OR and NOT between words: the text without them, the words after NOT, and the alternatives.
-
-    `a AND b OR c` is (a, b) or (c,); a quote is one word. Where a side is missing, or there are too many words, they
-    are words, as NOT is in `IS NOT NULL` and `IF NOT EXISTS`.
-    """
-    tokens = _OPERAND.findall(text)
-    if len(tokens) > _OPERATED or not OPERATORS.search(text):
-        return text, [], ()
-    unwanted: list[str] = []
-    groups: list[list[str]] = [[]]
-    kept: list[str] = []
-    joined = False
-    for before, token, follows in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
-        if OPERATORS.fullmatch(token) and not (token == "NOT" and before in ("IS", "IF")):
-            after_not = before in ("AND", "OR") and token == "NOT"
-            if not follows or (OPERATORS.fullmatch(follows) and follows != "NOT") or not (kept or after_not):
-                return text, [], ()
-            if token == "OR":
-                groups.append([])
-            joined |= token != "NOT"
-        elif before == "NOT" and kept[-1:] != ["NOT"]:
-            unwanted.append(token.strip('"'))
-        else:
-            kept.append(token)
-            if WORD.search(token):  # `status = 1 AND type = 2`
-                groups[-1].append(token.strip('"'))
-    if not (joined or unwanted):
-        return text, [], ()
-    if not joined:
-        return " ".join(kept), unwanted, ()
-    return " ".join(kept).replace('"', " "), unwanted, tuple(tuple(g) for g in groups if g)
-
-
 def _moment(value: str) -> int | None:
     """Parse `2026-01-15`, `2026-01`, `today`, `yesterday`, `7d` (ago) to Unix ms in local time."""
     now = datetime.datetime.now().astimezone()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    if value == "today":
+    if value.lower() == "today":
         moment = midnight
-    elif value == "yesterday":
+    elif value.lower() == "yesterday":
         moment = midnight - datetime.timedelta(days=1)
-    elif match := re.fullmatch(r"(\d{1,5})([dwh])", value):
+    elif match := re.fullmatch(r"(\d{1,5})([dwh])", value.lower()):
         hours = {"h": 1, "d": 24, "w": 168}[match[2]] * int(match[1])
         moment = now - datetime.timedelta(hours=min(hours, 876_000))
     else:
@@ -220,11 +191,14 @@ def words_and_joined(text: str) -> tuple[list[str], list[str]]:
     return kept[:MAX_TERMS], [j for j in joined if j and j not in kept[:MAX_TERMS]]
 
 
+def is_cjk(text: str) -> bool:
+    """Return whether Chinese, Japanese or Korean stands in a text: its words are not told apart."""
+    return _CJK.search(text) is not None
+
+
 def cjk_pieces(token: str) -> list[str]:
-    """Return the pieces of three signs of a Chinese, Japanese or Korean token, whose words are not told apart."""
-    if not _CJK.search(token):
-        return []
-    return [token[i : i + 3] for i in range(max(1, len(token) - 2))]
+    """Return the pieces of three signs of a Chinese, Japanese or Korean token."""
+    return [token[i : i + 3] for i in range(max(1, len(token) - 2))] if is_cjk(token) else []
 
 
 def looks_like_identifier(text: str) -> bool:

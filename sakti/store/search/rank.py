@@ -153,10 +153,11 @@ def rank(
             question=QUESTION * f.asks,
         )
         ranked.append(Ranked(f, parts, score(parts), not f.has_words and (row.thread_id, row.position - 1) in at))
-    return _in_order(ranked)
+    return in_order(ranked)
 
 
-def _in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
+def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
+    """Return candidates best first, equals newest first."""
     return sorted(ranked, key=lambda r: (-round(r.score, EQUAL), -r.features.row.created_at, -r.features.row.pk))
 
 
@@ -175,7 +176,7 @@ def with_requests(ranked: Sequence[Ranked], requests: Mapping[int, Features]) ->
         if (missing := REQUEST * answer.score - own.score) > 0:
             parts = replace(own.parts, request=own.parts.request + missing)
             by_key[request.row.pk] = own._replace(parts=parts, score=score(parts))
-    return _in_order(by_key.values())
+    return in_order(by_key.values())
 
 
 def _neighbours(f: Features, weights: Weights, at: Mapping[Place, float], beside: Mapping[Place, Features]) -> float:

@@ -16,11 +16,12 @@ from msgspec import Struct, field
 from sakti.store.connection import Connection
 from sakti.store.search.filters import Place
 from sakti.store.search.folding import folded
+from sakti.store.search.index import pieces
 from sakti.store.search.query import Query
 from sakti.store.search.rows import ROW, Row, listed, texts_of
 from sakti.store.search.stems import stems
-from sakti.store.search.substrings import all_of, covering, for_like, quoted, trigrams
-from sakti.store.search.terms import MANY, Term, inverse_frequency
+from sakti.store.search.substrings import SIZE, all_of, any_of, covering, cut, for_like, quoted, trigrams
+from sakti.store.search.terms import MANY, Term, inverse_frequency, spellings
 
 CANDIDATES = 300  # hits of one query at most
 MEASURED = 100  # candidates of each list that are measured at most
@@ -39,6 +40,9 @@ OF_MANY = 1_500  # both, where there are MANY words: the rare ones tell enough
 ADDED = 3  # common words of a question that count for those rows
 SLICE = 1_000  # rows with a part of a word that are read at once
 SPAN = 200_000  # rows that are searched for parts of words before the time is looked at
+AT_THE_END = 0.1  # more seconds for a short part that no text has elsewhere
+MOST_PIECES = 500  # pieces of a part of one or two characters
+PIECES = "temp.search_pieces"  # the trigrams of the index, as a table
 LOOKED_INTO = 20  # texts that are read to see whether one contains a part of a word
 LIKE_SPAN = 500  # the same for texts that have to be read
 TURN = 1_000  # messages among which the request of an answer is looked for
@@ -124,12 +128,12 @@ def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
 
 
 def _avoiding(match: str, query: Query) -> str:
-    return f"({match}) NOT {any_of(query.avoided)}" if match and query.avoided else match
+    return f"({match}) NOT {any_word_of(query.avoided)}" if match and query.avoided else match
 
 
-def any_of(words: Sequence[str]) -> str:
+def any_word_of(words: Sequence[str]) -> str:
     """Return the FTS5 query of texts that have one of `words` themselves, in any form."""
-    return f"({OWN} : ({' OR '.join(quoted(folded(w)) for w in words)}))"
+    return f"({OWN} : ({' OR '.join(itertools.chain.from_iterable(map(spellings, words)))}))"
 
 
 def required_of(query: Query) -> str:
@@ -142,7 +146,10 @@ def required_of(query: Query) -> str:
 
 
 def _operand(word: str) -> str:
-    return quoted(folded(word.rstrip("*"))) + "*" * word.endswith("*")
+    """Return the FTS5 query of a word that is required; an identifier may be a part of a longer one."""
+    phrase = quoted(folded(word.rstrip("*"))) + "*" * word.endswith("*")
+    parts = pieces(word) if " " not in word else []
+    return f"({phrase} OR {quoted(' '.join(parts))})" if len(parts) > 1 else phrase
 
 
 def by_words(
@@ -300,7 +307,7 @@ def _matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
 def by_parts(
     db: Connection, parts: Sequence[str], place: Place, newest: int, budget: Budget
 ) -> tuple[list[Row], dict[str, float]]:
-    """Return the rows that may contain one of `parts` (three characters and more), and the rarity of each part.
+    """Return the rows that may contain one of `parts` (folded, in lower case), and the rarity of each part.
 
     Those with the rarest first, equals newest first.
     """
@@ -319,20 +326,58 @@ def _parts_newest_first(db: Connection, part: str, place: Place, newest: int, bu
     """Return the keys of the rows with the pieces of a part, newest first, as far as the time suffices."""
     if place.keys is not None and len(place.keys) <= MEASURED:
         return place.keys[::-1]
+    if len(part) >= SIZE:
+        return _with_pieces(db, all_of(covering(cut(part))), part, place, newest, budget)
+    if len(longer := _pieces_from(db, part)) == MOST_PIECES:
+        return [row.pk for row in by_reading(db, [part], place, newest, budget)]
+    some = _with_pieces(db, any_of(longer), part, place, newest, budget)
+    if len(some) >= MEASURED:
+        return some
+    return list(dict.fromkeys([*some, *_at_the_end(db, part, some, place, newest, budget)]))
+
+
+def _with_pieces(db: Connection, match: str, part: str, place: Place, newest: int, budget: Budget) -> list[int]:
+    """Return the keys of the rows that match in the index of trigrams, newest first, as far as the time suffices."""
     keys: list[int] = []
-    match = all_of(covering(trigrams(part)))
     last, high = place.bounds(newest)
     sql = (
         "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? AND rowid > ? AND rowid <= ?"
         f"{place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
     )
-    while high > last:
+    while match and high > last:
         low = max(last, high - SPAN)
         keys += (row[0] for row in db.execute_sql(sql, (match, low, high, SLICE)))
         high = low
         if high > last and (budget.over_with(keys) or len(keys) >= SLICE):
             budget.unread[part] = high
             break
+    return keys
+
+
+def _pieces_from(db: Connection, part: str) -> list[str]:
+    """Return the pieces in the index of trigrams that begin with a part which is shorter than they are."""
+    _open_vocabulary(db)
+    sql = f"SELECT term FROM {PIECES} WHERE term >= ? AND term < ? LIMIT {MOST_PIECES}"
+    return [term for (term,) in db.execute_sql(sql, (part, part + "\U0010ffff")).fetchall()]
+
+
+def _open_vocabulary(db: Connection) -> None:
+    """Have the trigrams of the index as a table: one of this connection, which may not write otherwise."""
+    (locked,) = db.execute_sql("PRAGMA query_only").fetchone()
+    db.execute_sql("PRAGMA query_only = 0")
+    try:
+        db.execute_sql(f"CREATE VIRTUAL TABLE IF NOT EXISTS {PIECES} USING fts5vocab (main, search_trigrams, row)")
+    finally:
+        db.execute_sql(f"PRAGMA query_only = {locked}")
+
+
+def _at_the_end(
+    db: Connection, part: str, found: Sequence[int], place: Place, newest: int, budget: Budget
+) -> Sequence[int]:
+    """Return the keys of the rows whose text ends with a part that is shorter than the pieces of the index."""
+    at_end = Budget(budget.clock, budget.end if found else min(budget.last, budget.end + AT_THE_END), budget.last)
+    keys = [row.pk for row in by_reading(db, [part], place, newest, at_end, ends=True)]
+    budget.unread |= {f"{name} at the end of a text": key for name, key in at_end.unread.items()}
     return keys
 
 
@@ -417,13 +462,15 @@ def requests_of(db: Connection, answers: Sequence[Row], place: Place) -> dict[in
     return {answer: Row(*row) for answer, *row in rows}
 
 
-def by_reading(db: Connection, needles: Sequence[str], place: Place, newest: int, budget: Budget) -> list[Row]:
+def by_reading(
+    db: Connection, needles: Sequence[str], place: Place, newest: int, budget: Budget, *, ends: bool = False
+) -> list[Row]:
     """Return the rows that have all `needles` in their texts, newest first: what no index can hold.
 
-    Without needles those that pass the filters.
+    Without needles those that pass the filters. `ends`: their texts end with them.
     """
-    clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
-    values = [f"%{for_like(n[:200])}%" for n in needles]
+    clause = "".join(f" AND {'rtrim(d.text)' if ends else 'd.text'} LIKE ? ESCAPE '\\'" for _ in needles)
+    values = [f"%{for_like(n[:200])}{'' if ends else '%'}" for n in needles]
     found: list[Row] = []
     last, high = place.bounds(newest)
     span = newest if place.keys is not None else LIKE_SPAN if needles else SPAN

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sakti.store import archive_file
 from sakti.store.connection import Connection
+from sakti.store.search.folding import folded, without_accents
 from sakti.store.search.index import TEXT_LIMIT
+from sakti.store.search.query import is_cjk
+from sakti.store.search.stems import stems, unstemmed
 from sakti.store.threads.codec import text_of
 
 
@@ -89,21 +92,56 @@ def _kept(stored: Stored) -> Stored:
 def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: str) -> set[int]:
     """Return the keys of the rows whose text has one of `words`; `match`: the FTS5 query of texts that may have one.
 
-    A text in which it stands with its dash is not meant: `java -jar` looks for itself.
+    A text in which it stands with its dash or behind NOT is not meant: `java -jar` looks for itself. Of Chinese,
+    Japanese and Korean the index has no words, so all texts are read.
     """
     if not words or not rows:
         return set()
-    sql = (
-        "SELECT rowid FROM search_words WHERE search_words MATCH ? AND rowid BETWEEN ? AND ?"
-        " AND +rowid IN (SELECT value FROM json_each(?))"
-    )
     keys = [r.pk for r in rows]
-    found = db.execute_sql(sql, (match, min(keys), max(keys), listed(keys))).fetchall()
-    either = "|".join(map(re.escape, words))
-    unwanted = re.compile(rf"(?<!\w)(?:{either})(?!\w)", re.IGNORECASE)
-    as_flag = re.compile(rf"(?<!\S)-(?:{either})(?!\w)", re.IGNORECASE)
-    texts = texts_of(db, [key for (key,) in found])
-    return {pk for pk, text in texts.items() if unwanted.search(text) and not as_flag.search(text)}
+    whole = "|".join(_spelled(w) for w in words if not is_cjk(w))
+    inside = "|".join(re.escape(without_accents(w)) for w in words if is_cjk(w))
+    if not inside:
+        sql = (
+            "SELECT rowid FROM search_words WHERE search_words MATCH ? AND rowid BETWEEN ? AND ?"
+            " AND +rowid IN (SELECT value FROM json_each(?))"
+        )
+        keys = [key for (key,) in db.execute_sql(sql, (match, min(keys), max(keys), listed(keys))).fetchall()]
+    unwanted = re.compile("|".join([rf"(?<!\w)(?:{whole})(?!\w)"] * bool(whole) + [inside] * bool(inside)))
+    as_typed = "|".join(map(re.escape, words))
+    typed = re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT\s+)(?i:{as_typed})(?!\w)")
+    texts = texts_of(db, keys)
+    return {pk for pk, text in texts.items() if unwanted.search(without_accents(text)) and not typed.search(text)}
+
+
+def _spelled(word: str) -> str:
+    """Return the pattern of a word, or of a phrase that a line break may divide."""
+    return r"\s+".join(re.escape(w) for w in without_accents(word).split())
+
+
+def having(db: Connection, rows: Sequence[Row], alternatives: Sequence[Sequence[str]]) -> set[int]:
+    """Return the keys of the rows whose text has all words of one of the `alternatives`, read from the text."""
+    wanted = [[_Sought(folded(w.rstrip("*")).lower(), w.endswith("*")) for w in group] for group in alternatives]
+    found: set[int] = set()
+    for pk, text in texts_of(db, [r.pk for r in rows]).items():
+        lower = folded(text).lower()
+        known = {*stems(lower), *unstemmed(lower)}
+        if any(all(word.stands_in(lower, known) for word in group) for group in wanted):
+            found.add(pk)
+    return found
+
+
+class _Sought(NamedTuple):
+    """Word that a text must have: one of an alphabet in any form or with any ending, others wherever they stand."""
+
+    word: str
+    prefix: bool
+
+    def stands_in(self, lower: str, known: Collection[str]) -> bool:
+        if is_cjk(self.word):
+            return self.word in lower
+        if self.prefix:
+            return any(w.startswith(self.word) for w in known)
+        return all(s in known for s in stems(self.word))
 
 
 _SHOWN = (

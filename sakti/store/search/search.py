@@ -15,6 +15,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sakti.core.text import counted
 from sakti.store.connection import Connection
 from sakti.store.search import rank as ranking
 from sakti.store.search import retrieve, spelling
@@ -44,8 +45,10 @@ from sakti.store.search.query import (
     PASTED,
     STOP_WORDS,
     TOKEN,
+    WORD,
     Query,
     cjk_pieces,
+    is_cjk,
     looks_like_identifier,
     parse_query,
     terms,
@@ -53,8 +56,8 @@ from sakti.store.search.query import (
 )
 from sakti.store.search.rank import NO_PARTS, Parts, Ranked
 from sakti.store.search.retrieve import Budget, Matches
-from sakti.store.search.rows import Row, Stored, excluded, page_rows, texts_before, texts_of
-from sakti.store.search.terms import Term, make_terms, phrase_as_typed, phrase_of
+from sakti.store.search.rows import Row, Stored, excluded, having, page_rows, texts_before, texts_of
+from sakti.store.search.terms import Term, make_terms, phrase_of, spellings
 
 __all__ = [
     "KINDS", "Hit", "Query", "Scope", "SearchPage", "looks_like_identifier", "parse_query", "search", "terms",
@@ -66,6 +69,8 @@ FEW = 5  # fewer hits than that: look for parts of words, too
 RAREST = 16  # words that are looked up of a longer text
 SIMILAR = 30  # texts in which a word that was meant is looked for
 TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
+PAGE = 20  # rows; where copies leave fewer, what stands behind them is looked for, so many seconds
+BEHIND_COPIES = 0.1
 LAST_TIME = 0.5  # seconds after which a query ends that has found nothing yet
 
 
@@ -119,6 +124,13 @@ class Hit(Struct, frozen=True, dict=True):
     def reason(self) -> str:
         """Return why it is listed, where its text does not show it."""
         return self.excerpt.reason
+
+    @property
+    def others(self) -> str:
+        """Return how many more texts say the same; in what tools print numbers may differ."""
+        what = "text that differs in numbers at most" if self.role == TOOL else "identical text"
+        many = "texts that differ in numbers at most" if self.role == TOOL else ""
+        return f"{counted(self.copies, what, many)} not listed" if self.copies else ""
 
 
 class SearchPage(Struct, frozen=True):
@@ -183,6 +195,14 @@ class _Found(Struct, frozen=True):
     unquoted: tuple[str, ...]
     avoided: bool
 
+    @property
+    def rows(self) -> list[Row]:
+        return [*(r.features.row for r in self.ranked), *self.rest]
+
+    def and_behind(self, more: _Found) -> _Found:
+        """Return what was found with `more` of it, which was looked for behind copies."""
+        return replace(self, ranked=ranking.in_order([*self.ranked, *more.ranked]), rest=[*self.rest, *more.rest])
+
 
 def search(
     db: Connection,
@@ -201,16 +221,21 @@ def search(
     soon; in large stores it may be `partial`. `clock` in seconds: of this thread, so that other work
     on the machine changes no result.
     """
-    query = parse_query(text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
+    asked = text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " ")
+    query = parse_query(asked, lambda phrase: bool(retrieve.are_known(db, [phrase_of(phrase)])))
     newest = retrieve.newest_key(db)
     place = place_of(db, query, scope, newest)
     start = clock()
     budget = Budget(clock, start + (FIRST_TIME if first else TIME), start + (FIRST_TIME if first else LAST_TIME))
     found = _find(db, query, place, newest, budget, first=first, now=now)
-    candidates = [*(r.features.row for r in found.ranked), *found.rest]
-    gone = _unwanted(db, candidates, query)
-    kept = [r for r in found.ranked if r.features.row.pk not in gone]
-    folded, rest = _folded(db, kept, [row for row in found.rest if row.pk not in gone])
+    folded, rest, gone = _listed(db, found, query)
+    full = len(found.rows) >= retrieve.CANDIDATES
+    while full and not first and len(folded) + len(rest) < PAGE and clock() < start + BEHIND_COPIES:
+        behind = place.without([row.pk for row in found.rows])
+        more = _find(db, query, behind, newest, budget, first=False, now=now)
+        full = len(more.rows) >= retrieve.CANDIDATES
+        found = found.and_behind(more)
+        folded, rest, gone = _listed(db, found, query)
     total = len(folded) + len(rest)
     behind = rest[max(0, offset - len(folded)) : max(0, offset + limit - len(folded))]
     page = [*folded[offset : offset + limit], *((_unmeasured(row), copies) for row, copies in behind)]
@@ -223,14 +248,23 @@ def search(
         text,
         total,
         hits,
-        more=len(candidates) >= retrieve.CANDIDATES,
-        partial=found.partial,
+        more=full,
+        partial=found.partial or (first and ((full and total < PAGE) or (budget.over and bool(unread)))),
         unread=unread,
         suggestion=found.suggestion,
         elsewhere=elsewhere,
         without=query.excluded if gone or found.avoided else (),
         unquoted=found.unquoted,
     )
+
+
+def _listed(
+    db: Connection, found: _Found, query: Query
+) -> tuple[list[tuple[Ranked, int]], list[tuple[Row, int]], set[int]]:
+    """Return what is listed, measured and not, each text with the number of its copies; and what is left out."""
+    gone = _unwanted(db, found.rows, query)
+    kept = [r for r in found.ranked if r.features.row.pk not in gone]
+    return *_folded(db, kept, [row for row in found.rest if row.pk not in gone]), gone
 
 
 def _folded(
@@ -264,17 +298,24 @@ def _find(
     query = replace(query, phrases=tuple(p for p in query.phrases if p not in unquoted))
     known, similar = _terms(db, words, joined, query, newest)
     question = _is_question(query)
-    matches = retrieve.by_words(db, known, query, place, newest, budget, own=not question)
+    indexed = query  # what the index of words can answer
+    if any(map(is_cjk, chain.from_iterable(query.alternatives))):
+        indexed = replace(query, alternatives=())
+    matches = retrieve.by_words(db, known, indexed, place, newest, budget, own=not question)
     avoided = len(matches.rows) >= retrieve.CANDIDATES and bool(_unwanted(db, matches.rows, query))
     if avoided:
-        others = replace(query, avoided=query.excluded)
+        others = replace(indexed, avoided=query.excluded)
         matches = retrieve.by_words(db, known, others, place, newest, budget, own=not question)
-    few = looks_like_identifier(query.text) or len(matches.rows) < FEW
-    wanting = bool(query.text) and not (query.alternatives or query.phrases) and few
+    few = looks_like_identifier(query.text) or len(matches.rows) < FEW or is_cjk(query.text)
+    wanting = bool(query.text) and not (indexed.alternatives or query.phrases) and few
     unfinished = first and budget.over and bool(budget.unread or (wanting and matches.rows))
     by_parts, parts, meant = dict[Row, str](), dict[str, float](), dict[str, list[str]]()
     if wanting and not unfinished:
         by_parts, parts, meant = _by_parts(db, query, place, newest, budget)
+    if indexed is not query:
+        held = having(db, [*matches.rows, *by_parts], query.alternatives)
+        matches = replace(matches, rows=[r for r in matches.rows if r.pk in held])
+        by_parts = {r: text for r, text in by_parts.items() if r.pk in held}
     read = not (matches.rows or by_parts or unfinished or query.alternatives or _is_in_trigrams(query))
     if read and _readable(query, place):
         matches = Matches(retrieve.by_reading(db, _needles(query, place), place, newest, budget))
@@ -298,7 +339,7 @@ def _is_question(query: Query) -> bool:
 
 
 def _unwanted(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
-    return excluded(db, rows, query.excluded, retrieve.any_of(query.excluded)) if query.excluded else set()
+    return excluded(db, rows, query.excluded, retrieve.any_word_of(query.excluded)) if query.excluded else set()
 
 
 def _as_one_word(word: str) -> str:
@@ -318,11 +359,10 @@ def _terms(
     db: Connection, words: Sequence[str], joined: Sequence[str], query: Query, newest: int
 ) -> tuple[list[Term], dict[str, list[str]]]:
     """Return the terms that some text has, and for words that none has those that may be meant."""
-    plain = [phrase_of(w) for w in (*words, *query.phrases)]
-    plain += [phrase_as_typed(w) for w in words if not w.isascii()]
+    plain = chain.from_iterable(map(spellings, (*words, *query.phrases)))
     phrases = dict.fromkeys([*plain, *(phrase_of(p, prefix=True) for p in query.prefixes)])
     documents = retrieve.count(db, phrases, newest)
-    known = {w for w in words if documents.get(phrase_of(w)) or documents.get(phrase_as_typed(w))}
+    known = {w for w in words if any(map(documents.get, spellings(w)))}
     similar = spelling.corrections(db, words, query.text, newest, known)
     documents |= retrieve.count(db, dict.fromkeys(map(phrase_of, chain.from_iterable(similar.values()))), newest)
     made = make_terms(
@@ -341,12 +381,8 @@ def _by_parts(
     db: Connection, query: Query, place: Place, newest: int, budget: Budget
 ) -> tuple[dict[Row, str], dict[str, float], dict[str, list[str]]]:
     """Return the texts with the tokens of the query in them, the rarity of each, and what unknown ones may mean."""
-    tokens = [folded(t).lower() for t in dict.fromkeys(TOKEN.findall(query.text)) if t.lower() not in STOP_WORDS][
-        :MAX_TERMS
-    ]
-    tokens = list(dict.fromkeys(chain.from_iterable(cjk_pieces(t) or [t] for t in tokens)))
-    found, rarity = _containing(db, [t for t in tokens if len(t) >= 3], place, newest, budget)
-    rarity |= {t: 1.0 for t in tokens if len(t) < 3 and not t.isalnum()}  # C#: no index holds it
+    tokens = _tokens(query.text)
+    found, rarity = _containing(db, list(filter(_is_part, tokens)), place, newest, budget)
     meant: dict[str, list[str]] = {}
     if not found and looks_like_identifier(query.text):
         for token in (t for t in tokens if len(t) >= 4 and not _pieces_known(db, t, newest)):
@@ -357,6 +393,14 @@ def _by_parts(
         found, rarities = _containing(db, lower, place, newest, budget)
         rarity |= rarities
     return found, rarity, meant
+
+
+def _tokens(text: str) -> list[str]:
+    """Return what may be looked for as a part of a word, folded: tokens, or signs without any letter (`=>`)."""
+    if not WORD.search(text) and len(text.split()) == 1:
+        return [folded(text).lower()]
+    typed = [folded(t).lower() for t in dict.fromkeys(TOKEN.findall(text)) if t.lower() not in STOP_WORDS]
+    return list(dict.fromkeys(chain.from_iterable(cjk_pieces(t) or [t] for t in typed[:MAX_TERMS])))
 
 
 def _containing(
@@ -378,7 +422,13 @@ def _pieces_known(db: Connection, token: str, newest: int) -> bool:
 
 def _is_in_trigrams(query: Query) -> bool:
     """Return whether the trigrams have answered already: the query is one token."""
-    return len(query.text) >= 3 and TOKEN.fullmatch(query.text) is not None and not cjk_pieces(query.text)
+    tokens = _tokens(query.text)
+    return len(tokens) > 0 and len(query.text.split()) == 1 and all(map(_is_part, tokens))
+
+
+def _is_part(token: str) -> bool:
+    """Return whether the index of trigrams may hold a token: three characters and more, or such as `C#`, `=>`, 日志."""
+    return len(token) >= 3 or is_cjk(token) or (not token.isalnum() and (len(token) == 2 or not token.isascii()))
 
 
 def _readable(query: Query, place: Place) -> bool:

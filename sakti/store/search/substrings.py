@@ -9,19 +9,30 @@ import re
 
 from sakti.store.search.folding import folded
 
+SIZE = 3  # characters of a piece
 LONGEST = 40  # characters of a part that are looked up
 FEW = 6  # pieces that are all looked up
 
 
 def trigrams(part: str) -> list[str]:
     """Return the pieces of three characters of `part`, folded and in lower case, each once."""
-    sought = folded(part).lower()[:LONGEST]
-    return list(dict.fromkeys(sought[i : i + 3] for i in range(len(sought) - 2)))
+    return cut(folded(part).lower())
+
+
+def cut(lower: str) -> list[str]:
+    """Return the pieces of what is folded already: to fold twice is not always to fold once (ΐ)."""
+    sought = lower[:LONGEST]
+    return list(dict.fromkeys(sought[i : i + SIZE] for i in range(len(sought) - SIZE + 1)))
 
 
 def covering(pieces: list[str]) -> list[str]:
     """Return every second one of many pieces, and the last: they have all characters of the part, at half the cost."""
     return pieces if len(pieces) <= FEW else [*pieces[:-1:2], pieces[-1]]
+
+
+def any_of(pieces: list[str]) -> str:
+    """Return the FTS5 query for rows with one of `pieces`."""
+    return " OR ".join(map(quoted, pieces))
 
 
 def all_of(pieces: list[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from sakti.store.search.code_words import in_code
-from sakti.store.search.folding import folded
+from sakti.store.search.folding import folded, other_accents
 from sakti.store.search.query import LANGUAGES, STOP_WORDS
 from sakti.store.search.stems import stems
 from sakti.store.search.substrings import quoted
@@ -67,6 +67,13 @@ def phrase_as_typed(word: str) -> str:
     return quoted(word)
 
 
+def spellings(word: str) -> list[str]:
+    """Return the phrases of a word: as it is indexed, with other accents, and as rows have it that are not packed."""
+    if word.isascii():
+        return [phrase_of(word)]
+    return list(dict.fromkeys([*map(phrase_of, (word, *other_accents(word))), phrase_as_typed(word)]))
+
+
 def inverse_frequency(documents: int, total: int) -> float:
     """Return the weight of a term that is in `documents` of `total` texts (inverse document frequency, above 0)."""
     return math.log(1 + max(0.0, total - documents + 0.5) / (documents + 0.5))
@@ -91,8 +98,7 @@ def make_terms(
         stem = tuple(stems(folded(word)))
         if not stem or stem in out:
             continue
-        as_typed = () if prefix else (phrase_as_typed(word),)
-        spelled = [p for p in dict.fromkeys((phrase, *as_typed)) if documents.get(p)]
+        spelled = [p for p in ([phrase] if prefix else spellings(word)) if documents.get(p)]
         forms = [Form(p, JOINED if word in whole else 1.0, "word", documents[p]) for p in spelled]
         likely = (p for p in map(phrase_of, similar.get(word, ())) if documents.get(p))
         forms += [Form(p, 1.0, "similar", documents[p]) for p in likely]

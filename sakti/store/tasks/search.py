@@ -11,6 +11,7 @@ Raw SQL: MATCH and bm25, without peewee.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from sakti.core.lazy import lazy_imports
 from sakti.store.connection import Connection
@@ -37,7 +38,7 @@ def put(db: Connection, task_id: str, title: str, text: str) -> None:
 
 def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]:
     """Return the ids of the best tasks, best first; any input is a valid query."""
-    query = search_query.parse_query(text)
+    query = search_query.parse_query(text, partial(_is_said, db))
     plain = [w.lower() for w in search_query.WORD.findall(query.text[: search_query.MAX_TEXT])]
     words = list(dict.fromkeys(w for w in plain if w not in search_query.STOP_WORDS)) or list(dict.fromkeys(plain))
     wanted = [*map(_quoted, (*query.phrases, *words[: search_query.MAX_TERMS])), *map(_beginning, query.prefixes)]
@@ -67,6 +68,11 @@ def _quoted(word: str) -> str:
 
 def _beginning(word: str) -> str:
     return f"{_quoted(word)} *"
+
+
+def _is_said(db: Connection, phrase: str) -> bool:
+    sql = "SELECT 1 FROM task_words WHERE task_words MATCH ? LIMIT 1"
+    return db.execute_sql(sql, (_quoted(phrase),)).fetchone() is not None
 
 
 def _newest(db: Connection, match: str) -> int | None:

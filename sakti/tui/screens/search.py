@@ -22,7 +22,7 @@ from sakti.core.text import one_line, sanitise
 from sakti.store.search.query import MAX_TEXT
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import Panel
-from sakti.tui.screens.search_notes import folded, notes
+from sakti.tui.screens.search_notes import notes
 from sakti.tui.screens.search_preview import Preview, passage_of
 from sakti.tui.screens.search_rows import (
     FILTERS,
@@ -230,9 +230,8 @@ class SearchScreen(Panel[Any]):
             self.result_list.add_rows(self._rows_of(page, last_key(self.result_list.rows)))
 
     def _rows_of(self, page: SearchPage, after: str = "") -> list[Row]:
-        hits, more = folded(page.hits)
-        self._notes |= notes(hits, more)
-        return grouped(hits, after)
+        self._notes |= notes(page.hits)
+        return grouped(page.hits, after)
 
     def _draw_row(self, row: Row, width: int, palette: Palette) -> list[Line]:
         return draw_row(row, width, palette, "" if isinstance(row, Heading) else self._notes.get(row.id, ""))

@@ -23,6 +23,13 @@ class SafeInput(Input):
                 return
         await super()._on_key(event)
 
+    def _on_paste(self, event: events.Paste) -> None:
+        """Insert all lines as one; Textual's own handler, which is not asked, keeps the first."""
+        event.stop()
+        event.prevent_default()
+        if line := " ".join(event.text.splitlines()):
+            self.replace(line, *self.selection)
+
     def validate_value(self, value: str) -> str:
         return " ".join(sanitise(value).split("\n"))
 

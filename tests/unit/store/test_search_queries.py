@@ -241,6 +241,11 @@ async def test_flags_in_a_sentence_exclude_nothing(store: Store, typed: str, exc
         "CREATE TABLE IF NOT EXISTS",
         "SELECT id FROM users WHERE status = 1 AND type = 2",
         "foo AND --- bar",
+        "404 NOT FOUND",
+        "DO NOT EDIT",
+        "CREATE TABLE t (id INTEGER NOT NULL)",
+        "WHERE id NOT IN (1, 2)",
+        "deleted = 0 AND NOT archived",
     ],
 )
 async def test_a_pasted_command_finds_itself(store: Store, command: str) -> None:
@@ -265,6 +270,13 @@ async def test_a_phrase_beside_a_word_is_required(store: Store) -> None:
         ("conf* OR foo", {"foo", "foo baz", "config"}),
         ('"bar" NOT baz', {"bar"}),
         ('"alpha beta" OR foo', {"all", "foo", "foo baz"}),
+        ("alpha AND (plain OR beta)", {"all"}),
+        ("(foo OR bar) AND plain", {"foo", "bar"}),
+        ("foo AND (bar", set()),
+        ("foo NOT (baz)", {"foo"}),
+        ("foo NOT baz,", {"foo"}),
+        ("(foo OR bar) NOT (baz OR alone)", {"foo", "bar"}),
+        ("FOO NOT BAZ", {"foo"}),
         ("role:user -baz", {"all", "part", "foo", "bar", "config"}),
     ],
 )
@@ -280,6 +292,118 @@ async def test_operators_beside_each_other(store: Store, typed: str, found: set[
     ]
     await store.write(say, told)
     assert set(await ids(store, typed)) == found
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("日志 模式", {"log", "end"}),
+        ("模式", {"log", "end"}),
+        ("数据库 AND 服务器", {"down"}),
+        ("数据库 OR 画面", {"down", "up", "screen"}),
+        ("数据库 AND (日志 OR started*)", {"up"}),
+        ("数据库 -服务器", {"up"}),
+        ("数据库 NOT 连接", {"up"}),
+        ("画面 AND テスト", {"screen"}),
+    ],
+)
+async def test_words_of_scripts_without_spaces(store: Store, typed: str, found: set[str]) -> None:
+    told = [
+        ("log", "请把日志级别改成调试模式，谢谢"),
+        ("down", "今天数据库连接失败，服务器没有启动"),
+        ("up", "数据库已经启动 (started)"),
+        ("screen", "画面のテストを実行"),
+        ("end", "调试模式"),
+    ]
+    await store.write(say, told)
+    assert set(await ids(store, typed)) == found
+
+
+async def test_a_text_with_both_words_is_first(store: Store) -> None:
+    await store.write(say, [("log", "请把日志级别改成调试模式，谢谢"), ("end", "调试模式")])
+    assert await ids(store, "日志 模式") == ["log", "end"]
+
+
+async def test_two_signs_are_found_however_many_texts_are_newer(store: Store) -> None:
+    """The trigrams that begin with them are looked up; only at the very end of a text none does."""
+    told = [("log", "请把日志级别改成调试"), ("end", "调试日志"), ("arrow", "const f = () => 1")]
+    await store.write(say, [*told, *((f"n{n}", f"a text like others, {n}") for n in range(1_000))])
+    no_time = {"clock": ticking(1.0)}
+    found = await page(store, "日志", **no_time)
+    assert [h.id for h in found.hits] == ["log"]
+    assert found.notes == ["日志 at the end of a text: only texts since 1970-01-01"]
+    assert {h.id for h in (await page(store, "日志")).hits} == {"log", "end"}
+    assert [h.id for h in (await page(store, "=>", **no_time)).hits] == ["arrow"]
+    assert (await page(store, "日志", first=True, **no_time)).partial
+
+
+@pytest.mark.parametrize(
+    ("unwanted", "text"),
+    [
+        ('"foo bar"', "foo\n  bar"),
+        ("strasse", "in der Straße"),
+        ("Straße", "in der STRASSE"),
+        ("größe", "GRÖSSE"),
+        ("apple", "ＡＰＰＬＥ"),
+        ("café", "cafe\u0301"),
+        ("счет", "счёт"),
+    ],
+)
+async def test_what_is_excluded_is_excluded_in_any_spelling(store: Store, unwanted: str, text: str) -> None:
+    await store.write(say, [("without", "gimbal"), ("with", f"gimbal {text}")])
+    assert await ids(store, f"gimbal -{unwanted}") == ["without"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [("счет", "оплатить счёт"), ("счёт", "оплатить счет"), ("ее елка", "её ёлка"), ("ΩΡΑ", "τι ώρα"), ("ώρα", "ΩΡΑ")],
+)
+async def test_letters_that_are_written_without_their_accents(store: Store, typed: str, text: str) -> None:
+    await store.write(say, [("meant", text), ("other", "ничего")])
+    found = await page(store, typed)
+    assert [h.id for h in found.hits] == ["meant"] and found.suggestion == ""
+    assert found.hits[0].reason == "" and found.hits[0].marks
+
+
+async def test_what_stands_behind_hundreds_of_copies_is_listed(store: Store) -> None:
+    meant = "note for later: pump pressure low only when the valve of the second stage is shut"
+    copies = [(f"n{n}", "pump pressure low", "tool") for n in range(700)]
+    await store.write(say, [("meant", meant, "assistant"), *copies])
+    found = await page(store, "pump pressure low")
+    assert sorted((h.id, h.copies) for h in found.hits) == [("meant", 0), ("n699", 699)]
+    assert found.total == 2 and not found.more
+    first = await page(store, "pump pressure low", first=True)
+    assert first.partial and first.total == 1
+
+
+@pytest.mark.parametrize("typed", ["库ΐ", "ΐΰ", "path:\u1112\u1161\u11ab\u1100\u1173\u11af", "path:e\u0301."])
+async def test_what_is_shorter_once_it_is_folded(store: Store, typed: str) -> None:
+    await store.write(say, [("it", f"a text with {typed.removeprefix('path:')} in it")])
+    assert {h.id for h in (await page(store, typed)).hits} <= {"it"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["app/orders/[orderId]/page.tsx", "[orderId]", "orders", "Orders", "app/*/[orderId]/*.tsx", "lib/*.ts", "größe.md"],
+)
+async def test_a_path_that_a_tool_touched(store: Store, path: str) -> None:
+    touched = ["app/orders/[orderId]/page.tsx", "lib/Cart.ts", "GRÖSSE.md"]
+    other = {
+        "kind": "message",
+        "doc_id": "b",
+        "resource_id": "/w",
+        "created_at": 2,
+        "text": "edited",
+        "paths": ["x.ts"],
+    }
+    await store.write(search_index.put, **{**other, "doc_id": "a", "paths": touched})
+    await store.write(search_index.put, **other)
+    assert await ids(store, f"path:{path}") == ["a"]
+
+
+def test_values_of_filters_may_be_in_any_case() -> None:
+    assert parse_query("kind:Tasks flaky").kind == "task" and parse_query("KIND:MESSAGE").kind == "message"
+    assert parse_query("after:Today x") == parse_query("after:today x") and parse_query("before:7D").until is not None
 
 
 async def test_what_is_excluded_hides_nothing_behind_it(store: Store) -> None:

@@ -291,6 +291,9 @@ async def test_search_finds_all_words_first_then_beginnings_then_some(store: Sto
     assert set(await found("session budget")) == {"a", "b", "c"}
     assert await found('"token of a session"') == ["a"]
     assert set(await found("token -budget")) == {"a", "d"}
+    await store.write(service.create, actor, "e", "handle 404 NOT FOUND")
+    assert await found("404 NOT FOUND") == ["e"]
+    assert await found("handle NOT 404") == []
     assert await found("refreshtok") == ["d"]
     assert set(await found("refr*")) >= {"a", "c"}
     assert await found("refreshTokenStore", 1) == ["d"]

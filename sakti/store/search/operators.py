@@ -1,0 +1,153 @@
+"""Read AND, OR, NOT and parentheses in a query. Pure; what is no operator stays text."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from sakti.core.patterns import lazy_pattern
+
+OPERATORS = lazy_pattern(r"(?<!\S)(AND|OR|NOT)(?!\S)")
+_WORD = lazy_pattern(r"\w")
+_OPERAND = lazy_pattern(r"\(*\"[^\"]+\"\)*|\S+")
+_MOST = 12  # more words than that are a text in which AND, OR or NOT stands, not a query with operators
+_MOST_ALTERNATIVES = 64
+_BEFORE_NOT = frozenset(("IS", "IF", "WHERE"))
+_AFTER_NOT = frozenset(("NULL", "IN", "LIKE", "EXISTS", "BETWEEN"))  # SQL, as in `email NOT NULL`
+_SIGNS = "()[]{},.;:!?'`"
+
+Group = tuple[str, ...]
+
+
+class Operators(Struct, frozen=True):
+    """What a query says with operators: its `text` without them, the words after NOT, and the alternatives.
+
+    `alternatives`: the words of which a text must have all, of one alternative; () where neither AND nor OR was typed.
+    """
+
+    text: str
+    unwanted: Group = ()
+    alternatives: tuple[Group, ...] = ()
+
+
+def read_operators(text: str, is_said: Callable[[str], bool]) -> Operators:
+    """Return what the operators in `text` say; a quote is one word.
+
+    `a AND b OR c` is (a, b) or (c,), `a AND (b OR c)` is (a, b) or (a, c). Where a side is missing, or there are too
+    many words, all are words. So is NOT in SQL, and beside a word in capitals where a text says it so (`is_said` of
+    `COMMAND NOT FOUND`).
+    """
+    tokens = _OPERAND.findall(text)
+    if not OPERATORS.search(text) or len(tokens) > _MOST:
+        return Operators(text)
+    read = [(t, OPERATORS.fullmatch(t) is not None and not _is_word(tokens, i, is_said)) for i, t in enumerate(tokens)]
+    if not any(is_operator for _, is_operator in read):
+        return Operators(text)
+    for tried in (list(itertools.chain.from_iterable(itertools.starmap(_split, read))), read):
+        try:
+            return _Reader(tried).read()
+        except _Senseless:
+            continue  # parentheses that are none
+    return Operators(text)
+
+
+def bare(token: str) -> str:
+    """Return a word without the quotes or the signs around it."""
+    return token[1:-1] if token[0] == token[-1] == '"' and len(token) > 2 else token.strip(_SIGNS) or token
+
+
+def _is_word(tokens: Sequence[str], at: int, is_said: Callable[[str], bool]) -> bool:
+    """Return whether AND, OR or NOT is a word where it stands."""
+    if tokens[at] != "NOT" or not 0 < at < len(tokens) - 1:
+        return False
+    before, follows = bare(tokens[at - 1]), bare(tokens[at + 1])
+    if before in _BEFORE_NOT or follows in _AFTER_NOT:
+        return True
+    capitals = any(w.isupper() and len(w) > 1 and not OPERATORS.fullmatch(w) for w in (before, follows))
+    return capitals and is_said(f"{before} NOT {follows}")
+
+
+class _Senseless(Exception):
+    """Error for operators that are none: they are words."""
+
+
+class _Reader:
+    """Recursive descent: alternatives are made of sequences, those of operands; each is read as its groups of words."""
+
+    def __init__(self, tokens: Sequence[tuple[str, bool]]) -> None:
+        self._left = tokens
+        self._at = 0
+        self._kept: list[str] = []
+        self._unwanted: list[str] = []
+
+    def read(self) -> Operators:
+        groups = self._alternatives()
+        if self._at < len(self._left):
+            raise _Senseless
+        joined = any(token in ("AND", "OR") for token, is_operator in self._left if is_operator)
+        kept, unwanted = " ".join(self._kept), tuple(self._unwanted)
+        if not joined:
+            return Operators(kept, unwanted)
+        return Operators(kept.replace('"', " "), unwanted, tuple(g for g in groups if g))
+
+    def _next(self) -> str:
+        """Return the next operator or parenthesis, "word" before a word, "" at the end."""
+        if self._at == len(self._left):
+            return ""
+        token, is_operator = self._left[self._at]
+        return token if is_operator else "word"
+
+    def _alternatives(self) -> list[Group]:
+        groups = self._sequence()
+        while self._next() == "OR":
+            self._at += 1
+            groups = [*groups, *self._sequence()]
+        return groups
+
+    def _sequence(self) -> list[Group]:
+        groups = self._operand()
+        while self._next() not in ("", "OR", ")"):
+            if self._next() == "AND":
+                self._at += 1
+            more = self._operand()
+            if len(groups) * len(more) > _MOST_ALTERNATIVES:
+                raise _Senseless
+            groups = [tuple(dict.fromkeys((*a, *b))) for a in groups for b in more]
+        return groups
+
+    def _operand(self) -> list[Group]:
+        kind, at = self._next(), self._at
+        self._at += 1
+        if kind == "word":
+            token = self._left[at][0]
+            self._kept.append(token)
+            return [(bare(token),) if _WORD.search(token) else ()]  # `status = 1 AND type = 2`
+        if kind == "(":
+            groups = self._alternatives()
+            if self._next() != ")":
+                raise _Senseless
+            self._at += 1
+            return groups
+        if kind == "NOT" and self._kept:
+            kept = len(self._kept)
+            groups = self._operand()
+            if any(len(g) != 1 for g in groups):
+                raise _Senseless
+            del self._kept[kept:]
+            self._unwanted += [w for (w,) in groups]
+            return [()]
+        raise _Senseless
+
+
+def _split(token: str, is_operator: bool) -> Iterator[tuple[str, bool]]:
+    """Return the parentheses around a word as operators, and the word: `(b` is `(` and `b`, `f(x)` is a word."""
+    inside = token.lstrip("(")
+    word = inside.rstrip(")")
+    own = 0 if word.startswith('"') else max(0, word.count("(") - word.count(")"))  # that the word itself opens
+    word = inside[: len(word) + own]
+    yield from [("(", True)] * (len(token) - len(inside))
+    if word:
+        yield word, is_operator
+    yield from [(")", True)] * (len(inside) - len(word))

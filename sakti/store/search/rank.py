@@ -1,8 +1,8 @@
 """Rank the candidates of a search. Pure; this page is the whole ranking.
 
 1. *Retrieve* (`retrieve.py`): two lists from FTS5. Words: stemmed, OR-ed, with the pieces of identifiers
-   (`getUserId` → get, user, id, getuserid). Parts of words: trigrams, for what looks like an identifier or finds
-   little. For a question the messages beside the best hits are candidates, too.
+   (`getUserId` → get, user, id, getuserid). Parts of words: trigrams, for what looks like an identifier, finds
+   little, or is written without spaces. For a question the messages beside the best hits are candidates, too.
 2. *Measure* (`features.py`): a frozen record for each candidate that may come up: its score in the index is at least
    0.4 of the best one's, or its thread has one of the best 20 (a quarter less time; to measure the first hundred buys
    nothing on any set). How often each term stands in the text, in its identifiers, in the previous message; how long

@@ -469,7 +469,7 @@ def by_reading(
 
     Without needles those that pass the filters. `ends`: their texts end with them.
     """
-    clause = "".join(f" AND {'rtrim(d.text)' if ends else 'd.text'} LIKE ? ESCAPE '\\'" for _ in needles)
+    clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
     values = [f"%{for_like(n[:200])}{'' if ends else '%'}" for n in needles]
     found: list[Row] = []
     last, high = place.bounds(newest)

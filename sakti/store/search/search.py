@@ -231,8 +231,8 @@ def search(
     folded, rest, gone = _listed(db, found, query)
     full = len(found.rows) >= retrieve.CANDIDATES
     while full and not first and len(folded) + len(rest) < PAGE and clock() < start + BEHIND_COPIES:
-        behind = place.without([row.pk for row in found.rows])
-        more = _find(db, query, behind, newest, budget, first=False, now=now)
+        others = place.without([row.pk for row in found.rows])
+        more = _find(db, query, others, newest, budget, first=False, now=now)
         full = len(more.rows) >= retrieve.CANDIDATES
         found = found.and_behind(more)
         folded, rest, gone = _listed(db, found, query)

@@ -306,20 +306,23 @@ def _matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
 
 def by_parts(
     db: Connection, parts: Sequence[str], place: Place, newest: int, budget: Budget
-) -> tuple[list[Row], dict[str, float]]:
-    """Return the rows that may contain one of `parts` (folded, in lower case), and the rarity of each part.
+) -> tuple[list[Row], dict[str, float], bool]:
+    """Return the rows that may contain one of `parts` (folded, in lower case), the rarity of each part, and if more do.
 
     Those with the rarest first, equals newest first.
     """
     scores: dict[int, float] = {}
     rarity: dict[str, float] = {}
+    more = False
     for part in parts:
         keys = _parts_newest_first(db, part, place, newest, budget)
         if keys:
+            more |= len(keys) >= SLICE
             rarity[part] = weight = inverse_frequency(min(len(keys), newest // 2), max(newest, 2)) + 1e-3
             for key in keys:
                 scores[key] = scores.get(key, 0.0) + weight
-    return rows_of(db, _best_first(scores), place, budget, most=MEASURED), rarity
+    rows = rows_of(db, _best_first(scores), place, budget, most=MEASURED)
+    return rows, rarity, more or len(rows) == MEASURED
 
 
 def _parts_newest_first(db: Connection, part: str, place: Place, newest: int, budget: Budget) -> Sequence[int]:

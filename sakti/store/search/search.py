@@ -184,7 +184,7 @@ class SearchPage(Struct, frozen=True):
 class _Found(Struct, frozen=True):
     """Candidates in order, behind them those that were not measured, how their terms were read, what may be meant.
 
-    `avoided`: there were so many with an unwanted word that it was looked for others.
+    `avoided`: there were so many with an unwanted word that it was looked for others. `more`: these are not all.
     """
 
     ranked: list[Ranked]
@@ -194,6 +194,7 @@ class _Found(Struct, frozen=True):
     partial: bool
     unquoted: tuple[str, ...]
     avoided: bool
+    more: bool
 
     @property
     def rows(self) -> list[Row]:
@@ -201,7 +202,8 @@ class _Found(Struct, frozen=True):
 
     def and_behind(self, more: _Found) -> _Found:
         """Return what was found with `more` of it, which was looked for behind copies."""
-        return replace(self, ranked=ranking.in_order([*self.ranked, *more.ranked]), rest=[*self.rest, *more.rest])
+        ranked = ranking.in_order([*self.ranked, *more.ranked])
+        return replace(self, ranked=ranked, rest=[*self.rest, *more.rest], more=more.more and bool(more.rows))
 
 
 def search(
@@ -229,12 +231,10 @@ def search(
     budget = Budget(clock, start + (FIRST_TIME if first else TIME), start + (FIRST_TIME if first else LAST_TIME))
     found = _find(db, query, place, newest, budget, first=first, now=now)
     folded, rest, gone = _listed(db, found, query)
-    full = len(found.rows) >= retrieve.CANDIDATES
-    while full and not first and len(folded) + len(rest) < PAGE and clock() < start + BEHIND_COPIES:
+    longer = Budget(clock, start + BEHIND_COPIES, start + BEHIND_COPIES, budget.unread)
+    while found.more and not first and len(folded) + len(rest) < PAGE and not longer.over:
         others = place.without([row.pk for row in found.rows])
-        more = _find(db, query, others, newest, budget, first=False, now=now)
-        full = len(more.rows) >= retrieve.CANDIDATES
-        found = found.and_behind(more)
+        found = found.and_behind(_find(db, query, others, newest, longer, first=False, now=now))
         folded, rest, gone = _listed(db, found, query)
     total = len(folded) + len(rest)
     behind = rest[max(0, offset - len(folded)) : max(0, offset + limit - len(folded))]
@@ -248,8 +248,8 @@ def search(
         text,
         total,
         hits,
-        more=full,
-        partial=found.partial or (first and ((full and total < PAGE) or (budget.over and bool(unread)))),
+        more=found.more,
+        partial=found.partial or (first and ((found.more and total < PAGE) or (budget.over and bool(unread)))),
         unread=unread,
         suggestion=found.suggestion,
         elsewhere=elsewhere,
@@ -309,23 +309,25 @@ def _find(
     few = looks_like_identifier(query.text) or len(matches.rows) < FEW or is_cjk(query.text)
     wanting = bool(query.text) and not (indexed.alternatives or query.phrases) and few
     unfinished = first and budget.over and bool(budget.unread or (wanting and matches.rows))
-    by_parts, parts, meant = dict[Row, str](), dict[str, float](), dict[str, list[str]]()
+    parts = _Parts()
     if wanting and not unfinished:
-        by_parts, parts, meant = _by_parts(db, query, place, newest, budget)
+        parts = _by_parts(db, query, place, newest, budget)
+    more = parts.more or len(matches.rows) >= retrieve.CANDIDATES
     if indexed is not query:
-        held = having(db, [*matches.rows, *by_parts], query.alternatives)
+        held = having(db, [*matches.rows, *parts.texts], query.alternatives)
         matches = replace(matches, rows=[r for r in matches.rows if r.pk in held])
-        by_parts = {r: text for r, text in by_parts.items() if r.pk in held}
-    read = not (matches.rows or by_parts or unfinished or query.alternatives or _is_in_trigrams(query))
+        parts = replace(parts, texts={r: text for r, text in parts.texts.items() if r.pk in held})
+    read = not (matches.rows or parts.texts or unfinished or query.alternatives or _is_in_trigrams(query))
     if read and _readable(query, place):
         matches = Matches(retrieve.by_reading(db, _needles(query, place), place, newest, budget))
-    not_typed = frozenset(folded(w).lower() for found in meant.values() for w in found)
-    pattern = pattern_of(known, parts, words, when=question and asks_when(query.text), meant=not_typed)
+        more = len(matches.rows) >= retrieve.CANDIDATES
+    not_typed = frozenset(folded(w).lower() for found in parts.meant.values() for w in found)
+    pattern = pattern_of(known, parts.rarity, words, when=question and asks_when(query.text), meant=not_typed)
     around = place if question else None
-    ranked, rest = _measured(db, pattern, matches, by_parts, around, _times(db, query, newest, now), newest)
+    ranked, rest = _measured(db, pattern, matches, parts.texts, around, _times(db, query, newest, now), newest)
     typed = " OR ".join(map(" AND ".join, query.alternatives)) or query.text
-    likely = _suggestion(typed, {**_as_written(db, similar, ranked), **meant})
-    return _Found(ranked, rest, pattern, likely, unfinished, unquoted, avoided)
+    likely = _suggestion(typed, {**_as_written(db, similar, ranked), **parts.meant})
+    return _Found(ranked, rest, pattern, likely, unfinished, unquoted, avoided, more)
 
 
 def _is_question(query: Query) -> bool:
@@ -377,22 +379,27 @@ def _terms(
     return sorted(sorted(made, key=lambda t: t.documents)[:RAREST], key=made.index), similar
 
 
-def _by_parts(
-    db: Connection, query: Query, place: Place, newest: int, budget: Budget
-) -> tuple[dict[Row, str], dict[str, float], dict[str, list[str]]]:
-    """Return the texts with the tokens of the query in them, the rarity of each, and what unknown ones may mean."""
-    tokens = _tokens(query.text)
-    found, rarity = _containing(db, list(filter(_is_part, tokens)), place, newest, budget)
+class _Parts(Struct, frozen=True):
+    """Texts with tokens of the query in them, the rarity of each token, what unknown ones may mean; `more`: not all."""
+
+    texts: dict[Row, str] = {}
+    rarity: dict[str, float] = {}
     meant: dict[str, list[str]] = {}
-    if not found and looks_like_identifier(query.text):
-        for token in (t for t in tokens if len(t) >= 4 and not _pieces_known(db, t, newest)):
-            near = retrieve.similar_parts(db, token, place, newest, budget)[:SIMILAR]
-            if words := spelling.similar_words(texts_of(db, [r.pk for r in near]).values(), token):
-                meant[token] = words
-        lower = [folded(w).lower() for words in meant.values() for w in words]
-        found, rarities = _containing(db, lower, place, newest, budget)
-        rarity |= rarities
-    return found, rarity, meant
+    more: bool = False
+
+
+def _by_parts(db: Connection, query: Query, place: Place, newest: int, budget: Budget) -> _Parts:
+    tokens = _tokens(query.text)
+    found = _containing(db, list(filter(_is_part, tokens)), place, newest, budget)
+    if found.texts or not looks_like_identifier(query.text):
+        return found
+    meant: dict[str, list[str]] = {}
+    for token in (t for t in tokens if len(t) >= 4 and not _pieces_known(db, t, newest)):
+        near = retrieve.similar_parts(db, token, place, newest, budget)[:SIMILAR]
+        if words := spelling.similar_words(texts_of(db, [r.pk for r in near]).values(), token):
+            meant[token] = words
+    lower = [folded(w).lower() for words in meant.values() for w in words]
+    return replace(_containing(db, lower, place, newest, budget), meant=meant)
 
 
 def _tokens(text: str) -> list[str]:
@@ -403,15 +410,14 @@ def _tokens(text: str) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(cjk_pieces(t) or [t] for t in typed[:MAX_TERMS])))
 
 
-def _containing(
-    db: Connection, parts: Sequence[str], place: Place, newest: int, budget: Budget
-) -> tuple[dict[Row, str], dict[str, float]]:
+def _containing(db: Connection, parts: Sequence[str], place: Place, newest: int, budget: Budget) -> _Parts:
     """Return the texts with one of `parts` in them, and the rarity of each."""
-    rows, rarity = retrieve.by_parts(db, parts, place, newest, budget)
-    texts = texts_of(db, [r.pk for r in rows[: retrieve.MEASURED]])
-    lower = {r: folded(texts[r.pk]).lower() for r in rows[: retrieve.MEASURED] if r.pk in texts}
+    rows, rarity, more = retrieve.by_parts(db, parts, place, newest, budget)
+    texts = texts_of(db, [r.pk for r in rows])
+    lower = {r: folded(texts[r.pk]).lower() for r in rows if r.pk in texts}
     found = {r: texts[r.pk] for r, text in lower.items() if any(part in text for part in rarity)}
-    return found, {p: value for p, value in rarity.items() if any(p in lower[r] for r in found)}
+    held = {p: value for p, value in rarity.items() if any(p in lower[r] for r in found)}
+    return _Parts(found, held, more=more)
 
 
 def _pieces_known(db: Connection, token: str, newest: int) -> bool:

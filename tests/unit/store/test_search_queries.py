@@ -376,6 +376,20 @@ async def test_what_stands_behind_hundreds_of_copies_is_listed(store: Store) -> 
     assert first.partial and first.total == 1
 
 
+async def test_what_stands_behind_hundreds_of_copies_is_found_by_a_part_of_a_word(store: Store) -> None:
+    copies = [(f"n{n}", "请把数据库重新启动", "tool") for n in range(350)]
+    await store.write(say, [("meant", "今天数据库连接失败"), *copies, ("other", "数据库已经启动")])
+    found = await page(store, "数据库")
+    assert {h.id: h.copies for h in found.hits} == {"meant": 0, "other": 0, "n349": 349}
+    assert not found.more and await ids(store, "数据库 -启动") == ["meant"]
+
+
+async def test_more_than_what_is_measured_is_said(store: Store) -> None:
+    await store.write(say, [(f"n{n}", f"case{n} of myOverflowing{'abcdefghij'[n % 10]}{n}") for n in range(150)])
+    assert (await page(store, "verflowin")).found == "the best 100 of more"
+    assert (await page(store, "verflowinga1")).found == "6 found"
+
+
 @pytest.mark.parametrize("typed", ["库ΐ", "ΐΰ", "path:\u1112\u1161\u11ab\u1100\u1173\u11af", "path:e\u0301."])
 async def test_what_is_shorter_once_it_is_folded(store: Store, typed: str) -> None:
     await store.write(say, [("it", f"a text with {typed.removeprefix('path:')} in it")])

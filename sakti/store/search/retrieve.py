@@ -7,7 +7,7 @@ suffice for is returned with the candidates. Raw SQL: MATCH, bm25, and condition
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing
 from typing import Any
 
@@ -17,7 +17,7 @@ from sakti.store.connection import Connection
 from sakti.store.search.filters import Place
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
-from sakti.store.search.query import Query
+from sakti.store.search.query import Query, is_cjk
 from sakti.store.search.rows import ROW, Row, listed, texts_of
 from sakti.store.search.stems import stems
 from sakti.store.search.substrings import SIZE, all_of, any_of, covering, cut, for_like, quoted, trigrams
@@ -42,6 +42,8 @@ SLICE = 1_000  # rows with a part of a word that are read at once
 SPAN = 200_000  # rows that are searched for parts of words before the time is looked at
 AT_THE_END = 0.1  # more seconds for a short part that no text has elsewhere
 MOST_PIECES = 500  # pieces of a part of one or two characters
+ENDINGS = 200_000  # words of the index that are looked at for what they end with
+FIRST_SIGN = "\u0e00"  # of the scripts without spaces
 PIECES = "temp.search_pieces"  # the trigrams of the index, as a table
 LOOKED_INTO = 20  # texts that are read to see whether one contains a part of a word
 LIKE_SPAN = 500  # the same for texts that have to be read
@@ -309,52 +311,73 @@ def by_parts(
 ) -> tuple[list[Row], dict[str, float], bool]:
     """Return the rows that may contain one of `parts` (folded, in lower case), the rarity of each part, and if more do.
 
-    Those with the rarest first, equals newest first.
+    Those with the rarest first, equals newest first; older ones where a filter leaves out the newest.
     """
-    scores: dict[int, float] = {}
-    rarity: dict[str, float] = {}
-    more = False
-    for part in parts:
-        keys = _parts_newest_first(db, part, place, newest, budget)
-        if keys:
-            more |= len(keys) >= SLICE
-            rarity[part] = weight = inverse_frequency(min(len(keys), newest // 2), max(newest, 2)) + 1e-3
-            for key in keys:
-                scores[key] = scores.get(key, 0.0) + weight
-    rows = rows_of(db, _best_first(scores), place, budget, most=MEASURED)
-    return rows, rarity, more or len(rows) == MEASURED
+    slices = {part: _slices(db, part, place, newest, budget) for part in parts}
+    keys: dict[str, list[int]] = {}
+    rows: dict[int, Row] = {}
+    seen: set[int] = set()
+    while slices:
+        for part, left in list(slices.items()):
+            if (some := next(left, None)) is None:
+                del slices[part]
+            else:
+                keys.setdefault(part, []).extend(some)
+        new = [k for k in dict.fromkeys(itertools.chain.from_iterable(keys.values())) if k not in seen]
+        seen.update(new)
+        rows |= {r.pk: r for r in rows_of(db, new, place, most=len(new) or 1)}
+        if len(rows) >= MEASURED:
+            break
+    rarity = {
+        part: inverse_frequency(min(len(found), newest // 2), max(newest, 2)) + 1e-3
+        for part, found in keys.items()
+        if found
+    }
+    scores = dict.fromkeys(rows, 0.0)
+    for part, weight in rarity.items():
+        for key in keys[part]:
+            if key in scores:
+                scores[key] += weight
+    best = [rows[key] for key in _best_first(scores)[:MEASURED]]
+    return best, rarity, bool(slices) or len(rows) > len(best)
 
 
-def _parts_newest_first(db: Connection, part: str, place: Place, newest: int, budget: Budget) -> Sequence[int]:
+def _slices(db: Connection, part: str, place: Place, newest: int, budget: Budget) -> Iterator[Sequence[int]]:
     """Return the keys of the rows with the pieces of a part, newest first, as far as the time suffices."""
     if place.keys is not None and len(place.keys) <= MEASURED:
-        return place.keys[::-1]
-    if len(part) >= SIZE:
-        return _with_pieces(db, all_of(covering(cut(part))), part, place, newest, budget)
-    if len(longer := _pieces_from(db, part)) == MOST_PIECES:
-        return [row.pk for row in by_reading(db, [part], place, newest, budget)]
-    some = _with_pieces(db, any_of(longer), part, place, newest, budget)
-    if len(some) >= MEASURED:
-        return some
-    return list(dict.fromkeys([*some, *_at_the_end(db, part, some, place, newest, budget)]))
+        yield place.keys[::-1]
+    elif len(part) >= SIZE:
+        yield from _with_pieces(db, all_of(covering(cut(part))), part, place, newest, budget)
+    elif len(longer := _pieces_from(db, part)) == MOST_PIECES:
+        yield [row.pk for row in by_reading(db, [part], place, newest, budget)]
+    else:
+        found = False
+        for keys in _with_pieces(db, any_of(longer), part, place, newest, budget):
+            found = True
+            yield keys
+        yield _at_the_end(db, part, place, newest, budget, found=found)
 
 
-def _with_pieces(db: Connection, match: str, part: str, place: Place, newest: int, budget: Budget) -> list[int]:
-    """Return the keys of the rows that match in the index of trigrams, newest first, as far as the time suffices."""
-    keys: list[int] = []
+def _with_pieces(
+    db: Connection, match: str, part: str, place: Place, newest: int, budget: Budget
+) -> Iterator[Sequence[int]]:
+    """Return the keys of the rows that match in the index of trigrams, newest first, a slice at a time."""
     last, high = place.bounds(newest)
     sql = (
         "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? AND rowid > ? AND rowid <= ?"
         f"{place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
     )
+    found: Sequence[int] = ()
     while match and high > last:
         low = max(last, high - SPAN)
-        keys += (row[0] for row in db.execute_sql(sql, (match, low, high, SLICE)))
-        high = low
-        if high > last and (budget.over_with(keys) or len(keys) >= SLICE):
+        keys = [row[0] for row in db.execute_sql(sql, (match, low, high, SLICE))]
+        high = keys[-1] - 1 if len(keys) == SLICE else low
+        found = found or keys
+        if keys:
+            yield keys
+        if high > last and budget.over_with(found):
             budget.unread[part] = high
-            break
-    return keys
+            return
 
 
 def _pieces_from(db: Connection, part: str) -> list[str]:
@@ -374,11 +397,23 @@ def _open_vocabulary(db: Connection) -> None:
         db.execute_sql(f"PRAGMA query_only = {locked}")
 
 
-def _at_the_end(
-    db: Connection, part: str, found: Sequence[int], place: Place, newest: int, budget: Budget
-) -> Sequence[int]:
-    """Return the keys of the rows whose text ends with a part that is shorter than the pieces of the index."""
-    at_end = Budget(budget.clock, budget.end if found else min(budget.last, budget.end + AT_THE_END), budget.last)
+def _at_the_end(db: Connection, part: str, place: Place, newest: int, budget: Budget, *, found: bool) -> Sequence[int]:
+    """Return the keys of the rows whose text ends with a part that is shorter than the pieces of the index.
+
+    Where words are not told apart, all up to the next sign is one word for the index: the words that end with it.
+    """
+    if is_cjk(part):
+        sql = (
+            f"SELECT term FROM (SELECT term FROM search_vocabulary WHERE term >= ? LIMIT {ENDINGS})"
+            " WHERE term LIKE ? ESCAPE '\\'"
+        )
+        ending = [w for (w,) in db.execute_sql(sql, (FIRST_SIGN, f"%{for_like(part)}")).fetchall()]
+        match = f"{OWN} : ({any_of(ending[:MOST_PIECES])})" if ending else ""
+        sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ?{place.among('+rowid')}"
+        found_by = db.execute_sql(f"{sql} ORDER BY rowid DESC LIMIT ?", (match, SLICE)).fetchall() if match else []
+        return [key for (key,) in found_by]
+    end = budget.end if found else min(budget.last, budget.end + AT_THE_END)
+    at_end = Budget(budget.clock, end, budget.last)
     keys = [row.pk for row in by_reading(db, [part], place, newest, at_end, ends=True)]
     budget.unread |= {f"{name} at the end of a text": key for name, key in at_end.unread.items()}
     return keys

@@ -325,16 +325,29 @@ async def test_a_text_with_both_words_is_first(store: Store) -> None:
 
 
 async def test_two_signs_are_found_however_many_texts_are_newer(store: Store) -> None:
-    """The trigrams that begin with them are looked up; only at the very end of a text none does."""
-    told = [("log", "请把日志级别改成调试"), ("end", "调试日志"), ("arrow", "const f = () => 1")]
+    """By the trigrams that begin with them, or as the end of what is one word for the index."""
+    told = [
+        ("log", "请把日志级别改成调试"),
+        ("end", "调试日志"),
+        ("arrow", "const f = () => 1"),
+        ("sharp", "we use C#"),
+    ]
     await store.write(say, [*told, *((f"n{n}", f"a text like others, {n}") for n in range(1_000))])
     no_time = {"clock": ticking(1.0)}
     found = await page(store, "日志", **no_time)
-    assert [h.id for h in found.hits] == ["log"]
-    assert found.notes == ["日志 at the end of a text: only texts since 1970-01-01"]
-    assert {h.id for h in (await page(store, "日志")).hits} == {"log", "end"}
+    assert {h.id for h in found.hits} == {"log", "end"} and found.notes == []
     assert [h.id for h in (await page(store, "=>", **no_time)).hits] == ["arrow"]
-    assert (await page(store, "日志", first=True, **no_time)).partial
+    assert (await page(store, "C#", **no_time)).notes == ["c# at the end of a text: only texts since 1970-01-01"]
+    assert await ids(store, "C#") == ["sharp"]
+    assert (await page(store, "C#", first=True, **no_time)).partial
+
+
+async def test_parts_of_words_are_found_behind_newer_ones_that_a_filter_leaves_out(store: Store) -> None:
+    newer = [(f"n{n}", f"服务器日志 {'abcdef'[n % 6]} myOverflowing{n}") for n in range(1_500)]
+    await store.write(say, [("old", "服务器日志 myOverflowing", "assistant"), *newer])
+    for query in ("日志 role:assistant", "verflowin role:assistant", "日志 before:1970-01-02 role:assistant"):
+        found = await page(store, query)
+        assert [h.id for h in found.hits] == ["old"] and not found.more, query
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,13 @@ class Place(Struct):
             values=[*self.values, listed(keys)],
         )
 
+    def unlike(self, sizes: Sequence[bytes]) -> Place:
+        """Return the filter of the rows whose sizes do not begin so."""
+        alike = " OR ".join(["substr(z.sz, 1, ?) = ?"] * len(sizes))
+        other = f"NOT EXISTS (SELECT 1 FROM search_words_docsize z WHERE z.id = d.pk AND ({alike}))"
+        values = [value for size in sizes for value in (len(size), size)]
+        return replace(self, where=f"{self.where} AND {other}", values=[*self.values, *values])
+
     def among(self, column: str) -> str:
         """Return the condition that `column` is one of the rows; FTS5 takes `+rowid` as a condition, not as a list."""
         return "" if self.keys is None else f" AND {column} IN ({','.join(map(str, self.keys))})"

@@ -133,6 +133,16 @@ def sizes_of(db: Connection, keys: Sequence[int]) -> dict[int, Sizes]:
     return {key: packed if packed.isascii() else _numbers(packed) for key, packed in rows}
 
 
+def likely_copies(db: Connection, keys: Sequence[int]) -> list[bytes]:
+    """Return what the sizes of copies of these rows begin with, as they are packed: those of text and identifiers."""
+    sql = "SELECT sz FROM search_words_docsize WHERE id IN (SELECT value FROM json_each(?))"
+    ends = (
+        (packed, [i for i, byte in enumerate(packed, 1) if byte < 128])
+        for (packed,) in db.execute_sql(sql, (listed(keys),))
+    )
+    return list({packed[: at[1]] for packed, at in ends})
+
+
 @lru_cache(10_000)
 def _numbers(packed: bytes) -> tuple[int, ...]:
     """Return the numbers of FTS5's list of sizes: SQLite's varints, seven bits a byte, the last one below 128."""

@@ -37,7 +37,7 @@ from sakti.store.search.features import (
 from sakti.store.search.filters import Place, Scope, place_of
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
-from sakti.store.search.occurrences import Occurrences, Sizes, occurrences, sizes_of
+from sakti.store.search.occurrences import Occurrences, Sizes, likely_copies, occurrences, sizes_of
 from sakti.store.search.query import (
     KINDS,
     MAX_TERMS,
@@ -71,6 +71,7 @@ SIMILAR = 30  # texts in which a word that was meant is looked for
 TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
 PAGE = 20  # rows; where copies leave fewer, what stands behind them is looked for, so many seconds
 BEHIND_COPIES = 0.1
+MANY_COPIES = 20  # of a text; others are looked for by their sizes first
 LAST_TIME = 0.5  # seconds after which a query ends that has found nothing yet
 
 
@@ -200,10 +201,10 @@ class _Found(Struct, frozen=True):
     def rows(self) -> list[Row]:
         return [*(r.features.row for r in self.ranked), *self.rest]
 
-    def and_behind(self, more: _Found) -> _Found:
-        """Return what was found with `more` of it, which was looked for behind copies."""
-        ranked = ranking.in_order([*self.ranked, *more.ranked])
-        return replace(self, ranked=ranked, rest=[*self.rest, *more.rest], more=more.more and bool(more.rows))
+    def and_behind(self, other: _Found, more: bool) -> _Found:
+        """Return what was found with what was looked for behind copies; `more`: there still are others."""
+        ranked = ranking.in_order([*self.ranked, *other.ranked])
+        return replace(self, ranked=ranked, rest=[*self.rest, *other.rest], more=more)
 
 
 def search(
@@ -232,10 +233,15 @@ def search(
     found = _find(db, query, place, newest, budget, first=first, now=now)
     folded, rest, gone = _listed(db, found, query)
     longer = Budget(clock, start + BEHIND_COPIES, start + BEHIND_COPIES, budget.unread)
+    copied = [r.features.row.pk for r, copies in folded if copies >= MANY_COPIES]
     while found.more and not first and len(folded) + len(rest) < PAGE and not longer.over:
         others = place.without([row.pk for row in found.rows])
-        found = found.and_behind(_find(db, query, others, newest, longer, first=False, now=now))
+        if copied:  # what is no likely copy of these comes first
+            others = others.unlike(likely_copies(db, copied))
+        more = _find(db, query, others, newest, longer, first=False, now=now)
+        found = found.and_behind(more, bool(copied) or (more.more and bool(more.rows)))
         folded, rest, gone = _listed(db, found, query)
+        copied = []
     total = len(folded) + len(rest)
     behind = rest[max(0, offset - len(folded)) : max(0, offset + limit - len(folded))]
     page = [*folded[offset : offset + limit], *((_unmeasured(row), copies) for row, copies in behind)]

@@ -26,7 +26,7 @@ WHAT = "shows the message with its neighbours"
 
 
 @action(
-    arg("query", 'Words, "phrases", -word, word*, AND OR NOT, path: role: kind: before: after:', many=True),
+    arg("query", 'Words, "phrases", -word, word*, AND OR NOT (), path: role: kind: before: after:', many=True),
     option(
         "--kind",
         many=True,

@@ -1,4 +1,4 @@
-"""Register the SQL functions that views and triggers of the schema call; every connection has them (database_file.py).
+"""Register the SQL functions that views, triggers and filters call; every connection has them (database_file.py).
 
 What a search index holds of a message is computed by them, when it is put in and again when it is taken out. So a
 change of what one of them returns for a text that is indexed already needs a migration that rebuilds the index.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sakti.store import secrets
 from sakti.store.search.folding import folded
-from sakti.store.search.index import identifiers
+from sakti.store.search.index import identifiers, touched
 from sakti.store.threads import codec
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def register(connection: apsw.Connection) -> None:
         "sakti_folded": (folded, 1),
         "sakti_identifiers": (_identifiers, 1),
         "sakti_masked": (secrets.masked, 1),
+        "sakti_touched": (touched, 2),
     }
     for name, (function, arguments) in functions.items():
         connection.create_scalar_function(name, function, arguments, deterministic=True)

@@ -31,6 +31,7 @@ WALKS: dict[str, str] = {
     "DELETE FROM unsent": _FEW,
     "FROM reindexing n": "the few threads that were deleted or restored just now",
     "SELECT id FROM threads WHERE id LIKE": "`thread:` of a query, whose threads are looked up once",
+    "SELECT 1 FROM tasks WHERE id = ? UNION ALL": "`task:` of a query, whose handle is looked up once",
     "SCAN ui_state": _FEW,
     "search_trigrams_new": "the index that takes the place of an older one, there while it is made",
     "temp.search_pieces": "the trigrams from a part on, in their order; the table is one of the connection",

@@ -35,14 +35,12 @@ class Scope(Struct, frozen=True):
 class Place(Struct):
     """Filter of rows: the SQL condition over `d`, and its values; `narrow`: the user gave a filter or scope.
 
-    `table` is `d`: the view with the texts only where the condition needs them. `keys`: the rows that may pass in
-    ascending order, where that is known; None: any.
+    `keys`: the rows that may pass in ascending order, where that is known; None: any.
     """
 
     where: str
     values: list[object]
     narrow: bool
-    table: str = "search_docs"
     keys: Sequence[int] | None = None
 
     def bounds(self, newest: int) -> tuple[int, int]:
@@ -75,11 +73,14 @@ def place_of(db: Connection, query: Query, scope: Scope, newest: int) -> Place:
     """Return the filter of a query in a scope; `newest`: the key of the newest row."""
     threads = _threads(db, query, scope)
     where, values = _filters(query, scope, threads)
+    for name, value in query.other_than:
+        ids = json.dumps(sorted({value, *_named(db, value)})) if name == "thread" else None
+        clause, some = _filters(replace(Query(""), **{name: value}), Scope(), ids)
+        where, values = f"{where} AND NOT coalesce({clause}, 0)", [*values, *some]
     # rows of a thread that was deleted just now; otherwise none are there, and nothing need be looked at
     hidden = f" AND NOT {reindexing.HIDDEN}" if reindexing.has_hidden_rows(db) else ""
-    table = "search_texts" if query.path else "search_docs"
     keys = _few(db, query, scope, threads) if newest > LARGE else None
-    return Place(where + hidden, values, where != "1 = 1", table, keys)
+    return Place(where + hidden, values, where != "1 = 1", keys)
 
 
 def _threads(db: Connection, query: Query, scope: Scope) -> str | None:
@@ -91,6 +92,28 @@ def _threads(db: Connection, query: Query, scope: Scope) -> str | None:
         ids = {query.thread, *(id for (id,) in named)}
         return json.dumps(sorted(ids if scope.thread_id is None else ids & {scope.thread_id}))
     return None if scope.thread_id is None else json.dumps([scope.thread_id])
+
+
+def _named(db: Connection, thread: str) -> set[str]:
+    """Return the ids of the threads that are meant by a piece of their id or title."""
+    name = f"%{for_like(thread)}%"
+    sql = "SELECT id FROM threads WHERE id LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\'"
+    return {id for (id,) in db.execute_sql(sql, (name, name)).fetchall()}
+
+
+def unknown(db: Connection, query: Query) -> dict[str, str]:
+    """Return the filters by thread and task that nothing has, with their values: they are words of a text."""
+    found: dict[str, str] = {}
+    if query.thread and not _named(db, query.thread):
+        sql = "SELECT 1 FROM search_docs WHERE thread_id = ? LIMIT 1"
+        if not db.execute_sql(sql, (query.thread,)).fetchone():
+            found["thread"] = query.thread
+    if query.task and not db.execute_sql(_TASK, (query.task, query.task)).fetchone():
+        found["task"] = query.task
+    return found
+
+
+_TASK = "SELECT 1 FROM tasks WHERE id = ? UNION ALL SELECT 1 FROM tasks WHERE handle = ? LIMIT 1"
 
 
 def _few(db: Connection, query: Query, scope: Scope, threads: str | None) -> Sequence[int] | None:
@@ -163,12 +186,14 @@ def _path(path: str) -> tuple[str, *tuple[object, ...]]:
     is_glob = "*" in path or "?" in path
     lower, of = (path.lower(), "lower({})") if path.isascii() else (folded(path), "sakti_folded({})")
     glob = lower.replace("[", "[[]")
-    touched = f"(d.paths != '' AND char(10) || {of.format('d.paths')} || char(10) GLOB ?)"
+    touched = f"(d.paths != '' AND {of.format('d.paths')} GLOB ? AND sakti_touched({of.format('d.paths')}, ?))"
     pieces = trigrams(max(re.split(r"[*?]+", path), key=len))
-    one = f"*\n{glob}\n*" if is_glob else f"*{glob}*"
+    one = (f"*{glob}*", glob if is_glob else f"*{glob}*")
     if not pieces:
-        return touched, one
+        return touched, *one
+    # the text of a row is put together only where the index says that it may have the path
     in_text = (
-        f"(d.pk IN (SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?) AND {of.format('d.text')} GLOB ?)"
+        "(d.pk IN (SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?)"
+        f" AND EXISTS (SELECT 1 FROM search_texts x WHERE x.pk = d.pk AND {of.format('x.text')} GLOB ?))"
     )
-    return f"({touched} OR {in_text})", one, all_of(pieces), f"*{glob.strip('*')}*"
+    return f"({touched} OR {in_text})", *one, all_of(pieces), f"*{glob.strip('*')}*"

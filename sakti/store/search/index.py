@@ -9,6 +9,7 @@ Raw SQL: every message and every line of a log passes here.
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -48,6 +49,11 @@ def identifiers(text: str) -> str:
             out.update(dict.fromkeys(parts))
             out["".join(parts)] = None
     return " ".join(out)
+
+
+def touched(paths: str, glob: str) -> bool:
+    """Return whether one of `paths`, a line each, matches."""
+    return any(fnmatch.fnmatchcase(path, glob) for path in paths.split("\n"))
 
 
 class Doc(Struct, frozen=True, kw_only=True):

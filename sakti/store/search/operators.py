@@ -10,13 +10,13 @@ from msgspec import Struct
 from sakti.core.patterns import lazy_pattern
 
 OPERATORS = lazy_pattern(r"(?<!\S)(AND|OR|NOT)(?!\S)")
-_WORD = lazy_pattern(r"\w")
 _OPERAND = lazy_pattern(r"\(*\"[^\"]+\"\)*|\S+")
 _MOST = 12  # more words than that are a text in which AND, OR or NOT stands, not a query with operators
 _MOST_ALTERNATIVES = 64
 _BEFORE_NOT = frozenset(("IS", "IF", "WHERE"))
 _AFTER_NOT = frozenset(("NULL", "IN", "LIKE", "EXISTS", "BETWEEN"))  # SQL, as in `email NOT NULL`
-_SIGNS = "()[]{},.;:!?'`"
+_SIGNS = "()[]{},.;:!?'`，。、；：！？（）「」"
+_FULL_WIDTH = str.maketrans("（）", "()")
 
 Group = tuple[str, ...]
 
@@ -39,18 +39,18 @@ def read_operators(text: str, is_said: Callable[[str], bool]) -> Operators:
     many words, all are words. So is NOT in SQL, and beside a word in capitals where a text says it so (`is_said` of
     `COMMAND NOT FOUND`).
     """
-    tokens = _OPERAND.findall(text)
-    if not OPERATORS.search(text) or len(tokens) > _MOST:
+    if not OPERATORS.search(text):
         return Operators(text)
+    tokens = _OPERAND.findall(text.translate(_FULL_WIDTH))
     read = [(t, OPERATORS.fullmatch(t) is not None and not _is_word(tokens, i, is_said)) for i, t in enumerate(tokens)]
-    if not any(is_operator for _, is_operator in read):
+    operators = sum(is_operator for _, is_operator in read)
+    if not operators or len(read) - operators > _MOST:
         return Operators(text)
-    for tried in (list(itertools.chain.from_iterable(itertools.starmap(_split, read))), read):
-        try:
-            return _Reader(tried).read()
-        except _Senseless:
-            continue  # parentheses that are none
-    return Operators(text)
+    split = list(itertools.chain.from_iterable(itertools.starmap(_split, read)))
+    try:
+        return _Reader(split if _is_balanced(split) else read).read()
+    except _Senseless:
+        return Operators(text)
 
 
 def bare(token: str) -> str:
@@ -60,11 +60,13 @@ def bare(token: str) -> str:
 
 def _is_word(tokens: Sequence[str], at: int, is_said: Callable[[str], bool]) -> bool:
     """Return whether AND, OR or NOT is a word where it stands."""
-    if tokens[at] != "NOT" or not 0 < at < len(tokens) - 1:
+    if tokens[at] != "NOT" or at == len(tokens) - 1:
         return False
-    before, follows = bare(tokens[at - 1]), bare(tokens[at + 1])
+    before, follows = bare(tokens[at - 1]) if at else "", bare(tokens[at + 1])
     if before in _BEFORE_NOT or follows in _AFTER_NOT:
         return True
+    if not before:
+        return is_said(f"NOT {follows}")
     capitals = any(w.isupper() and len(w) > 1 and not OPERATORS.fullmatch(w) for w in (before, follows))
     return capitals and is_said(f"{before} NOT {follows}")
 
@@ -84,7 +86,7 @@ class _Reader:
 
     def read(self) -> Operators:
         groups = self._alternatives()
-        if self._at < len(self._left):
+        if self._at < len(self._left) or not self._kept:
             raise _Senseless
         joined = any(token in ("AND", "OR") for token, is_operator in self._left if is_operator)
         kept, unwanted = " ".join(self._kept), tuple(self._unwanted)
@@ -123,14 +125,14 @@ class _Reader:
         if kind == "word":
             token = self._left[at][0]
             self._kept.append(token)
-            return [(bare(token),) if _WORD.search(token) else ()]  # `status = 1 AND type = 2`
+            return [(bare(token),)]
         if kind == "(":
             groups = self._alternatives()
             if self._next() != ")":
                 raise _Senseless
             self._at += 1
             return groups
-        if kind == "NOT" and self._kept:
+        if kind == "NOT":
             kept = len(self._kept)
             groups = self._operand()
             if any(len(g) != 1 for g in groups):
@@ -139,6 +141,16 @@ class _Reader:
             self._unwanted += [w for (w,) in groups]
             return [()]
         raise _Senseless
+
+
+def _is_balanced(tokens: Sequence[tuple[str, bool]]) -> bool:
+    """Return whether each parenthesis has its other one."""
+    open_ones = 0
+    for token, is_operator in tokens:
+        open_ones += {"(": 1, ")": -1}.get(token, 0) * is_operator
+        if open_ones < 0:
+            return False
+    return not open_ones
 
 
 def _split(token: str, is_operator: bool) -> Iterator[tuple[str, bool]]:

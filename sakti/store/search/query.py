@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.core.patterns import lazy_pattern
 from sakti.store.search.index import pieces
-from sakti.store.search.operators import OPERATORS, read_operators
+from sakti.store.search.operators import OPERATORS, bare, read_operators
 
 MAX_TERMS = 32
 ENOUGH_WORDS = 4 * MAX_TERMS  # words of a text, with those that are left out
@@ -20,6 +20,7 @@ MAX_TEXT = 4_000  # characters of a query that are read: a paste is known by its
 LONGEST = 200  # characters of a word
 PASTED = 60  # more words than that were pasted: quotes and colons in them are no operators
 JOINED = 6  # up to so many plain words may be an identifier that was typed apart
+ROLES = ("user", "assistant", "tool", "system")
 KINDS = ("message", "observation", "reflection", "task", "working_memory")
 
 # Words that carry no meaning of their own in a question; few, since each other one tells code apart ("all", "not").
@@ -33,13 +34,21 @@ LANGUAGES = frozenset(
     "bash golang haskell java javascript kotlin perl php python ruby rust scala swift typescript".split()
 )
 
-_FILTER = lazy_pattern(r"(?<!\S)(path|role|thread|task|kind|before|after):(\"[^\"]*\"|\S+)", re.IGNORECASE)
+_FILTER = lazy_pattern(r"(?<!\S)(-|NOT\s+)?(?i:(path|role|thread|task|kind|before|after)):(\"[^\"]*\"|\S+)")
+_VALUES = {"kind": KINDS, "role": ROLES}
+_SHOWN = {"you": "user", "sakti": "assistant"}  # as hits are headed
+_LOOSE = lazy_pattern(r"^\s*(?:AND|OR)(?=\s)|(?<=\s)(?:AND|OR)\s*$|(?<=\s)(?:AND|OR)(?=\s+(?:AND|OR)\s)")
+_POSITION = lazy_pattern(r":\d+(:\d+)?:?$")  # src/a.py:10
 _PHRASE = lazy_pattern(r"\"([^\"]+)\"")
 _EXCLUDED_PHRASE = lazy_pattern(r"-\"([^\"]+)\"")
 # Three letters and more (`rm -rf`, `ls -l` are no exclusions), or Chinese, Japanese or Korean ones.
-_CJK_SIGN = r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+# Chinese, Japanese, Korean; Thai, Lao, Burmese, Khmer
+_CJK_SIGN = (
+    r"[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f"
+    r"\U00020000-\U0003ffff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
+)
 _CJK = lazy_pattern(_CJK_SIGN)
-_UNWANTED = rf"(?<!\S)-([^\W\d_]\w[\w.-]+|{_CJK_SIGN}+)"
+_UNWANTED = rf"(?<!\S)-([^\W\d_](?:\w|[^\x00-\x7f])(?:[\w./@-]|[^\x00-\x7f])+\*?|[^\W\d_]\w+\*|{_CJK_SIGN}+)"
 _EXCLUDED = lazy_pattern(_UNWANTED)
 _LAST_EXCLUDED = lazy_pattern(rf"(?:{_UNWANTED}\s*)+$")
 _PREFIX = lazy_pattern(r"(?<!\S)(\w{2,})\*(?!\S)")
@@ -54,7 +63,7 @@ class Query(Struct, frozen=True):
     """Parsed search line; `since` and `until` in Unix ms, everything that is not an operator is `text`.
 
     `alternatives`: where AND or OR was typed, the words of which a text must have all, of one alternative. `avoided`:
-    words in any form that no text is looked for with.
+    words in any form that no text is looked for with. `other_than`: filters (name, value) whose texts are left out.
     """
 
     text: str
@@ -70,10 +79,16 @@ class Query(Struct, frozen=True):
     since: int | None = None
     until: int | None = None
     alternatives: tuple[tuple[str, ...], ...] = ()
+    other_than: tuple[tuple[str, str], ...] = ()
 
 
-def parse_query(text: str, is_said: Callable[[str], bool] = lambda phrase: False) -> Query:
-    """Parse the operators in `text`; unknown or senseless ones stay text. `is_said`: see `read_operators`."""
+def parse_query(
+    text: str, is_said: Callable[[str], bool] = lambda phrase: False, *, unknown: Collection[str] = ()
+) -> Query:
+    """Parse the operators in `text`; unknown or senseless ones stay text.
+
+    `is_said`: see `read_operators`. `unknown`: filters that are none, as nothing has their value.
+    """
     query = Query(text="")
     if len(text.split()) > PASTED:
         return replace(query, text=text.strip())
@@ -81,16 +96,24 @@ def parse_query(text: str, is_said: Callable[[str], bool] = lambda phrase: False
 
     def take_filter(match: re.Match[str]) -> str:
         nonlocal query
-        name, value = match[1].lower(), match[2].strip('"')
+        left_out, name, value = match[1], match[2].lower(), match[3].strip('"')
+        if name in unknown:
+            return match[0]
         if name in ("before", "after"):
             moment = _moment(value)
             if moment is None:
                 return match[0]
-            query = replace(query, **{"until" if name == "before" else "since": moment})
-        elif name == "kind":
-            if (kind := value.lower().rstrip("s")) not in KINDS:
+            query = replace(query, **{"until" if (name == "before") is not bool(left_out) else "since": moment})
+            return " "
+        if name in _VALUES:
+            value = value.lower().removesuffix("s")
+            value = _SHOWN.get(value, value)
+            if value not in _VALUES[name]:
                 return match[0]
-            query = replace(query, kind=kind)
+        if name == "path":
+            value = _POSITION.sub("", value.strip("'`,;")).removeprefix("./")
+        if left_out:
+            query = replace(query, other_than=(*query.other_than, (name, value)))
         else:
             query = replace(query, **{name: value})
         return " "
@@ -99,10 +122,13 @@ def parse_query(text: str, is_said: Callable[[str], bool] = lambda phrase: False
     excluded = [m[1].strip() for m in _EXCLUDED_PHRASE.finditer(rest) if WORD.search(m[1])]
     rest = _EXCLUDED_PHRASE.sub(" ", rest) if excluded else rest
     rest, unwanted = _exclusions(rest, needed=query == Query(text=""))
+    if rest != text:  # `a AND role:user AND b`
+        rest = _LOOSE.sub(" ", rest)
     read = read_operators(rest, is_said)
     rest = read.text
     phrases = [m[1].strip() for m in _PHRASE.finditer(rest) if WORD.search(m[1])]
     rest = _PHRASE.sub(" ", rest) if phrases else rest
+    rest = _PREFIX.sub(lambda m: m[1] if is_cjk(m[1]) else m[0], rest)
     prefixes = [m[1] for m in _PREFIX.finditer(rest)]
     rest = _PREFIX.sub(" ", rest)
     return replace(
@@ -127,7 +153,7 @@ def _exclusions(text: str, *, needed: bool) -> tuple[str, list[str]]:
     kept = text[:start] + _EXCLUDED.sub(" ", text[start:])
     if needed and not kept.strip():
         return text, []
-    return kept, [m[1] for m in _EXCLUDED.finditer(text, start)]
+    return kept, [bare(m[1]) for m in _EXCLUDED.finditer(text, start)]
 
 
 def _ends_small(text: str) -> bool:
@@ -192,7 +218,7 @@ def words_and_joined(text: str) -> tuple[list[str], list[str]]:
 
 
 def is_cjk(text: str) -> bool:
-    """Return whether Chinese, Japanese or Korean stands in a text: its words are not told apart."""
+    """Return whether a script stands in a text whose words are not told apart, such as Chinese or Thai."""
     return _CJK.search(text) is not None
 
 

@@ -21,7 +21,7 @@ from sakti.store.search.query import Query, is_cjk
 from sakti.store.search.rows import ROW, Row, listed, texts_of
 from sakti.store.search.stems import stems
 from sakti.store.search.substrings import SIZE, all_of, any_of, covering, cut, for_like, quoted, trigrams
-from sakti.store.search.terms import MANY, Term, inverse_frequency, spellings
+from sakti.store.search.terms import MANY, Term, inverse_frequency, phrase_of, spellings
 
 CANDIDATES = 300  # hits of one query at most
 MEASURED = 100  # candidates of each list that are measured at most
@@ -134,8 +134,9 @@ def _avoiding(match: str, query: Query) -> str:
 
 
 def any_word_of(words: Sequence[str]) -> str:
-    """Return the FTS5 query of texts that have one of `words` themselves, in any form."""
-    return f"({OWN} : ({' OR '.join(itertools.chain.from_iterable(map(spellings, words)))}))"
+    """Return the FTS5 query of texts in which one of `words` stands, in any form."""
+    phrases = ([phrase_of(word.rstrip("*"), prefix=True)] if word.endswith("*") else spellings(word) for word in words)
+    return f"(text : ({' OR '.join(itertools.chain.from_iterable(phrases))}))"
 
 
 def required_of(query: Query) -> str:
@@ -458,7 +459,7 @@ def rows_of(
     for start in range(0, len(keys), most):
         some = keys[start : start + most]
         rows = db.execute_sql(
-            f"SELECT {ROW} FROM json_each(?) k CROSS JOIN {place.table} d ON d.pk = k.value WHERE {place.where}",
+            f"SELECT {ROW} FROM json_each(?) k CROSS JOIN search_docs d ON d.pk = k.value WHERE {place.where}",
             (listed(some), *place.values),
         ).fetchall()
         found += map(Row._make, rows)
@@ -475,7 +476,7 @@ def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
     if not places:
         return []
     rows = db.execute_sql(
-        f"SELECT {ROW} FROM (VALUES {','.join(['(?, ?)'] * len(places))}) w CROSS JOIN {place.table} d"
+        f"SELECT {ROW} FROM (VALUES {','.join(['(?, ?)'] * len(places))}) w CROSS JOIN search_docs d"
         " ON d.thread_id = w.column1 AND d.kind = 'message' AND d.position = w.column2"
         f" WHERE {place.where}",
         (*itertools.chain.from_iterable(places), *place.values),
@@ -493,7 +494,7 @@ def requests_of(db: Connection, answers: Sequence[Row], place: Place) -> dict[in
         f" BETWEEN w.column3 - {TURN} AND w.column3 - 1 AND q.role = 'user' ORDER BY q.position DESC LIMIT 1"
     )
     rows = db.execute_sql(
-        f"SELECT w.column1, {ROW} FROM (VALUES {','.join(['(?, ?, ?)'] * len(wanted))}) w CROSS JOIN {place.table} d"
+        f"SELECT w.column1, {ROW} FROM (VALUES {','.join(['(?, ?, ?)'] * len(wanted))}) w CROSS JOIN search_docs d"
         f" ON d.pk = ({last}) WHERE {place.where}",
         (*itertools.chain.from_iterable(wanted), *place.values),
     ).fetchall()
@@ -515,9 +516,9 @@ def by_reading(
     while high > last and len(found) < CANDIDATES:
         low = max(last, high - span)
         rows = db.execute_sql(
-            f"SELECT {ROW} FROM search_texts d"
-            f" WHERE d.pk > ? AND d.pk <= ?{place.among('d.pk')} AND {place.where}{clause} ORDER BY d.pk DESC",
-            (low, high, *place.values, *values),
+            f"SELECT {ROW} FROM {'search_texts' if needles else 'search_docs'} d"
+            f" WHERE d.pk > ? AND d.pk <= ?{place.among('d.pk')} AND {place.where}{clause} ORDER BY d.pk DESC LIMIT ?",
+            (low, high, *place.values, *values, CANDIDATES - len(found)),
         ).fetchall()
         found += map(Row._make, rows)
         high = low

@@ -92,30 +92,37 @@ def _kept(stored: Stored) -> Stored:
 def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: str) -> set[int]:
     """Return the keys of the rows whose text has one of `words`; `match`: the FTS5 query of texts that may have one.
 
-    A text in which it stands with its dash or behind NOT is not meant: `java -jar` looks for itself. Of Chinese,
-    Japanese and Korean the index has no words, so all texts are read.
+    A text in which it stands with its dash or behind NOT is not meant: `java -jar` looks for itself. Where the index
+    does not have one of them all texts are read.
     """
     if not words or not rows:
         return set()
     keys = [r.pk for r in rows]
-    whole = "|".join(_spelled(w) for w in words if not is_cjk(w))
-    inside = "|".join(re.escape(without_accents(w)) for w in words if is_cjk(w))
+    whole = "|".join(_spelled(w) for w in words if not is_unindexed(w))
+    inside = "|".join(re.escape(without_accents(w)) for w in words if is_unindexed(w))
     if not inside:
         sql = (
             "SELECT rowid FROM search_words WHERE search_words MATCH ? AND rowid BETWEEN ? AND ?"
             " AND +rowid IN (SELECT value FROM json_each(?))"
         )
         keys = [key for (key,) in db.execute_sql(sql, (match, min(keys), max(keys), listed(keys))).fetchall()]
-    unwanted = re.compile("|".join([rf"(?<!\w)(?:{whole})(?!\w)"] * bool(whole) + [inside] * bool(inside)))
-    as_typed = "|".join(map(re.escape, words))
-    typed = re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT\s+)(?i:{as_typed})(?!\w)")
+    unwanted = re.compile("|".join([rf"(?<![^\W_])(?:{whole})(?![^\W_])"] * bool(whole) + [inside] * bool(inside)))
+    as_typed = "|".join(re.escape(w.rstrip("*")) for w in words)
+    typed = re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT[\s(\"'{{]+)(?i:{as_typed})(?!\w)")
     texts = texts_of(db, keys)
     return {pk for pk, text in texts.items() if unwanted.search(without_accents(text)) and not typed.search(text)}
 
 
 def _spelled(word: str) -> str:
-    """Return the pattern of a word, or of a phrase that a line break may divide."""
-    return r"\s+".join(re.escape(w) for w in without_accents(word).split())
+    """Return the pattern of a word, of its beginning (`word*`), or of a phrase that a line break may divide."""
+    pattern = r"\s+".join(re.escape(w) for w in without_accents(word.rstrip("*")).split())
+    return pattern + r"\w*" * word.endswith("*")
+
+
+def is_unindexed(word: str) -> bool:
+    """Return whether the index of words does not tell a word from others: 数据库, 🚀, C#."""
+    letters = sum(map(len, stems(folded(word))))
+    return is_cjk(word) or (letters <= 1 and letters < len(word.rstrip("*")))
 
 
 def having(db: Connection, rows: Sequence[Row], alternatives: Sequence[Sequence[str]]) -> set[int]:
@@ -137,7 +144,7 @@ class _Sought(NamedTuple):
     prefix: bool
 
     def stands_in(self, lower: str, known: Collection[str]) -> bool:
-        if is_cjk(self.word):
+        if is_unindexed(self.word):
             return self.word in lower
         if self.prefix:
             return any(w.startswith(self.word) for w in known)

@@ -7,6 +7,7 @@ page (here).
 from __future__ import annotations
 
 import time
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -17,8 +18,8 @@ from msgspec.structs import replace
 
 from sakti.core.text import counted
 from sakti.store.connection import Connection
+from sakti.store.search import filters, retrieve, spelling
 from sakti.store.search import rank as ranking
-from sakti.store.search import retrieve, spelling
 from sakti.store.search.copies import fold, fold_rest
 from sakti.store.search.dates import asks_when, named_times
 from sakti.store.search.excerpts import Excerpt, Sought, excerpt_of
@@ -56,7 +57,7 @@ from sakti.store.search.query import (
 )
 from sakti.store.search.rank import NO_PARTS, Parts, Ranked
 from sakti.store.search.retrieve import Budget, Matches
-from sakti.store.search.rows import Row, Stored, excluded, having, page_rows, texts_before, texts_of
+from sakti.store.search.rows import Row, Stored, excluded, having, is_unindexed, page_rows, texts_before, texts_of
 from sakti.store.search.terms import Term, make_terms, phrase_of, spellings
 
 __all__ = [
@@ -140,7 +141,8 @@ class SearchPage(Struct, frozen=True):
     `more`: these are the best of more. `unread`: words of which older texts were not looked at, and since when (Unix
     ms) they were. `partial`: not all was searched yet. `suggestion`: the query as it may have been meant;
     its hits are included. `elsewhere`: hits outside of the scope, counted where it has none. `without`: words whose
-    texts are left out. `unquoted`: phrases that no text has; their words were looked for.
+    texts are left out. `unquoted`: phrases that no text has; their words were looked for. `unknown`: filters (name,
+    value) of what is not there, read as words.
     """
 
     query: str
@@ -153,6 +155,7 @@ class SearchPage(Struct, frozen=True):
     elsewhere: int = 0
     without: tuple[str, ...] = ()
     unquoted: tuple[str, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
 
     @property
     def found(self) -> str:
@@ -171,6 +174,7 @@ class SearchPage(Struct, frozen=True):
         if self.suggestion:
             told.append(f"did you mean “{self.suggestion}”?")
         told += [f"no text has “{phrase}”: its words were looked for" for phrase in self.unquoted]
+        told += [f"no {name} “{value}”: looked for as words" for name, value in self.unknown]
         if self.without:
             told.append(f"without texts that have {', '.join(f'“{word}”' for word in self.without)}")
         if self.unread:
@@ -224,8 +228,11 @@ def search(
     soon; in large stores it may be `partial`. `clock` in seconds: of this thread, so that other work
     on the machine changes no result.
     """
-    asked = text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " ")
-    query = parse_query(asked, lambda phrase: bool(retrieve.are_known(db, [phrase_of(phrase)])))
+    asked = unicodedata.normalize("NFC", text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
+    is_said = partial(_is_said, db)
+    query = parse_query(asked, is_said)
+    if unknown := filters.unknown(db, query):
+        query = parse_query(asked, is_said, unknown=unknown)
     newest = retrieve.newest_key(db)
     place = place_of(db, query, scope, newest)
     start = clock()
@@ -247,7 +254,8 @@ def search(
     page = [*folded[offset : offset + limit], *((_unmeasured(row), copies) for row, copies in behind)]
     hits = _hits(db, page, offset, folded[0][0].score if folded else 1.0, query, found)
     elsewhere = 0
-    if not total and scope.resource_id is not None and scope.thread_id is None and text.strip():
+    unfinished = found.partial or (first and ((found.more and total < PAGE) or (budget.over and bool(budget.unread))))
+    if not (total or unfinished) and scope.resource_id is not None and scope.thread_id is None and text.strip():
         elsewhere = search(db, text, replace(scope, resource_id=None), limit=0, first=True, clock=clock).total
     unread = tuple((name, retrieve.time_of(db, key)) for name, key in budget.unread.items())
     return SearchPage(
@@ -255,13 +263,18 @@ def search(
         total,
         hits,
         more=found.more,
-        partial=found.partial or (first and ((found.more and total < PAGE) or (budget.over and bool(unread)))),
+        partial=unfinished,
         unread=unread,
         suggestion=found.suggestion,
         elsewhere=elsewhere,
         without=query.excluded if gone or found.avoided else (),
         unquoted=found.unquoted,
+        unknown=tuple(unknown.items()),
     )
+
+
+def _is_said(db: Connection, phrase: str) -> bool:
+    return bool(retrieve.are_known(db, [phrase_of(phrase)]))
 
 
 def _listed(
@@ -304,26 +317,25 @@ def _find(
     query = replace(query, phrases=tuple(p for p in query.phrases if p not in unquoted))
     known, similar = _terms(db, words, joined, query, newest)
     question = _is_question(query)
-    indexed = query  # what the index of words can answer
-    if any(map(is_cjk, chain.from_iterable(query.alternatives))):
-        indexed = replace(query, alternatives=())
+    required = _to_be_read(query)
+    indexed = replace(query, alternatives=(), phrases=()) if required else query  # what the index of words can answer
     matches = retrieve.by_words(db, known, indexed, place, newest, budget, own=not question)
     avoided = len(matches.rows) >= retrieve.CANDIDATES and bool(_unwanted(db, matches.rows, query))
     if avoided:
         others = replace(indexed, avoided=query.excluded)
         matches = retrieve.by_words(db, known, others, place, newest, budget, own=not question)
     few = looks_like_identifier(query.text) or len(matches.rows) < FEW or is_cjk(query.text)
-    wanting = bool(query.text) and not (indexed.alternatives or query.phrases) and few
+    wanting = bool(query.text) and not (indexed.alternatives or indexed.phrases) and few
     unfinished = first and budget.over and bool(budget.unread or (wanting and matches.rows))
     parts = _Parts()
     if wanting and not unfinished:
-        parts = _by_parts(db, query, place, newest, budget)
+        parts = _by_parts(db, " ".join((query.text, *(query.phrases if required else ()))), place, newest, budget)
     more = parts.more or len(matches.rows) >= retrieve.CANDIDATES
-    if indexed is not query:
-        held = having(db, [*matches.rows, *parts.texts], query.alternatives)
+    if required:
+        held = having(db, [*matches.rows, *parts.texts], required)
         matches = replace(matches, rows=[r for r in matches.rows if r.pk in held])
         parts = replace(parts, texts={r: text for r, text in parts.texts.items() if r.pk in held})
-    read = not (matches.rows or parts.texts or unfinished or query.alternatives or _is_in_trigrams(query))
+    read = not (matches.rows or parts.texts or unfinished or query.alternatives or (wanting and _is_in_trigrams(query)))
     if read and _readable(query, place):
         matches = Matches(retrieve.by_reading(db, _needles(query, place), place, newest, budget))
         more = len(matches.rows) >= retrieve.CANDIDATES
@@ -334,6 +346,12 @@ def _find(
     typed = " OR ".join(map(" AND ".join, query.alternatives)) or query.text
     likely = _suggestion(typed, {**_as_written(db, similar, ranked), **parts.meant})
     return _Found(ranked, rest, pattern, likely, unfinished, unquoted, avoided, more)
+
+
+def _to_be_read(query: Query) -> list[tuple[str, ...]]:
+    """Return the alternatives with the phrases where the index cannot tell which texts have them; [] where it can."""
+    groups = [(*query.phrases, *group) for group in query.alternatives or [()]]
+    return groups if any(map(is_unindexed, chain.from_iterable(groups))) and query.text else []
 
 
 def _is_question(query: Query) -> bool:
@@ -359,8 +377,9 @@ def _phrases_of_no_text(db: Connection, query: Query) -> tuple[str, ...]:
     """Return the phrases that no text has, where they stand among other words: Revert "fix the build"."""
     if not query.phrases or not query.text:
         return ()
-    known = retrieve.are_known(db, map(phrase_of, query.phrases))
-    return tuple(p for p in query.phrases if phrase_of(p) not in known)
+    phrases = [p for p in query.phrases if not is_unindexed(p)]
+    known = retrieve.are_known(db, map(phrase_of, phrases))
+    return tuple(p for p in phrases if phrase_of(p) not in known)
 
 
 def _terms(
@@ -394,10 +413,10 @@ class _Parts(Struct, frozen=True):
     more: bool = False
 
 
-def _by_parts(db: Connection, query: Query, place: Place, newest: int, budget: Budget) -> _Parts:
-    tokens = _tokens(query.text)
+def _by_parts(db: Connection, text: str, place: Place, newest: int, budget: Budget) -> _Parts:
+    tokens = _tokens(text)
     found = _containing(db, list(filter(_is_part, tokens)), place, newest, budget)
-    if found.texts or not looks_like_identifier(query.text):
+    if found.texts or not looks_like_identifier(text):
         return found
     meant: dict[str, list[str]] = {}
     for token in (t for t in tokens if len(t) >= 4 and not _pieces_known(db, t, newest)):
@@ -433,9 +452,8 @@ def _pieces_known(db: Connection, token: str, newest: int) -> bool:
 
 
 def _is_in_trigrams(query: Query) -> bool:
-    """Return whether the trigrams have answered already: the query is one token."""
-    tokens = _tokens(query.text)
-    return len(tokens) > 0 and len(query.text.split()) == 1 and all(map(_is_part, tokens))
+    """Return whether the trigrams have answered already, where parts were looked for."""
+    return any(map(_is_part, _tokens(query.text)))
 
 
 def _is_part(token: str) -> bool:

@@ -8,6 +8,9 @@ from textual.widgets import Input
 from sakti.core.text import sanitise
 
 
+PASTED = 10_000  # characters of a paste: with a million of them each key takes long
+
+
 class SafeInput(Input):
     """Its value is one line without control characters. It blinks only where things may move."""
 
@@ -27,7 +30,7 @@ class SafeInput(Input):
         """Insert all lines as one; Textual's own handler, which is not asked, keeps the first."""
         event.stop()
         event.prevent_default()
-        if line := " ".join(event.text.splitlines()):
+        if line := " ".join(event.text.splitlines())[:PASTED]:
             self.replace(line, *self.selection)
 
     def validate_value(self, value: str) -> str:

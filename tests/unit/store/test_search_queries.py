@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import unicodedata
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -246,6 +247,13 @@ async def test_flags_in_a_sentence_exclude_nothing(store: Store, typed: str, exc
         "CREATE TABLE t (id INTEGER NOT NULL)",
         "WHERE id NOT IN (1, 2)",
         "deleted = 0 AND NOT archived",
+        "WHERE paid AND NOT (cancelled)",
+        'level:error AND NOT "health check"',
+        "error NOT (status=200 OR status=304)",
+        "NOT NULL constraint failed: users.email",
+        "NOT working after the update",
+        "role:admin can edit",
+        "level:error status:500 role:admin",
     ],
 )
 async def test_a_pasted_command_finds_itself(store: Store, command: str) -> None:
@@ -273,6 +281,14 @@ async def test_a_phrase_beside_a_word_is_required(store: Store) -> None:
         ("alpha AND (plain OR beta)", {"all"}),
         ("(foo OR bar) AND plain", {"foo", "bar"}),
         ("foo AND (bar", set()),
+        ("（foo OR bar） AND plain", {"foo", "bar"}),
+        ("foo -ba*", {"foo"}),
+        ("foo NOT ba*", {"foo"}),
+        ("NOT baz AND foo", {"foo"}),
+        (
+            "(foo OR bar OR config OR delta OR epsilon) AND (plain OR with OR loader OR zeta) NOT baz",
+            {"foo", "bar", "config"},
+        ),
         ("foo NOT (baz)", {"foo"}),
         ("foo NOT baz,", {"foo"}),
         ("(foo OR bar) NOT (baz OR alone)", {"foo", "bar"}),
@@ -302,6 +318,14 @@ async def test_operators_beside_each_other(store: Store, typed: str, found: set[
         ("数据库 AND 服务器", {"down"}),
         ("数据库 OR 画面", {"down", "up", "screen"}),
         ("数据库 AND (日志 OR started*)", {"up"}),
+        ('"没有启动" 数据库', {"down"}),
+        ("服务*", {"down"}),
+        ("ไทย AND ภาษา", {"thai"}),
+        ("ภาษา -ไทย", {"lao"}),
+        ("नई -त्रुटि", {"hindi"}),
+        ("deploy NOT 🚀", {"sharp"}),
+        ("🚀 OR C#", {"rocket", "sharp"}),
+        ("deploy AND C#", {"sharp"}),
         ("数据库 -服务器", {"up"}),
         ("数据库 NOT 连接", {"up"}),
         ("画面 AND テスト", {"screen"}),
@@ -314,9 +338,16 @@ async def test_words_of_scripts_without_spaces(store: Store, typed: str, found: 
         ("up", "数据库已经启动 (started)"),
         ("screen", "画面のテストを実行"),
         ("end", "调试模式"),
+        ("thai", "ฉันพูดภาษาไทยได้"),
+        ("lao", "นี่คือภาษาอื่น"),
+        ("hindi", "नई सुविधा"),
+        ("hindi error", "नई त्रुटि"),
+        ("rocket", "deploy c 🚀"),
+        ("sharp", "deploy C#"),
     ]
     await store.write(say, told)
     assert set(await ids(store, typed)) == found
+    assert not any("no text has" in note for note in (await page(store, typed)).notes)
 
 
 async def test_a_text_with_both_words_is_first(store: Store) -> None:
@@ -411,10 +442,19 @@ async def test_what_is_shorter_once_it_is_folded(store: Store, typed: str) -> No
 
 @pytest.mark.parametrize(
     "path",
-    ["app/orders/[orderId]/page.tsx", "[orderId]", "orders", "Orders", "app/*/[orderId]/*.tsx", "lib/*.ts", "größe.md"],
+    [
+        "app/orders/[orderId]/page.tsx",
+        "./app/orders",
+        "[orderId]",
+        "orders",
+        "Orders",
+        "app/*/[orderId]/*.tsx",
+        "lib/*.ts",
+        "größe.md",
+    ],
 )
 async def test_a_path_that_a_tool_touched(store: Store, path: str) -> None:
-    touched = ["app/orders/[orderId]/page.tsx", "lib/Cart.ts", "GRÖSSE.md"]
+    touched = ["app/orders/[orderId]/page.tsx", "lib/Cart.ts", "GRÖSSE.md", 'a "b"\t\\c']
     other = {
         "kind": "message",
         "doc_id": "b",
@@ -426,6 +466,39 @@ async def test_a_path_that_a_tool_touched(store: Store, path: str) -> None:
     await store.write(search_index.put, **{**other, "doc_id": "a", "paths": touched})
     await store.write(search_index.put, **other)
     assert await ids(store, f"path:{path}") == ["a"]
+    assert await ids(store, "path:app/*.ts") == [], "no one path"
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("apple NOT role:tool", {"mine", "yours"}),
+        ("apple -role:tool -role:user", {"yours"}),
+        ("NOT kind:message", set()),
+        ("apple AND role:you", {"mine"}),
+        ("an AND role:user AND apple", {"mine"}),
+        ("role:tools OR apple", {"printed"}),
+        ("kind:message -path:src/a.py apple", {"yours", "printed"}),
+        ("apple path:'src/a.py',", {"mine"}),
+        ("apple path:src/a.py:10:2", {"mine"}),
+        ("-before:1970-01-02", set()),
+        ("apple -after:1970-01-02", {"mine", "yours", "printed"}),
+        ("apple -thread:t1", set()),
+        ("apple thread:nowhere", {"mine", "yours", "printed"}),
+    ],
+)
+async def test_filters_that_leave_out(store: Store, typed: str, found: set[str]) -> None:
+    told = [("mine", "an apple in src/a.py"), ("yours", "apple", "assistant"), ("printed", "an apple", "tool")]
+    await store.write(say, told)
+    assert set(await ids(store, typed)) == found
+    told_of = [f"no thread “{typed.partition('thread:')[2]}”: looked for as words"] if "nowhere" in typed else []
+    assert (await page(store, typed)).notes == told_of
+
+
+async def test_a_query_that_macos_decomposed(store: Store) -> None:
+    await store.write(say, [("a", "서버 시작"), ("b", "naïve solution"), ("c", "a solution")])
+    for typed, wanted in (("서버", {"a"}), ("solution -naïve", {"c"}), ("서버 OR naïve", {"a", "b"})):
+        assert set(await ids(store, unicodedata.normalize("NFD", typed))) == wanted
 
 
 def test_values_of_filters_may_be_in_any_case() -> None:

@@ -51,6 +51,12 @@ async def test_sizes_are_those_of_the_index_however_long(store: Store) -> None:
     assert await store.read(sizes_of, []) == {}
 
 
+async def test_a_path_in_the_text_of_a_message_is_found(store: Store) -> None:
+    await store.write(say, ["look at src/auth/session.ts", "which one?", "src/other.ts"])
+    assert [h.id for h in (await page(store, "path:auth/Session.ts")).hits] == ["t-0"]
+    assert {h.id for h in (await page(store, "-path:auth/session.ts")).hits} == {"t-1", "t-2"}
+
+
 async def test_a_long_neighbour_is_a_candidate_and_is_not_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await store.write(say, ["nothing of it " * 400, "where does the gimbal overflow now?", "else", "more"])
     await store.write(say, [f"an overflow, number {n}" for n in range(6)], "other")

@@ -7,7 +7,6 @@ from textual.widgets import Input
 
 from sakti.core.text import sanitise
 
-
 PASTED = 10_000  # characters of a paste: with a million of them each key takes long
 
 

@@ -32,23 +32,24 @@ class Operators(Struct, frozen=True):
     alternatives: tuple[Group, ...] = ()
 
 
-def read_operators(text: str, is_said: Callable[[str], bool]) -> Operators:
+def read_operators(text: str, is_said: Callable[[str], bool], *, alone: bool = True) -> Operators:
     """Return what the operators in `text` say; a quote is one word.
 
     `a AND b OR c` is (a, b) or (c,), `a AND (b OR c)` is (a, b) or (a, c). Where a side is missing, or there are too
-    many words, all are words. So is NOT in SQL, and beside a word in capitals where a text says it so (`is_said` of
-    `COMMAND NOT FOUND`).
+    many words, all are words; so they are where they only leave out, and nothing else is asked for (`alone`). So is NOT
+    in SQL, and beside a word in capitals where a text says it so (`is_said` of `COMMAND NOT FOUND`).
     """
     if not OPERATORS.search(text):
         return Operators(text)
     tokens = _OPERAND.findall(text.translate(_FULL_WIDTH))
     read = [(t, OPERATORS.fullmatch(t) is not None and not _is_word(tokens, i, is_said)) for i, t in enumerate(tokens)]
     operators = sum(is_operator for _, is_operator in read)
-    if not operators or len(read) - operators > _MOST:
+    if not operators or len(read) - operators > _MOST or operators > _MOST:
         return Operators(text)
     split = list(itertools.chain.from_iterable(itertools.starmap(_split, read)))
     try:
-        return _Reader(split if _is_balanced(split) else read).read()
+        found = _Reader(split if _is_balanced(split) else read).read()
+        return Operators(text) if alone and not found.text else found
     except _Senseless:
         return Operators(text)
 
@@ -86,7 +87,7 @@ class _Reader:
 
     def read(self) -> Operators:
         groups = self._alternatives()
-        if self._at < len(self._left) or not self._kept:
+        if self._at < len(self._left):
             raise _Senseless
         joined = any(token in ("AND", "OR") for token, is_operator in self._left if is_operator)
         kept, unwanted = " ".join(self._kept), tuple(self._unwanted)
@@ -144,11 +145,11 @@ class _Reader:
 
 
 def _is_balanced(tokens: Sequence[tuple[str, bool]]) -> bool:
-    """Return whether each parenthesis has its other one."""
+    """Return whether each parenthesis has its other one, and they are not too deep."""
     open_ones = 0
     for token, is_operator in tokens:
         open_ones += {"(": 1, ")": -1}.get(token, 0) * is_operator
-        if open_ones < 0:
+        if not 0 <= open_ones <= _MOST:
             return False
     return not open_ones
 

@@ -124,7 +124,7 @@ def parse_query(
     rest, unwanted = _exclusions(rest, needed=query == Query(text=""))
     if rest != text:  # `a AND role:user AND b`
         rest = _LOOSE.sub(" ", rest)
-    read = read_operators(rest, is_said)
+    read = read_operators(rest, is_said, alone=query == Query(text=""))
     rest = read.text
     phrases = [m[1].strip() for m in _PHRASE.finditer(rest) if WORD.search(m[1])]
     rest = _PHRASE.sub(" ", rest) if phrases else rest

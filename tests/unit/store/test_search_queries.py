@@ -210,6 +210,15 @@ def test_operators_without_two_sides_are_words(typed: str) -> None:
     assert query.alternatives == () and query.excluded == ()
 
 
+def test_operators_may_be_as_deep_as_they_are_typed() -> None:
+    for deep in (
+        "a AND " + "(" * 1_900 + "b" + ")" * 1_900,
+        "a " + "NOT " * 990 + "b",
+        "(a AND " * 500 + "b" + ")" * 500,
+    ):
+        assert parse_query(deep).text
+
+
 @pytest.mark.parametrize(
     ("typed", "excluded"),
     [
@@ -293,6 +302,7 @@ async def test_a_phrase_beside_a_word_is_required(store: Store) -> None:
         ("foo NOT baz,", {"foo"}),
         ("(foo OR bar) NOT (baz OR alone)", {"foo", "bar"}),
         ("FOO NOT BAZ", {"foo"}),
+        ("role:user NOT baz", {"all", "part", "foo", "bar", "config"}),
         ("role:user -baz", {"all", "part", "foo", "bar", "config"}),
     ],
 )

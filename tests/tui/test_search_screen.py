@@ -88,6 +88,7 @@ def test_filters_are_what_search_reads():
     asked = parse_query(query)
     assert (asked.text, asked.kind, asked.role, asked.since is not None) == ("lost", "observation", "user", True)
     assert filter_of("kind:messages x", "kind") == "message"
+    assert filter_of("x NOT kind:task", "kind") == filter_of("x -kind:task", "kind") == ""
     assert next_filter("after:2026-01-02 lost", "after") == "lost"
     assert with_filter('role:"user" lost role:tool', "role", "") == "lost "
 

@@ -138,7 +138,7 @@ def searched_words(hit: Hit, query: str) -> list[str]:
 
 
 def _operator(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\S){name}:(\"[^\"]*\"|\S+)\s*", re.IGNORECASE)
+    return re.compile(rf"(?<!\S)(?<!NOT ){name}:(\"[^\"]*\"|\S+)\s*", re.IGNORECASE)
 
 
 def filter_of(query: str, name: str) -> str:

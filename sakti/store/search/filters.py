@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,12 +57,17 @@ class Place(Struct):
             values=[*self.values, listed(keys)],
         )
 
-    def unlike(self, sizes: Sequence[bytes]) -> Place:
-        """Return the filter of the rows whose sizes do not begin so."""
-        alike = " OR ".join(["substr(z.sz, 1, ?) = ?"] * len(sizes))
-        other = f"NOT EXISTS (SELECT 1 FROM search_words_docsize z WHERE z.id = d.pk AND ({alike}))"
-        values = [value for size in sizes for value in (len(size), size)]
-        return replace(self, where=f"{self.where} AND {other}", values=[*self.values, *values])
+    def unlike(self, sizes: Sequence[bytes], indexed: Mapping[str, Sequence[str]]) -> Place:
+        """Return the filter of the rows with other sizes that match nothing of `indexed`, by its tables."""
+        clauses, values = [self.where], list(self.values)
+        if sizes:
+            alike = " OR ".join(["substr(z.sz, 1, ?) = ?"] * len(sizes))
+            clauses.append(f"NOT EXISTS (SELECT 1 FROM search_words_docsize z WHERE z.id = d.pk AND ({alike}))")
+            values += [value for size in sizes for value in (len(size), size)]
+        for table, matches in indexed.items():
+            clauses += [f"NOT EXISTS (SELECT 1 FROM {table} WHERE {table} MATCH ? AND rowid = d.pk)"] * len(matches)
+            values += matches
+        return replace(self, where=" AND ".join(clauses), values=values)
 
     def among(self, column: str) -> str:
         """Return the condition that `column` is one of the rows; FTS5 takes `+rowid` as a condition, not as a list."""

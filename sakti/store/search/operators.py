@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 
-OPERATORS = lazy_pattern(r"(?<!\S)(AND|OR|NOT)(?!\S)")
+OPERATORS = lazy_pattern(r"(?<![^\s(])(AND|OR|NOT)(?!\S)")
+_WORD = lazy_pattern(r"\w|[^\x00-\x7f]")
 _OPERAND = lazy_pattern(r"\(*\"[^\"]+\"\)*|\S+")
 _MOST = 12  # more words than that are a text in which AND, OR or NOT stands, not a query with operators
 _MOST_ALTERNATIVES = 64
@@ -42,13 +43,15 @@ def read_operators(text: str, is_said: Callable[[str], bool], *, alone: bool = T
     if not OPERATORS.search(text):
         return Operators(text)
     tokens = _OPERAND.findall(text.translate(_FULL_WIDTH))
-    read = [(t, OPERATORS.fullmatch(t) is not None and not _is_word(tokens, i, is_said)) for i, t in enumerate(tokens)]
-    operators = sum(is_operator for _, is_operator in read)
-    if not operators or len(read) - operators > _MOST or operators > _MOST:
+    split = list(itertools.chain.from_iterable(map(_split, tokens)))
+    tokens = split if _is_balanced(split) else tokens
+    read = [(t, _is_operator(tokens, i, is_said)) for i, t in enumerate(tokens)]
+    operators = sum(OPERATORS.fullmatch(t) is not None for t, is_operator in read if is_operator)
+    words = sum(not is_operator for _, is_operator in read)
+    if not operators or words > _MOST or operators > _MOST:
         return Operators(text)
-    split = list(itertools.chain.from_iterable(itertools.starmap(_split, read)))
     try:
-        found = _Reader(split if _is_balanced(split) else read).read()
+        found = _Reader(read).read()
         return Operators(text) if alone and not found.text else found
     except _Senseless:
         return Operators(text)
@@ -59,17 +62,19 @@ def bare(token: str) -> str:
     return token[1:-1] if token[0] == token[-1] == '"' and len(token) > 2 else token.strip(_SIGNS) or token
 
 
-def _is_word(tokens: Sequence[str], at: int, is_said: Callable[[str], bool]) -> bool:
-    """Return whether AND, OR or NOT is a word where it stands."""
+def _is_operator(tokens: Sequence[str], at: int, is_said: Callable[[str], bool]) -> bool:
+    """Return whether a token is an operator or a parenthesis where it stands, and no word."""
+    if tokens[at] in ("(", ")") or not OPERATORS.fullmatch(tokens[at]):
+        return tokens[at] in ("(", ")")
     if tokens[at] != "NOT" or at == len(tokens) - 1:
-        return False
+        return True
     before, follows = bare(tokens[at - 1]) if at else "", bare(tokens[at + 1])
     if before in _BEFORE_NOT or follows in _AFTER_NOT:
-        return True
+        return False
     if not before:
-        return is_said(f"NOT {follows}")
+        return not is_said(f"NOT {follows}")
     capitals = any(w.isupper() and len(w) > 1 and not OPERATORS.fullmatch(w) for w in (before, follows))
-    return capitals and is_said(f"{before} NOT {follows}")
+    return not (capitals and is_said(f"{before} NOT {follows}"))
 
 
 class _Senseless(Exception):
@@ -126,7 +131,7 @@ class _Reader:
         if kind == "word":
             token = self._left[at][0]
             self._kept.append(token)
-            return [(bare(token),)]
+            return [(bare(token),) if _WORD.search(token) else ()]  # `status = 1 AND type = 2`
         if kind == "(":
             groups = self._alternatives()
             if self._next() != ")":
@@ -144,23 +149,23 @@ class _Reader:
         raise _Senseless
 
 
-def _is_balanced(tokens: Sequence[tuple[str, bool]]) -> bool:
+def _is_balanced(tokens: Sequence[str]) -> bool:
     """Return whether each parenthesis has its other one, and they are not too deep."""
     open_ones = 0
-    for token, is_operator in tokens:
-        open_ones += {"(": 1, ")": -1}.get(token, 0) * is_operator
+    for token in tokens:
+        open_ones += {"(": 1, ")": -1}.get(token, 0)
         if not 0 <= open_ones <= _MOST:
             return False
     return not open_ones
 
 
-def _split(token: str, is_operator: bool) -> Iterator[tuple[str, bool]]:
-    """Return the parentheses around a word as operators, and the word: `(b` is `(` and `b`, `f(x)` is a word."""
+def _split(token: str) -> Iterator[str]:
+    """Return the parentheses around a word, and the word: `(b` is `(` and `b`, `f(x)` is a word."""
     inside = token.lstrip("(")
     word = inside.rstrip(")")
     own = 0 if word.startswith('"') else max(0, word.count("(") - word.count(")"))  # that the word itself opens
     word = inside[: len(word) + own]
-    yield from [("(", True)] * (len(token) - len(inside))
+    yield from "(" * (len(token) - len(inside))
     if word:
-        yield word, is_operator
-    yield from [(")", True)] * (len(inside) - len(word))
+        yield word
+    yield from ")" * (len(inside) - len(word))

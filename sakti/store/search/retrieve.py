@@ -18,7 +18,7 @@ from sakti.store.search.filters import Place
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.query import Query, is_cjk
-from sakti.store.search.rows import ROW, Row, listed, texts_of
+from sakti.store.search.rows import ROW, Row, is_unindexed, listed, texts_of
 from sakti.store.search.stems import stems
 from sakti.store.search.substrings import SIZE, all_of, any_of, covering, cut, for_like, quoted, trigrams
 from sakti.store.search.terms import MANY, Term, inverse_frequency, phrase_of, spellings
@@ -418,6 +418,15 @@ def _at_the_end(db: Connection, part: str, place: Place, newest: int, budget: Bu
     keys = [row.pk for row in by_reading(db, [part], place, newest, at_end, ends=True)]
     budget.unread |= {f"{name} at the end of a text": key for name, key in at_end.unread.items()}
     return keys
+
+
+def likely(db: Connection, place: Place, copies: Sequence[bytes], unwanted: Sequence[str]) -> Place:
+    """Return the filter of the rows that are likely no copies (of these sizes), and have none of `unwanted`."""
+    words = [w for w in unwanted if not is_unindexed(w)]
+    parts = [folded(w).lower() for w in unwanted if is_unindexed(w)]
+    pieces = [all_of(cut(p)) if len(p) >= SIZE else any_of(_pieces_from(db, p)) for p in parts]
+    indexed = {"search_words": [any_word_of(words)] if words else [], "search_trigrams": list(filter(None, pieces))}
+    return place.unlike(copies, indexed)
 
 
 def similar_parts(db: Connection, word: str, place: Place, newest: int, budget: Budget) -> list[Row]:

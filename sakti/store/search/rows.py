@@ -108,7 +108,7 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
         keys = [key for (key,) in db.execute_sql(sql, (match, min(keys), max(keys), listed(keys))).fetchall()]
     unwanted = re.compile("|".join([rf"(?<![^\W_])(?:{whole})(?![^\W_])"] * bool(whole) + [inside] * bool(inside)))
     as_typed = "|".join(re.escape(w.rstrip("*")) for w in words)
-    typed = re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT[\s(\"'{{]+)(?i:{as_typed})(?!\w)")
+    typed = re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT[\s(\"'`{{]+)(?i:{as_typed})(?!\w)")
     texts = texts_of(db, keys)
     return {pk for pk, text in texts.items() if unwanted.search(without_accents(text)) and not typed.search(text)}
 

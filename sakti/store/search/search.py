@@ -10,13 +10,12 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.core.text import counted
 from sakti.store.connection import Connection
 from sakti.store.search import filters, retrieve, spelling
 from sakti.store.search import rank as ranking
@@ -39,6 +38,7 @@ from sakti.store.search.filters import Place, Scope, place_of
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.occurrences import Occurrences, Sizes, likely_copies, occurrences, sizes_of
+from sakti.store.search.page import Hit, SearchPage
 from sakti.store.search.query import (
     KINDS,
     MAX_TERMS,
@@ -55,7 +55,7 @@ from sakti.store.search.query import (
     terms,
     words_and_joined,
 )
-from sakti.store.search.rank import NO_PARTS, Parts, Ranked
+from sakti.store.search.rank import NO_PARTS, Ranked
 from sakti.store.search.retrieve import Budget, Matches
 from sakti.store.search.rows import Row, Stored, excluded, having, is_unindexed, page_rows, texts_before, texts_of
 from sakti.store.search.terms import Term, make_terms, phrase_of, spellings
@@ -74,116 +74,6 @@ PAGE = 20  # rows; where copies leave fewer, what stands behind them is looked f
 BEHIND_COPIES = 0.1
 MANY_COPIES = 20  # of a text; others are looked for by their sizes first
 LAST_TIME = 0.5  # seconds after which a query ends that has found nothing yet
-
-
-class Hit(Struct, frozen=True, dict=True):
-    """Search hit.
-
-    `score` is 0 to 1, `rank` counts from 1; `position` is a message's index in its thread, the first one behind an
-    observation; `source`: raw or compacted (a message), observation, reflection, task, working_memory. `copies`: how
-    many more texts say the same; `parts`: what its score is made of.
-    """
-
-    id: str
-    kind: str
-    thread_id: str | None
-    thread_title: str
-    task_id: str | None
-    role: str
-    time: int
-    position: int
-    cut: Callable[[], Excerpt]
-    score: float
-    rank: int
-    source: str = "raw"
-    copies: int = 0
-    parts: Parts = NO_PARTS
-
-    @cached_property
-    def excerpt(self) -> Excerpt:
-        """Return what is shown of its text, cut at the first call."""
-        return self.cut()
-
-    @property
-    def text(self) -> str:
-        return self.excerpt.text
-
-    @property
-    def snippet(self) -> str:
-        return self.excerpt.snippet
-
-    @property
-    def marks(self) -> tuple[tuple[int, int], ...]:
-        """Return (start, end) of the matches in the snippet."""
-        return self.excerpt.marks
-
-    @property
-    def start(self) -> int:
-        """Return where in the text the snippet begins."""
-        return self.excerpt.start
-
-    @property
-    def reason(self) -> str:
-        """Return why it is listed, where its text does not show it."""
-        return self.excerpt.reason
-
-    @property
-    def others(self) -> str:
-        """Return how many more texts say the same; in what tools print numbers may differ."""
-        what = "text that differs in numbers at most" if self.role == TOOL else "identical text"
-        many = "texts that differ in numbers at most" if self.role == TOOL else ""
-        return f"{counted(self.copies, what, many)} not listed" if self.copies else ""
-
-
-class SearchPage(Struct, frozen=True):
-    """Page of hits; `total` can be paged through.
-
-    `more`: these are the best of more. `unread`: words of which older texts were not looked at, and since when (Unix
-    ms) they were. `partial`: not all was searched yet. `suggestion`: the query as it may have been meant;
-    its hits are included. `elsewhere`: hits outside of the scope, counted where it has none. `without`: words whose
-    texts are left out. `unquoted`: phrases that no text has; their words were looked for. `unknown`: filters (name,
-    value) of what is not there, read as words.
-    """
-
-    query: str
-    total: int
-    hits: tuple[Hit, ...] = ()
-    more: bool = False
-    partial: bool = False
-    unread: tuple[tuple[str, int], ...] = ()
-    suggestion: str = ""
-    elsewhere: int = 0
-    without: tuple[str, ...] = ()
-    unquoted: tuple[str, ...] = ()
-    unknown: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def found(self) -> str:
-        """Describe the number of hits."""
-        return f"the best {self.total} of more" if self.more else f"{self.total} found"
-
-    @property
-    def newest_only(self) -> bool:
-        """Return whether older texts were not looked at for some word."""
-        return bool(self.unread)
-
-    @property
-    def notes(self) -> list[str]:
-        """Describe what else there is to know, a phrase each."""
-        told: list[str] = []
-        if self.suggestion:
-            told.append(f"did you mean “{self.suggestion}”?")
-        told += [f"no text has “{phrase}”: its words were looked for" for phrase in self.unquoted]
-        told += [f"no {name} “{value}”: looked for as words" for name, value in self.unknown]
-        if self.without:
-            told.append(f"without texts that have {', '.join(f'“{word}”' for word in self.without)}")
-        if self.unread:
-            words = ", ".join(dict.fromkeys(word for word, _ in self.unread))
-            since = time.strftime("%Y-%m-%d", time.localtime(max(at for _, at in self.unread) / 1000))
-            told.append(f"{words}: only texts since {since}")
-        if self.elsewhere:
-            told.append(f"{self.elsewhere} in other workspaces")
-        return told
 
 
 class _Found(Struct, frozen=True):
@@ -229,7 +119,12 @@ def search(
     on the machine changes no result.
     """
     asked = unicodedata.normalize("NFC", text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
-    is_said = partial(_is_said, db)
+    said: dict[str, bool] = {}
+
+    def is_said(phrase: str) -> bool:
+        said[phrase] = bool(retrieve.are_known(db, [phrase_of(phrase)]))
+        return said[phrase]
+
     query = parse_query(asked, is_said)
     if unknown := filters.unknown(db, query):
         query = parse_query(asked, is_said, unknown=unknown)
@@ -241,14 +136,15 @@ def search(
     folded, rest, gone = _listed(db, found, query)
     longer = Budget(clock, start + BEHIND_COPIES, start + BEHIND_COPIES, budget.unread)
     copied = [r.features.row.pk for r, copies in folded if copies >= MANY_COPIES]
+    likely = bool(copied or gone)  # what is no likely copy, and has no unwanted word, is looked for first
     while found.more and not first and len(folded) + len(rest) < PAGE and not longer.over:
         others = place.without([row.pk for row in found.rows])
-        if copied:  # what is no likely copy of these comes first
-            others = others.unlike(likely_copies(db, copied))
+        if likely:
+            others = retrieve.likely(db, others, likely_copies(db, copied), query.excluded if gone else ())
         more = _find(db, query, others, newest, longer, first=False, now=now)
-        found = found.and_behind(more, bool(copied) or (more.more and bool(more.rows)))
+        found = found.and_behind(more, likely or (more.more and bool(more.rows)))
         folded, rest, gone = _listed(db, found, query)
-        copied = []
+        likely = False
     total = len(folded) + len(rest)
     behind = rest[max(0, offset - len(folded)) : max(0, offset + limit - len(folded))]
     page = [*folded[offset : offset + limit], *((_unmeasured(row), copies) for row, copies in behind)]
@@ -270,11 +166,8 @@ def search(
         without=query.excluded if gone or found.avoided else (),
         unquoted=found.unquoted,
         unknown=tuple(unknown.items()),
+        said=tuple(phrase for phrase, known in said.items() if known),
     )
-
-
-def _is_said(db: Connection, phrase: str) -> bool:
-    return bool(retrieve.are_known(db, [phrase_of(phrase)]))
 
 
 def _listed(

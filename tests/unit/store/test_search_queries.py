@@ -250,6 +250,8 @@ async def test_flags_in_a_sentence_exclude_nothing(store: Store, typed: str, exc
         "WHERE email IS NOT NULL",
         "CREATE TABLE IF NOT EXISTS",
         "SELECT id FROM users WHERE status = 1 AND type = 2",
+        "SELECT * FROM orders WHERE paid AND shipped",
+        "paid AND NOT `deleted`",
         "foo AND --- bar",
         "404 NOT FOUND",
         "DO NOT EDIT",
@@ -269,7 +271,23 @@ async def test_a_pasted_command_finds_itself(store: Store, command: str) -> None
     others = [(f"o{n}", f"something else of app and main and users, number {n}") for n in range(20)]
     await store.write(say, [*others, ("it", f"run it with {command} on the server")])
     found = await page(store, command)
-    assert found.hits[0].id == "it" and found.notes == []
+    assert found.hits[0].id == "it" and [n for n in found.notes if "read as text" not in n] == []
+
+
+async def test_not_between_capitals_is_an_operator_unless_a_text_says_it_so(store: Store) -> None:
+    await store.write(say, [("plain", "over HTTP"), ("tls", "HTTP and HTTPS")])
+    assert await ids(store, "HTTP NOT HTTPS") == ["plain"]
+    await store.write(say, [("said", "we speak HTTP not HTTPS")])
+    found = await page(store, "HTTP NOT HTTPS")
+    assert found.hits[0].id == "said" and found.notes == ["“HTTP NOT HTTPS” read as text"]
+    assert "tls" not in await ids(store, "HTTP -HTTPS")
+
+
+async def test_what_is_excluded_is_looked_for_behind_hundreds_that_have_it(store: Store) -> None:
+    both = [(f"n{n}", f"日志 配置 myOverflowing{n} gimbal {n}") for n in range(1_500)]
+    await store.write(say, [("meant", "日志 级别 myOverflowing"), *both])
+    for query in ("日志 NOT 配置", "日志 -配置", "verflowin -gimbal"):
+        assert await ids(store, query) == ["meant"], query
 
 
 async def test_a_phrase_beside_a_word_is_required(store: Store) -> None:
@@ -299,6 +317,8 @@ async def test_a_phrase_beside_a_word_is_required(store: Store) -> None:
             {"foo", "bar", "config"},
         ),
         ("foo NOT (baz)", {"foo"}),
+        ("foo AND (NOT baz)", {"foo"}),
+        ("foo (NOT baz)", {"foo"}),
         ("foo NOT baz,", {"foo"}),
         ("(foo OR bar) NOT (baz OR alone)", {"foo", "bar"}),
         ("FOO NOT BAZ", {"foo"}),

@@ -1,0 +1,128 @@
+"""Hold what a search found: a page of hits, and what else there is to know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+
+from msgspec import Struct
+
+from sakti.core.text import counted
+from sakti.store.search.excerpts import Excerpt
+from sakti.store.search.features import TOOL
+from sakti.store.search.rank import NO_PARTS, Parts
+
+
+class Hit(Struct, frozen=True, dict=True):
+    """Search hit.
+
+    `score` is 0 to 1, `rank` counts from 1; `position` is a message's index in its thread, the first one behind an
+    observation; `source`: raw or compacted (a message), observation, reflection, task, working_memory. `copies`: how
+    many more texts say the same; `parts`: what its score is made of.
+    """
+
+    id: str
+    kind: str
+    thread_id: str | None
+    thread_title: str
+    task_id: str | None
+    role: str
+    time: int
+    position: int
+    cut: Callable[[], Excerpt]
+    score: float
+    rank: int
+    source: str = "raw"
+    copies: int = 0
+    parts: Parts = NO_PARTS
+
+    @cached_property
+    def excerpt(self) -> Excerpt:
+        """Return what is shown of its text, cut at the first call."""
+        return self.cut()
+
+    @property
+    def text(self) -> str:
+        return self.excerpt.text
+
+    @property
+    def snippet(self) -> str:
+        return self.excerpt.snippet
+
+    @property
+    def marks(self) -> tuple[tuple[int, int], ...]:
+        """Return (start, end) of the matches in the snippet."""
+        return self.excerpt.marks
+
+    @property
+    def start(self) -> int:
+        """Return where in the text the snippet begins."""
+        return self.excerpt.start
+
+    @property
+    def reason(self) -> str:
+        """Return why it is listed, where its text does not show it."""
+        return self.excerpt.reason
+
+    @property
+    def others(self) -> str:
+        """Return how many more texts say the same; in what tools print numbers may differ."""
+        what = "text that differs in numbers at most" if self.role == TOOL else "identical text"
+        many = "texts that differ in numbers at most" if self.role == TOOL else ""
+        return f"{counted(self.copies, what, many)} not listed" if self.copies else ""
+
+
+class SearchPage(Struct, frozen=True):
+    """Page of hits; `total` can be paged through.
+
+    `more`: these are the best of more. `unread`: words of which older texts were not looked at, and since when (Unix
+    ms) they were. `partial`: not all was searched yet. `suggestion`: the query as it may have been meant;
+    its hits are included. `elsewhere`: hits outside of the scope, counted where it has none. `without`: words whose
+    texts are left out. `unquoted`: phrases that no text has; their words were looked for. `unknown`: filters (name,
+    value) of what is not there, read as words. `said`: what stands so in a text, and whose NOT is no operator.
+    """
+
+    query: str
+    total: int
+    hits: tuple[Hit, ...] = ()
+    more: bool = False
+    partial: bool = False
+    unread: tuple[tuple[str, int], ...] = ()
+    suggestion: str = ""
+    elsewhere: int = 0
+    without: tuple[str, ...] = ()
+    unquoted: tuple[str, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
+    said: tuple[str, ...] = ()
+
+    @property
+    def found(self) -> str:
+        """Describe the number of hits."""
+        return f"the best {self.total} of more" if self.more and self.total else f"{self.total} found"
+
+    @property
+    def newest_only(self) -> bool:
+        """Return whether older texts were not looked at for some word."""
+        return bool(self.unread)
+
+    @property
+    def notes(self) -> list[str]:
+        """Describe what else there is to know, a phrase each."""
+        told: list[str] = []
+        if self.suggestion:
+            told.append(f"did you mean “{self.suggestion}”?")
+        told += [f"no text has “{phrase}”: its words were looked for" for phrase in self.unquoted]
+        told += [f"“{phrase}” read as text" for phrase in self.said]
+        told += [f"no {name} “{value}”: looked for as words" for name, value in self.unknown]
+        if self.without:
+            told.append(f"without texts that have {', '.join(f'“{word}”' for word in self.without)}")
+        if self.unread:
+            words = ", ".join(dict.fromkeys(word for word, _ in self.unread))
+            since = time.strftime("%Y-%m-%d", time.localtime(max(at for _, at in self.unread) / 1000))
+            told.append(f"{words}: only texts since {since}")
+        if self.more and not self.total:
+            told.append("not all texts were looked at")
+        if self.elsewhere:
+            told.append(f"{self.elsewhere} in other workspaces")
+        return told

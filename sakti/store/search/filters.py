@@ -153,7 +153,7 @@ SELECT pk FROM search_docs WHERE thread_id IS NULL AND kind IN ('message', 'obse
 
 
 def _kinds(query: Query, scope: Scope) -> Sequence[str]:
-    return (query.kind,) if query.kind else scope.kinds
+    return query.kind.split(",") if query.kind else scope.kinds
 
 
 def _filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list[object]]:
@@ -170,7 +170,8 @@ def _filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list
     if kinds := _kinds(query, scope):
         add(f"d.kind IN ({','.join('?' * len(kinds))})", *kinds)
     if query.role:
-        add("d.role = ?", query.role.lower())
+        roles = query.role.split(",")
+        add(f"d.role IN ({','.join('?' * len(roles))})", *roles)
     if query.task:
         add("EXISTS (SELECT 1 FROM tasks k WHERE k.id = d.task_id AND ? IN (k.id, k.handle))", query.task)
     for since in (query.since, scope.since):

@@ -36,6 +36,8 @@ LANGUAGES = frozenset(
 
 _FILTER = lazy_pattern(r"(?<!\S)(-|NOT\s+)?(?i:(path|role|thread|task|kind|before|after)):(\"[^\"]*\"|\S+)")
 _VALUES = {"kind": KINDS, "role": ROLES}
+_EITHER = lazy_pattern(r"(?<![^\s(])\(?(role|kind):[\w,]+(?:\s+OR\s+\1:[\w,]+)+(?![^\s)])\)?", re.IGNORECASE)
+_VALUE = lazy_pattern(r":([\w,]+)")
 _SHOWN = {"you": "user", "sakti": "assistant"}  # as hits are headed
 _LOOSE = lazy_pattern(r"^\s*(?:AND|OR)(?=\s)|(?<=\s)(?:AND|OR)\s*$|(?<=\s)(?:AND|OR)(?=\s+(?:AND|OR)\s)")
 _POSITION = lazy_pattern(r":\d+(:\d+)?:?$")  # src/a.py:10
@@ -64,6 +66,7 @@ class Query(Struct, frozen=True):
 
     `alternatives`: where AND or OR was typed, the words of which a text must have all, of one alternative. `avoided`:
     words in any form that no text is looked for with. `other_than`: filters (name, value) whose texts are left out.
+    `role` and `kind` may be several, with commas.
     """
 
     text: str
@@ -106,10 +109,10 @@ def parse_query(
             query = replace(query, **{"until" if (name == "before") is not bool(left_out) else "since": moment})
             return " "
         if name in _VALUES:
-            value = value.lower().removesuffix("s")
-            value = _SHOWN.get(value, value)
-            if value not in _VALUES[name]:
+            values = [_SHOWN.get(v, v) for v in (v.removesuffix("s") for v in value.lower().split(","))]
+            if not set(values) <= set(_VALUES[name]):
                 return match[0]
+            value = ",".join(values)
         if name == "path":
             value = _POSITION.sub("", value.strip("'`,;")).removeprefix("./")
         if left_out:
@@ -118,7 +121,7 @@ def parse_query(
             query = replace(query, **{name: value})
         return " "
 
-    rest = _FILTER.sub(take_filter, rest)
+    rest = _FILTER.sub(take_filter, _EITHER.sub(_either, rest))
     excluded = [m[1].strip() for m in _EXCLUDED_PHRASE.finditer(rest) if WORD.search(m[1])]
     rest = _EXCLUDED_PHRASE.sub(" ", rest) if excluded else rest
     rest, unwanted = _exclusions(rest, needed=query == Query(text=""))
@@ -139,6 +142,11 @@ def parse_query(
         prefixes=tuple(prefixes),
         alternatives=read.alternatives,
     )
+
+
+def _either(match: re.Match[str]) -> str:
+    """Return `role:tool OR role:user` as one filter, `role:tool,user`."""
+    return f" {match[1]}:{','.join(_VALUE.findall(match[0]))} "
 
 
 def _exclusions(text: str, *, needed: bool) -> tuple[str, list[str]]:

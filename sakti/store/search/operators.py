@@ -10,6 +10,7 @@ from msgspec import Struct
 from sakti.core.patterns import lazy_pattern
 
 OPERATORS = lazy_pattern(r"(?<![^\s(])(AND|OR|NOT)(?!\S)")
+_BEFORE_PARENTHESIS = lazy_pattern(r"(?<![^\s(])(AND|OR|NOT)(?=\()")
 _WORD = lazy_pattern(r"\w|[^\x00-\x7f]")
 _OPERAND = lazy_pattern(r"\(*\"[^\"]+\"\)*|\S+")
 _MOST = 12  # more words than that are a text in which AND, OR or NOT stands, not a query with operators
@@ -40,9 +41,10 @@ def read_operators(text: str, is_said: Callable[[str], bool], *, alone: bool = T
     many words, all are words; so they are where they only leave out, and nothing else is asked for (`alone`). So is NOT
     in SQL, and beside a word in capitals where a text says it so (`is_said` of `COMMAND NOT FOUND`).
     """
-    if not OPERATORS.search(text):
+    typed = _BEFORE_PARENTHESIS.sub(r"\1 ", text.translate(_FULL_WIDTH))
+    if not OPERATORS.search(typed):
         return Operators(text)
-    tokens = _OPERAND.findall(text.translate(_FULL_WIDTH))
+    tokens = _OPERAND.findall(typed)
     split = list(itertools.chain.from_iterable(map(_split, tokens)))
     tokens = split if _is_balanced(split) else tokens
     read = [(t, _is_operator(tokens, i, is_said)) for i, t in enumerate(tokens)]

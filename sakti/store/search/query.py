@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,7 +35,7 @@ LANGUAGES = frozenset(
     "bash golang haskell java javascript kotlin perl php python ruby rust scala swift typescript".split()
 )
 
-_FILTER = lazy_pattern(r"(?<!\S)(-|NOT\s+)?(?i:(path|role|thread|task|kind|before|after)):(\"[^\"]*\"|\S+)")
+_FILTER = lazy_pattern(r"(?<![^\s(])(-|NOT\s+)?(?i:(path|role|thread|task|kind|before|after)):(\"[^\"]*\"|\S+)")
 _VALUES = {"kind": KINDS, "role": ROLES}
 _EITHER = lazy_pattern(r"(?<![^\s(])\(?(role|kind):[\w,]+(?:\s+OR\s+\1:[\w,]+)+(?![^\s)])\)?", re.IGNORECASE)
 _VALUE = lazy_pattern(r":([\w,]+)")
@@ -45,12 +46,12 @@ _PHRASE = lazy_pattern(r"\"([^\"]+)\"")
 _EXCLUDED_PHRASE = lazy_pattern(r"-\"([^\"]+)\"")
 # Three letters and more (`rm -rf`, `ls -l` are no exclusions), or Chinese, Japanese or Korean ones.
 # Chinese, Japanese, Korean; Thai, Lao, Burmese, Khmer
-_CJK_SIGN = (
-    r"[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f"
-    r"\U00020000-\U0003ffff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
+CJK_SIGNS = (
+    r"\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f"
+    r"\U00020000-\U0003ffff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 )
-_CJK = lazy_pattern(_CJK_SIGN)
-_UNWANTED = rf"(?<!\S)-([^\W\d_](?:\w|[^\x00-\x7f])(?:[\w./@-]|[^\x00-\x7f])+\*?|[^\W\d_]\w+\*|{_CJK_SIGN}+)"
+_CJK = lazy_pattern(rf"[{CJK_SIGNS}]")
+_UNWANTED = rf"(?<!\S)-([^\W\d_](?:\w|[^\x00-\x7f])(?:[\w./@-]|[^\x00-\x7f])+\*?|[^\W\d_]\w+\*|[{CJK_SIGNS}]+)"
 _EXCLUDED = lazy_pattern(_UNWANTED)
 _LAST_EXCLUDED = lazy_pattern(rf"(?:{_UNWANTED}\s*)+$")
 _PREFIX = lazy_pattern(r"(?<!\S)(\w{2,})\*(?!\S)")
@@ -86,11 +87,14 @@ class Query(Struct, frozen=True):
 
 
 def parse_query(
-    text: str, is_said: Callable[[str], bool] = lambda phrase: False, *, unknown: Collection[str] = ()
+    text: str,
+    is_said: Callable[[str], bool] = lambda phrase: False,
+    *,
+    unknown: Mapping[str, str] = MappingProxyType({}),
 ) -> Query:
     """Parse the operators in `text`; unknown or senseless ones stay text.
 
-    `is_said`: see `read_operators`. `unknown`: filters that are none, as nothing has their value.
+    `is_said`: see `read_operators`. `unknown`: filters that are none, as nothing has that value.
     """
     query = Query(text="")
     if len(text.split()) > PASTED:
@@ -100,7 +104,9 @@ def parse_query(
     def take_filter(match: re.Match[str]) -> str:
         nonlocal query
         left_out, name, value = match[1], match[2].lower(), match[3].strip('"')
-        if name in unknown:
+        if value.endswith(")") and value.count(")") > value.count("("):  # (role:user)
+            value = value[:-1]
+        if unknown.get(name) == value:
             return match[0]
         if name in ("before", "after"):
             moment = _moment(value)

@@ -14,8 +14,9 @@ from sakti.store import archive_file
 from sakti.store.connection import Connection
 from sakti.store.search.folding import folded, without_accents
 from sakti.store.search.index import TEXT_LIMIT
-from sakti.store.search.query import is_cjk
+from sakti.store.search.query import CJK_SIGNS, is_cjk
 from sakti.store.search.stems import stems, unstemmed
+from sakti.store.search.substrings import all_of, trigrams
 from sakti.store.threads.codec import text_of
 
 
@@ -101,12 +102,15 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
     whole = "|".join(_spelled(w) for w in words if not is_unindexed(w))
     inside = "|".join(re.escape(without_accents(w)) for w in words if is_unindexed(w))
     if not inside:
-        sql = (
-            "SELECT rowid FROM search_words WHERE search_words MATCH ? AND rowid BETWEEN ? AND ?"
-            " AND +rowid IN (SELECT value FROM json_each(?))"
-        )
-        keys = [key for (key,) in db.execute_sql(sql, (match, min(keys), max(keys), listed(keys))).fetchall()]
-    unwanted = re.compile("|".join([rf"(?<![^\W_])(?:{whole})(?![^\W_])"] * bool(whole) + [inside] * bool(inside)))
+        among = " AND rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"
+        sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ?{among}"
+        found = db.execute_sql(sql, (match, min(keys), max(keys), listed(keys))).fetchall()
+        if glued := " OR ".join(f"({all_of(pieces)})" for w in words if (pieces := trigrams(w.rstrip("*")))):
+            sql = f"SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?{among}"  # 重启nginx
+            found += db.execute_sql(sql, (glued, min(keys), max(keys), listed(keys))).fetchall()
+        keys = list({key for (key,) in found})
+    letter = rf"[^\W_{CJK_SIGNS}]"
+    unwanted = re.compile("|".join([rf"(?<!{letter})(?:{whole})(?!{letter})"] * bool(whole) + [inside] * bool(inside)))
     as_typed = "|".join(re.escape(w.rstrip("*")) for w in words)
     typed = re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT[\s(\"'`{{]+)(?i:{as_typed})(?!\w)")
     texts = texts_of(db, keys)
@@ -148,7 +152,7 @@ class _Sought(NamedTuple):
             return self.word in lower
         if self.prefix:
             return any(w.startswith(self.word) for w in known)
-        return all(s in known for s in stems(self.word))
+        return all(s in known for s in stems(self.word)) or (self.word in lower and is_cjk(lower))  # 重启nginx
 
 
 _SHOWN = (

@@ -150,7 +150,9 @@ def search(
     page = [*folded[offset : offset + limit], *((_unmeasured(row), copies) for row, copies in behind)]
     hits = _hits(db, page, offset, folded[0][0].score if folded else 1.0, query, found)
     elsewhere = 0
-    unfinished = found.partial or (first and ((found.more and total < PAGE) or (budget.over and bool(budget.unread))))
+    unfinished = found.partial or (
+        first and ((found.more and total < PAGE) or (budget.over and (not total or bool(budget.unread))))
+    )
     if not (total or unfinished) and scope.resource_id is not None and scope.thread_id is None and text.strip():
         elsewhere = search(db, text, replace(scope, resource_id=None), limit=0, first=True, clock=clock).total
     unread = tuple((name, retrieve.time_of(db, key)) for name, key in budget.unread.items())

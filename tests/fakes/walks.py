@@ -34,6 +34,7 @@ WALKS: dict[str, str] = {
     "SELECT 1 FROM tasks WHERE id = ? UNION ALL": "`task:` of a query, whose handle is looked up once",
     "SCAN ui_state": _FEW,
     "search_trigrams_new": "the index that takes the place of an older one, there while it is made",
+    "sqlite_temp_schema": "the one table of the connection",
     "temp.search_pieces": "the trigrams from a part on, in their order; the table is one of the connection",
     "SCAN packing": "the steps that are left of packing what earlier versions wrote: three at most",
     "SELECT id FROM threads WHERE deleted_at IS NOT NULL": "by an index of those that are deleted",

@@ -336,7 +336,7 @@ def by_parts(
     }
     scores = dict.fromkeys(rows, 0.0)
     for part, weight in rarity.items():
-        for key in keys[part]:
+        for key in dict.fromkeys(keys[part]):
             if key in scores:
                 scores[key] += weight
     best = [rows[key] for key in _best_first(scores)[:MEASURED]]
@@ -389,11 +389,16 @@ def _pieces_from(db: Connection, part: str) -> list[str]:
 
 
 def _open_vocabulary(db: Connection) -> None:
-    """Have the trigrams of the index as a table: one of this connection, which may not write otherwise."""
+    """Have the trigrams of the index as a table: one of this connection, which may not write otherwise.
+
+    To switch that has SQLite prepare all statements again, so it is done once.
+    """
+    if db.execute_sql("SELECT 1 FROM sqlite_temp_schema WHERE name = ?", (PIECES.partition(".")[2],)).fetchone():
+        return
     (locked,) = db.execute_sql("PRAGMA query_only").fetchone()
     db.execute_sql("PRAGMA query_only = 0")
     try:
-        db.execute_sql(f"CREATE VIRTUAL TABLE IF NOT EXISTS {PIECES} USING fts5vocab (main, search_trigrams, row)")
+        db.execute_sql(f"CREATE VIRTUAL TABLE {PIECES} USING fts5vocab (main, search_trigrams, row)")
     finally:
         db.execute_sql(f"PRAGMA query_only = {locked}")
 
@@ -420,7 +425,7 @@ def _at_the_end(db: Connection, part: str, place: Place, newest: int, budget: Bu
     return keys
 
 
-def likely(db: Connection, place: Place, copies: Sequence[bytes], unwanted: Sequence[str]) -> Place:
+def without_likely(db: Connection, place: Place, copies: Sequence[bytes], unwanted: Sequence[str]) -> Place:
     """Return the filter of the rows that are likely no copies (of these sizes), and have none of `unwanted`."""
     words = [w for w in unwanted if not is_unindexed(w)]
     parts = [folded(w).lower() for w in unwanted if is_unindexed(w)]

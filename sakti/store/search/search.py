@@ -133,19 +133,11 @@ def search(
     start = clock()
     budget = Budget(clock, start + (FIRST_TIME if first else TIME), start + (FIRST_TIME if first else LAST_TIME))
     found = _find(db, query, place, newest, budget, first=first, now=now)
-    folded, rest, gone = _listed(db, found, query)
-    longer = Budget(clock, start + BEHIND_COPIES, start + BEHIND_COPIES, budget.unread)
-    copied = [r.features.row.pk for r, copies in folded if copies >= MANY_COPIES]
-    likely = bool(copied or gone)  # what is no likely copy, and has no unwanted word, is looked for first
-    while found.more and not first and len(folded) + len(rest) < PAGE and not longer.over:
-        others = place.without([row.pk for row in found.rows])
-        if likely:
-            others = retrieve.likely(db, others, likely_copies(db, copied), query.excluded if gone else ())
-        more = _find(db, query, others, newest, longer, first=False, now=now)
-        found = found.and_behind(more, likely or (more.more and bool(more.rows)))
-        folded, rest, gone = _listed(db, found, query)
-        likely = False
-    total = len(folded) + len(rest)
+    listed = _listed(db, found, query)
+    if found.more and not first and listed.total < PAGE:
+        longer = Budget(clock, start + BEHIND_COPIES, start + BEHIND_COPIES, budget.unread)
+        found, listed = _look_behind(db, found, listed, query, place, newest, longer, now)
+    folded, rest, total = listed.folded, listed.rest, listed.total
     behind = rest[max(0, offset - len(folded)) : max(0, offset + limit - len(folded))]
     page = [*folded[offset : offset + limit], *((_unmeasured(row), copies) for row, copies in behind)]
     hits = _hits(db, page, offset, folded[0][0].score if folded else 1.0, query, found)
@@ -165,20 +157,57 @@ def search(
         unread=unread,
         suggestion=found.suggestion,
         elsewhere=elsewhere,
-        without=query.excluded if gone or found.avoided else (),
+        without=query.excluded if listed.gone or found.avoided else (),
         unquoted=found.unquoted,
         unknown=tuple(unknown.items()),
         said=tuple(phrase for phrase, known in said.items() if known),
     )
 
 
-def _listed(
-    db: Connection, found: _Found, query: Query
-) -> tuple[list[tuple[Ranked, int]], list[tuple[Row, int]], set[int]]:
-    """Return what is listed, measured and not, each text with the number of its copies; and what is left out."""
+class _Listed(Struct, frozen=True):
+    """What is listed, measured and not, each text with the number of its copies; and the keys of what is left out."""
+
+    folded: list[tuple[Ranked, int]]
+    rest: list[tuple[Row, int]]
+    gone: set[int]
+
+    @property
+    def total(self) -> int:
+        return len(self.folded) + len(self.rest)
+
+
+def _listed(db: Connection, found: _Found, query: Query) -> _Listed:
     gone = _unwanted(db, found.rows, query)
     kept = [r for r in found.ranked if r.features.row.pk not in gone]
-    return *_folded(db, kept, [row for row in found.rest if row.pk not in gone]), gone
+    return _Listed(*_folded(db, kept, [row for row in found.rest if row.pk not in gone]), gone)
+
+
+def _look_behind(
+    db: Connection,
+    found: _Found,
+    listed: _Listed,
+    query: Query,
+    place: Place,
+    newest: int,
+    budget: Budget,
+    now: int | None,
+) -> tuple[_Found, _Listed]:
+    """Return more of what matches, where copies or what is left out took the places of the candidates.
+
+    What is likely neither (by sizes and index) comes first.
+    """
+    copied = [r.features.row.pk for r, copies in listed.folded if copies >= MANY_COPIES]
+    likely_first = bool(copied or listed.gone)
+    while found.more and listed.total < PAGE and not budget.over:
+        others = place.without([row.pk for row in found.rows])
+        if likely_first:
+            unwanted = query.excluded if listed.gone else ()
+            others = retrieve.without_likely(db, others, likely_copies(db, copied), unwanted)
+        more = _find(db, query, others, newest, budget, first=False, now=now)
+        found = found.and_behind(more, likely_first or (more.more and bool(more.rows)))
+        listed = _listed(db, found, query)
+        likely_first = False
+    return found, listed
 
 
 def _folded(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from msgspec import Struct
+
 from sakti.core.patterns import lazy_pattern
 from sakti.store.search.features import SHORT, Features
 from sakti.store.search.rank import Ranked
@@ -13,8 +15,16 @@ from sakti.store.search.rows import Row
 _NUMBER = lazy_pattern(r"\d+")
 
 
-def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, str]]) -> list[tuple[Ranked, int]]:
-    """Return the first of each text and how many copies of it follow.
+class Folded(Struct, frozen=True):
+    """Each text once: the first candidate that has it, how many copies of it follow, and what they have in common."""
+
+    kept: list[Ranked]
+    copies: list[int]
+    keys: list[Hashable]
+
+
+def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, str]]) -> Folded:
+    """Return each text of the candidates once.
 
     What tools print counts as the same where only numbers (times, sizes, addresses) differ. `read` returns texts by
     key: of long ones that may be copies.
@@ -27,28 +37,28 @@ def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, 
     texts = read(long) if long else {}
     first: dict[Hashable, int] = {}
     kept: list[Ranked] = []
-    more: list[int] = []
+    copies: list[int] = []
     for r, key in zip(ranked, keys, strict=True):
         pk = r.features.row.pk
         same = (key, _printed(texts[pk], r.features.row.role)) if pk in texts else key
         if same in first:
-            more[first[same]] += 1
+            copies[first[same]] += 1
         else:
             first[same] = len(kept)
             kept.append(r)
-            more.append(0)
-    return list(zip(kept, more, strict=True))
+            copies.append(0)
+    return Folded(kept, copies, list(first))
 
 
 def fold_rest(
-    folded: Sequence[tuple[Ranked, int]], rest: Sequence[Row], texts: Mapping[int, str]
+    folded: Folded, rest: Sequence[Row], texts: Mapping[int, str]
 ) -> tuple[list[tuple[Ranked, int]], list[tuple[Row, int]]]:
     """Count the copies among the rows that were not measured, where `texts` has their text: the first of each is kept.
 
-    Return `folded` with those that are copies of one of them, and the others with their copies.
+    Return the candidates with those that are copies of one of them, and the others with their copies.
     """
-    measured = {_key(r.features): i for i, (r, _) in enumerate(folded) if _is_read(r.features)}
-    more = [n for _, n in folded]
+    measured = {key: i for i, key in enumerate(folded.keys)}
+    more = list(folded.copies)
     first: dict[Hashable, int] = {}
     kept: list[Row] = []
     copies: list[int] = []
@@ -62,7 +72,7 @@ def fold_rest(
             first[key] = len(kept)
             kept.append(row)
             copies.append(0)
-    return [(r, n) for (r, _), n in zip(folded, more, strict=True)], list(zip(kept, copies, strict=True))
+    return list(zip(folded.kept, more, strict=True)), list(zip(kept, copies, strict=True))
 
 
 def _is_read(f: Features) -> bool:

@@ -18,6 +18,7 @@ LATEST = datetime.datetime(9990, 1, 1)
 
 _NAMES = "|".join(f"{m[:3]}(?:{m[3:]})?" if len(m) > 3 else m for m in MONTHS) + "|sept"
 _CLEAR_NAMES = _NAMES.replace("|may|", "|")
+_NAMED = lazy_pattern(rf"\d{{4}}|{_NAMES}")  # what every time has
 _DAY_MONTH = lazy_pattern(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_NAMES})\b\.?,?\s*(\d{{4}})?", re.IGNORECASE)
 _MONTH_DAY = lazy_pattern(rf"\b({_NAMES})\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d),?\s*(\d{{4}})?", re.IGNORECASE)
 _MONTH = lazy_pattern(
@@ -51,6 +52,11 @@ def says_when(text: str) -> bool:
 def is_of(at: int, spans: Iterable[tuple[int, int]]) -> float:
     """Return 1 for a text of one of `spans`, less for one of the week after, else 0; all in Unix ms."""
     return max((1.0 if at < end else TOLD_AFTER for start, end in spans if start <= at < end + AFTER), default=0.0)
+
+
+def names_time(text: str) -> bool:
+    """Return whether a text may name a month, a day or a year: most do not."""
+    return _NAMED.search(text.lower()) is not None
 
 
 def named_times(text: str, newest: int) -> list[tuple[int, int]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -53,7 +53,7 @@ TALK = Kind(identifiers=0.4, before=0.4, before_length=1.5, leading=0.0)
 DOCUMENT = Kind(identifiers=0.6, before=0.05, before_length=0.1, leading=1.5)
 
 
-class Features(NamedTuple):
+class Features(Struct, frozen=True):
     """How one text matches the terms of a query.
 
     `counts`: weighted occurrences of each term, `own`: whether the text itself has it, `length` in weighted tokens.
@@ -189,9 +189,9 @@ def _count(found: Phrases, pattern: Pattern, kind: Kind) -> tuple[list[float], l
             own[i] = True
         if number < whole:
             if text:
-                places += [(p, i) for p in text[:OF_A_TERM]]
-                if leading and text[0] < LEADING:
-                    n += leading * len([p for p in text[:LEADING] if p < LEADING])
+                places += zip(text, itertools.repeat(i, OF_A_TERM), strict=False)
+                if leading:
+                    n += leading * bisect_left(text, LEADING)
             if before:
                 n += kind.before * len(before)
         counts[i] += form.weight * n

@@ -52,11 +52,11 @@ class _Collector:
         self.narrow = self.wide[:whole]
 
     def __call__(self, api: Any) -> int:  # for each of a hundred rows: the fewer calls the better
-        rows, key, locations = self.found.rows, api.rowid, api.phrase_locations
+        rows, key, columns, locations = self.found.rows, api.rowid, api.phrase_columns, api.phrase_locations
         if not rows:
             self.found.means = tuple(api.column_total_size(c) / (api.row_count or 1) for c in range(COLUMNS))
         wanted = self.wide if key in self.documents else self.narrow
-        rows[key] = [(number, at) for place, number in wanted if any(at := locations(place))]
+        rows[key] = [(number, locations(place)) for place, number in wanted if columns(place)]
         return 0
 
 
@@ -108,8 +108,8 @@ _SQL = f"SELECT {NAME}(search_words) FROM search_words WHERE search_words MATCH 
 
 
 def _go_through(db: Connection, match: str, keys: Collection[int]) -> None:
-    among = ",".join(map(str, keys))  # `+`: FTS5 would take `rowid IN` for that many queries of its own
-    db.execute_sql(f"{_SQL} rowid BETWEEN ? AND ? AND +rowid IN ({among})", (match, min(keys), max(keys))).fetchall()
+    among = "rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"  # FTS5 makes a query of each `rowid`
+    db.execute_sql(f"{_SQL} {among}", (match, min(keys), max(keys), listed(keys))).fetchall()
 
 
 def _rare(forms: Sequence[tuple[str, int]], whole: int) -> list[str]:

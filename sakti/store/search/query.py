@@ -36,6 +36,7 @@ LANGUAGES = frozenset(
 )
 
 _FILTER = lazy_pattern(r"(?<![^\s(])(-|NOT\s+)?(?i:(path|role|thread|task|kind|before|after)):(\"[^\"]*\"|\S+)")
+_SIGN = lazy_pattern(r"[-:\"*]|AND|OR|NOT")  # one that every operator has
 _VALUES = {"kind": KINDS, "role": ROLES}
 _EITHER = lazy_pattern(r"(?<![^\s(])\(?(role|kind):[\w,]+(?:\s+OR\s+\1:[\w,]+)+(?![^\s)])\)?", re.IGNORECASE)
 _VALUE = lazy_pattern(r":([\w,]+)")
@@ -97,7 +98,7 @@ def parse_query(
     `is_said`: see `read_operators`. `unknown`: filters that are none, as nothing has that value.
     """
     query = Query(text="")
-    if len(text.split()) > PASTED:
+    if len(text.split()) > PASTED or not _SIGN.search(text):
         return replace(query, text=text.strip())
     rest = text
 
@@ -216,6 +217,9 @@ def words_and_joined(text: str) -> tuple[list[str], list[str]]:
     for token in tokens:
         if len(words) >= ENOUGH_WORDS:
             break
+        if token.isascii() and token.isalpha() and token.islower():  # most are
+            words[token] = None
+            continue
         parts = pieces(token)
         words.update(dict.fromkeys(w.lower() for w in WORD.findall(token)))
         if len(parts) > 1:

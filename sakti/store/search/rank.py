@@ -28,7 +28,6 @@ beside it, as the change of R@10 / MRR in points where it is set to nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -91,7 +90,7 @@ class Parts(Struct, frozen=True):
 NO_PARTS = Parts(0.0)
 
 
-class Ranked(NamedTuple):
+class Ranked(Struct, frozen=True):
     """Candidate with its score; `answers`: it has none of the words, but the message before it has."""
 
     features: Features
@@ -175,7 +174,7 @@ def with_requests(ranked: Sequence[Ranked], requests: Mapping[int, Features]) ->
         own = by_key.get(request.row.pk) or Ranked(request, NO_PARTS, 0.0, answers=False)
         if (missing := REQUEST * answer.score - own.score) > 0:
             parts = replace(own.parts, request=own.parts.request + missing)
-            by_key[request.row.pk] = own._replace(parts=parts, score=score(parts))
+            by_key[request.row.pk] = replace(own, parts=parts, score=score(parts))
     return in_order(by_key.values())
 
 

@@ -11,27 +11,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from contextlib import closing
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, json
 
 from sakti.store.connection import Connection
 from sakti.store.search.filters import Place
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.query import Query, is_cjk
-from sakti.store.search.rows import ROW, Row, is_unindexed, listed, texts_of
+from sakti.store.search.rows import ROW, Row, is_unindexed, listed, table_of, texts_of
 from sakti.store.search.stems import stems
 from sakti.store.search.substrings import SIZE, all_of, any_of, covering, cut, for_like, quoted, trigrams
 from sakti.store.search.terms import MANY, Term, inverse_frequency, phrase_of, spellings
 
-CANDIDATES = 300  # hits of one query at most
+CANDIDATES = 200  # hits of one query at most
 MEASURED = 100  # candidates of each list that are measured at most
 MATCHING = 0.4  # of the best score in the index: rows with less are measured only in a thread of the BEST
 BEST = 20
 ENOUGH = 150  # hits behind which nothing is looked for that has common words only
 ENOUGH_RARE = 30  # the same where rare words found them, and it is no question
 SAMPLE = 10_000  # newest texts in which words are counted
-COUNTED = 1_000  # texts with a word after which the others are estimated
-ASKED = 64  # phrases in one statement
+COUNTED, COUNTED_OF_MANY = 1_000, 300  # texts with a word after which the others are estimated; of MANY words
 AT_ONCE = 4_000  # rows of all words together that are read before the time is looked at
 AT_A_PHRASE = 0.1  # what a text counts of them in which a phrase is looked for
 PASSED_AT_ONCE = 40_000  # the same where only those of a small scope are kept
@@ -96,29 +95,28 @@ def count(db: Connection, phrases: Iterable[str], newest: int) -> dict[str, int]
     """Return in how many texts each FTS5 phrase is, in large stores estimated from the newest."""
     floor = newest - SAMPLE
     if floor <= 0:
-        return _of_each(db, "SELECT count(*) FROM search_words WHERE search_words MATCH ?", phrases)
-    looked_at = f"SELECT rowid FROM search_words WHERE search_words MATCH ? AND rowid > {floor} LIMIT {COUNTED}"
-    share = f"CASE WHEN count(*) < {COUNTED} THEN {SAMPLE} ELSE max(rowid) - {floor} END"
+        return _of_each(db, "SELECT count(*) FROM search_words WHERE search_words MATCH w.value", phrases)
+    asked = list(phrases)
+    most = COUNTED if len(asked) < MANY else COUNTED_OF_MANY
+    looked_at = f"SELECT rowid FROM search_words WHERE search_words MATCH w.value AND rowid > {floor} LIMIT {most}"
+    share = f"CASE WHEN count(*) < {most} THEN {SAMPLE} ELSE max(rowid) - {floor} END"
     estimate = f"CASE WHEN count(*) > 1 THEN count(*) * {newest} / ({share}) ELSE count(*) END"
-    counts = _of_each(db, f"SELECT {estimate} FROM ({looked_at})", phrases)
+    counts = _of_each(db, f"SELECT {estimate} FROM ({looked_at})", asked)
     known = are_known(db, [p for p, n in counts.items() if not n])  # rare ones may have all their texts before
     return counts | {p: int(p in known) for p, n in counts.items() if not n}
 
 
 def are_known(db: Connection, phrases: Iterable[str]) -> set[str]:
     """Return those phrases that any text has."""
-    found = _of_each(db, "SELECT 1 FROM search_words WHERE search_words MATCH ? LIMIT 1", phrases)
+    found = _of_each(db, "SELECT 1 FROM search_words WHERE search_words MATCH w.value LIMIT 1", phrases)
     return {phrase for phrase, known in found.items() if known}
 
 
 def _of_each(db: Connection, select: str, phrases: Iterable[str]) -> dict[str, int]:
-    """Return what a statement selects for each phrase, asked at once: half of the time is that of calling SQLite."""
+    """Return what a statement selects for each phrase, its `w.value`, asked at once: half is the cost of a call."""
     asked = list(dict.fromkeys(phrases))
-    out: dict[str, int] = {}
-    for some in (asked[i : i + ASKED] for i in range(0, len(asked), ASKED)):
-        row = db.execute_sql(f"SELECT {', '.join([f'({select})'] * len(some))}", tuple(some)).fetchone()
-        out |= zip(some, row, strict=True)
-    return out
+    rows = db.execute_sql(f"SELECT ({select}) FROM json_each(?) w", (json.encode(asked).decode(),)).fetchall()
+    return dict(zip(asked, itertools.chain.from_iterable(rows), strict=True))
 
 
 def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
@@ -476,7 +474,7 @@ def rows_of(
             f"SELECT {ROW} FROM json_each(?) k CROSS JOIN search_docs d ON d.pk = k.value WHERE {place.where}",
             (listed(some), *place.values),
         ).fetchall()
-        found += map(Row._make, rows)
+        found += itertools.starmap(Row, rows)
         if len(found) >= most or (budget is not None and start and budget.over):
             break
     return found[:most]
@@ -489,13 +487,14 @@ def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
     places = sorted((thread, position) for thread, position in wanted if thread is not None)
     if not places:
         return []
+    table, values = table_of(places)
     rows = db.execute_sql(
-        f"SELECT {ROW} FROM (VALUES {','.join(['(?, ?)'] * len(places))}) w CROSS JOIN search_docs d"
+        f"SELECT {ROW} FROM {table} w CROSS JOIN search_docs d"
         " ON d.thread_id = w.column1 AND d.kind = 'message' AND d.position = w.column2"
         f" WHERE {place.where}",
-        (*itertools.chain.from_iterable(places), *place.values),
+        (*values, *place.values),
     ).fetchall()
-    return list(map(Row._make, rows))
+    return list(itertools.starmap(Row, rows))
 
 
 def requests_of(db: Connection, answers: Sequence[Row], place: Place) -> dict[int, Row]:
@@ -503,14 +502,14 @@ def requests_of(db: Connection, answers: Sequence[Row], place: Place) -> dict[in
     wanted = [(r.pk, r.thread_id, r.position) for r in answers if r.thread_id is not None]
     if not wanted:
         return {}
+    table, values = table_of(wanted)
     last = (
         "SELECT q.pk FROM search_docs q WHERE q.thread_id = w.column2 AND q.kind = 'message' AND q.position"
         f" BETWEEN w.column3 - {TURN} AND w.column3 - 1 AND q.role = 'user' ORDER BY q.position DESC LIMIT 1"
     )
     rows = db.execute_sql(
-        f"SELECT w.column1, {ROW} FROM (VALUES {','.join(['(?, ?, ?)'] * len(wanted))}) w CROSS JOIN search_docs d"
-        f" ON d.pk = ({last}) WHERE {place.where}",
-        (*itertools.chain.from_iterable(wanted), *place.values),
+        f"SELECT w.column1, {ROW} FROM {table} w CROSS JOIN search_docs d ON d.pk = ({last}) WHERE {place.where}",
+        (*values, *place.values),
     ).fetchall()
     return {answer: Row(*row) for answer, *row in rows}
 
@@ -534,7 +533,7 @@ def by_reading(
             f" WHERE d.pk > ? AND d.pk <= ?{place.among('d.pk')} AND {place.where}{clause} ORDER BY d.pk DESC LIMIT ?",
             (low, high, *place.values, *values, CANDIDATES - len(found)),
         ).fetchall()
-        found += map(Row._make, rows)
+        found += itertools.starmap(Row, rows)
         high = low
         if high > last and budget.over:
             budget.unread[" ".join(needles) or "filters"] = high

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+
+from msgspec import Struct
 
 from sakti.store import archive_file
 from sakti.store.connection import Connection
@@ -20,7 +21,7 @@ from sakti.store.search.substrings import all_of, trigrams
 from sakti.store.threads.codec import text_of
 
 
-class Row(NamedTuple):
+class Row(Struct, frozen=True):
     """Row of search without its text; `position` is that of a message in its thread."""
 
     pk: int
@@ -43,7 +44,18 @@ def listed(keys: Iterable[int]) -> str:
     return f"[{','.join(map(str, keys))}]"
 
 
-class Stored(NamedTuple):
+def table_of(rows: Sequence[tuple[object, ...]]) -> tuple[str, list[object]]:
+    """Return the table of `rows` (one and more) for FROM, columns `column1` …, and its values.
+
+    With rows of NULL up to a power of two: the statement is mostly the same, so it is prepared once.
+    """
+    width, count = len(rows[0]), 1 << (len(rows) - 1).bit_length()
+    row = f"({', '.join('?' * width)})"
+    missing = [None] * (width * (count - len(rows)))
+    return f"(VALUES {', '.join([row] * count)})", [*itertools.chain.from_iterable(rows), *missing]
+
+
+class Stored(Struct, frozen=True):
     """Text of a row as it is stored: its own where it has one, else in the columns of its message."""
 
     own: str
@@ -52,10 +64,14 @@ class Stored(NamedTuple):
     parts: str | bytes | None
 
     def read(self) -> str:
-        """Return the text: what the view `search_texts` has, without its detour through SQL functions."""
-        if self.parts is None:
-            return self.own
-        return (text_of(self.raw, self.parts) if self.said is None else self.said)[:TEXT_LIMIT]
+        return _text(self.own, self.said, self.raw, self.parts)
+
+
+def _text(own: str, said: str | None, raw: str, parts: str | bytes | None) -> str:
+    """Return the text of a row: what the view `search_texts` has, without its detour through SQL functions."""
+    if parts is None:
+        return own
+    return (text_of(raw, parts) if said is None else said)[:TEXT_LIMIT]
 
 
 _STORED = "d.text, m.search_text, m.raw_content, m.parts"
@@ -67,18 +83,19 @@ def texts_of(db: Connection, keys: Sequence[int]) -> dict[int, str]:
     if not keys:
         return {}
     sql = f"SELECT d.pk, {_STORED} FROM search_docs d {_MESSAGE} WHERE d.pk IN (SELECT value FROM json_each(?))"
-    return {pk: Stored(*columns).read() for pk, *columns in db.execute_sql(sql, (listed(keys),)).fetchall()}
+    rows = db.execute_sql(sql, (listed(keys),)).fetchall()
+    return {pk: _text(own, said, raw, parts) for pk, own, said, raw, parts in rows}
 
 
 def texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
     """Return the texts of the messages before those of `rows`, by the keys of `rows`."""
-    wanted = [(r.pk, r.thread_id, r.position - 1) for r in rows]
-    if not wanted:
+    if not rows:
         return {}
+    wanted, values = table_of([(r.pk, r.thread_id, r.position - 1) for r in rows])
     found = db.execute_sql(
-        f"SELECT w.column1, {_STORED} FROM (VALUES {','.join(['(?, ?, ?)'] * len(wanted))}) w CROSS JOIN search_docs d"
+        f"SELECT w.column1, {_STORED} FROM {wanted} w CROSS JOIN search_docs d"
         f" ON d.thread_id = w.column2 AND d.kind = 'message' AND d.position = w.column3 {_MESSAGE}",
-        tuple(itertools.chain.from_iterable(wanted)),
+        values,
     ).fetchall()
     return {pk: _kept(Stored(*columns)) for pk, *columns in found}
 
@@ -141,7 +158,7 @@ def having(db: Connection, rows: Sequence[Row], alternatives: Sequence[Sequence[
     return found
 
 
-class _Sought(NamedTuple):
+class _Sought(Struct, frozen=True):
     """Word that a text must have: one of an alphabet in any form or with any ending, others wherever they stand."""
 
     word: str
@@ -155,16 +172,26 @@ class _Sought(NamedTuple):
         return all(s in known for s in stems(self.word)) or (self.word in lower and is_cjk(lower))  # 重启nginx
 
 
+class Shown(Struct, frozen=True):
+    """What a hit shows of a row besides its `Row`."""
+
+    doc_id: str
+    title: str
+    task_id: str | None
+    source: str
+    text: Stored
+
+
 _SHOWN = (
-    "d.pk, d.kind, d.doc_id, d.thread_id, coalesce(t.title, ''), d.task_id, d.role, d.created_at, d.position,"
+    "d.pk, d.doc_id, coalesce(t.title, ''), d.task_id,"
     " CASE WHEN d.kind != 'message' THEN d.kind WHEN EXISTS (SELECT 1 FROM compaction_records c"
     " WHERE c.thread_id = d.thread_id AND c.undone_at IS NULL AND d.position BETWEEN c.first_index AND c.last_index)"
     " THEN 'compacted' ELSE 'raw' END"
 )
 
 
-def page_rows(db: Connection, keys: Sequence[int]) -> Mapping[int, tuple[Any, ...]]:
-    """Return what a hit shows of each row, the last its text as it is stored."""
+def shown_of(db: Connection, keys: Sequence[int]) -> dict[int, Shown]:
+    """Return what hits show of rows."""
     if not keys:
         return {}
     rows = db.execute_sql(
@@ -172,4 +199,6 @@ def page_rows(db: Connection, keys: Sequence[int]) -> Mapping[int, tuple[Any, ..
         " WHERE d.pk IN (SELECT value FROM json_each(?))",
         (listed(keys),),
     ).fetchall()
-    return {pk: (*shown, _kept(Stored(own, said, raw, parts))) for pk, *shown, own, said, raw, parts in rows}
+    return {
+        pk: Shown(doc_id, title, task, source, _kept(Stored(*text))) for pk, doc_id, title, task, source, *text in rows
+    }

@@ -20,7 +20,7 @@ from sakti.store.connection import Connection
 from sakti.store.search import filters, retrieve, spelling
 from sakti.store.search import rank as ranking
 from sakti.store.search.copies import fold, fold_rest
-from sakti.store.search.dates import asks_when, named_times
+from sakti.store.search.dates import asks_when, named_times, names_time
 from sakti.store.search.excerpts import Excerpt, Sought, excerpt_of
 from sakti.store.search.features import (
     DOCUMENT,
@@ -57,7 +57,7 @@ from sakti.store.search.query import (
 )
 from sakti.store.search.rank import NO_PARTS, Ranked
 from sakti.store.search.retrieve import Budget, Matches
-from sakti.store.search.rows import Row, Stored, excluded, having, is_unindexed, page_rows, texts_before, texts_of
+from sakti.store.search.rows import Row, Stored, excluded, having, is_unindexed, shown_of, texts_before, texts_of
 from sakti.store.search.terms import Term, make_terms, phrase_of, spellings
 
 __all__ = [
@@ -218,12 +218,14 @@ def _folded(
     Of those that were not measured the ones that may be copies are read, if there are any among those that were.
     """
     folded = fold(ranked, partial(texts_of, db))
-    if not any(copies for _, copies in folded):
-        return folded, [(row, 0) for row in rest]
-    sizes = sizes_of(db, [row.pk for row in rest])
-    alike = [(r, (r.role, sizes[r.pk][TEXT])) for r in rest if r.pk in sizes and _is_short(sizes[r.pk])]
-    often = Counter([*(key for _, key in alike), *((r.features.row.role, r.features.size) for r, _ in folded)])
-    return fold_rest(folded, rest, texts_of(db, [r.pk for r, key in alike if often[key] > 1]))
+    texts: dict[int, str] = {}
+    if any(folded.copies):
+        sizes = sizes_of(db, [row.pk for row in rest])
+        alike = [(r, (r.role, sizes[r.pk][TEXT])) for r in rest if r.pk in sizes and _is_short(sizes[r.pk])]
+        measured = ((r.features.row.role, r.features.size) for r in folded.kept)
+        often = Counter([*(key for _, key in alike), *measured])
+        texts = texts_of(db, [r.pk for r, key in alike if often[key] > 1])
+    return fold_rest(folded, rest, texts)
 
 
 # --- candidates ---------------------------------------------------------------------------------------------
@@ -394,7 +396,7 @@ def _needles(query: Query, place: Place) -> list[str]:
 
 
 def _times(db: Connection, query: Query, newest: int, now: int | None) -> list[tuple[int, int]]:
-    if not QUESTION <= len(query.text.split()) <= PASTED:
+    if not (QUESTION <= len(query.text.split()) <= PASTED and names_time(query.text)):
         return []
     return named_times(query.text, now or retrieve.time_of(db, newest) or 1)
 
@@ -511,21 +513,20 @@ def _unmeasured(row: Row) -> Ranked:
 def _hits(
     db: Connection, page: Sequence[tuple[Ranked, int]], offset: int, top: float, query: Query, found: _Found
 ) -> tuple[Hit, ...]:
-    rows = page_rows(db, [r.features.row.pk for r, _ in page])
+    shown = shown_of(db, [r.features.row.pk for r, _ in page])
     before = texts_before(db, [r.features.row for r, _ in page if r.answers])
     sought = Sought((query.text, *query.phrases, *query.prefixes), found.pattern)
     hits: list[Hit] = []
     for number, (r, copies) in enumerate(page, offset + 1):
-        pk = r.features.row.pk
-        if (row := rows.get(pk)) is None:
+        row = r.features.row
+        if (of := shown.get(row.pk)) is None:
             continue
-        kind, doc_id, thread_id, title, task_id, role, created, position, source, text = row
-        cut = partial(_cut, text, before.get(pk), r, sought)
+        cut = partial(_cut, of.text, before.get(row.pk), r, sought)
         share = round(max(0.0, min(1.0, r.score / top)), 4) if top > 0 else 0.0
         hits.append(
             Hit(
-                doc_id, kind, thread_id, title, task_id, role, created, position, cut, share, number, source, copies,
-                r.parts,
+                of.doc_id, row.kind, row.thread_id, of.title, of.task_id, row.role, row.created_at, row.position, cut,
+                share, number, of.source, copies, r.parts,
             )
         )  # fmt: skip
     return tuple(hits)

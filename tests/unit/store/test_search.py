@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sakti.core.clock import SystemClock
 from sakti.store import migrate
 from sakti.store.database import Store
 from sakti.store.search import index as search_index
+from sakti.store.search import query
 from sakti.store.search.search import Scope, parse_query, search, terms
 from sakti.store.search.snippets import snippet_of
 
@@ -151,6 +153,14 @@ def test_no_text_is_an_error(db: APSWDatabase, text: str) -> None:
 
 
 @settings(max_examples=100, deadline=None)
+@given(st.text(alphabet='"*-:( )（ANDOTR role:toolkindpath日b', max_size=40))
+def test_a_query_without_any_sign_is_read_as_with_one(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query, "_SIGN", re.compile(""))
+        slowly = query.parse_query(text)
+    assert query.parse_query(text) == slowly
+
+
 @given(st.text(max_size=600), st.lists(st.text(max_size=12), max_size=6))
 def test_marks_lie_in_the_snippet_and_do_not_overlap(text: str, words: list[str]) -> None:
     snippet, marks, _ = snippet_of(text, words)

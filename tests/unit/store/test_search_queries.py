@@ -13,7 +13,7 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.store.database import Store
 from sakti.store.search import index as search_index
 from sakti.store.search import retrieve
-from sakti.store.search.dates import asks_when, named_times, says_when
+from sakti.store.search.dates import asks_when, named_times, names_time, says_when
 from sakti.store.search.query import parse_query, words_and_joined
 from sakti.store.search.search import Scope, SearchPage, search
 
@@ -714,7 +714,7 @@ def test_a_question_names_a_time(question: str, first: str, end: str) -> None:
     newest = int(datetime.datetime(2025, 11, 24).timestamp() * 1000)
     ((start, stop),) = named_times(question, newest)
     days = [datetime.date.fromtimestamp(at / 1000).isoformat() for at in (start, stop)]
-    assert days == [first, end]
+    assert days == [first, end] and names_time(question)
 
 
 async def test_what_tools_print_again_folds_into_one_row(store: Store) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.search import retrieve, rows
+from sakti.store.search import retrieve, rows, terms
 from sakti.store.search.occurrences import COLUMNS, sizes_of
 from sakti.store.search.search import Scope, SearchPage, search
 from sakti.store.search.snippets import snippet_of
@@ -126,11 +127,30 @@ async def test_words_of_large_stores_are_counted_in_the_newest_texts(
     assert (estimated["once"], estimated["never"]) == (1, 0), "one that only older texts have is known all the same"
 
 
+async def test_of_many_words_fewer_texts_are_counted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store.write(say, ["common rare" if n % 10 == 0 else "common" for n in range(400)])
+    monkeypatch.setattr(retrieve, "SAMPLE", 200)
+    monkeypatch.setattr(retrieve, "COUNTED_OF_MANY", 40)
+    many = ["common", "rare", *(f"none{n}" for n in range(terms.MANY))]
+    counted = await store.read(retrieve.count, many, 400)
+    assert abs(counted["common"] - 400) <= 2 and abs(counted["rare"] - 80) <= 8, "with those it is said before"
+    assert [counted[w] for w in many[2:]] == [0] * terms.MANY
+
+
+@given(st.lists(st.tuples(st.integers(), st.none() | st.text(max_size=3)), min_size=1, max_size=70))
+def test_a_table_of_rows_is_one_of_few_statements(given_rows: list[tuple[int, str | None]]) -> None:
+    table, values = rows.table_of(given_rows)
+    count = table.count("(?, ?)")
+    assert count.bit_count() == 1 and len(given_rows) <= count < 2 * len(given_rows)
+    pairs = list(zip(values[::2], values[1::2], strict=True))
+    assert pairs[: len(given_rows)] == given_rows and set(pairs[len(given_rows) :]) <= {(None, None)}
+
+
 def test_rows_are_measured_that_match_well_or_stand_in_a_thread_with_the_best() -> None:
     found = [rows.Row(n, "message", f"t{n // 10}" if n < 60 else None, n, "user", n) for n in range(90)]
     matches = retrieve.Matches(found, {r.pk: 1.0 if r.pk < 20 else 0.2 for r in found} | {50: 0.4, 70: 0.9})
     assert [r.pk for r in matches.worth_measuring()] == [*range(20), 50, 70]
-    lifted = [row._replace(thread_id="t0") if row.pk in (33, 61) else row for row in found]
+    lifted = [replace(row, thread_id="t0") if row.pk in (33, 61) else row for row in found]
     assert [r.pk for r in retrieve.Matches(lifted, matches.shares).worth_measuring()] == [*range(20), 33, 50, 61, 70]
     assert retrieve.Matches(found).worth_measuring() == found, "of texts that were read one by one all"
 

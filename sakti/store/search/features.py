@@ -27,6 +27,7 @@ INSIDE_FROM = 4  # letters of such a word
 INSIDE = 0.5  # what a word counts that stands only inside another one (sort in argsort)
 PLACES = 80  # places of the query's words in a text that are looked at for their nearness
 OF_A_TERM = 25  # of them, places of one word
+IN_SUMMARY = 0.3  # what a word counts in what a summary took from a text
 LABEL = 40  # characters before the colon of a label, of two words at most
 
 TOOL = "tool"  # the role of what tools print
@@ -177,23 +178,19 @@ def _count(found: Phrases, pattern: Pattern, kind: Kind) -> tuple[list[float], l
     """Return the weighted occurrences, which terms the text itself has, and the first places of those in it."""
     total = len(pattern.terms) + len(pattern.parts)
     counts, own, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
-    forms, whole, leading = pattern.forms, pattern.whole, kind.leading
-    for number, (text, identifiers, before, summary) in found:
+    forms, whole = pattern.forms, pattern.whole
+    in_identifiers, in_before, leading = kind.identifiers, kind.before, kind.leading
+    for number, (text, identifiers, before, summary) in found:  # each word of a hundred texts: no comprehensions
         form, i = forms[number]
-        n: float = len(text)
-        if identifiers:
-            n += kind.identifiers * len(identifiers)
-        if summary:
-            n += 0.3 * len(summary)
+        n = len(text) + in_identifiers * len(identifiers) + IN_SUMMARY * len(summary)
         if n:
             own[i] = True
         if number < whole:
-            if text:
-                places += zip(text, itertools.repeat(i, OF_A_TERM), strict=False)
-                if leading:
-                    n += leading * bisect_left(text, LEADING)
-            if before:
-                n += kind.before * len(before)
+            for place in text[:OF_A_TERM]:
+                places.append((place, i))
+            if leading and text:
+                n += leading * bisect_left(text, LEADING)
+            n += in_before * len(before)
         counts[i] += form.weight * n
     places.sort()
     return counts, own, places[:PLACES]

@@ -114,7 +114,8 @@ def are_known(db: Connection, phrases: Iterable[str]) -> set[str]:
 
 def _of_each(db: Connection, select: str, phrases: Iterable[str]) -> dict[str, int]:
     """Return what a statement selects for each phrase, its `w.value`, asked at once: half is the cost of a call."""
-    asked = list(dict.fromkeys(phrases))
+    if not (asked := list(dict.fromkeys(phrases))):
+        return {}
     rows = db.execute_sql(f"SELECT ({select}) FROM json_each(?) w", (json.encode(asked).decode(),)).fetchall()
     return dict(zip(asked, itertools.chain.from_iterable(rows), strict=True))
 
@@ -484,7 +485,7 @@ def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
     """Return the messages before and after each of `found` that pass the filters."""
     wanted = {(r.thread_id, r.position + step) for r in found if r.kind == "message" for step in (-1, 1)}
     wanted -= {r.place for r in found if r.place}
-    places = sorted((thread, position) for thread, position in wanted if thread is not None)
+    places = sorted((thread, position) for thread, position in wanted if thread is not None and position >= 0)
     if not places:
         return []
     table, values = table_of(places)

@@ -4,14 +4,15 @@
    (`getUserId` → get, user, id, getuserid). Parts of words: trigrams, for what looks like an identifier, finds
    little, or is written without spaces. For a question the messages beside the best hits are candidates, too.
 2. *Measure* (`features.py`): a frozen record for each candidate that may come up: its score in the index is at least
-   0.4 of the best one's, or its thread has one of the best 20 (a quarter less time; to measure the first hundred buys
-   nothing on any set). How often each term stands in the text, in its identifiers, in the previous message; how long
-   they are; where the words stand: all from the index, for the whole text however long. Texts are of two kinds, told by
-   the text alone: a *document* begins like code, a diff or a log, has more than 220 words, or was printed by a tool;
-   all else is *talk*. In a document length counts fully (a long one has any word by chance), its first words count
-   twice (they say what it is), and the messages around it count little (around what a tool prints, not at all). In talk
-   a long message says more, and half of what it says is in the message before. Words as code has them (`dict` for
-   dictionary, del for delete: `terms.py`, `code_words.py`) count in documents only, and find none.
+   0.4 of the best one's (0.3 if it is one of the best 20), or another one of its thread is of the best 20 (a quarter
+   less time; to measure the first hundred buys nothing on any set). How often each term stands in the text, in its
+   identifiers, in the previous message; how long they are; where the words stand: all from the index, for the whole
+   text however long. Texts are of two kinds, told by the text alone: a *document* begins like code, a diff or a log,
+   has more than 220 words, or was printed by a tool; all else is *talk*. In a document length counts fully (a long one
+   has any word by chance), its first words count twice (they say what it is), and the messages around it count little
+   (around what a tool prints, not at all). In talk a long message says more, and half of what it says is in the message
+   before. Words as code has them (`dict` for dictionary, del for delete: `terms.py`, `code_words.py`) count in
+   documents only, and find none.
 3. *Score* (`score`, below): BM25 (Robertson and Zaragoza 2009) as a share of the best possible, plus how much of the
    query stands together in the text (bigrams and windows, Metzler and Croft 2005), plus what stands around it in its
    thread. Talk gains by saying what the question asks for: a text of the one who is named (`Ann: …`), a time where the

@@ -7,6 +7,7 @@ suffice for is returned with the candidates. Raw SQL: MATCH, bm25, and condition
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing
 from typing import Any
@@ -25,8 +26,8 @@ from sakti.store.search.terms import MANY, Term, inverse_frequency, phrase_of, s
 
 CANDIDATES = 200  # hits of one query at most
 MEASURED = 100  # candidates of each list that are measured at most
-MATCHING = 0.4  # of the best score in the index: rows with less are measured only in a thread of the BEST
-BEST = 20
+BEST = 20  # rows; others of their threads are measured
+MATCHING, MATCHING_BEST = 0.4, 0.3  # of the best score in the index: with less a row, one of the BEST, comes up no more
 ENOUGH = 150  # hits behind which nothing is looked for that has common words only
 ENOUGH_RARE = 30  # the same where rare words found them, and it is no question
 SAMPLE = 10_000  # newest texts in which words are counted
@@ -76,11 +77,15 @@ class Matches(Struct):
 
     def worth_measuring(self) -> list[Row]:
         """Return the rows that may come up: by their own words, or by what stands around them in their thread."""
-        threads = {r.thread_id or r.pk for r in self.rows[:BEST]}
+        threads = Counter(r.thread_id or r.pk for r in self.rows[:BEST])
         shares = self.shares
-        return [
-            r for r in self.rows[:MEASURED] if shares.get(r.pk, 1.0) >= MATCHING or (r.thread_id or r.pk) in threads
+        best = [
+            r for r in self.rows[:BEST] if shares.get(r.pk, 1.0) >= MATCHING_BEST or threads[r.thread_id or r.pk] > 1
         ]
+        others = (
+            r for r in self.rows[BEST:MEASURED] if shares.get(r.pk, 1.0) >= MATCHING or (r.thread_id or r.pk) in threads
+        )
+        return [*best, *others]
 
 
 # --- words --------------------------------------------------------------------------------------------------

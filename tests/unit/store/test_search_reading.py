@@ -152,6 +152,9 @@ def test_rows_are_measured_that_match_well_or_stand_in_a_thread_with_the_best() 
     assert [r.pk for r in matches.worth_measuring()] == [*range(20), 50, 70]
     lifted = [replace(row, thread_id="t0") if row.pk in (33, 61) else row for row in found]
     assert [r.pk for r in retrieve.Matches(lifted, matches.shares).worth_measuring()] == [*range(20), 33, 50, 61, 70]
+    alone = {r.pk: 0.35 if r.pk == 61 else 0.25 if r.pk > 61 else 0.0 for r in found}
+    last_first = retrieve.Matches(found[64:54:-1], alone).worth_measuring()
+    assert [r.pk for r in last_first] == [61, 59, 58, 57, 56, 55], "a weak one of the best only beside others of them"
     assert retrieve.Matches(found).worth_measuring() == found, "of texts that were read one by one all"
 
 

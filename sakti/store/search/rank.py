@@ -37,7 +37,7 @@ from sakti.store.search.dates import is_of
 from sakti.store.search.features import TOOL, Features, Pattern
 from sakti.store.search.rows import Row
 
-Place = tuple[str | None, int] | None
+Place = tuple[str | None, int]  # of a message: its thread, and its position there
 Span = tuple[int, int]  # Unix ms: from, to
 
 
@@ -69,6 +69,7 @@ ANSWERS = 3  # of the first hits, with which their requests come up
 DATED = 0.3  # it was said in the time that the question names, or in the week after (locomo: R@10 +2.0, MRR +1.7)
 ASIDE = 0.2  # of what stands around it, where an identifier is looked for: a place (ident: MRR +0.3)
 THREAD_BEST = 3
+MESSAGE = "message"  # the kind of what is said
 MODEL = "assistant"  # the role of what the model says
 EQUAL = 3  # decimals by which scores differ
 
@@ -125,27 +126,22 @@ def rank(
 
     `words`: see `words_of`. `dates`: the times that the question names. `aside`: a place is looked for.
     """
-    at: dict[Place, float] = {}
+    at = {(f.row.thread_id, f.row.position): f for f in candidates if f.row.kind == MESSAGE}
     threads: dict[str | int, list[float]] = {}
-    every = [*candidates, *entering]
     for f in candidates:
-        row = f.row
-        at[row.place] = words[row.pk]
-        threads.setdefault(row.thread_id or row.pk, []).append(words[row.pk])
-    at.pop(None, None)
+        threads.setdefault(f.row.thread_id or f.row.pk, []).append(words[f.row.pk])
     around = ASIDE if aside else 1.0
     best = {t: around * sum(sorted(found)[-THREAD_BEST:]) / THREAD_BEST for t, found in threads.items()}
-    beside = {f.row.place: f for f in every}
     spans = tuple(dates)
     ranked: list[Ranked] = []
-    for f in every:
+    for f in (*candidates, *entering):
         row, weights = f.row, DOCUMENT if f.document else TALK
-        alone = row.kind != "message" or row.role == TOOL  # (tools: aider R@5 +6.6, one store +0.7)
+        alone = row.kind != MESSAGE or row.role == TOOL  # (tools: aider R@5 +6.6, one store +0.7)
         parts = Parts(
             words.get(row.pk, 0.0),
             ADJACENT * f.adjacent,
             NEAR * f.near,
-            0.0 if alone else around * _neighbours(f, weights, at, beside),
+            0.0 if alone else around * _neighbours(f, weights, at, words),
             weights.thread * best.get(row.thread_id or row.pk, 0.0),
             DATED * is_of(row.created_at, spans) if spans else 0.0,
             labelled=LABELLED * f.labelled,
@@ -164,7 +160,7 @@ def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
 def first_answers(ranked: Sequence[Ranked]) -> list[Row]:
     """Return those of the first hits that answer a request: what the model says or a tool prints."""
     rows = (r.features.row for r in ranked[:ANSWERS])
-    return [row for row in rows if row.kind == "message" and row.role in (MODEL, TOOL)]
+    return [row for row in rows if row.kind == MESSAGE and row.role in (MODEL, TOOL)]
 
 
 def with_requests(ranked: Sequence[Ranked], requests: Mapping[int, Features]) -> list[Ranked]:
@@ -179,16 +175,15 @@ def with_requests(ranked: Sequence[Ranked], requests: Mapping[int, Features]) ->
     return in_order(by_key.values())
 
 
-def _neighbours(f: Features, weights: Weights, at: Mapping[Place, float], beside: Mapping[Place, Features]) -> float:
-    """Return what the messages before and after a message say of it."""
+def _neighbours(f: Features, weights: Weights, at: Mapping[Place, Features], words: Mapping[int, float]) -> float:
+    """Return what the messages before and after a message say of it; `at`: those with words by their places."""
     total = 0.0
     thread, position = f.row.thread_id, f.row.position
     for place in ((thread, position - 1), (thread, position + 1)):
-        if value := at.get(place):
-            other = beside[place]
+        if other := at.get(place):
             share = weights.neighbour + weights.exchange * (other.row.role != f.row.role)
             share += weights.answer * (other.asks and place[1] < position)
-            total += share * value
+            total += share * words[other.row.pk]
     return total
 
 

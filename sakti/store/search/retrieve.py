@@ -488,9 +488,8 @@ def rows_of(
 
 def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
     """Return the messages before and after each of `found` that pass the filters."""
-    wanted = {(r.thread_id, r.position + step) for r in found if r.kind == "message" for step in (-1, 1)}
-    wanted -= {r.place for r in found if r.place}
-    places = sorted((thread, position) for thread, position in wanted if thread is not None and position >= 0)
+    own = {(r.thread_id, r.position) for r in found if r.kind == "message" and r.thread_id is not None}
+    places = sorted({(thread, at + step) for thread, at in own for step in (-1, 1) if at + step >= 0} - own)
     if not places:
         return []
     table, values = table_of(places)

@@ -31,10 +31,6 @@ class Row(Struct, frozen=True):
     role: str
     created_at: int
 
-    @property
-    def place(self) -> tuple[str | None, int] | None:
-        return (self.thread_id, self.position) if self.kind == "message" else None
-
 
 ROW = "d.pk, d.kind, d.thread_id, d.position, d.role, d.created_at"
 

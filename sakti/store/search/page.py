@@ -78,7 +78,8 @@ class SearchPage(Struct, frozen=True):
 
     `more`: these are the best of more. `unread`: words of which older texts were not looked at, and since when (Unix
     ms) they were. `partial`: not all was searched yet. `suggestion`: the query as it may have been meant;
-    its hits are included. `elsewhere`: hits outside of the scope, counted where it has none. `without`: words whose
+    its hits are included. `elsewhere`: hits outside of the scope, counted where it has none; `more_elsewhere`: there
+    are more. `without`: words whose
     texts are left out. `unquoted`: phrases that no text has; their words were looked for. `unknown`: filters (name,
     value) of what is not there, read as words. `said`: what stands so in a text, and whose NOT is no operator.
     """
@@ -91,6 +92,7 @@ class SearchPage(Struct, frozen=True):
     unread: tuple[tuple[str, int], ...] = ()
     suggestion: str = ""
     elsewhere: int = 0
+    more_elsewhere: bool = False
     without: tuple[str, ...] = ()
     unquoted: tuple[str, ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
@@ -124,5 +126,5 @@ class SearchPage(Struct, frozen=True):
         if self.more and not self.total:
             told.append("not all texts were looked at")
         if self.elsewhere:
-            told.append(f"{self.elsewhere} in other workspaces")
+            told.append(f"{self.elsewhere}{'+' * self.more_elsewhere} in other workspaces")
         return told

@@ -26,8 +26,8 @@ from sakti.store.search.terms import MANY, Term, inverse_frequency, phrase_of, s
 
 CANDIDATES = 200  # hits of one query at most
 MEASURED = 100  # candidates of each list that are measured at most
-BEST = 20  # rows; others of their threads are measured
-MATCHING, MATCHING_BEST = 0.4, 0.3  # of the best score in the index: with less a row, one of the BEST, comes up no more
+BEST = 20  # rows whose threads are measured as well
+MATCHING, MATCHING_BEST = 0.4, 0.3  # of the best score in the index, by which a row, or one of the BEST, is measured
 ENOUGH = 150  # hits behind which nothing is looked for that has common words only
 ENOUGH_RARE = 30  # the same where rare words found them, and it is no question
 SAMPLE = 10_000  # newest texts in which words are counted

@@ -141,12 +141,12 @@ def search(
     behind = rest[max(0, offset - len(folded)) : max(0, offset + limit - len(folded))]
     page = [*folded[offset : offset + limit], *((_unmeasured(row), copies) for row, copies in behind)]
     hits = _hits(db, page, offset, folded[0][0].score if folded else 1.0, query, found)
-    elsewhere = 0
+    others = SearchPage(text, 0)
     unfinished = found.partial or (
         first and ((found.more and total < PAGE) or (budget.over and (not total or bool(budget.unread))))
     )
     if not (total or unfinished) and scope.resource_id is not None and scope.thread_id is None and text.strip():
-        elsewhere = search(db, text, replace(scope, resource_id=None), limit=0, first=True, clock=clock).total
+        others = search(db, text, replace(scope, resource_id=None), limit=0, first=True, clock=clock)
     unread = tuple((name, retrieve.time_of(db, key)) for name, key in budget.unread.items())
     return SearchPage(
         text,
@@ -156,7 +156,8 @@ def search(
         partial=unfinished,
         unread=unread,
         suggestion=found.suggestion,
-        elsewhere=elsewhere,
+        elsewhere=others.total,
+        more_elsewhere=others.more or others.partial,
         without=query.excluded if listed.gone or found.avoided else (),
         unquoted=found.unquoted,
         unknown=tuple(unknown.items()),

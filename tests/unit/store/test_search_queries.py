@@ -652,6 +652,10 @@ async def test_nothing_here_says_how_much_is_elsewhere(store: Store) -> None:
     await store.write(say, [("a", "the gyroscope"), ("b", "a gyroscope again")], resource="/other")
     found = await page(store, "gyroscope")
     assert (found.total, found.elsewhere, found.notes) == (0, 2, ["2 in other workspaces"])
+    many = [(f"m{n}", f"the impeller of pump {n}") for n in range(retrieve.CANDIDATES + 1)]
+    await store.write(say, many, resource="/other", thread="t2")
+    found = await page(store, "impeller")
+    assert found.notes == [f"{found.elsewhere}+ in other workspaces"] and found.elsewhere >= retrieve.CANDIDATES
 
 
 async def test_a_message_before_a_match_is_no_answer(store: Store) -> None:

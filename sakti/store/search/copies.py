@@ -12,7 +12,7 @@ from sakti.store.search.features import SHORT, Features
 from sakti.store.search.rank import Ranked
 from sakti.store.search.rows import Row
 
-_NUMBER = lazy_pattern(r"\d+")
+_BETWEEN_NUMBERS = lazy_pattern(r"\D+")
 
 
 class Folded(Struct, frozen=True):
@@ -81,7 +81,7 @@ def _is_read(f: Features) -> bool:
 
 def _printed(text: str, role: str) -> str:
     """Return a text as it counts: what tools print without its numbers, all without white space at the ends."""
-    return _NUMBER.sub("0", text).strip() if role == "tool" else text.strip()
+    return ("0".join(_BETWEEN_NUMBERS.findall(text)) if role == "tool" else text).strip()
 
 
 def _key(f: Features) -> Hashable:

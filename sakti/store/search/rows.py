@@ -93,14 +93,14 @@ def texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
         f" ON d.thread_id = w.column2 AND d.kind = 'message' AND d.position = w.column3 {_MESSAGE}",
         values,
     ).fetchall()
-    return {pk: _kept(Stored(*columns)) for pk, *columns in found}
+    return {pk: _kept(*columns) for pk, *columns in found}
 
 
-def _kept(stored: Stored) -> Stored:
+def _kept(own: str, said: str | None, raw: str, parts: str | bytes | None) -> Stored:
     """Return a text that can be read later: what is in the archive is read now."""
-    if stored.parts is None or not archive_file.is_reference(stored.parts):
-        return stored
-    return Stored(stored.read(), None, "", None)
+    if parts is not None and archive_file.is_reference(parts):
+        return Stored(_text(own, said, raw, parts), None, "", None)
+    return Stored(own, said, raw, parts)
 
 
 def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: str) -> set[int]:
@@ -196,5 +196,6 @@ def shown_of(db: Connection, keys: Sequence[int]) -> dict[int, Shown]:
         (listed(keys),),
     ).fetchall()
     return {
-        pk: Shown(doc_id, title, task, source, _kept(Stored(*text))) for pk, doc_id, title, task, source, *text in rows
+        pk: Shown(doc_id, title, task, source, _kept(own, said, raw, parts))
+        for pk, doc_id, title, task, source, own, said, raw, parts in rows
     }

@@ -147,7 +147,8 @@ def search(
     )
     if not (total or unfinished) and scope.resource_id is not None and scope.thread_id is None and text.strip():
         others = search(db, text, replace(scope, resource_id=None), limit=0, first=True, clock=clock)
-    unread = tuple((name, retrieve.time_of(db, key)) for name, key in budget.unread.items())
+    since = {key: retrieve.time_of(db, key) for key in set(budget.unread.values())}
+    unread = tuple((name, since[key]) for name, key in budget.unread.items())
     return SearchPage(
         text,
         total,

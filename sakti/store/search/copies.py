@@ -87,9 +87,9 @@ def _printed(text: str, role: str) -> str:
 def _key(f: Features) -> Hashable:
     """Return what copies have in common.
 
-    Short texts: the text. Long ones, which are not read: their length, and how often each term stands in them.
+    Short texts: the text. Long ones, which are not read: their length; who has the same is read.
     """
     row = f.row
     if _is_read(f):
         return (row.kind, row.role, _printed(f.beginning, row.role))
-    return (row.kind, row.role, f.size, f.length, f.counts) if any(f.counts) else row.pk
+    return (row.kind, row.role, f.size)

@@ -16,21 +16,20 @@ AFTER = 7 * 24 * 3_600_000  # ms: what happened is told of in the days after
 TOLD_AFTER = 0.7  # what a text of those days counts
 LATEST = datetime.datetime(9990, 1, 1)
 
+_ASCII = re.IGNORECASE | re.ASCII  # without: ſ is an s
 _NAMES = "|".join(f"{m[:3]}(?:{m[3:]})?" if len(m) > 3 else m for m in MONTHS) + "|sept"
 _CLEAR_NAMES = _NAMES.replace("|may|", "|")
 _NAMED = lazy_pattern(rf"\d{{4}}|{_NAMES}")  # what every time has
-_DAY_MONTH = lazy_pattern(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_NAMES})\b\.?,?\s*(\d{{4}})?", re.IGNORECASE)
-_MONTH_DAY = lazy_pattern(rf"\b({_NAMES})\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d),?\s*(\d{{4}})?", re.IGNORECASE)
-_MONTH = lazy_pattern(
-    rf"\b(in|of|since|during|early|late|mid|last|this)?[ -]*({_NAMES})\b,?\s*(\d{{4}})?", re.IGNORECASE
-)
+_DAY_MONTH = lazy_pattern(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_NAMES})\b\.?,?\s*(\d{{4}})?", _ASCII)
+_MONTH_DAY = lazy_pattern(rf"\b({_NAMES})\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d),?\s*(\d{{4}})?", _ASCII)
+_MONTH = lazy_pattern(rf"\b(in|of|since|during|early|late|mid|last|this)?[ -]*({_NAMES})\b,?\s*(\d{{4}})?", _ASCII)
 _ISO = lazy_pattern(r"\b(\d{4})-(\d\d)(?:-(\d\d))?\b")
-_YEAR = lazy_pattern(r"\b(?:in|of|during|since)\s+(\d{4})\b", re.IGNORECASE)
+_YEAR = lazy_pattern(r"\b(?:in|of|during|since)\s+(\d{4})\b", _ASCII)
 
 _ASKS_WHEN = lazy_pattern(
     r"\s*(?:(?:since|until|by|from) )?(?:when (?:did|do|does|was|were|is|are|has|have|had|will)|how (?:long|often)"
     r"|(?:on |in )?(?:what|which) (?:date|day|month|year|time))\b",
-    re.IGNORECASE,
+    _ASCII,
 )
 _WEEKDAYS = "mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?"
 _SAYS_WHEN = lazy_pattern(

@@ -35,10 +35,10 @@ LANGUAGES = frozenset(
     "bash golang haskell java javascript kotlin perl php python ruby rust scala swift typescript".split()
 )
 
-_FILTER = lazy_pattern(r"(?<![^\s(])(-|NOT\s+)?(?i:(path|role|thread|task|kind|before|after)):(\"[^\"]*\"|\S+)")
+_FILTER = lazy_pattern(r"(?<![^\s(])(-|NOT\s+)?(?ai:(path|role|thread|task|kind|before|after)):(\"[^\"]*\"|\S+)")
 _SIGN = lazy_pattern(r"[-:\"*]|AND|OR|NOT")  # one that every operator has
 _VALUES = {"kind": KINDS, "role": ROLES}
-_EITHER = lazy_pattern(r"(?<![^\s(])\(?(role|kind):[\w,]+(?:\s+OR\s+\1:[\w,]+)+(?![^\s)])\)?", re.IGNORECASE)
+_EITHER = lazy_pattern(r"(?<![^\s(])\(?(role|kind):[\w,]+(?:\s+OR\s+\1:[\w,]+)+(?![^\s)])\)?", re.IGNORECASE | re.ASCII)
 _VALUE = lazy_pattern(r":([\w,]+)")
 _SHOWN = {"you": "user", "sakti": "assistant"}  # as hits are headed
 _LOOSE = lazy_pattern(r"^\s*(?:AND|OR)(?=\s)|(?<=\s)(?:AND|OR)\s*$|(?<=\s)(?:AND|OR)(?=\s+(?:AND|OR)\s)")

@@ -22,9 +22,9 @@ from sakti.store.search.query import Query, is_cjk
 from sakti.store.search.rows import ROW, Row, is_unindexed, listed, table_of, texts_of
 from sakti.store.search.stems import stems
 from sakti.store.search.substrings import SIZE, all_of, any_of, covering, cut, for_like, quoted, trigrams
-from sakti.store.search.terms import MANY, Term, inverse_frequency, phrase_of, spellings
+from sakti.store.search.terms import MANY, Term, inverse_frequency, spellings
 
-CANDIDATES = 200  # hits of one query at most
+CANDIDATES, LISTED = 200, 1_000  # hits of one query at most, and of one that only filters
 MEASURED = 100  # candidates of each list that are measured at most
 BEST = 20  # rows whose threads are measured as well
 MATCHING, MATCHING_BEST = 0.4, 0.3  # of the best score in the index, by which a row, or one of the BEST, is measured
@@ -70,18 +70,22 @@ class Budget(Struct):
 
 
 class Matches(Struct):
-    """Rows that match, the likely ones first; `shares`: their scores in the index as shares of the best one."""
+    """Rows that match, the likely ones first; `shares`: their scores in the index as shares of the best one.
+
+    `required`: all have a phrase or the like, which tells so much that little is left to tell them apart.
+    """
 
     rows: list[Row]
     shares: dict[int, float] = field(default_factory=dict[int, float])
+    required: bool = False
 
     def worth_measuring(self) -> list[Row]:
         """Return the rows that may come up: by their own words, or by what stands around them in their thread."""
         threads = Counter(r.thread_id or r.pk for r in self.rows[:BEST])
         shares = self.shares
-        best = [
-            r for r in self.rows[:BEST] if shares.get(r.pk, 1.0) >= MATCHING_BEST or threads[r.thread_id or r.pk] > 1
-        ]
+        best = self.rows[:BEST]
+        if len(self.rows) > BEST and not self.required:
+            best = [r for r in best if shares.get(r.pk, 1.0) >= MATCHING_BEST or threads[r.thread_id or r.pk] > 1]
         others = (
             r for r in self.rows[BEST:MEASURED] if shares.get(r.pk, 1.0) >= MATCHING or (r.thread_id or r.pk) in threads
         )
@@ -139,13 +143,13 @@ def _avoiding(match: str, query: Query) -> str:
 
 def any_word_of(words: Sequence[str]) -> str:
     """Return the FTS5 query of texts in which one of `words` stands, in any form."""
-    phrases = ([phrase_of(word.rstrip("*"), prefix=True)] if word.endswith("*") else spellings(word) for word in words)
+    phrases = (spellings(word.rstrip("*"), prefix=word.endswith("*")) for word in words)
     return f"(text : ({' OR '.join(itertools.chain.from_iterable(phrases))}))"
 
 
 def required_of(query: Query) -> str:
     """Return the FTS5 query of what texts must have, "" where that is nothing."""
-    required = [f"{OWN} : {quoted(folded(p))}" for p in query.phrases]
+    required = [f"{OWN} : ({' OR '.join(spellings(p))})" for p in query.phrases]
     if query.alternatives:
         groups = (" AND ".join(map(_operand, group)) for group in query.alternatives)
         required.append(f"{OWN} : ({' OR '.join(f'({g})' for g in groups)})")
@@ -154,9 +158,9 @@ def required_of(query: Query) -> str:
 
 def _operand(word: str) -> str:
     """Return the FTS5 query of a word that is required; an identifier may be a part of a longer one."""
-    phrase = quoted(folded(word.rstrip("*"))) + "*" * word.endswith("*")
+    phrases = spellings(word.rstrip("*"), prefix=word.endswith("*"))
     parts = pieces(word) if " " not in word else []
-    return f"({phrase} OR {quoted(' '.join(parts))})" if len(parts) > 1 else phrase
+    return f"({' OR '.join([*phrases, quoted(' '.join(parts))] if len(parts) > 1 else phrases)})"
 
 
 def by_words(
@@ -277,9 +281,9 @@ def _ranked_by_index(db: Connection, match: str, place: Place) -> Matches:
 
 
 def _by_score(db: Connection, match: str, place: Place) -> Any:
-    """Return a cursor of keys and their scores of bm25, best first."""
+    """Return a cursor of keys and their scores of bm25, best first, equals newest first."""
     sql = f"SELECT rowid, {WEIGHTS} s FROM search_words WHERE search_words MATCH ?{place.among('+rowid')}"
-    return db.execute_sql(f"{sql} ORDER BY s", (match,))
+    return db.execute_sql(f"{sql} ORDER BY s, rowid DESC", (match,))
 
 
 def _with_rare_words(db: Connection, rare: str, common: Mapping[str, float], place: Place, budget: Budget) -> Matches:
@@ -529,21 +533,22 @@ def by_reading(
     clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
     values = [f"%{for_like(n[:200])}{'' if ends else '%'}" for n in needles]
     found: list[Row] = []
+    most = CANDIDATES if needles else LISTED
     last, high = place.bounds(newest)
     span = newest if place.keys is not None else LIKE_SPAN if needles else SPAN
-    while high > last and len(found) < CANDIDATES:
+    while high > last and len(found) < most:
         low = max(last, high - span)
         rows = db.execute_sql(
             f"SELECT {ROW} FROM {'search_texts' if needles else 'search_docs'} d"
             f" WHERE d.pk > ? AND d.pk <= ?{place.among('d.pk')} AND {place.where}{clause} ORDER BY d.pk DESC LIMIT ?",
-            (low, high, *place.values, *values, CANDIDATES - len(found)),
+            (low, high, *place.values, *values, most - len(found)),
         ).fetchall()
         found += itertools.starmap(Row, rows)
         high = low
         if high > last and budget.over:
             budget.unread[" ".join(needles) or "filters"] = high
             break
-    return found[:CANDIDATES]
+    return found[:most]
 
 
 def time_of(db: Connection, key: int) -> int:

@@ -206,8 +206,10 @@ def _look_behind(
             unwanted = query.excluded if listed.gone else ()
             others = retrieve.without_likely(db, others, likely_copies(db, copied), unwanted)
         more = _find(db, query, others, newest, budget, first=False, now=now)
-        found = found.and_behind(more, likely_first or (more.more and bool(more.rows)))
+        found = found.and_behind(more, likely_first or more.more)
         listed = _listed(db, found, query)
+        if not (more.rows or likely_first):  # what is required is in none of these: they would be found again
+            break
         likely_first = False
     return found, listed
 
@@ -252,24 +254,29 @@ def _find(
     if avoided:
         others = replace(indexed, avoided=query.excluded)
         matches = retrieve.by_words(db, known, others, place, newest, budget, own=not question)
-    few = looks_like_identifier(query.text) or len(matches.rows) < FEW or is_cjk(query.text)
+    few = len(matches.rows) < FEW or bool(required) or _has_parts_alone(query.text)
     wanting = bool(query.text) and not (indexed.alternatives or indexed.phrases) and few
     unfinished = first and budget.over and bool(budget.unread or (wanting and matches.rows))
     parts = _Parts()
     if wanting and not unfinished:
-        parts = _by_parts(db, " ".join((query.text, *(query.phrases if required else ()))), place, newest, budget)
+        signs = dict.fromkeys(filter(is_unindexed, chain.from_iterable(required)))
+        typed = signs if signs and not is_cjk(query.text) else (query.text, *(query.phrases if required else ()))
+        parts = _by_parts(db, " ".join(typed), place, newest, budget)
     more = parts.more or len(matches.rows) >= retrieve.CANDIDATES
     if required:
+        more = parts.more or (more and not all(any(map(is_unindexed, group)) for group in required))
         held = having(db, [*matches.rows, *parts.texts], required)
         matches = replace(matches, rows=[r for r in matches.rows if r.pk in held])
         parts = replace(parts, texts={r: text for r, text in parts.texts.items() if r.pk in held})
     read = not (matches.rows or parts.texts or unfinished or query.alternatives or (wanting and _is_in_trigrams(query)))
     if read and _readable(query, place):
-        matches = Matches(retrieve.by_reading(db, _needles(query, place), place, newest, budget))
-        more = len(matches.rows) >= retrieve.CANDIDATES
+        needles = _needles(query, place)
+        matches = Matches(retrieve.by_reading(db, needles, place, newest, budget))
+        more = len(matches.rows) >= (retrieve.CANDIDATES if needles else retrieve.LISTED)
     not_typed = frozenset(folded(w).lower() for found in parts.meant.values() for w in found)
     pattern = pattern_of(known, parts.rarity, words, when=question and asks_when(query.text), meant=not_typed)
     around = place if question else None
+    matches = replace(matches, required=bool(query.alternatives or query.phrases))
     ranked, rest = _measured(db, pattern, matches, parts.texts, around, _times(db, query, newest, now), newest)
     typed = " OR ".join(map(" AND ".join, query.alternatives)) or query.text
     likely = _suggestion(typed, {**_as_written(db, similar, ranked), **parts.meant})
@@ -280,6 +287,13 @@ def _to_be_read(query: Query) -> list[tuple[str, ...]]:
     """Return the alternatives with the phrases where the index cannot tell which texts have them; [] where it can."""
     groups = [(*query.phrases, *group) for group in query.alternatives or [()]]
     return groups if any(map(is_unindexed, chain.from_iterable(groups))) and query.text else []
+
+
+def _has_parts_alone(text: str) -> bool:
+    """Return whether the index of words does not know what is typed: identifiers, Chinese and the like, an emoji."""
+    if looks_like_identifier(text) or is_cjk(text):
+        return True
+    return not text.isascii() and any(not (w.isascii() or WORD.search(w)) for w in text.split())
 
 
 def _is_question(query: Query) -> bool:
@@ -306,8 +320,8 @@ def _phrases_of_no_text(db: Connection, query: Query) -> tuple[str, ...]:
     if not query.phrases or not query.text:
         return ()
     phrases = [p for p in query.phrases if not is_unindexed(p)]
-    known = retrieve.are_known(db, map(phrase_of, phrases))
-    return tuple(p for p in phrases if phrase_of(p) not in known)
+    known = retrieve.are_known(db, chain.from_iterable(map(spellings, phrases)))
+    return tuple(p for p in phrases if known.isdisjoint(spellings(p)))
 
 
 def _terms(
@@ -315,7 +329,8 @@ def _terms(
 ) -> tuple[list[Term], dict[str, list[str]]]:
     """Return the terms that some text has, and for words that none has those that may be meant."""
     plain = chain.from_iterable(map(spellings, (*words, *query.phrases)))
-    phrases = dict.fromkeys([*plain, *(phrase_of(p, prefix=True) for p in query.prefixes)])
+    begun = chain.from_iterable(spellings(p, prefix=True) for p in query.prefixes)
+    phrases = dict.fromkeys([*plain, *begun])
     documents = retrieve.count(db, phrases, newest)
     known = {w for w in words if any(map(documents.get, spellings(w)))}
     similar = spelling.corrections(db, words, query.text, newest, known)

@@ -67,11 +67,12 @@ def phrase_as_typed(word: str) -> str:
     return quoted(word)
 
 
-def spellings(word: str) -> list[str]:
+def spellings(word: str, *, prefix: bool = False) -> list[str]:
     """Return the phrases of a word: as it is indexed, with other accents, and as rows have it that are not packed."""
     if word.isascii():
-        return [phrase_of(word)]
-    return list(dict.fromkeys([*map(phrase_of, (word, *other_accents(word))), phrase_as_typed(word)]))
+        return [phrase_of(word, prefix=prefix)]
+    known = [phrase_of(w, prefix=prefix) for w in (word, *other_accents(word))]
+    return list(dict.fromkeys([*known, phrase_as_typed(word) + "*" * prefix]))
 
 
 def inverse_frequency(documents: int, total: int) -> float:
@@ -92,13 +93,12 @@ def make_terms(
     """Return the terms that some text has; `documents` by phrase, `similar`: known words for unknown ones."""
     out: dict[tuple[str, ...], Term] = {}
     whole = set(joined)
-    plain = [(w, phrase_of(w), False) for w in words]
-    wanted = [(p, phrase_of(p, prefix=True), True) for p in prefixes] + [(p, phrase_of(p), False) for p in phrases]
-    for word, phrase, prefix in (*plain, *wanted):
+    plain, begun = [(w, False) for w in words], [(p, True) for p in prefixes]
+    for word, prefix in (*plain, *begun, *((p, False) for p in phrases)):
         stem = tuple(stems(folded(word)))
         if not stem or stem in out:
             continue
-        spelled = [p for p in ([phrase] if prefix else spellings(word)) if documents.get(p)]
+        spelled = [p for p in spellings(word, prefix=prefix) if documents.get(p)]
         forms = [Form(p, JOINED if word in whole else 1.0, "word", documents[p]) for p in spelled]
         likely = (p for p in map(phrase_of, similar.get(word, ())) if documents.get(p))
         forms += [Form(p, 1.0, "similar", documents[p]) for p in likely]

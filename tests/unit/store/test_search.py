@@ -152,7 +152,6 @@ def test_no_text_is_an_error(db: APSWDatabase, text: str) -> None:
         assert all(0 <= a < b <= len(hit.snippet) for a, b in hit.marks)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(alphabet='"*-:( )（ANDOTR role:toolkindpath日b', max_size=40))
 def test_a_query_without_any_sign_is_read_as_with_one(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -161,6 +160,7 @@ def test_a_query_without_any_sign_is_read_as_with_one(text: str) -> None:
     assert query.parse_query(text) == slowly
 
 
+@settings(max_examples=100, deadline=None)
 @given(st.text(max_size=600), st.lists(st.text(max_size=12), max_size=6))
 def test_marks_lie_in_the_snippet_and_do_not_overlap(text: str, words: list[str]) -> None:
     snippet, marks, _ = snippet_of(text, words)

@@ -41,8 +41,8 @@ async def page(store: Store, text: str, scope: Scope | None = None, **more: obje
     return await store.read(search, text, scope or Scope("/w"), **more)
 
 
-async def ids(store: Store, text: str) -> list[str]:
-    return [h.id for h in (await page(store, text)).hits]
+async def ids(store: Store, text: str, **more: object) -> list[str]:
+    return [h.id for h in (await page(store, text, **more)).hits]
 
 
 async def test_what_stands_deep_in_a_long_text_counts_as_much(store: Store) -> None:
@@ -287,7 +287,7 @@ async def test_what_is_excluded_is_looked_for_behind_hundreds_that_have_it(store
     both = [(f"n{n}", f"日志 配置 myOverflowing{n} gimbal {n}") for n in range(1_500)]
     await store.write(say, [("meant", "日志 级别 myOverflowing"), *both])
     for query in ("日志 NOT 配置", "日志 -配置", "verflowin -gimbal"):
-        assert await ids(store, query) == ["meant"], query
+        assert await ids(store, query, clock=lambda: 0.0) == ["meant"], query
 
 
 async def test_a_phrase_beside_a_word_is_required(store: Store) -> None:
@@ -449,7 +449,7 @@ async def test_what_stands_behind_hundreds_of_copies_is_listed(store: Store) -> 
     meant = "note for later: pump pressure low only when the valve of the second stage is shut"
     copies = [(f"n{n}", "pump pressure low", "tool") for n in range(700)]
     await store.write(say, [("meant", meant, "assistant"), *copies])
-    found = await page(store, "pump pressure low")
+    found = await page(store, "pump pressure low", clock=lambda: 0.0)
     assert sorted((h.id, h.copies) for h in found.hits) == [("meant", 0), ("n699", 699)]
     assert found.total == 2 and not found.more
     first = await page(store, "pump pressure low", first=True)
@@ -459,9 +459,9 @@ async def test_what_stands_behind_hundreds_of_copies_is_listed(store: Store) -> 
 async def test_what_stands_behind_hundreds_of_copies_is_found_by_a_part_of_a_word(store: Store) -> None:
     copies = [(f"n{n}", "请把数据库重新启动", "tool") for n in range(350)]
     await store.write(say, [("meant", "今天数据库连接失败"), *copies, ("other", "数据库已经启动")])
-    found = await page(store, "数据库")
+    found = await page(store, "数据库", clock=lambda: 0.0)
     assert {h.id: h.copies for h in found.hits} == {"meant": 0, "other": 0, "n349": 349}
-    assert not found.more and await ids(store, "数据库 -启动") == ["meant"]
+    assert not found.more and await ids(store, "数据库 -启动", clock=lambda: 0.0) == ["meant"]
 
 
 async def test_more_than_what_is_measured_is_said(store: Store) -> None:
@@ -820,3 +820,53 @@ async def test_a_first_page_leaves_parts_of_words_for_later_when_time_is_short(s
     assert not found.partial and {h.id for h in found.hits} == {"p0", "p1"}
     nothing = await page(store, "arse_ro", first=True, clock=ticking(1.0))
     assert {h.id for h in nothing.hits} == {"p0", "p1"}, "no words: parts of words are looked for at once"
+
+
+@pytest.mark.parametrize(
+    "typed", ["what happened ſep 2023", "what of ſept 5", "kınd:message", "kİnd:message", "taſk:x", "kınd:a OR kınd:b"]
+)
+async def test_letters_that_look_alike_are_text(store: Store, typed: str) -> None:
+    await store.write(say, [("a", "what happened then")])
+    assert (await page(store, typed)).total <= 1
+
+
+async def test_of_many_equals_the_newest_are_listed(store: Store) -> None:
+    many = retrieve.CANDIDATES + 50
+    await store.write(say, [(f"m{n}", f"deploy case x{n}y") for n in range(many)])
+    for typed in ("deploy case", '"deploy case"', "deploy AND case", "dep*"):
+        assert {f"m{n}" for n in range(100, many)} <= set(await ids(store, typed, limit=400)), typed
+
+
+async def test_signs_without_letters_join_words_by_operators(store: Store) -> None:
+    many = [(f"m{n}", f"build number n{n}" + (" ✅" if n % 10 == 0 else "")) for n in range(300)]
+    await store.write(say, [*many, ("rocket", "🚀 is up")])
+    with_sign = {f"m{n}" for n in range(0, 300, 10)}
+    for typed in ("build AND ✅", "✅ AND build AND number"):
+        found = await page(store, typed, limit=100)
+        assert {h.id for h in found.hits} == with_sign and not found.more, typed
+    assert with_sign <= set(await ids(store, "build ✅", limit=300))
+    for typed in ("build OR 🚀", "🚀 OR build", "build 🚀"):
+        assert "rocket" in await ids(store, typed, limit=400), typed
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["самолет AND летит", "самолет OR zzz", '"самолет летит"', "самоле*", "συναρτηση AND λαθος", '"συνάρτηση" λαθος'],
+)
+async def test_accents_do_not_matter_to_operators(store: Store, typed: str) -> None:
+    await store.write(say, [("plane", "самолёт летит высоко"), ("greek", "η συνάρτηση έχει λάθος")])
+    assert (await page(store, typed)).total == 1
+
+
+async def test_long_copies_fold_whatever_stands_before_them(store: Store) -> None:
+    long = " ".join(f"zorba w{n}" for n in range(200))
+    told = [(f"{n}", "hello " * n + "there" if n % 2 else long, "user" if n % 2 else "tool") for n in range(8)]
+    await store.write(say, told)
+    found = [h for h in (await page(store, "zorba")).hits if h.role == "tool"]
+    assert [h.copies for h in found] == [3]
+
+
+async def test_a_filter_alone_lists_more_than_a_search(store: Store) -> None:
+    await store.write(say, [(f"m{n}", f"text x{n}y") for n in range(retrieve.CANDIDATES + 50)])
+    found = await page(store, "role:user", limit=300)
+    assert found.total == retrieve.CANDIDATES + 50 and not found.more

@@ -146,15 +146,20 @@ def test_a_table_of_rows_is_one_of_few_statements(given_rows: list[tuple[int, st
     assert pairs[: len(given_rows)] == given_rows and set(pairs[len(given_rows) :]) <= {(None, None)}
 
 
-def test_rows_are_measured_that_match_well_or_stand_in_a_thread_with_the_best() -> None:
+def test_rows_are_measured_that_match_well_or_stand_in_a_thread_with_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [rows.Row(n, "message", f"t{n // 10}" if n < 60 else None, n, "user", n) for n in range(90)]
     matches = retrieve.Matches(found, {r.pk: 1.0 if r.pk < 20 else 0.2 for r in found} | {50: 0.4, 70: 0.9})
     assert [r.pk for r in matches.worth_measuring()] == [*range(20), 50, 70]
     lifted = [replace(row, thread_id="t0") if row.pk in (33, 61) else row for row in found]
     assert [r.pk for r in retrieve.Matches(lifted, matches.shares).worth_measuring()] == [*range(20), 33, 50, 61, 70]
     alone = {r.pk: 0.35 if r.pk == 61 else 0.25 if r.pk > 61 else 0.0 for r in found}
-    last_first = retrieve.Matches(found[64:54:-1], alone).worth_measuring()
-    assert [r.pk for r in last_first] == [61, 59, 58, 57, 56, 55], "a weak one of the best only beside others of them"
+    few = retrieve.Matches(found[64:54:-1], alone)
+    assert few.worth_measuring() == few.rows, "few all"
+    monkeypatch.setattr(retrieve, "BEST", 10)
+    many = replace(few, rows=[*few.rows, *found[:10]])
+    strong = [r.pk for r in many.worth_measuring()]
+    assert strong == [61, 59, 58, 57, 56, 55], "a weak one of the best only beside others of them"
+    assert replace(many, required=True).worth_measuring() == few.rows, "but where a phrase decides who is weak"
     assert retrieve.Matches(found).worth_measuring() == found, "of texts that were read one by one all"
 
 

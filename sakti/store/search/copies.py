@@ -87,9 +87,10 @@ def _printed(text: str, role: str) -> str:
 def _key(f: Features) -> Hashable:
     """Return what copies have in common.
 
-    Short texts: the text. Long ones, which are not read: their length; who has the same is read.
+    Short texts: the text. Long ones, which are not read: their length, and where the query's words stand in them; not
+    the message before, of which `length` and `counts` tell, too.
     """
     row = f.row
     if _is_read(f):
         return (row.kind, row.role, _printed(f.beginning, row.role))
-    return (row.kind, row.role, f.size)
+    return (row.kind, row.role, f.size, f.own, f.adjacent, f.near)

@@ -290,10 +290,11 @@ def _to_be_read(query: Query) -> list[tuple[str, ...]]:
 
 
 def _has_parts_alone(text: str) -> bool:
-    """Return whether the index of words does not know what is typed: identifiers, Chinese and the like, an emoji."""
+    """Return whether words alone do not tell what is typed: an identifier, Chinese and the like, or an emoji with it."""
     if looks_like_identifier(text) or is_cjk(text):
         return True
-    return not text.isascii() and any(not (w.isascii() or WORD.search(w)) for w in text.split())
+    typed = text.split()
+    return not text.isascii() and len(typed) <= QUESTION and any(unicodedata.category(w[0]) == "So" for w in typed)
 
 
 def _is_question(query: Query) -> bool:

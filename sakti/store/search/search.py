@@ -290,7 +290,7 @@ def _to_be_read(query: Query) -> list[tuple[str, ...]]:
 
 
 def _has_parts_alone(text: str) -> bool:
-    """Return whether words alone do not tell what is typed: an identifier, Chinese and the like, or an emoji with it."""
+    """Return whether words alone do not tell what is typed: an identifier, Chinese and the like, an emoji."""
     if looks_like_identifier(text) or is_cjk(text):
         return True
     typed = text.split()

@@ -44,8 +44,8 @@ class ProviderError(SaktiError):
     """Failed model call.
 
     `code` is one of: authentication, invalid_request, context_too_long, output_too_long, not_found, rate_limit,
-    overloaded, server, connection, unreachable, unknown_host, certificate, not_a_model, unreadable, timeout,
-    stream_cut, empty, endless, refused.
+    overloaded, server, connection, unreachable, unknown_host, certificate, proxy, not_a_model, unreadable, timeout,
+    no_events, line_too_long, stream_cut, empty, endless, refused.
 
     `retry_after` is the provider's Retry-After, in seconds. Limits in tokens, where the provider reported them:
     `output_limit` for this answer, `max_output` for any answer of the model, `window` for its context window.

@@ -13,12 +13,15 @@ from msgspec import Struct
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.lazy import lazy_imports
 from sakti.core.types import Effort, ModelInfo
+from sakti.providers.network import is_loopback
 from sakti.providers.presets import DEFAULT_TTL, PRESETS, Family, Preset
 
 with lazy_imports:
     from sakti.providers import prices
 
-ASSUMED_WINDOW = 16_384  # tokens: what a server has at least that agents are run with, where nobody tells
+# Tokens, if neither the tables nor the server state a window. A server on this machine is often started with less
+# than its model has. The first overflow error that names a limit corrects either.
+ASSUMED_WINDOW, ASSUMED_ON_LOOPBACK = 128_000, 32_768
 UNKNOWN = Family("")
 _OPENAI_RETENTION = {"24h": 60 * 60_000, "in_memory": DEFAULT_TTL}
 _EFFORTS: tuple[Effort, ...] = ("off", "low", "medium", "high")
@@ -36,8 +39,13 @@ def family(provider: str, model: str) -> Family:
     own = PRESETS.get(provider)
     first = own.families if own is not None else ()
     others = (f for p in PRESETS.values() for f in p.families)
-    name = model.lower()
+    name = _maker_name(model.lower()) if own is not None and own.cloud else model.lower()
     return next((f for f in (*first, *others) if re.search(f.pattern, name)), UNKNOWN)
+
+
+def _maker_name(name: str) -> str:
+    """Return the maker's name of a cloud's model: `us.anthropic.claude-x-v1:0` and `claude-x@20250929` are Claude's."""
+    return re.sub(r"^([\w-]+\.)?anthropic\.|-v\d+(:\d+)?$", "", name).replace("@", "-")
 
 
 def known(
@@ -47,7 +55,7 @@ def known(
     own, preset, told = settings or ProviderSettings(), PRESETS.get(provider), served or Served()
     found = family(provider, model)
     listed = prices.find(provider, model)
-    by_name = preset is None or not preset.local
+    by_name = not (preset.local if preset is not None else is_loopback(own.base_url or ""))
     window = own.context_window or told.window
     if window is None and by_name:
         window = (listed.window if listed is not None else None) or found.window

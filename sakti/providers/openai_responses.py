@@ -36,7 +36,6 @@ from sakti.providers.history import (
     split_tool_images,
     turns,
 )
-from sakti.providers.openai_client import OpenAIClient
 from sakti.providers.protocol import (
     Completed,
     StopReason,
@@ -46,6 +45,7 @@ from sakti.providers.protocol import (
     ToolCallChunk,
 )
 from sakti.providers.refusals import Where, from_event
+from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import chunks, protocol_errors, whole_parts
 from sakti.providers.usage import table, tokens
 
@@ -163,7 +163,7 @@ def _image(part: ImagePart) -> Json:
     return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
 
 
-class ResponsesProvider(OpenAIClient):
+class ResponsesProvider(RemoteProvider):
     """Provider for `/responses`."""
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
@@ -174,8 +174,8 @@ class ResponsesProvider(OpenAIClient):
 
     async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
-        async with self._open().stream("/responses", body) as response:
-            async for chunk in chunks(response, self._where, _as_events, answer):
+        async with self._server.events("/responses", body, _as_events) as events:
+            async for chunk in chunks(events, self._where, answer):
                 yield chunk
         if not answer.done:
             raise stream_cut(self._where)

@@ -26,7 +26,7 @@ _TOO_LONG = lazy_pattern(
 _RETRYABLE = frozenset(
     {
         *("rate_limit", "overloaded", "server", "connection", "unreachable", "unknown_host", "timeout"),
-        *("stream_cut", "unreadable"),
+        *("stream_cut", "unreadable", "line_too_long"),
     }
 )
 _OUTPUT_TOO_LONG = lazy_pattern(
@@ -35,12 +35,12 @@ _OUTPUT_TOO_LONG = lazy_pattern(
 
 
 class Where(Struct, frozen=True):
-    """Called server, for error messages; `secret` is removed from them."""
+    """Called server, for error messages; `secrets` are removed from them."""
 
     provider: str
     base_url: str = ""
     key_env: str = ""
-    secret: str = ""
+    secrets: tuple[str, ...] = ()
     timeout: float = 120.0
 
     @property
@@ -215,8 +215,8 @@ def _detail(value: Any) -> str:
 
 def clean(text: str, where: Where) -> str:
     text = " ".join(text.split())
-    if where.secret:
-        text = text.replace(where.secret, "•••")
+    for secret in where.secrets:
+        text = text.replace(secret, "•••")
     text = re.sub(r"\b(sk|pk|key|gsk|AIza)[-_]?[A-Za-z0-9_\-*]{12,}", "•••", text)
     return text if len(text) <= 300 else text[:299] + "…"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any, Protocol, cast
 
 from msgspec import MsgspecError
@@ -18,11 +19,13 @@ from msgspec.structs import replace
 from sakti.core.errors import ProviderError
 from sakti.core.text import join_surrogates
 from sakti.core.types import Json, Part, TextPart, ThinkingPart, storable
-from sakti.providers.errors import not_a_model
+from sakti.providers.errors import line_too_long, not_a_model, only_keep_alives
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk
 from sakti.providers.refusals import Where, from_success
 
-LONGEST_EVENT = 32 * 1024 * 1024
+LONGEST_LINE = 4 * 1024 * 1024  # bytes; a line of a stream and an answer in one piece
+LONGEST_QUIET_S = 900.0  # without an event; comments and pings keep only the connection alive
+_PINGS = ("ping", "keepalive")
 _FIELDS = (b"data", b"event", b"id", b"retry", b"")  # what a line of a stream of events begins with, before its colon
 
 # what a reader raises at data that violates its protocol
@@ -38,15 +41,13 @@ class Reader(Protocol):
     def take(self, event: Json) -> list[StreamEvent]: ...
 
 
-async def chunks(
-    response: Any, where: Where, whole: Callable[[Json], Iterable[Json]], reader: Reader
-) -> AsyncIterator[StreamEvent]:
+async def chunks(events: AsyncIterator[Json], where: Where, reader: Reader) -> AsyncIterator[StreamEvent]:
     """Yield what `reader` makes of an answer, as it arrives.
 
     Raises ProviderError as `answer_events`, and unreadable for an event that violates the protocol.
     """
     held = ""  # half of a character, whose other half comes with the next piece
-    async for event in answer_events(response, where, whole):
+    async for event in events:
         try:
             found = reader.take(event)
         except _OTHER_PROTOCOL as e:
@@ -128,7 +129,7 @@ async def answer_events(response: Any, where: Where, whole: Callable[[Json], Ite
     elif kind == "text/plain" and not _may_be_events(first):
         raise not_a_model(where, "a text", _text(await _all(first, pieces)))
     else:
-        async for event in json_events(_again(first, pieces)):
+        async for event in json_events(_again(first, pieces), where):
             yield event
 
 
@@ -151,22 +152,24 @@ async def _all(first: bytes, rest: AsyncIterator[bytes]) -> bytes:
     async for chunk in rest:
         pieces.append(chunk)
         size += len(chunk)
-        if size > LONGEST_EVENT:
+        if size > LONGEST_LINE:
             break
     return b"".join(pieces)
 
 
-async def json_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+async def json_events(chunks: AsyncIterator[bytes], where: Where) -> AsyncIterator[dict[str, Any]]:
     """Yield every `data:` of the stream as an object, until `[DONE]` or the end of the bytes.
 
-    Raises ProviderError (stream_cut) for data that is not a JSON object, which is what a broken proxy sends.
+    Raises ProviderError: stream_cut for data that is not a JSON object, which is what a broken proxy sends,
+    line_too_long, and no_events for a stream that is only kept open.
     """
     data: list[bytes] = []
     rest = b""
+    last_event = monotonic()
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > LONGEST_EVENT:
-            raise ProviderError("The server sent a line without end.", code="stream_cut", retryable=True)
+        if len(rest) > LONGEST_LINE:
+            raise line_too_long(where, LONGEST_LINE)
         for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[5:].strip())
@@ -175,7 +178,12 @@ async def json_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, A
                 data = []
                 if text == b"[DONE]":
                     return
-                yield _read(text)
+                event = _read(text)
+                if event.get("type") not in _PINGS:
+                    last_event = monotonic()
+                yield event
+        if monotonic() - last_event > LONGEST_QUIET_S:
+            raise only_keep_alives(where, LONGEST_QUIET_S)
     if rest.startswith(b"data:"):
         data.append(rest[5:].strip())
     if data and (text := b"\n".join(data)) != b"[DONE]":

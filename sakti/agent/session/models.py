@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,15 @@ class Models:
         assert self.info is not None
         self.said = ModelChanged(self.info.full_name, reason, self.info.context_window)
         self._emit(self.said)
+
+    async def warm(self) -> None:
+        """Load the SDKs of all models in use: actor, Observer, Reflector, fallback."""
+        with contextlib.suppress(SaktiError):  # a wrong name is reported when the fallback is needed
+            if name := self._config.fallback_model:
+                self.background(registry.resolve(name, self._config.providers))
+        for provider in (self.provider, *self._background.values()):
+            if provider is not None:
+                await provider.warm()
 
     async def learn(self) -> ModelInfo:
         """Complete what is known of the actor's model, once, before its first request.

@@ -62,7 +62,7 @@ def from_exception(error: Exception, where: Where) -> ProviderError:
 
 
 def _from_sdk(status: int, error: Exception, where: Where) -> ProviderError:
-    """Convert a status error of an SDK; one inside a stream has the status of the stream, which began well."""
+    """Convert a status error of an SDK; inside a stream it has the stream's own status."""
     body: Any = getattr(error, "body", None)
     if status < 400:
         return from_event(body, where)
@@ -85,12 +85,13 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
     if "TooManyRedirects" in names:
         return make_error("not_found", f"{where.host} redirects without end: check the server's address.")
     if proxy := _proxy(where):
-        if "407" in text:
-            return proxy_login(where)
-        return make_error(
-            "unreachable",
-            f"The proxy {proxy} does not lead to {where.host} ({why}): check it, or name the host in NO_PROXY.",
-        )
+        message = f"The proxy {proxy} does not lead to {where.host} ({why}): check it, or name the host in NO_PROXY."
+        return proxy_login(where) if "407" in text else make_error("unreachable", message)
+    return _not_connected(names, text, why, where)
+
+
+def _not_connected(names: set[str], text: str, why: str, where: Where) -> ProviderError:
+    """Convert a connection that was never made, without a proxy on the way."""
     if "gaierror" in names or "Name or service not known" in text or "nodename nor servname" in text:
         return make_error(
             "unknown_host",
@@ -153,7 +154,7 @@ def proxy_login(where: Where) -> ProviderError:
 
 
 def _proxy(where: Where) -> str:
-    """Return host and port of the proxy that requests to `where` go through; empty for a direct connection."""
+    """Return the proxy that requests to `where` go through, as host and port; empty for none."""
     return urlsplit(network.proxy_for(where.base_url)).netloc.rpartition("@")[2]
 
 

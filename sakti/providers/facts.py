@@ -7,6 +7,7 @@ themselves never gets the table's values: the user decides how much of a model i
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,6 +16,9 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.types import Effort, ModelInfo
 from sakti.providers.network import is_loopback
 from sakti.providers.presets import DEFAULT_TTL, PRESETS, Family, Preset
+
+if TYPE_CHECKING:
+    from sakti.providers.prices import Listed
 
 with lazy_imports:
     from sakti.providers import prices
@@ -44,7 +48,7 @@ def family(provider: str, model: str) -> Family:
 
 
 def _maker_name(name: str) -> str:
-    """Return the maker's name of a cloud's model: `us.anthropic.claude-x-v1:0` and `claude-x@20250929` are Claude's."""
+    """Strip what a cloud adds to a name: `us.anthropic.claude-x-v1:0`, `claude-x@20250929`."""
     return re.sub(r"^([\w-]+\.)?anthropic\.|-v\d+(:\d+)?$", "", name).replace("@", "-")
 
 
@@ -52,20 +56,16 @@ def known(
     provider: str, model: str, settings: ProviderSettings | None = None, served: Served | None = None
 ) -> ModelInfo:
     """Return all facts about `model`."""
-    own, preset, told = settings or ProviderSettings(), PRESETS.get(provider), served or Served()
+    own, preset = settings or ProviderSettings(), PRESETS.get(provider)
     found = family(provider, model)
     listed = prices.find(provider, model)
-    by_name = not (preset.local if preset is not None else is_loopback(own.base_url or ""))
-    window = own.context_window or told.window
-    if window is None and by_name:
-        window = (listed.window if listed is not None else None) or found.window
-    output = told.max_output or (found.max_output if by_name else None)
+    window, output = _limits(own, preset, served or Served(), listed, found)
     input_price, output_price = prices.per_million(listed)
     return ModelInfo(
         model,
         provider,
         window,
-        min(output, window) if output and window else output,
+        output,
         input_price,
         output_price,
         images=takes_images(provider, model, own),
@@ -75,6 +75,18 @@ def known(
         tokens=found.tokens,
         observes=found.observes,
     )
+
+
+def _limits(
+    own: ProviderSettings, preset: Preset | None, served: Served, listed: Listed | None, family: Family
+) -> tuple[int | None, int | None]:
+    """Return the context window and the longest answer of a model; None for what nobody states."""
+    window, output = own.context_window or served.window, served.max_output
+    # a server on this machine decides how much of a model it serves
+    if not (preset.local if preset is not None else is_loopback(own.base_url or "")):
+        window = window or (listed.window if listed is not None else None) or family.window
+        output = output or family.max_output
+    return window, min(output, window) if output and window else output
 
 
 def assumption(info: ModelInfo) -> str:
@@ -110,7 +122,8 @@ def resolve_auto_activation_ttl(provider: str | None, model: str | None, retenti
     """
     name = (provider or "").lower()
     preset = next(
-        (p for p in PRESETS.values() if name.startswith(p.name) or (p.prices and name.startswith(p.prices))), None
+        (p for p in PRESETS.values() if name.startswith((p.name, p.prices if p.prices and not p.cloud else p.name))),
+        None,
     )
     if preset is None:
         return DEFAULT_TTL

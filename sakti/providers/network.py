@@ -43,7 +43,7 @@ def is_loopback(url: str) -> bool:
 
 
 def proxy_for(url: str) -> str:
-    """Return the address of the proxy that the environment names for `url`; empty for a direct connection.
+    """Return the proxy that the environment names for `url`; empty for a direct connection.
 
     Loopback is always reached directly. Variables in lower case win over those in upper case.
     """
@@ -66,7 +66,7 @@ def proxy_for(url: str) -> str:
 
 
 def _is_in_networks(host: str, no_proxy: str) -> bool:
-    """Return whether `host` is an address inside a network (`10.0.0.0/8`, `[fd00::1]`) that NO_PROXY lists."""
+    """Return whether `host` is an address in a network of NO_PROXY (`10.0.0.0/8`, `[fd00::1]`)."""
     for entry in no_proxy.split(","):
         try:
             if ip_address(host) in ip_network(entry.strip().strip("[]"), strict=False):

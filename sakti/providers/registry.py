@@ -171,15 +171,16 @@ def create(
 def _endpoint(
     preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup
 ) -> tuple[Api, Endpoint]:
-    """Return the API of a provider and how it is reached. Raises ConfigError for an address that is not HTTP."""
+    """Return a provider's API and how it is reached. Raises ConfigError for an address that is not HTTP."""
     base_url, query, path_api = split_base_url(_configured_url(preset, own, env))
     if base_url or preset.cloud is None:
         check_base_url(preset.name, base_url)
     genuine = preset.cloud is not None or base_url == preset.base_url
-    default = "chat" if preset.api == "responses" and not genuine else preset.api
-    api = (path_api or default) if own.api == "auto" else own.api
+    api = _api(preset, own, path_api, genuine=genuine)
     variable, key = _key(preset, own, env, keyring)
-    silence = max(own.timeout, LOCAL_SILENCE) if preset.local and own.timeout == 120.0 else own.timeout
+    version = ""
+    if preset.cloud == "azure":  # a query of another server stays in its address
+        version = own.api_version or query.pop("api-version", "") or env.get("OPENAI_API_VERSION", "")
     endpoint = Endpoint(
         name=preset.name,
         client=preset.cloud or ("anthropic" if api == "anthropic" else "openai"),
@@ -189,10 +190,8 @@ def _endpoint(
         key_command=own.key_command or "",
         bearer=bool(own.auth_token) or variable == "ANTHROPIC_AUTH_TOKEN",
         needs_key=genuine and not preset.local,
-        api_version=own.api_version or query.pop("api-version", "") or env.get("OPENAI_API_VERSION", "")
-        if preset.cloud == "azure"
-        else "",
-        timeout=silence,
+        api_version=version,
+        timeout=max(own.timeout, LOCAL_SILENCE) if preset.local and own.timeout == 120.0 else own.timeout,
         context_window=own.context_window,
         elsewhere=not genuine or preset.local or preset.name not in PRESETS,
         headers=own.headers,
@@ -200,6 +199,16 @@ def _endpoint(
         extra=own.extra,
     )
     return api, endpoint
+
+
+def _api(preset: Preset, own: ProviderSettings, path_api: Api | None, *, genuine: bool) -> Api:
+    """Return the configured API, else the one that the address names, else the preset's.
+
+    Other servers than OpenAI's own rarely have the Responses API.
+    """
+    if own.api != "auto":
+        return own.api
+    return path_api or ("chat" if preset.api == "responses" and not genuine else preset.api)
 
 
 def missing(

@@ -1,4 +1,4 @@
-"""Share what providers reached over HTTP have in common: the server, the list of models, warming and closing."""
+"""Share the server, the list of models, warming and closing between providers reached over HTTP."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RemoteProvider:
         return None
 
     async def models(self) -> Sequence[ModelInfo]:
-        """Return the models that the server lists; of a cloud, which has no list, those of its preset."""
+        """Return the models that the server lists; a cloud has no list, only those of its preset."""
         preset = PRESETS.get(self.name)
         own = ProviderSettings(context_window=self._endpoint.context_window)
         if preset is not None and preset.cloud is not None:

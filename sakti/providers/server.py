@@ -30,7 +30,7 @@ _RAW = {"headers": {"X-Stainless-Raw-Response": "stream"}}  # the SDK returns th
 
 
 class Server:
-    """Model server of an endpoint. Its client is made at the first request, in a thread, as the SDK loads slowly."""
+    """Model server of an endpoint; its client is made in a thread, as the SDK loads slowly."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         secrets = tuple(s for s in (endpoint.key, *endpoint.headers.values()) if s)
@@ -44,7 +44,7 @@ class Server:
     async def events(
         self, path: str, body: Json, whole: Callable[[Json], Iterable[Json]]
     ) -> AsyncGenerator[AsyncIterator[Json]]:
-        """Ask for `body` to be answered as a stream and yield its events; `whole` converts an answer in one piece.
+        """Ask for an answer as a stream and yield its events; `whole` converts one that is no stream.
 
         Raises ProviderError, in its body as well.
         """
@@ -98,7 +98,7 @@ class Server:
                 await response.aclose()
 
     async def _send(self, method: str, path: str, **options: Any) -> Response:
-        """Send a request and return the response, its body unread; once more with a new key if the old one expired."""
+        """Send a request, again with a new key if the old one expired; the body is not read yet."""
         try:
             return await self._send_once(method, path, **options)
         except ProviderError as e:
@@ -133,7 +133,7 @@ class Server:
         self.where = replace(self.where, secrets=(*self.where.secrets, self._key))
 
     async def _refuse(self, response: Response) -> None:
-        """Raise the error of a response that is no success, as the SDKs read its body without a limit."""
+        """Raise the error of a failed response; the SDKs would read its body without a limit."""
         if not response.is_error:
             return
         if response.status_code == 407:

@@ -361,7 +361,7 @@ def _get(config: Config, name: str) -> Any:
 
 
 def masked_value(name: str, value: Any) -> Any:
-    """Return the value of a setting as it may be shown: of a secret one only the names inside a table."""
+    """Return the value of a setting with secrets masked; the names in a secret table are kept."""
     if not value or not meaning(name).secret:
         return value
     return dict.fromkeys(typing.cast("dict[str, Any]", value), MASK) if isinstance(value, dict) else MASK

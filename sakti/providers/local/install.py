@@ -10,6 +10,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -126,7 +127,7 @@ class Installer(Struct):
         return None
 
     def _download(self, url: str, whole: Path) -> None:
-        """Append the rest of the file to `whole`. Raises OSError; `ConnectionError` if the network fails."""
+        """Append the rest of the file to `whole`. Raises OSError."""
         import httpx2
 
         have = _size(whole)
@@ -287,8 +288,6 @@ def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool], 
 
 def _pip(workspace: Path) -> list[str]:
     """Return the command of pip: this Python's, else the one on the path."""
-    import importlib.util
-
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-P", "-m", "pip"]
     for name in ("pip3", "pip"):

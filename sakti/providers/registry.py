@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.errors import NoModelError
@@ -178,27 +179,33 @@ def _endpoint(
     genuine = preset.cloud is not None or base_url == preset.base_url
     api = _api(preset, own, path_api, genuine=genuine)
     variable, key = _key(preset, own, env, keyring)
-    version = ""
-    if preset.cloud == "azure":  # a query of another server stays in its address
-        version = own.api_version or query.pop("api-version", "") or env.get("OPENAI_API_VERSION", "")
     endpoint = Endpoint(
         name=preset.name,
         client=preset.cloud or ("anthropic" if api == "anthropic" else "openai"),
-        base_url=base_url.removesuffix("/v1") if api == "anthropic" and preset.cloud is None else base_url,
+        base_url=base_url,
         key=own.auth_token or key or "",
         key_env=variable,
         key_command=own.key_command or "",
         bearer=bool(own.auth_token) or variable == "ANTHROPIC_AUTH_TOKEN",
         needs_key=genuine and not preset.local,
-        api_version=version,
-        timeout=max(own.timeout, LOCAL_SILENCE) if preset.local and own.timeout == 120.0 else own.timeout,
+        timeout=_silence(preset, own),
         context_window=own.context_window,
         elsewhere=not genuine or preset.local or preset.name not in PRESETS,
         headers=own.headers,
         query=query,
         extra=own.extra,
     )
+    if endpoint.client == "anthropic":  # the SDK adds the version to each path
+        return api, replace(endpoint, base_url=base_url.removesuffix("/v1"))
+    if preset.cloud == "azure":
+        version = own.api_version or query.pop("api-version", "") or env.get("OPENAI_API_VERSION", "")
+        return api, replace(endpoint, api_version=version)
     return api, endpoint
+
+
+def _silence(preset: Preset, own: ProviderSettings) -> float:
+    """Return the seconds that a stream may be silent; a server on this machine gets more, unless the user says."""
+    return max(own.timeout, LOCAL_SILENCE) if preset.local and own.timeout == 120.0 else own.timeout
 
 
 def _api(preset: Preset, own: ProviderSettings, path_api: Api | None, *, genuine: bool) -> Api:

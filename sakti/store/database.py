@@ -28,6 +28,7 @@ from sakti.core.ids import Ids, TimeIds
 from sakti.store import archive_file, failures, files, mark_key, migrate, opening, unsaved
 from sakti.store.connection import Connection, Database, Snapshot
 from sakti.store.database_file import DatabaseFile
+from sakti.store.file_identity import FileChange, FileIdentity, set_log_aside
 from sakti.store.maintenance import damage
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
@@ -50,6 +51,11 @@ UNSAVED = (
     "Nothing is saved in this run: messages, tasks and notes are gone when it ends. Earlier threads can be "
     "read and searched."
 )
+IN_MEMORY = (
+    "Nothing is saved any more: this window continues in memory, until it is closed. `/backup FILE` writes a copy of"
+    " everything, including what was said since, to a new file."
+)
+LOST = "Nothing can be saved any more. Restore a backup, or close all windows and run `sakti db recover`."
 WAIT_S = 90.0  # for another process that writes
 AGAIN_S, BRIEFLY_S = 10.0, 1.0  # who gave up waiting so lately waits no longer than this
 log = logging.getLogger(__name__)
@@ -113,6 +119,7 @@ class Store:
         self._searcher = Searcher()
         self._looking: asyncio.Future[str | None] | None = None
         self._copied: apsw.Connection | None = None
+        self._identity: FileIdentity | None = None  # of the file that is written to
 
     _db: Connections  # the writer's, once it is open
     _read_db: Connections  # the reader's
@@ -181,7 +188,7 @@ class Store:
         All its queries see the database as it was at the first of them, with everything that was committed before.
         """
         return await asyncio.get_running_loop().run_in_executor(
-            self._reader, lambda: self._with_reader(self._read_db, fn, *args, **kwargs)
+            self._reader, lambda: self._with_reader("_read_db", fn, *args, **kwargs)
         )
 
     async def search(self, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -191,7 +198,7 @@ class Store:
         """
 
         def work(gone: threading.Event) -> R:
-            return self._with_reader(self._search_db, self._searcher.stoppable(gone, fn), *args, **kwargs)
+            return self._with_reader("_search_db", self._searcher.stoppable(gone, fn), *args, **kwargs)
 
         return await self._searcher.run(work)
 
@@ -246,6 +253,8 @@ class Store:
                 self._check_for_damage()
             if self.read_only_reason:
                 self._db.execute_sql("PRAGMA query_only = 1")
+            elif keep and database.folder is None:
+                self._identity = FileIdentity(self.path)
         except (OSError, peewee.PeeweeException, apsw.Error) as e:
             raise self._cannot_open(e) from e
         finally:
@@ -254,6 +263,8 @@ class Store:
     def _choose_file(self, scratch: bool) -> DatabaseFile:
         """Decide how to open the database; where nothing can be saved in its place, note the reason."""
         if not self.path.exists():
+            if (log := set_log_aside(self.path)) is not None:
+                self.notices.append(f"{self.path} is missing and only its write-ahead log was there: it is now {log}.")
             try:
                 opening.create(self.path, self.clock, wal=opening.wal_wanted(self.path))
             except opening.NotWritable as e:
@@ -312,6 +323,51 @@ class Store:
             f"The database {self.path} cannot be opened: {error}. Run `sakti doctor`, or {opening.ANOTHER}."
         )
 
+    # --- the file of another program ------------------------------------------------------------------------
+
+    def _check_file(self) -> None:
+        """Continue in memory if another program removed, replaced or truncated the file; on the writer's thread."""
+        if self._identity is not None and (change := self._identity.find_change()) is not None:
+            identity, self._identity = self._identity, None
+            self.not_saved = self._continue_in_memory(change, identity)
+            self._call(lambda: self.on_damage and self.on_damage(self.not_saved or ""))
+
+    def _continue_in_memory(self, change: FileChange, identity: FileIdentity) -> str:
+        """Copy everything that can be read through the open connection into memory and use the copy; return why.
+
+        Nothing more is written to the old files: a later start may open another database by their names. If there can
+        be no copy, or a damaged one, nothing can be written from now on.
+        """
+        before = [(self._writer, self._db), (self._reader, self._read_db), (self._searcher.pool, self._search_db)]
+        memory = DatabaseFile(unsaved.new_name(), unsaved.FLAGS)
+        try:
+            if change.can_checkpoint:
+                self._waiting.limit = 0
+                self._db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+            with contextlib.closing(unsaved.copy(self._db.connection(), memory.filename)):
+                if reason := damage.find(memory):
+                    raise StoreError(reason, code="damaged")
+                self._use(memory)
+        except (apsw.Error, peewee.PeeweeException, StoreError) as e:
+            log.warning("%s cannot be copied into memory: %s", self.path, e)
+            self.read_only_reason = f"{change.words}, and the rest of it cannot be read. {LOST}"
+            return self.read_only_reason
+        identity.set_log_aside()
+        for pool, connections in before:
+            pool.submit(connections.close)
+        return f"{change.words}. {IN_MEMORY}"
+
+    def _use(self, database: DatabaseFile) -> None:
+        """Open new connections to another database; those of the readers open when they are needed."""
+        synchronous = "FULL"
+        writes, reads = (opening.settings(synchronous=synchronous, writes=writes) for writes in (True, False))
+        connections = Connections(database, writes, self._waiting)
+        connections.connect()
+        self._file, self._db = database, connections
+        self._read_db, self._search_db = (
+            Connections(database, reads, Waiting(self.wait, self._report_wait)) for _ in range(2)
+        )
+
     # --- damage -------------------------------------------------------------------------------------------
 
     def _was_interrupted(self) -> bool:
@@ -365,6 +421,7 @@ class Store:
         return self._in_transaction(work, *args, **kwargs)
 
     def _in_transaction(self, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        self._check_file()
         if self.read_only_reason:
             raise StoreError(self.read_only_reason, code="read_only")
         lately = time.monotonic() - self._gave_up < AGAIN_S
@@ -411,6 +468,7 @@ class Store:
         work.add_done_callback(go_on)
 
     def _empty_log(self) -> bool:
+        self._check_file()
         self._waiting.limit = FLUSH_S
         try:
             busy, *_ = self._db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -426,6 +484,7 @@ class Store:
         For about `seconds`, merge the newest segments of the indexes (all of them where nobody writes: `idle`), then
         checkpoint the write-ahead log. Return whether more is left.
         """
+        self._check_file()
         end = time.perf_counter() + seconds
         self._waiting.limit = 0  # who writes now does not wait for this either
         try:
@@ -447,8 +506,11 @@ class Store:
         return whole and index_upkeep.merge_some(self._db, table, whole=True)
 
     def _with_reader(
-        self, db: Connections, fn: Callable[Concatenate[Connections, P], R], *args: P.args, **kwargs: P.kwargs
+        self, name: str, fn: Callable[Concatenate[Connections, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
+        if self._identity is not None and self._identity.find_change() is not None:
+            self._writer.submit(self._check_file).result()
+        db: Connections = getattr(self, name)
         try:
             if db.is_closed():
                 db.connect()

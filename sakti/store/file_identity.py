@@ -1,0 +1,89 @@
+"""Notice that the file of an open database was removed, replaced or truncated by another program.
+
+SQLite goes on with the file that it opened, whatever has its name by now: what is written then is in no file that a
+later start finds. A window looks before each transaction, which costs two calls of `stat`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from msgspec import Struct
+
+from sakti.store import files
+
+
+class FileChange(Struct, frozen=True):
+    """Change of an open database's file by another program.
+
+    `can_checkpoint`: nobody else can have opened the database by its name since, so its write-ahead log may still be
+    copied into the file that is open.
+    """
+
+    words: str
+    can_checkpoint: bool = False
+
+
+class FileIdentity:
+    """Device, inode and size of an open database file, and the inode of its write-ahead log if it has one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._log_path = path, files.beside(path, "-wal")
+        status = self._path.stat()
+        self._file, self._size = _identify(status), status.st_size
+        self._log = self._find_log()
+
+    def find_change(self) -> FileChange | None:
+        """Return the change since the database was opened; None if there is none or it cannot be told."""
+        try:
+            status = self._path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return FileChange(f"{self._path} was removed while it was in use", can_checkpoint=True)
+        except OSError:
+            return None
+        if _identify(status) != self._file:
+            return FileChange(f"{self._path} was replaced by another file while it was in use")
+        if status.st_size < self._size:  # it is vacuumed only while nobody else has it open
+            return FileChange(f"{self._path} was truncated while it was in use")
+        self._size = status.st_size
+        return self._find_change_of_log()
+
+    def _find_change_of_log(self) -> FileChange | None:
+        log = self._find_log()
+        if self._log is None or log == self._log:
+            self._log = log
+            return None
+        if log is None:
+            return FileChange(f"{self._log_path} was removed while it was in use", can_checkpoint=True)
+        return FileChange(f"{self._log_path} was replaced by another file while it was in use")
+
+    def _find_log(self) -> tuple[int, int] | None:
+        try:
+            return _identify(self._log_path.stat())
+        except OSError:
+            return None
+
+    def set_log_aside(self) -> None:
+        """Rename this database's write-ahead log: it must not be applied to another file of the same name."""
+        if self._log is not None and self._find_log() == self._log:
+            set_log_aside(self._path)
+
+
+def set_log_aside(path: Path) -> Path | None:
+    """Rename the write-ahead log beside `path`, whose database is gone; return its new path, None if it was empty."""
+    log = files.beside(path, "-wal")
+    aside = files.beside(path, f".wal-{time.strftime('%Y%m%d-%H%M%S')}")
+    with contextlib.suppress(OSError):
+        files.beside(path, "-shm").unlink(missing_ok=True)
+        if log.stat().st_size:
+            log.rename(aside)
+            return aside
+        log.unlink()
+    return None
+
+
+def _identify(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -104,7 +104,7 @@ async def optimize(scope: Scope) -> Value:
 async def backup(scope: Scope, target: Path | None) -> Value:
     """Copy the database and its archive; safe while they are in use.
 
-    In a chat whose database was removed or replaced, the copy has everything, including what was said since.
+    In a chat whose database was removed or replaced, the copy also has the messages since then.
     """
     store = scope.store
     name = f"{store.path.name}.backup-{time.strftime('%Y%m%d-%H%M%S')}"

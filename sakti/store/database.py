@@ -25,7 +25,7 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import archive_file, failures, files, mark_key, migrate, opening, unsaved
+from sakti.store import archive_file, failures, files, log_mark, mark_key, migrate, opening, unsaved
 from sakti.store.connection import Connection, Database, Snapshot
 from sakti.store.database_file import DatabaseFile
 from sakti.store.file_identity import FileChange, FileIdentity, set_log_aside
@@ -52,14 +52,15 @@ UNSAVED = (
     "read and searched."
 )
 IN_MEMORY = (
-    "Nothing is saved any more: this window continues in memory, until it is closed. `/backup FILE` writes a copy of"
-    " everything, including what was said since, to a new file."
+    "Nothing is saved any more: this window continues in memory until it is closed. `/backup FILE` writes everything"
+    " that can still be read, and newer messages, to a new file."
 )
 LOST = "Nothing can be saved any more. Restore a backup, or close all windows and run `sakti db recover`."
 WAIT_S = 90.0  # for another process that writes
 AGAIN_S, BRIEFLY_S = 10.0, 1.0  # who gave up waiting so lately waits no longer than this
 log = logging.getLogger(__name__)
 
+MARK_S = 0.05  # between the write that marks a file and the checkpoint that copies the mark into it
 LOOK_AGAIN_S = 60.0  # between two looks for damage behind errors that nobody meant
 LOOK_AT_ONCE = 32 << 20  # bytes of a database that are looked at for damage before it is used, after a crash
 
@@ -80,6 +81,13 @@ class Connections(APSWDatabase):
             made.close()
             raise
         return made
+
+
+def _close_without_checkpoint(connections: Connections) -> None:
+    """Close the connection of this thread to a file that is another one's by now."""
+    if not connections.is_closed():
+        connections.connection().config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connections.close()
 
 
 class Store:
@@ -110,6 +118,7 @@ class Store:
         self._gave_up = float("-inf")
         self._closed = False
         self._took = 0.0  # seconds in the newest transaction
+        self._marked = False  # the file was marked by the newest transaction (`log_mark`)
         self._idle: asyncio.TimerHandle | None = None  # what is done when nothing was written for a while
         self._looked = float("-inf")  # when it was last looked for damage
         self.newer = False
@@ -177,6 +186,8 @@ class Store:
         self.written += 1
         if self.written % UPKEEP_EVERY == 0 or self._took > LARGE_S:  # nobody waits for it
             self._schedule_upkeep(max(UPKEEP_S, self._took / 2))
+        elif self._marked:  # the mark is in the log only
+            loop.call_later(MARK_S, self._schedule_upkeep, UPKEEP_S)
         if self._idle is not None:
             self._idle.cancel()
         self._idle = loop.call_later(IDLE_S, self._schedule_upkeep, IDLE_UPKEEP_S, self.written)
@@ -227,6 +238,7 @@ class Store:
         self._waiting.limit = self.wait
         try:
             opening.refuse_unusable(self.path)
+            had_log = files.size_of(files.beside(self.path, "-wal")) > 0
             self._file = database = self._choose_file(scratch) if keep else self._in_memory()
             self._db = Connections(database, opening.settings(synchronous=synchronous, writes=True), self._waiting)
             reads = opening.settings(synchronous=synchronous, writes=False)
@@ -241,6 +253,8 @@ class Store:
             if keep or self.path.exists():
                 opening.refuse_foreign(self._db.connection(), self.path)
             self._look_at_version()
+            if not had_log:
+                self._look_for_missing_log()
             mark_key.use(self._db)
             if database.writes and not self.newer:
                 if keep:
@@ -332,6 +346,19 @@ class Store:
             self.not_saved = self._continue_in_memory(change, identity)
             self._call(lambda: self.on_damage and self.on_damage(self.not_saved or ""))
 
+    def _set_log_mark(self) -> bool:
+        """Mark the file in the open transaction; return whether the mark is new."""
+        identity = self._identity
+        return identity is not None and identity.has_log and log_mark.set_in(self._db, identity.inode)
+
+    def _look_for_missing_log(self) -> None:
+        if log_mark.lacks_log(self._db, self.path):
+            self.notices.append(
+                f"{self.path} is a copy that was made while the original was in use, without the file ending in -wal:"
+                " the newest messages and changes may be missing. Copy both files, or use `sakti db backup`."
+            )
+            self._check_for_damage()
+
     def _continue_in_memory(self, change: FileChange, identity: FileIdentity) -> str:
         """Copy everything that can be read through the open connection into memory and use the copy; return why.
 
@@ -354,7 +381,7 @@ class Store:
             return self.read_only_reason
         identity.set_log_aside()
         for pool, connections in before:
-            pool.submit(connections.close)
+            pool.submit(_close_without_checkpoint, connections)
         return f"{change.words}. {IN_MEMORY}"
 
     def _use(self, database: DatabaseFile) -> None:
@@ -430,6 +457,7 @@ class Store:
             with self._db.atomic():
                 began = time.perf_counter()
                 result = fn(self._db, *args, **kwargs)
+                self._marked = self._set_log_mark()
             self._took = time.perf_counter() - began
             return result
         except Exception as e:
@@ -494,6 +522,9 @@ class Store:
                     left = [self._merge_some(table, idle) for table in search_index.TABLES]
                 more = any(left)
             self._db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)")
+            if idle and not more and self._identity is not None:
+                log_mark.clear(self._db, self._identity.inode)
+                self._identity.note_checkpoint()
         except (peewee.PeeweeException, apsw.Error) as e:
             log.info("the upkeep of %s waits for the next time: %s", self.path, e)
             return False
@@ -526,5 +557,10 @@ class Store:
 
     def _close_connection(self, name: str) -> None:
         database: Connections | None = getattr(self, name, None)
-        if database is not None and not database.is_closed():
-            database.close()
+        if database is None or database.is_closed():
+            return
+        if name == "_db" and self._identity is not None and self._identity.find_change() is None:
+            self._waiting.limit = 0
+            with contextlib.suppress(peewee.PeeweeException, apsw.Error):
+                log_mark.clear(database, self._identity.inode)
+        database.close()

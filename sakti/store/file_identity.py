@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from pathlib import Path
 
 from msgspec import Struct
 
-from sakti.store import files
+from sakti.store import files, log_mark
+
+AGAIN_S = 0.05
 
 
 class FileChange(Struct, frozen=True):
@@ -28,16 +31,38 @@ class FileChange(Struct, frozen=True):
 
 
 class FileIdentity:
-    """Device, inode and size of an open database file, and the inode of its write-ahead log if it has one."""
+    """Identity and generation of an open database file, and the identity of its write-ahead log if it has one."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._log_path = path, files.beside(path, "-wal")
         status = self._path.stat()
-        self._file, self._size = _identify(status), status.st_size
+        self._file, self._size, self._written = _identify(status), status.st_size, status.st_mtime_ns
         self._log = self._find_log()
+        self._change: FileChange | None = None
+        self._lock = threading.Lock()  # readers look as well
+        self._generation = 0
+        self._generation = self._read_generation()
+
+    def note_checkpoint(self) -> None:
+        """Remember the file as it is after a checkpoint of this process."""
+        with self._lock, contextlib.suppress(OSError):
+            self._written, self._generation = self._path.stat().st_mtime_ns, self._read_generation()
+
+    @property
+    def inode(self) -> int:
+        return self._file[1]
+
+    @property
+    def has_log(self) -> bool:
+        return self._log is not None
 
     def find_change(self) -> FileChange | None:
-        """Return the change since the database was opened; None if there is none or it cannot be told."""
+        """Return the first change since the database was opened; None if there is none or it cannot be told."""
+        with self._lock:
+            self._change = self._change or self._look()
+            return self._change
+
+    def _look(self) -> FileChange | None:
         try:
             status = self._path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -49,7 +74,24 @@ class FileIdentity:
         if status.st_size < self._size:  # it is vacuumed only while nobody else has it open
             return FileChange(f"{self._path} was truncated while it was in use")
         self._size = status.st_size
+        if status.st_mtime_ns != self._written:  # a checkpoint, as a rule
+            self._written = status.st_mtime_ns
+            if self._is_older():
+                return FileChange(f"{self._path} was overwritten by an older copy while it was in use")
         return self._find_change_of_log()
+
+    def _is_older(self) -> bool:
+        """Return whether the file is of an earlier generation than when it was looked at last."""
+        before = self._generation
+        self._generation = self._read_generation()
+        if self._generation < before:  # or it was read in the middle of a checkpoint
+            time.sleep(AGAIN_S)
+            self._generation = self._read_generation()
+        return self._generation < before
+
+    def _read_generation(self) -> int:
+        generation = log_mark.read_generation(self._path) if self.has_log else 0
+        return self._generation if generation is None else generation
 
     def _find_change_of_log(self) -> FileChange | None:
         log = self._find_log()

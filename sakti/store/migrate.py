@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import shutil
 from importlib import resources
 from pathlib import Path
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 PACK_S = 2.0  # seconds of packing before a migrated database is used; the rest goes in the background
 ROOM = 1.3  # times the file: its copy, and an index that is made beside the old one
 _PASSING = ("busy", "full", "read_only")  # codes of failures that are no fault of a step
-log = logging.getLogger(__name__)
 NAME = lazy_pattern(r"(\d{4})_\w+\.sql")
 
 
@@ -73,18 +71,19 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
         notices.append(f"The database was migrated; a backup from before is {backup}.")
     apply_steps(db, clock, name=str(path or "in memory"), backup=backup)
     if version < LATEST:
-        _pack(db)
+        notices += _pack(db)
     if path is not None and (left := packing.progress(db)):
         notices.append(f"The database is {left}; the rest is packed while you work.")
     return notices
 
 
-def _pack(db: Database) -> None:
-    """Pack for a while; if that fails, the database is complete all the same, and the upkeep tries again."""
+def _pack(db: Database) -> list[str]:
+    """Pack for a while; if that fails, the database is complete all the same."""
     try:
         packing.pack_all(db, PACK_S)
-    except Exception:
-        log.warning("the packing of a migrated database stopped", exc_info=True)
+    except Exception as e:
+        return [f"Packing the database stopped ({type(e).__name__}: {e}); `sakti db check` tries again."]
+    return []
 
 
 def apply_steps(db: Database, clock: Clock, *, name: str, backup: Path | None = None) -> None:

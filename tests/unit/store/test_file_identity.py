@@ -157,6 +157,35 @@ async def test_truncated_file_stops_both_windows_at_once(size: int, windows: Win
         assert windows.reasons[store] == [store.not_saved]
 
 
+async def settle(store: Store) -> None:
+    await store._loop.run_in_executor(store._writer, store._upkeep, 1.0, True)
+
+
+@pytest.mark.parametrize("settled", [True, False])
+async def test_file_overwritten_in_place_by_an_older_copy_of_its_size_is_noticed(
+    settled: bool, windows: Windows, tmp_path: Path
+) -> None:
+    if settled:
+        await settle(windows.first)
+    await windows.first.read(maintenance.backup, windows.path, tmp_path / "backup.db")
+    await say(windows.second, "second goes on")
+    await settle(windows.second)
+    assert await windows.first.flush()
+    assert not any(windows.reasons.values())
+    restored = (tmp_path / "backup.db").read_bytes()
+    assert len(restored) == windows.path.stat().st_size
+    with windows.path.open("r+b") as file:  # as `cp` does
+        file.write(restored)
+    for store in (windows.first, windows.second):
+        with contextlib.suppress(StoreError):
+            await store.read(messages.count, "t1")
+        await asyncio.sleep(0)
+        (reason,) = windows.reasons[store]
+        assert "m.db was overwritten by an older copy" in reason
+        await store.close()
+    assert windows.path.read_bytes() == restored
+
+
 async def test_idle_window_notices_at_its_next_look(windows: Windows) -> None:
     windows.path.unlink()
     await windows.first.read(messages.version)

@@ -52,8 +52,8 @@ UNSAVED = (
     "read and searched."
 )
 IN_MEMORY = (
-    "Nothing is saved any more: this window continues in memory until it is closed. `/backup FILE` writes everything"
-    " that can still be read, and newer messages, to a new file."
+    "Nothing is saved any more: this window continues in memory until it is closed. In a chat, `/backup FILE` writes"
+    " everything that can still be read, and newer messages, to a new file."
 )
 LOST = "Nothing can be saved any more. Restore a backup, or close all windows and run `sakti db recover`."
 WAIT_S = 90.0  # for another process that writes
@@ -118,7 +118,7 @@ class Store:
         self._gave_up = float("-inf")
         self._closed = False
         self._took = 0.0  # seconds in the newest transaction
-        self._marked = False  # the file was marked by the newest transaction (`log_mark`)
+        self._marked = False  # the file was marked, but in its log only (`log_mark`)
         self._idle: asyncio.TimerHandle | None = None  # what is done when nothing was written for a while
         self._looked = float("-inf")  # when it was last looked for damage
         self.newer = False
@@ -187,6 +187,7 @@ class Store:
         if self.written % UPKEEP_EVERY == 0 or self._took > LARGE_S:  # nobody waits for it
             self._schedule_upkeep(max(UPKEEP_S, self._took / 2))
         elif self._marked:  # the mark is in the log only
+            self._marked = False
             loop.call_later(MARK_S, self._schedule_upkeep, UPKEEP_S)
         if self._idle is not None:
             self._idle.cancel()
@@ -238,7 +239,7 @@ class Store:
         self._waiting.limit = self.wait
         try:
             opening.refuse_unusable(self.path)
-            had_log = files.size_of(files.beside(self.path, "-wal")) > 0
+            had_log = log_mark.has_log(self.path)
             self._file = database = self._choose_file(scratch) if keep else self._in_memory()
             self._db = Connections(database, opening.settings(synchronous=synchronous, writes=True), self._waiting)
             reads = opening.settings(synchronous=synchronous, writes=False)
@@ -253,8 +254,9 @@ class Store:
             if keep or self.path.exists():
                 opening.refuse_foreign(self._db.connection(), self.path)
             self._look_at_version()
-            if not had_log:
-                self._look_for_missing_log()
+            if not had_log and log_mark.lacks_log(self._db, self.path):
+                self.notices.append(log_mark.WARNING.format(path=self.path))
+                self._check_for_damage()
             mark_key.use(self._db)
             if database.writes and not self.newer:
                 if keep:
@@ -350,14 +352,6 @@ class Store:
         """Mark the file in the open transaction; return whether the mark is new."""
         identity = self._identity
         return identity is not None and identity.has_log and log_mark.set_in(self._db, identity.inode)
-
-    def _look_for_missing_log(self) -> None:
-        if log_mark.lacks_log(self._db, self.path):
-            self.notices.append(
-                f"{self.path} is a copy that was made while the original was in use, without the file ending in -wal:"
-                " the newest messages and changes may be missing. Copy both files, or use `sakti db backup`."
-            )
-            self._check_for_damage()
 
     def _continue_in_memory(self, change: FileChange, identity: FileIdentity) -> str:
         """Copy everything that can be read through the open connection into memory and use the copy; return why.
@@ -457,7 +451,7 @@ class Store:
             with self._db.atomic():
                 began = time.perf_counter()
                 result = fn(self._db, *args, **kwargs)
-                self._marked = self._set_log_mark()
+                self._marked |= self._set_log_mark()
             self._took = time.perf_counter() - began
             return result
         except Exception as e:

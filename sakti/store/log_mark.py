@@ -18,13 +18,15 @@ import contextlib
 from pathlib import Path
 
 import apsw
-import peewee
 
-from sakti.store import database_file, marks
+from sakti.store import database_file, files, marks
 from sakti.store.connection import Connection, Database, plain
-from sakti.store.search.index_upkeep import set_mark
 from sakti.store.text_registry import entering
 
+WARNING = (
+    "{path} is a copy that was made while the original was in use, without the file ending in -wal: the newest messages"
+    " and changes may be missing. Copy both files, or use `sakti db backup`."
+)
 NAME = "marked_file"  # in ui_state: inode and generation, with a colon between them
 
 
@@ -45,7 +47,8 @@ def clear(db: Database, inode: int) -> None:
 
 
 def _change(db: Database, inode: int, *, on: bool) -> None:
-    set_mark(db, marks.PENDING, on=on)
+    before = _marks(db)
+    db.execute_sql(f"PRAGMA user_version = {before | marks.PENDING if on else before & ~marks.PENDING}")
     value = entering("ui_state", "value", f"{inode}:{_stored(db)[1] + 1}")
     db.execute_sql(f"INSERT OR REPLACE INTO ui_state (key, value) VALUES ('{NAME}', ?)", (value,))
 
@@ -55,12 +58,14 @@ def _checkpoint(db: Database) -> bool:
     return pages == copied
 
 
-def lacks_log(db: Database, path: Path) -> bool:
+def has_log(path: Path) -> bool:
+    """Return whether there is a write-ahead log with content beside the database."""
+    return files.size_of(files.beside(path, "-wal")) > 0
+
+
+def lacks_log(db: Connection, path: Path) -> bool:
     """Return whether the database at `path`, which had no log when it was opened, is a copy that lacks one."""
-    try:
-        return _is_set(db) and _stored(db)[0] not in (0, path.stat().st_ino)
-    except (peewee.OperationalError, apsw.SQLError):
-        return False  # of an older schema
+    return _is_set(db) and _stored(db)[0] not in (0, path.stat().st_ino)
 
 
 def read_generation(path: Path) -> int | None:
@@ -79,5 +84,9 @@ def _stored(db: Connection) -> tuple[int, int]:
     return int(inode), int(generation)
 
 
-def _is_set(db: Database) -> bool:
-    return bool(db.execute_sql("PRAGMA user_version").fetchone()[0] & marks.PENDING)
+def _is_set(db: Connection) -> bool:
+    return bool(_marks(db) & marks.PENDING)
+
+
+def _marks(db: Connection) -> int:
+    return db.execute_sql("PRAGMA user_version").fetchone()[0]

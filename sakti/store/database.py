@@ -83,11 +83,12 @@ class Connections(APSWDatabase):
         return made
 
 
-def _close_without_checkpoint(connections: Connections) -> None:
-    """Close the connection of this thread to a file that is another one's by now."""
+def _leave_file(connections: Connections, *, close: bool) -> None:
+    """Close the connection of this thread, now or later, without a checkpoint into a file of another program."""
     if not connections.is_closed():
         connections.connection().config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connections.close()
+        if close:
+            connections.close()
 
 
 class Store:
@@ -256,7 +257,7 @@ class Store:
             self._look_at_version()
             if not had_log and log_mark.lacks_log(self._db, self.path):
                 self.notices.append(log_mark.WARNING.format(path=self.path))
-                self._check_for_damage()
+                opening.mark_interrupted(self.path)
             mark_key.use(self._db)
             if database.writes and not self.newer:
                 if keep:
@@ -372,16 +373,15 @@ class Store:
         except (apsw.Error, peewee.PeeweeException, StoreError) as e:
             log.warning("%s cannot be copied into memory: %s", self.path, e)
             self.read_only_reason = f"{change.words}, and the rest of it cannot be read. {LOST}"
-            return self.read_only_reason
-        identity.set_log_aside()
+        if not change.keeps_log:
+            identity.set_log_aside()
         for pool, connections in before:
-            pool.submit(_close_without_checkpoint, connections)
-        return f"{change.words}. {IN_MEMORY}"
+            pool.submit(_leave_file, connections, close=self.read_only_reason is None)
+        return self.read_only_reason or f"{change.words}. {IN_MEMORY}"
 
     def _use(self, database: DatabaseFile) -> None:
         """Open new connections to another database; those of the readers open when they are needed."""
-        synchronous = "FULL"
-        writes, reads = (opening.settings(synchronous=synchronous, writes=writes) for writes in (True, False))
+        writes, reads = (opening.settings(synchronous="FULL", writes=writes) for writes in (True, False))
         connections = Connections(database, writes, self._waiting)
         connections.connect()
         self._file, self._db = database, connections

@@ -23,18 +23,20 @@ class FileChange(Struct, frozen=True):
     """Change of an open database's file by another program.
 
     `can_checkpoint`: nobody else can have opened the database by its name since, so its write-ahead log may still be
-    copied into the file that is open.
+    copied into the file that is open. `keeps_log`: the log still belongs to the file.
     """
 
     words: str
     can_checkpoint: bool = False
+    keeps_log: bool = False
 
 
 class FileIdentity:
     """Identity and generation of an open database file, and the identity of its write-ahead log if it has one."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._log_path = path, files.beside(path, "-wal")
+        self._path = path.resolve()  # SQLite's log is beside the file, not beside a link to it
+        self._log_path = files.beside(self._path, "-wal")
         status = self._path.stat()
         self._file, self._size, self._written = _identify(status), status.st_size, status.st_mtime_ns
         self._log = self._find_log()
@@ -72,7 +74,7 @@ class FileIdentity:
         if _identify(status) != self._file:
             return FileChange(f"{self._path} was replaced by another file while it was in use")
         if status.st_size < self._size:  # it is vacuumed only while nobody else has it open
-            return FileChange(f"{self._path} was truncated while it was in use")
+            return FileChange(f"{self._path} was truncated while it was in use", keeps_log=True)
         self._size = status.st_size
         if status.st_mtime_ns != self._written:  # a checkpoint, as a rule
             self._written = status.st_mtime_ns

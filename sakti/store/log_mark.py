@@ -60,7 +60,7 @@ def _checkpoint(db: Database) -> bool:
 
 def has_log(path: Path) -> bool:
     """Return whether there is a write-ahead log with content beside the database."""
-    return files.size_of(files.beside(path, "-wal")) > 0
+    return files.size_of(files.beside(path.resolve(), "-wal")) > 0
 
 
 def lacks_log(db: Connection, path: Path) -> bool:

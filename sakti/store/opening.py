@@ -58,6 +58,11 @@ def was_interrupted(path: Path) -> bool:
     return os.path.realpath(path) in _unclean
 
 
+def mark_interrupted(path: Path) -> None:
+    """Note that a database has to be checked for damage."""
+    _unclean.add(os.path.realpath(path))
+
+
 def mark_checked(path: Path) -> None:
     """Note that the database was checked for damage since."""
     _unclean.discard(os.path.realpath(path))

@@ -95,6 +95,15 @@ async def test_copy_after_a_pause_or_after_closing_does_not_warn(path: Path) -> 
     assert await warnings(path) == []
 
 
+async def test_database_behind_a_link_is_marked_too(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    await (await Store.open(path)).close()
+    store = await speaking(link)
+    assert len(await warnings(copy(path, "copy.db"))) == 1
+    await store.close()
+
+
 async def test_backup_of_an_open_database_does_not_warn(path: Path, tmp_path: Path) -> None:
     store = await speaking(path)
     await store.read(maintenance.backup, path, tmp_path / "backup.db")

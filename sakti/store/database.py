@@ -28,7 +28,7 @@ from sakti.core.ids import Ids, TimeIds
 from sakti.store import archive_file, failures, files, log_mark, mark_key, migrate, opening, unsaved
 from sakti.store.connection import Connection, Database, Snapshot
 from sakti.store.database_file import DatabaseFile
-from sakti.store.file_identity import FileChange, FileIdentity, set_log_aside
+from sakti.store.file_identity import FileIdentity, FileLoss, set_log_aside
 from sakti.store.maintenance import damage
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
@@ -84,7 +84,7 @@ class Connections(APSWDatabase):
 
 
 def _leave_file(connections: Connections, *, close: bool) -> None:
-    """Close the connection of this thread, now or later, without a checkpoint into a file of another program."""
+    """Close the connection of this thread, now or later, without a checkpoint into a foreign file."""
     if not connections.is_closed():
         connections.connection().config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         if close:
@@ -187,7 +187,7 @@ class Store:
         self.written += 1
         if self.written % UPKEEP_EVERY == 0 or self._took > LARGE_S:  # nobody waits for it
             self._schedule_upkeep(max(UPKEEP_S, self._took / 2))
-        elif self._marked:  # the mark is in the log only
+        elif self._marked:
             self._marked = False
             loop.call_later(MARK_S, self._schedule_upkeep, UPKEEP_S)
         if self._idle is not None:
@@ -340,13 +340,13 @@ class Store:
             f"The database {self.path} cannot be opened: {error}. Run `sakti doctor`, or {opening.ANOTHER}."
         )
 
-    # --- the file of another program ------------------------------------------------------------------------
+    # --- loss of the file -----------------------------------------------------------------------------------
 
     def _check_file(self) -> None:
-        """Continue in memory if another program removed, replaced or truncated the file; on the writer's thread."""
-        if self._identity is not None and (change := self._identity.find_change()) is not None:
+        """Continue in memory if the file was lost; runs on the writer's thread."""
+        if self._identity is not None and (loss := self._identity.find_loss()) is not None:
             identity, self._identity = self._identity, None
-            self.not_saved = self._continue_in_memory(change, identity)
+            self.not_saved = self._continue_in_memory(loss, identity)
             self._call(lambda: self.on_damage and self.on_damage(self.not_saved or ""))
 
     def _set_log_mark(self) -> bool:
@@ -354,16 +354,16 @@ class Store:
         identity = self._identity
         return identity is not None and identity.has_log and log_mark.set_in(self._db, identity.inode)
 
-    def _continue_in_memory(self, change: FileChange, identity: FileIdentity) -> str:
-        """Copy everything that can be read through the open connection into memory and use the copy; return why.
+    def _continue_in_memory(self, loss: FileLoss, identity: FileIdentity) -> str:
+        """Copy the database into memory and use the copy; return the reason.
 
-        Nothing more is written to the old files: a later start may open another database by their names. If there can
-        be no copy, or a damaged one, nothing can be written from now on.
+        The open connection still reads the old files. Nothing more is written to them: a later start may open another
+        database by their names. If the copy fails or is damaged, nothing can be written from now on.
         """
         before = [(self._writer, self._db), (self._reader, self._read_db), (self._searcher.pool, self._search_db)]
         memory = DatabaseFile(unsaved.new_name(), unsaved.FLAGS)
         try:
-            if change.can_checkpoint:
+            if loss.can_checkpoint:
                 self._waiting.limit = 0
                 self._db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)")
             with contextlib.closing(unsaved.copy(self._db.connection(), memory.filename)):
@@ -372,12 +372,12 @@ class Store:
                 self._use(memory)
         except (apsw.Error, peewee.PeeweeException, StoreError) as e:
             log.warning("%s cannot be copied into memory: %s", self.path, e)
-            self.read_only_reason = f"{change.words}, and the rest of it cannot be read. {LOST}"
-        if not change.keeps_log:
+            self.read_only_reason = f"{loss.words}, and the rest of it cannot be read. {LOST}"
+        if not loss.keeps_log:
             identity.set_log_aside()
         for pool, connections in before:
             pool.submit(_leave_file, connections, close=self.read_only_reason is None)
-        return self.read_only_reason or f"{change.words}. {IN_MEMORY}"
+        return self.read_only_reason or f"{loss.words}. {IN_MEMORY}"
 
     def _use(self, database: DatabaseFile) -> None:
         """Open new connections to another database; those of the readers open when they are needed."""
@@ -533,7 +533,7 @@ class Store:
     def _with_reader(
         self, name: str, fn: Callable[Concatenate[Connections, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        if self._identity is not None and self._identity.find_change() is not None:
+        if self._identity is not None and self._identity.find_loss() is not None:
             self._writer.submit(self._check_file).result()
         db: Connections = getattr(self, name)
         try:
@@ -553,7 +553,7 @@ class Store:
         database: Connections | None = getattr(self, name, None)
         if database is None or database.is_closed():
             return
-        if name == "_db" and self._identity is not None and self._identity.find_change() is None:
+        if name == "_db" and self._identity is not None and self._identity.find_loss() is None:
             self._waiting.limit = 0
             with contextlib.suppress(peewee.PeeweeException, apsw.Error):
                 log_mark.clear(database, self._identity.inode)

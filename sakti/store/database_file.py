@@ -40,8 +40,11 @@ class DatabaseFile(Struct, frozen=True):
             scratch.remove(self.folder)
 
 
-def read_only(path: Path, *, immutable: bool) -> DatabaseFile:
-    """Return how to open a database for reading; SQLite makes no files beside one that is `immutable`."""
+def make_read_only(path: Path, *, immutable: bool) -> DatabaseFile:
+    """Return how to open a database for reading.
+
+    SQLite makes no files beside an `immutable` one, and reads no write-ahead log.
+    """
     options = "mode=ro&immutable=1" if immutable else "mode=ro"
     name = f"file:{urllib.parse.quote(str(path.absolute()))}?{options}"
     return DatabaseFile(name, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)

@@ -1,7 +1,8 @@
-"""Bring databases of the first hours to the second schema: their first migration was still being edited.
+"""Bring databases of the first hours of development to the second schema.
 
-They say that they have schema 1, but have some of what the second migration adds, or lack some of what the released
-first one has. So they are rebuilt: their rows are put into the tables of the released scripts.
+Their first migration was still being edited. They say that they have schema 1, but have parts of the second migration
+already, or lack parts of the released first one. So they are rebuilt: their rows go into the tables of the released
+scripts.
 
 Raw SQL: tables of any shape.
 """
@@ -22,7 +23,7 @@ _TABLES = (
 
 
 def is_early(db: Connection, released: str) -> bool:
-    """Return whether a database of schema 1 has other tables or columns than the `released` script makes."""
+    """Return whether a database of schema 1 differs in tables or columns from the `released` script."""
     model = apsw.Connection(":memory:")
     try:
         model.execute(released)
@@ -40,7 +41,7 @@ _COLUMNS = (
 
 
 def rebuild(db: Connection, scripts: Sequence[str]) -> None:
-    """Replace all tables by those of `scripts`, with the rows that were there; runs in the caller's transaction."""
+    """Replace all tables by those of `scripts` and keep the rows; runs in the caller's transaction."""
     db.execute_sql("PRAGMA defer_foreign_keys = 1")
     tables = [name for (name,) in db.execute_sql(_TABLES).fetchall()]
     for table in tables:
@@ -61,7 +62,7 @@ def rebuild(db: Connection, scripts: Sequence[str]) -> None:
 
 
 def _drop_all(db: Connection, tables: Sequence[str]) -> None:
-    """Drop triggers and views, then tables: those that refer to others before these."""
+    """Drop triggers and views, then tables, the newest first: they refer to older ones."""
     others = db.execute_sql(
         "SELECT s.type, s.name FROM sqlite_schema s WHERE s.type IN ('trigger', 'view') UNION ALL"
         " SELECT 'table', name FROM pragma_table_list WHERE schema = 'main' AND type = 'virtual'"

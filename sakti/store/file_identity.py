@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from sakti.store import files, log_mark
 
-AGAIN_S = 0.05
+AGAIN_S = 0.05  # before a file that seems older is read again
 
 
-class FileChange(Struct, frozen=True):
-    """Change of an open database's file by another program.
+class FileLoss(Struct, frozen=True):
+    """Loss of an open database's file to another program.
 
     `can_checkpoint`: nobody else can have opened the database by its name since, so its write-ahead log may still be
     copied into the file that is open. `keeps_log`: the log still belongs to the file.
@@ -32,7 +32,7 @@ class FileChange(Struct, frozen=True):
 
 
 class FileIdentity:
-    """Identity and generation of an open database file, and the identity of its write-ahead log if it has one."""
+    """Identity and generation of an open database file, and the identity of its write-ahead log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.resolve()  # SQLite's log is beside the file, not beside a link to it
@@ -40,7 +40,7 @@ class FileIdentity:
         status = self._path.stat()
         self._file, self._size, self._written = _identify(status), status.st_size, status.st_mtime_ns
         self._log = self._find_log()
-        self._change: FileChange | None = None
+        self._loss: FileLoss | None = None
         self._lock = threading.Lock()  # readers look as well
         self._generation = 0
         self._generation = self._read_generation()
@@ -58,29 +58,29 @@ class FileIdentity:
     def has_log(self) -> bool:
         return self._log is not None
 
-    def find_change(self) -> FileChange | None:
-        """Return the first change since the database was opened; None if there is none or it cannot be told."""
+    def find_loss(self) -> FileLoss | None:
+        """Return how the file was lost since it was opened; None if it was not."""
         with self._lock:
-            self._change = self._change or self._look()
-            return self._change
+            self._loss = self._loss or self._look()
+            return self._loss
 
-    def _look(self) -> FileChange | None:
+    def _look(self) -> FileLoss | None:
         try:
             status = self._path.stat()
         except (FileNotFoundError, NotADirectoryError):
-            return FileChange(f"{self._path} was removed while it was in use", can_checkpoint=True)
+            return FileLoss(f"{self._path} was removed while it was in use", can_checkpoint=True)
         except OSError:
             return None
         if _identify(status) != self._file:
-            return FileChange(f"{self._path} was replaced by another file while it was in use")
+            return FileLoss(f"{self._path} was replaced by another file while it was in use")
         if status.st_size < self._size:  # it is vacuumed only while nobody else has it open
-            return FileChange(f"{self._path} was truncated while it was in use", keeps_log=True)
+            return FileLoss(f"{self._path} was truncated while it was in use", keeps_log=True)
         self._size = status.st_size
         if status.st_mtime_ns != self._written:  # a checkpoint, as a rule
             self._written = status.st_mtime_ns
             if self._is_older():
-                return FileChange(f"{self._path} was overwritten by an older copy while it was in use")
-        return self._find_change_of_log()
+                return FileLoss(f"{self._path} was overwritten by an older copy while it was in use")
+        return self._find_loss_of_log()
 
     def _is_older(self) -> bool:
         """Return whether the file is of an earlier generation than when it was looked at last."""
@@ -95,14 +95,14 @@ class FileIdentity:
         generation = log_mark.read_generation(self._path) if self.has_log else 0
         return self._generation if generation is None else generation
 
-    def _find_change_of_log(self) -> FileChange | None:
+    def _find_loss_of_log(self) -> FileLoss | None:
         log = self._find_log()
         if self._log is None or log == self._log:
             self._log = log
             return None
         if log is None:
-            return FileChange(f"{self._log_path} was removed while it was in use", can_checkpoint=True)
-        return FileChange(f"{self._log_path} was replaced by another file while it was in use")
+            return FileLoss(f"{self._log_path} was removed while it was in use", can_checkpoint=True)
+        return FileLoss(f"{self._log_path} was replaced by another file while it was in use")
 
     def _find_log(self) -> tuple[int, int] | None:
         try:
@@ -111,13 +111,13 @@ class FileIdentity:
             return None
 
     def set_log_aside(self) -> None:
-        """Rename this database's write-ahead log: it must not be applied to another file of the same name."""
+        """Rename the write-ahead log, which must not be applied to another file of the same name."""
         if self._log is not None and self._find_log() == self._log:
             set_log_aside(self._path)
 
 
 def set_log_aside(path: Path) -> Path | None:
-    """Rename the write-ahead log beside `path`, whose database is gone; return its new path, None if it was empty."""
+    """Rename the write-ahead log of a lost database; return its new path, None if it was empty."""
     log = files.beside(path, "-wal")
     aside = files.beside(path, f".wal-{time.strftime('%Y%m%d-%H%M%S')}")
     with contextlib.suppress(OSError):

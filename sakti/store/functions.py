@@ -37,9 +37,9 @@ def register(connection: apsw.Connection) -> None:
 
 
 def _of_texts(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function of texts so that it follows SQL: NULL if an argument is NULL, numbers and bytes as text.
+    """Wrap a function of texts for SQL: NULL if an argument is NULL, numbers and bytes as text.
 
-    A column or a value in JSON may have any type. An exception here would end the whole statement, and a migration
+    A column, or a value in JSON, may have any type. An exception here would end the whole statement, and a migration
     with it.
     """
 

@@ -64,14 +64,14 @@ def has_log(path: Path) -> bool:
 
 
 def lacks_log(db: Connection, path: Path) -> bool:
-    """Return whether the database at `path`, which had no log when it was opened, is a copy that lacks one."""
+    """Return whether a database that had no log when it was opened is a copy that lacks one."""
     return _is_set(db) and _stored(db)[0] not in (0, path.stat().st_ino)
 
 
 def read_generation(path: Path) -> int | None:
     """Return the generation of the file at `path` without its log; None if it cannot be read now."""
     try:
-        with contextlib.closing(database_file.read_only(path, immutable=True).connect()) as connection:
+        with contextlib.closing(database_file.make_read_only(path, immutable=True).connect()) as connection:
             return _stored(plain(connection))[1]
     except (apsw.Error, ValueError):
         return None

@@ -12,6 +12,7 @@ import apsw
 
 from sakti.core.errors import StoreError
 from sakti.core.patterns import lazy_pattern
+from sakti.core.text import one_line
 from sakti.store import database_file, early_schema, failures, packing
 from sakti.store.connection import Connection, Database, plain
 from sakti.store.maintenance import copying
@@ -32,7 +33,7 @@ class MigrationError(StoreError):
 
     def __init__(self, name: str, step: str, error: Exception, backup: Path | None) -> None:
         self.step = step
-        self.reason = f"{type(error).__name__}: {failures.cause(error) or error}".rstrip(".")
+        self.reason = one_line(f"{type(error).__name__}: {failures.cause(error) or error}").rstrip(".")
         unchanged = f"the backup {backup} is untouched" if backup is not None else "nothing in the file was changed"
         super().__init__(
             f"The database {name} could not be migrated: step {step} failed ({self.reason}); {unchanged}, and"
@@ -150,7 +151,7 @@ def _is_from_before(backup: Path, applied: dict[int, int]) -> bool:
     if not backup.exists():
         return False
     try:
-        with contextlib.closing(database_file.read_only(backup, immutable=True).connect()) as connection:
+        with contextlib.closing(database_file.make_read_only(backup, immutable=True).connect()) as connection:
             copied = _applied(plain(connection))
     except apsw.Error:
         return False

@@ -140,8 +140,8 @@ def read_only(path: Path) -> DatabaseFile:
     archive_file.know(path)
     wal = files.beside(path, "-wal")
     if not wal.exists() or not wal.stat().st_size:
-        return database_file.read_only(path, immutable=True)
-    database = database_file.read_only(path, immutable=False)
+        return database_file.make_read_only(path, immutable=True)
+    database = database_file.make_read_only(path, immutable=False)
     try:
         connection = database.connect()
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()

@@ -52,7 +52,7 @@ def fill(name: str, path: Path) -> apsw.Connection:
 
 
 def copy(source: apsw.Connection, name: str) -> apsw.Connection:
-    """Copy an open database to `name`; it exists as long as a connection is open, such as the one returned.
+    """Copy an open database to `name`; it exists while a connection, such as the returned one, is open.
 
     Raises `apsw.Error`.
     """

@@ -108,7 +108,7 @@ def _contents(path: Path, database: DatabaseFile, *, deep: bool) -> list[Finding
 
 
 def _schema(version: int, path: Path, database: DatabaseFile | None) -> Finding:
-    """Compare the schema with the latest; the missing migrations are tried on a copy of `database`, if given."""
+    """Compare the schema with the latest; missing migrations are tried on a copy of `database`."""
     if version > migrate.LATEST:
         detail = f"made by a newer sakti (schema {version}, this one knows {migrate.LATEST}): it is open read-only"
         return Finding("schema", False, detail, "Update sakti to write to it.")

@@ -33,7 +33,7 @@ class MigrationError(StoreError):
 
     def __init__(self, name: str, step: str, error: Exception, backup: Path | None) -> None:
         self.step = step
-        self.reason = one_line(f"{type(error).__name__}: {failures.cause(error) or error}").rstrip(".")
+        self.reason = one_line(f"{type(error).__name__}: {failures.cause(error) or error}", 300).rstrip(".")
         unchanged = f"the backup {backup} is untouched" if backup is not None else "nothing in the file was changed"
         super().__init__(
             f"The database {name} could not be migrated: step {step} failed ({self.reason}); {unchanged}, and"

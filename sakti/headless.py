@@ -236,7 +236,7 @@ class _Run:
         await session.wait()
         end = self._last
         self._usage, self._steps = self._usage + end.usage, self._steps + end.steps
-        if end.error_code in NOT_SAVED:
+        if end.error_code in NOT_SAVED and not session.not_saved:
             print("sakti: The thread so far is kept; `sakti run -c` continues it.", file=sys.stderr)
         return "refused" if end.status == "answered" and session.refused_calls else end.status
 
@@ -257,7 +257,7 @@ class _Run:
         if self._output == "stream-json":
             for one in self._masked.of(event):
                 _print(json_line(leaving_all(to_json(one))))
-        elif self._output == "text":
+        elif self._output == "text" or (isinstance(event, Notice) and event.severity == "error"):
             _tell(event)
 
     def _fail(self, status: str, message: str, title: str = "") -> str:

@@ -172,6 +172,8 @@ def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
         store = await store_database.Store.open(
             database_path(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.hear
         )
+        for notice in store.notices:
+            print(f"sakti: {sanitise(notice)}", file=sys.stderr)
         try:
             return await work(store)
         except StoreError as e:

@@ -55,7 +55,7 @@ class Startup:
             raise
         finally:
             chat.show_modes()
-            chat.header.not_saved = bool(session.not_saved)
+            chat.show_saving()
             chat.show_git()
         self._opened = True
         if self._prompt:

@@ -219,7 +219,7 @@ class Views:
         """Return the request as it would be sent if the user wrote now."""
         state = self._state
         counter, info = state.counter, state.model_info
-        tools = build.toolbox(state).specs(small=bool(info and info.brief))
+        tools = build.toolbox(state).specs(info)
         listed = "\n\n".join(f"{t.name}: {t.description}\n{json.dumps(t.parameters, indent=1)}" for t in tools)
         prepared = state.engine.preview()
         out = [ContextBlock("tools", f"{len(tools)} tools", build.toolbox(state).count(counter, tools), listed, True)]

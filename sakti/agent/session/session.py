@@ -173,7 +173,7 @@ class Session(State):
     async def _prepare(self, system: tuple[Block, ...]) -> None:
         """Have a model on this machine read what every request here begins with, before the first question."""
         if self.model_info is not None and not self.busy and isinstance(self.provider, protocol.Prepares):
-            tools = self.toolbox.specs(small=self.model_info.brief)
+            tools = self.toolbox.specs(self.model_info)
             await self.provider.prepare(Request(self.model_info.name, system, tools=tools))
 
     async def close(self) -> None:

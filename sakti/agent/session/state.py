@@ -173,6 +173,7 @@ class State:
         self.usage = Usage()
         self.git: GitState | None = None
         self.system_blocks: tuple[Block, ...] = ()
+        self.told_window: int | None = None  # whose notice about what is left out was shown
         self.project: str | None = None  # what a small model is told of the workspace, None: not looked at yet
         self.opened_store: Store | None = None
         self.opened_engine: MemoryEngine | None = None

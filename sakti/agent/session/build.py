@@ -36,6 +36,7 @@ with lazy_imports:
     from sakti.agent.hooks import guard as hook_guard
     from sakti.agent.instructions import find as instructions
     from sakti.agent.instructions import nearby
+    from sakti.agent.processors import base as processing
     from sakti.agent.processors import builtin, registry
     from sakti.agent.sandbox import environment, proxy, undumpable
     from sakti.agent.sandbox import sandbox as sandboxes
@@ -224,6 +225,11 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
         made.guard = hook_guard.HookGuard(state.hooks, bench)
     made.count(state.counter, made.specs(state.model_info))
     return made
+
+
+def changes_prompts(state: State) -> bool:
+    """Return whether a processor may change a prompt: what is derived from it then waits for the result."""
+    return any(processing.overrides(p, "process_input") for p in processors(state))
 
 
 def own_environment(state: State) -> dict[str, str]:

@@ -165,6 +165,8 @@ class State:
         self.hook_context = ""  # what those of the session's start tell the model
         self.inbox = Inbox()
         self.failed: tuple[Part, ...] | None = None
+        self.window = ""  # the name that what was not sent is kept under
+        self.sent_as: dict[str, str] = {}  # prompts that a processor changed, as they were typed
         self.thread: Thread | None = None
         self.thread_is_new = False
         self.newest = -1

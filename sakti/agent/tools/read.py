@@ -64,7 +64,7 @@ def _shown(text: str) -> list[str]:
 
 def _written(text: FileText) -> str:
     """Describe the file's encoding and line ends where they are unusual."""
-    what = [] if text.encoding == "utf-8" else [text.encoding]
+    what = [] if text.encoding == "utf-8" else [text.label]
     end = textfile.usual_end(textfile.lines(text.text)) if "\r" in text.text else "\n"
     what += [{"\r\n": "CRLF line ends", "\r": "CR line ends"}[end]] if end != "\n" else []
     return f"\n[Written with {' and '.join(what)}, which edit and write keep.]" if what else ""

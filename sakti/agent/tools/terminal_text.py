@@ -44,7 +44,7 @@ class TerminalText:
     """
 
     def __init__(self) -> None:
-        self._rows = [""]
+        self._rows: list[str] = [""]
         self._row = 0
         self._column: int | None = None  # None: behind the end of the row, whatever its width
         self._unfinished = ""

@@ -75,7 +75,7 @@ def _rank(match: CharsetMatch) -> tuple[float, int, int]:
 
 
 def _share(text: str) -> float:
-    """Return the largest share of letters beyond ASCII that the alphabet of one language holds, in hundredths."""
+    """Return the largest share (0 to 1) of letters beyond ASCII that one language's alphabet has."""
     counts = Counter(sign for sign in text.lower() if not sign.isascii() and sign.isalpha())
     held = max(sum(n for sign, n in counts.items() if sign in alphabet) for alphabet in _ALPHABETS)
     return round(held / max(1, counts.total()), 2)

@@ -81,7 +81,7 @@ def parse_leniently(raw: str) -> Json | None:
 
 
 def _repaired(text: str, *, inside: bool = False) -> Any:
-    """Return the one value that a text holds; None if it holds none, several, a part of one or anything unclear."""
+    """Return the one value that a text holds, None if it is cut, unclear or not the only one."""
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(text, strict=False)
         return _repaired(value, inside=True) if isinstance(value, str) and not inside else value

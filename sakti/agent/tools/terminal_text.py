@@ -1,4 +1,4 @@
-"""Turn a terminal's output into plain text: lines as they are after the last redraw, without escape sequences.
+"""Turn a terminal's output into plain text, each line as it is after its last redraw.
 
 Progress bars redraw a line by carriage returns, backspaces and erase sequences, or several lines by moving the cursor
 up. The last lines are held back until they cannot change any more. Pure.
@@ -213,7 +213,7 @@ def _columns(sign: str) -> int:
 
 
 def _split(row: str, column: int) -> tuple[str, str]:
-    """Return a row before a column, padded up to it, and from there on; half a wide character becomes a space."""
+    """Split a row at a column, padded up to it; half a wide character becomes a space."""
     if _is_narrow(row):
         return row[:column].ljust(column), row[column:]
     at = 0

@@ -95,7 +95,10 @@ class FileText(Struct, frozen=True):
 
 
 def _new_text(old: str, new: str) -> str:
-    """Return the first text beyond ASCII that `new` has more often than `old`; a part of one that goes is not new."""
+    """Return the first text beyond ASCII that `new` has more often than `old`, "" if there is none.
+
+    A part of a text that goes is not new.
+    """
     before, after = Counter(_BEYOND_ASCII.findall(old)), Counter(_BEYOND_ASCII.findall(new))
     gone = before - after
     return next((run for run in after - before if not any(run in one for one in gone)), "")

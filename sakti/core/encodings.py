@@ -70,7 +70,7 @@ def _sample(data: bytes) -> bytes:
 
 def _rank(match: CharsetMatch) -> tuple[float, int, int]:
     text = str(match)
-    capitals = sum(a.islower() and not a.isascii() and b.isupper() for a, b in pairwise(text))
+    capitals = sum(a.isalpha() and b.isupper() and not b.isascii() for a, b in pairwise(text))  # KOI8 read as cp1251
     return -_share(text), len(_ODD.findall(text)) + capitals, _index(match)
 
 

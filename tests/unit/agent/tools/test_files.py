@@ -88,7 +88,8 @@ async def test_a_folder_is_listed_and_encodings_are_named(bench: Workbench) -> N
     assert "latin.txt  8" in (await call(bench, read, path=".")).content
     assert (await call(bench, read, path="latin.txt")).content == (
         "1\tMüller\n"
-        "[Written with an unknown 8-bit encoding (shown as latin-1) and CRLF line ends, which edit and write keep.]"
+        "[Written with an unknown 8-bit encoding (shown as latin-1) and CRLF line ends, which edit and write keep; "
+        "new text has to be ASCII.]"
     )
     with pytest.raises(ToolError, match="is a file"):
         await call(bench, ls, path="latin.txt")

@@ -253,7 +253,8 @@ class Turns:
                     self._state.emit(self._state.engine.status())
                 self._state.emit(event)
                 if isinstance(event, TurnFinished) and event.status == "answered":
-                    self._titling.begin(turn.messages[0].text, event.text)
+                    prompt = next((m.text for m in turn.messages if m.role == "user"), "")
+                    self._titling.begin(prompt, event.text)
         if self._state.failed is None and not turn.interrupted:
             await self._send_queued()
 

@@ -183,3 +183,10 @@ async def test_a_prompt_that_no_processor_changes_is_handled_as_before(store: St
     assert await run.session.views.history() == ["Nothing secret in this one"]
     with sqlite3.connect(store.path) as db:
         assert db.execute("SELECT count(*) FROM unsent").fetchone() == (1,)  # the window itself empties it
+
+
+async def test_a_run_that_saves_nothing_takes_a_changed_prompt(store: Store, tmp_path: Path) -> None:
+    settings = config(COPY, overrides=("memory.read_only=true",))
+    run = await start(store, tmp_path / "w", ["ok"], config=settings, processors=(Redacts(),))
+    assert (await run.ask(TYPED)).status == "answered"
+    assert "[the project]" in sent(run) and PROJECT not in sent(run)

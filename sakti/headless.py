@@ -44,8 +44,6 @@ with lazy_imports:
 
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolOutput
 
-OUTPUTS = ("text", "json", "stream-json")
-INPUTS = ("text", "stream-json")
 GOES_ON = ("answered", "refused")  # after which a further message is answered
 EXIT = {
     "answered": 0,

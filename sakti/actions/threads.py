@@ -214,7 +214,7 @@ async def restore(scope: Scope, thread: str) -> Value:
         metavar="FORMAT",
         said=True,
         help="md, json or html.",
-        offers=("md", "json", "html"),
+        choices=("md", "json", "html"),
     ),
     option("-o", "--output", kind="path", metavar="FILE", help="File to write (default: standard output)."),
     shell="threads export",

@@ -28,7 +28,7 @@ from sakti.agent.session import model_call
 from sakti.agent.session import turn as keeping
 from sakti.agent.session.turn import CUT, Stop, Turn
 from sakti.agent.tools.toolbox import STOPPED_AFTER, Repetition
-from sakti.core.errors import ProviderError, SaktiError
+from sakti.core.errors import BLOCKED, ProviderError, SaktiError
 from sakti.core.events import (
     Event,
     MessageSaved,
@@ -143,7 +143,7 @@ async def _taken_in(turn: Turn, parts: tuple[Part, ...]) -> Message:
     for processor in turn.before:
         if processor.kind != MEMORY:
             start = returned(await processor.process_input(start), start, processor)
-    saved = await keeping.append(turn, start.message)
+    saved = await keeping.append(turn, await turn.accept(turn.refused, start.message))
     turn.system, turn.refused = start.system, None
     return saved
 
@@ -252,8 +252,12 @@ async def _take_queued(turn: Turn) -> AsyncGenerator[Event, None]:
         parts = queued.pop(0)
         try:
             saved = await _taken_in(turn, parts)
-        except SaktiError:
+        except SaktiError as e:
             turn.refused = None
+            yield QueueChanged(turn.inbox.texts())
+            if e.code == BLOCKED:
+                yield Notice("warning", e.title, e.message)
+                continue
             queued.insert(0, parts)
             raise
         yield QueueChanged(turn.inbox.texts())

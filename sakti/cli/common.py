@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sakti.actions import values
 from sakti.actions.values import Refused
 from sakti.core import resources
-from sakti.core.config import Loaded, load
+from sakti.core.config import Loaded, load, refuse_mode
 from sakti.core.errors import NOT_SAVED, SaktiError, StoreError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted as counted
@@ -123,6 +123,8 @@ def options(
 
     Where somebody is there, the project's settings are asked about after the first picture.
     """
+    if mode and (reason := refuse_mode(mode)):
+        raise Refused(f"--mode: {reason}", code=values.USAGE)
     more = [*overrides]
     full = approval == "full"  # said at the start and nowhere else: it is no setting
     more += [f'approval.mode="{approval}"'] if approval and not full else []

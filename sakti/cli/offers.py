@@ -95,8 +95,7 @@ def _settings(word: str) -> list[Offer]:
 
 
 def _modes(word: str) -> list[Offer]:
-    found = {p.stem for folder in resources.folders("prompts") for p in (folder / "modes").glob("*.md")}
-    return [Offer(name) for name in sorted(found)]
+    return [Offer(name) for name in resources.mode_names()]
 
 
 def _providers(word: str) -> list[Offer]:

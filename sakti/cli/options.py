@@ -8,6 +8,7 @@ SHELLS = ("bash", "zsh", "fish")  # those that sakti can complete in
 
 MODEL = option("-m", "--model", metavar="PROVIDER/NAME", help="Model to use.", offers="providers")
 APPROVAL = option("--approval", metavar="MODE", help="plan, ask, edits or auto; full asks nothing, for containers.",
+                  choices=("plan", "ask", "edits", "auto", "full"),
                   offers=("plan", "ask", "edits", "auto"))  # fmt: skip
 MODE = option("--mode", metavar="MODE", help="What the Observer looks for: default, debugging, …", offers="modes")
 CONTINUE = flag("-c", "--continue", name="continue_last", help="Continue the last thread.")

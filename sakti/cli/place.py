@@ -150,4 +150,4 @@ def _short(text: str) -> str:
 
 def values(arg: Arg) -> str | tuple[str, ...]:
     """Return what a value of `arg` may be: words, or the name of what is looked up; "files" for a path."""
-    return arg.choices or arg.offers or ("files" if arg.kind == "path" else ())
+    return arg.offers or arg.choices or ("files" if arg.kind == "path" else ())

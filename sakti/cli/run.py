@@ -38,14 +38,14 @@ with lazy_imports:
         default="text",
         metavar="FORMAT",
         help="text, json or stream-json.",
-        offers=("text", "json", "stream-json"),
+        choices=("text", "json", "stream-json"),
     ),
     option(
         "--input-format",
         default="text",
         metavar="FORMAT",
         help="text, or stream-json: JSON Lines of user messages on standard input, answered in order.",
-        offers=("text", "stream-json"),
+        choices=("text", "stream-json"),
     ),
     option(
         "--json-schema",
@@ -65,7 +65,7 @@ with lazy_imports:
         "--effort",
         metavar="LEVEL",
         help="How much the model thinks: off, low, medium or high.",
-        offers=("off", "low", "medium", "high"),
+        choices=("off", "low", "medium", "high"),
     ),
     CONTINUE,
     option("-r", "--resume", metavar="THREAD", help="Continue this thread.", offers="threads"),
@@ -110,7 +110,7 @@ async def run(
     Exit: 0 answered, 1 model failed, 2 usage, 3 a limit or the schema, 4 refused, 5 no model, 6 answer cut,
     130 interrupted (the thread is kept; -c continues it).
     """
-    _check(output, input_format, chosen, max_cost=max_cost, timeout=timeout, max_seconds=max_seconds, max_usd=max_usd)
+    _check(chosen, max_cost=max_cost, timeout=timeout, max_seconds=max_seconds, max_usd=max_usd)
     lines = input_format == "stream-json"
     if not lines and not sys.stdin.isatty() and (piped := sys.stdin.buffer.read().decode("utf-8", "replace")).strip():
         prompt = f"{prompt}\n\n{piped}" if prompt else piped
@@ -135,12 +135,8 @@ async def run(
     )
 
 
-def _check(output: str, input_format: str, chosen: dict[str, Any], **numbers: float | None) -> None:
-    """Raise `Refused` for what means nothing, or cannot be."""
-    if output not in headless.OUTPUTS:
-        raise Refused(f"--output takes {', '.join(headless.OUTPUTS)}, not {output!r}.", code=USAGE)
-    if input_format not in headless.INPUTS:
-        raise Refused(f"--input-format takes {', '.join(headless.INPUTS)}, not {input_format!r}.", code=USAGE)
+def _check(chosen: dict[str, Any], **numbers: float | None) -> None:
+    """Raise `Refused` for numbers out of range and for options that exclude each other."""
     for name, value in numbers.items():
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise Refused(f"--{name.replace('_', '-')} takes a number above 0, not {value:g}.", code=USAGE)

@@ -32,6 +32,7 @@ class ConfigError(SaktiError):
 # Codes of a `StoreError`: why something could not be written. Trying again helps with the first two and after an error
 # of the disk.
 NOT_SAVED = ("busy", "full", "io", "damaged", "read_only")
+BLOCKED = "hook"  # the code of an error: a hook did not let a prompt through
 RAN = "ran"  # the code of an error behind which the user's own command ran all the same
 
 

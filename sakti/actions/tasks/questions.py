@@ -49,7 +49,7 @@ def _listed(found: Json, *more: str) -> Text:
         metavar=f"[{'|'.join(STATUSES)}]",
         help="Only tasks with this status (default: not closed).",
     ),
-    option("-t", "--type", metavar="TYPE", help=TYPE_HELP, offers=TYPES),
+    option("-t", "--type", metavar="TYPE", help=TYPE_HELP, choices=TYPES),
     option("-l", "--label", metavar="LABEL"),
     option("--assignee", metavar="NAME"),
     flag("--all", help="Include closed tasks."),

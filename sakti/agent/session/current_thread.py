@@ -134,21 +134,17 @@ async def store(state: State, first_text: str = "") -> None:
     A thread that a guardrail left without a title gets one, too.
     """
     assert state.thread is not None
-    title = titles.first_title(secrets.masked(first_text))
     await skills.refresh(state)
     if not state.thread_is_new:
         if state.options.instructed:
             build.toolbox(state)  # it knows what its results showed
         await instructed.refresh(state)
-    if not state.thread_is_new and not state.thread.title and title:
-        now = state.clock.now()
-        renamed = await state.store.write(stored_threads.rename, state.thread.id, title, now, by_user=False)
-        state.emit(ThreadChanged(renamed or state.thread))
+        await name(state, first_text)
     if state.thread_is_new:
         state.thread_is_new = False
         thread = replace(
             state.thread,
-            title=title,
+            title=titles.first_title(secrets.masked(first_text)),
             metadata={
                 **state.thread.metadata,
                 system_prompt.OVERVIEW: await file_list.overview_of(state.workspace, trusted=state.options.trusted),
@@ -158,6 +154,14 @@ async def store(state: State, first_text: str = "") -> None:
             },
         )
         state.emit(ThreadChanged(await state.store.write(stored_threads.create, thread)))
+
+
+async def name(state: State, text: str) -> None:
+    """Give a stored thread without a title one made of `text`."""
+    thread, title = state.thread, titles.first_title(secrets.masked(text))
+    if thread is not None and not thread.title and title:
+        renamed = await state.store.write(stored_threads.rename, thread.id, title, state.clock.now(), by_user=False)
+        state.emit(ThreadChanged(renamed or thread))
 
 
 async def read_again(state: State) -> None:

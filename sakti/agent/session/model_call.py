@@ -63,7 +63,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
     """Collect everything of the next call, as the processors leave it; the model that they name answers this step."""
     if turn.own is not None:
         (turn.provider, turn.model), turn.own = turn.own, None
-    tools = turn.toolbox.specs(small=turn.model.brief)
+    tools = turn.toolbox.specs(turn.model)
     fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
     output, left = budget.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
     step = StepInput(

@@ -62,6 +62,10 @@ async def _ends(_answer: str, _held: int) -> tuple[Part, ...]:
     return ()
 
 
+async def _as_processed(_typed: Message, message: Message) -> Message:
+    return message
+
+
 class Stop(Exception):
     """Ends the turn with a status that is not an answer."""
 
@@ -76,8 +80,8 @@ class Turn(Struct):
 
     `facts` are what moves, by name; `fallback` gives the model that answers when the first one stays overloaded;
     `correct` hears what an answer has shown of the model, `named` gives the model that a processor names for a step.
-    `may_end` is asked with the answer, and how often it held the turn, for what the turn goes on with; nothing: it
-    ends.
+    `accept` gets a prompt as it was typed and as processors left it, and returns the message to store. `may_end` is
+    asked with the answer, and how often it held the turn, for what the turn goes on with; nothing: it ends.
     """
 
     store: Store
@@ -100,6 +104,7 @@ class Turn(Struct):
     fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody
     correct: Callable[[ModelInfo], None] = lambda _info: None
     named: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody_named
+    accept: Callable[[Message, Message], Awaitable[Message]] = _as_processed
     may_end: Callable[[str, int], Awaitable[tuple[Part, ...]]] = _ends
     interrupted: bool = False
     out_of_time: bool = False

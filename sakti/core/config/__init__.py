@@ -17,6 +17,7 @@ from sakti.core.config.fields import (
     StoreSettings,
     UiSettings,
     WorkingMemorySettings,
+    refuse_mode,
 )
 from sakti.core.config.hooks import HookSettings
 from sakti.core.config.load import (
@@ -62,6 +63,7 @@ __all__ = [
     "model_choices",
     "names",
     "project_may_set",
+    "refuse_mode",
     "replace_setting",
     "takes",
 ]

@@ -268,6 +268,8 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
     (target,) = (f for f in dataclasses.fields(node) if f.name == head)
     if isinstance(found, int | float) and not isinstance(found, bool) and not of_field(target).allows(found):
         raise ConfigError(f"{origin}: {name} = {shown(value)} must be {of_field(target).bounds}.")
+    if reason := of_field(target).refuses(found):
+        raise ConfigError(f"{origin}: {reason}")
     return dataclasses.replace(node, **{head: found})
 
 

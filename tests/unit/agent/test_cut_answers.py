@@ -10,6 +10,7 @@ from sakti.agent import budget
 from sakti.core.config import AgentSettings
 from sakti.core.events import Notice, RetryScheduled, StepDiscarded
 from sakti.core.types import MarkerPart, ModelInfo, Request
+from sakti.providers.protocol import StopReason
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.store.threads import messages
@@ -180,3 +181,39 @@ async def test_a_window_that_the_server_names_is_taken(store: Store, tmp_path: P
     assert run.provider.requests[-1].max_output_tokens <= 8_192 - 3_470
     assert run.session.model_info.context_window == 8_192
     assert run.of(Notice) == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "stop_reason"),
+    [
+        ('{"path": "a.txt", "content": "part"}}', "length"),
+        ('```json\n{"path": "a.txt", "content": "part"}\n```', "length"),
+        ('"{\\"path\\": \\"a.txt\\", \\"content\\": \\"part\\"}"', "length"),
+        ('{"path": "a.txt", "content": "part', "tool_use"),
+        ('```json\n{"path": "a.txt", "content": "part {}\n', "tool_use"),
+        ('"{\\"path\\": \\"a.txt\\", \\"content\\": \\"part', "tool_use"),
+    ],
+)
+async def test_a_call_that_may_have_been_cut_is_never_repaired(
+    store: Store, tmp_path: Path, raw: str, stop_reason: StopReason
+) -> None:
+    answers = [Answer(calls=(Call("write", raw=raw),), stop_reason=stop_reason), "done"]
+    run = await start(store, tmp_path / "w", answers, overrides=("approval.mode=edits",))
+    assert (await run.ask("write it")).status == "answered"
+    (result,) = (await stored(run))[2].tool_results
+    assert result.is_error and not (tmp_path / "w/a.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"path": "a.txt", "content": "it\\n"}}',
+        '```json\n{"path": "a.txt", "content": "it\\n"}\n```',
+        '"{\\"path\\": \\"a.txt\\", \\"content\\": \\"it\\\\n\\"}"',
+    ],
+)
+async def test_a_whole_call_with_a_slip_is_run(store: Store, tmp_path: Path, raw: str) -> None:
+    answers = [Answer(calls=(Call("write", raw=raw),)), "done"]
+    run = await start(store, tmp_path / "w", answers, overrides=("approval.mode=edits",))
+    assert (await run.ask("write it")).status == "answered"
+    assert (tmp_path / "w/a.txt").read_text() == "it\n"

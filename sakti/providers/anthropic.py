@@ -16,7 +16,7 @@ from sakti.core.types import Json, ModelInfo, Part, Request, TextPart, ThinkingP
 from sakti.providers import facts, prices, server, serving
 from sakti.providers.accepts import RefusedParameters
 from sakti.providers.anthropic_render import render
-from sakti.providers.errors import Where, from_event, no_key, stream_cut
+from sakti.providers.errors import no_key, stream_cut
 from sakti.providers.facts import Served
 from sakti.providers.history import CallIds, merged, read_arguments
 from sakti.providers.protocol import (
@@ -27,6 +27,7 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
+from sakti.providers.refusals import Where, from_event
 from sakti.providers.server import Server
 from sakti.providers.sse import chunks, protocol_errors, whole_parts
 from sakti.providers.usage import table, tokens

@@ -23,7 +23,7 @@ from sakti.core.types import (
     Usage,
 )
 from sakti.providers import facts, prices
-from sakti.providers.errors import Where, from_event, stream_cut
+from sakti.providers.errors import stream_cut
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     CallIds,
@@ -47,6 +47,7 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
+from sakti.providers.refusals import Where, from_event
 from sakti.providers.sse import chunks, protocol_errors, whole_parts
 from sakti.providers.usage import dollars, table, tokens
 

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from sakti.core.errors import ProviderError
 from sakti.core.text import join_surrogates
 from sakti.core.types import Json, Part, TextPart, ThinkingPart, storable
-from sakti.providers.errors import Where, from_success, not_a_model
+from sakti.providers.errors import not_a_model
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk
+from sakti.providers.refusals import Where, from_success
 
 LONGEST_EVENT = 32 * 1024 * 1024
 _FIELDS = (b"data", b"event", b"id", b"retry", b"")  # what a line of a stream of events begins with, before its colon

@@ -13,7 +13,7 @@ import pytest
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ToolCallPart
-from sakti.providers import errors
+from sakti.providers import refusals
 from sakti.providers.anthropic import AnthropicProvider
 from sakti.providers.openai_chat import ChatProvider
 from sakti.providers.openai_responses import ResponsesProvider
@@ -338,15 +338,15 @@ async def test_a_certificate_is_never_tried_again(api, monkeypatch):
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "soon", ""])
 def test_an_absurd_wait_is_none(value):
-    assert errors.retry_after({"retry-after": value}) in (None, 0.0)
+    assert refusals.retry_after({"retry-after": value}) in (None, 0.0)
 
 
 def test_an_empty_account_and_a_list_of_faults_are_said_in_words():
-    empty = errors.from_status(402, {"error": {"message": "Insufficient credits"}}, {}, errors.Where("p"))
+    empty = refusals.from_status(402, {"error": {"message": "Insufficient credits"}}, {}, refusals.Where("p"))
     assert (empty.code, empty.retryable) == ("authentication", False)
     assert "no credit left: Insufficient credits. Add credit" in empty.message
     listed = {"detail": [{"loc": ["body", "max_tokens"], "msg": "Field required", "type": "missing"}]}
-    assert "body.max_tokens: Field required" in errors.from_status(422, listed, {}, errors.Where("p")).message
+    assert "body.max_tokens: Field required" in refusals.from_status(422, listed, {}, refusals.Where("p")).message
 
 
 @every
@@ -374,7 +374,7 @@ async def test_what_cannot_be_decompressed_is_said_so(api):
 
 # --- limits that servers name -----------------------------------------------------------------------------------
 
-WHERE = errors.Where("p")
+WHERE = refusals.Where("p")
 
 
 @pytest.mark.parametrize(
@@ -403,6 +403,6 @@ WHERE = errors.Where("p")
     ],
 )  # fmt: skip
 def test_limits_are_read_from_the_servers_words(said, code, output, maximum, window):
-    error = errors.from_status(400, {"error": {"message": said}}, {}, WHERE)
+    error = refusals.from_status(400, {"error": {"message": said}}, {}, WHERE)
     assert (error.code, error.retryable) == (code, False)
     assert (error.output_limit, error.max_output, error.window) == (output, maximum, window)

@@ -43,10 +43,11 @@ class StoreError(SaktiError):
 class ProviderError(SaktiError):
     """Failed model call.
 
-    `code` is one of: authentication, invalid_request, context_too_long, output_too_long, not_found, rate_limit,
-    overloaded, server, connection, unreachable, unknown_host, certificate, not_a_model, unreadable, timeout,
-    stream_cut, empty, endless, refused.
+    `code` is one of: authentication, permission, invalid_request, context_too_long, output_too_long, not_found,
+    rate_limit, overloaded, server, connection, unreachable, unknown_host, certificate, not_a_model, unreadable,
+    timeout, stream_cut, empty, endless, refused.
 
+    `server_text` is the server's own text, type and code, unmasked: to decide by, never to show or store.
     `retry_after` is the provider's Retry-After, in seconds. Limits in tokens, where the provider reported them:
     `output_limit` for this answer, `max_output` for any answer of the model, `window` for its context window.
     """
@@ -69,6 +70,7 @@ class ProviderError(SaktiError):
         self.output_limit: int | None = None
         self.max_output: int | None = None
         self.window: int | None = None
+        self.server_text = ""
         self.status = status
 
 

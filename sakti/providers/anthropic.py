@@ -13,20 +13,13 @@ from msgspec.structs import replace
 
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import Json, ModelInfo, Part, Request, TextPart, ThinkingPart, ToolCallPart, Usage
-from sakti.providers import facts, prices, server, serving
+from sakti.providers import facts, prices, server, serving, stops
 from sakti.providers.accepts import RefusedParameters
 from sakti.providers.anthropic_render import render
-from sakti.providers.errors import no_key, stream_cut
+from sakti.providers.errors import no_key
 from sakti.providers.facts import Served
 from sakti.providers.history import CallIds, merged, read_arguments
-from sakti.providers.protocol import (
-    Completed,
-    StopReason,
-    StreamEvent,
-    TextChunk,
-    ThinkingChunk,
-    ToolCallChunk,
-)
+from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.providers.refusals import Where, from_event
 from sakti.providers.server import Server
 from sakti.providers.sse import chunks, protocol_errors, whole_parts
@@ -34,12 +27,8 @@ from sakti.providers.usage import table, tokens
 
 BASE_URL = "https://api.anthropic.com"
 API_VERSION, GATEWAY_VERSION = "2026-10-21", "2023-06-01"
-_STOPS: dict[str, StopReason] = {
-    "tool_use": "tool_use",
-    "max_tokens": "length",
-    "refusal": "refusal",
-    "model_context_window_exceeded": "length",
-}
+# Blocks of tools that the server runs: they go back as they came.
+_SERVER_BLOCKS = ("_tool_use", "_tool_result")
 
 
 class AnthropicProvider:
@@ -88,12 +77,10 @@ class AnthropicProvider:
         async with self._open().stream("/v1/messages", body) as response:
             async for chunk in chunks(response, self._where, _as_events, answer):
                 yield chunk
-        if not answer.done:
-            raise stream_cut(self._where)
         with protocol_errors(self._where):
             parts = whole_parts(answer.parts())
         usage = prices.with_cost(answer.usage(), self.name, request.model)
-        yield Completed(parts, answer.stop_reason, usage, answer.model or request.model)
+        yield stops.completed(answer.reason, parts, usage, answer.model or request.model)
 
     def _with_extra(self, request: Request) -> Request:
         return replace(request, extra=merged(self._extra, request.extra)) if self._extra else request
@@ -158,13 +145,17 @@ class _Answer:
 
     def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
         self.done = False
-        self.stop_reason: StopReason = "end"
+        self.reason = ""
         self.model = ""
         self._provider, self._asked = provider, asked
         self._ids = ids
         self._where = where
         self._blocks: dict[int, _Block] = {}
         self._usage: Json = {}
+
+    @property
+    def complete(self) -> bool:
+        return (self.done or bool(self.reason)) and stops.classify(self.reason) != "cut"
 
     def take(self, event: Json) -> list[StreamEvent]:
         match event.get("type"):
@@ -178,8 +169,7 @@ class _Answer:
                 self._count(message.get("usage"))
             case "message_delta":
                 delta = cast("Json", event.get("delta") or {})
-                reason = str(delta.get("stop_reason") or "")
-                self.stop_reason = _STOPS.get(reason, "end")
+                self.reason = str(delta.get("stop_reason") or "") or self.reason
                 self._count(event.get("usage"))
             case "message_stop":
                 self.done = True
@@ -221,6 +211,8 @@ class _Answer:
                 return [ThinkingChunk(delta["thinking"])]
             case "input_json_delta":
                 block.pieces.append(delta["partial_json"])
+                if block.kind != "tool_use":
+                    return []
                 return [ToolCallChunk(block.call_id, block.name, delta["partial_json"])]
             case "signature_delta":
                 block.signature.append(delta["signature"])
@@ -264,5 +256,8 @@ class _Answer:
                 raw = block.text or (json.dumps(block.start["input"]) if block.start.get("input") else "")
                 arguments = read_arguments(raw)
                 return ToolCallPart(block.call_id, block.name, arguments, raw if arguments is None else "")
+            case kind if kind.endswith(_SERVER_BLOCKS):
+                sent = {**block.start, "input": read_arguments(block.text)} if block.text else block.start
+                return ThinkingPart("", self._provider, {"block": sent}, self._asked)
             case _:
                 return None

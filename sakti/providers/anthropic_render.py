@@ -80,6 +80,8 @@ def _block(part: Part) -> Json:
         case TextPart(text):
             return _text(text)
         case ThinkingPart(text, _, opaque):
+            if "block" in opaque:
+                return dict(opaque["block"])
             if "redacted" in opaque:
                 return {"type": "redacted_thinking", "data": opaque["redacted"]}
             return {"type": "thinking", "thinking": text, "signature": opaque.get("signature", "")}

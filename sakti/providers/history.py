@@ -114,9 +114,12 @@ def _answered(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]]])
 
 
 def _without_trailing_thinking(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Drop trailing thinking: an answer that was cut in its thinking ends with it, which the APIs refuse."""
+    """Drop trailing thinking: an answer that was cut in its thinking ends with it, which the APIs refuse.
+
+    Blocks of the server's own tools stay: a paused answer may end with them.
+    """
     end = len(parts)
-    while end and isinstance(parts[end - 1], ThinkingPart):
+    while end and isinstance(last := parts[end - 1], ThinkingPart) and "block" not in last.opaque:
         end -= 1
     return tuple(parts[:end])
 

@@ -248,7 +248,7 @@ def _must_be_an_answer(done: Completed | None) -> None:
     if done is None:
         raise ProviderError("The answer broke off before its end.", code="stream_cut", retryable=True)
     said = any(isinstance(p, ToolCallPart) or (isinstance(p, TextPart) and p.text.strip()) for p in done.parts)
-    if not said and done.stop_reason not in ("length", "refusal"):
+    if not said and done.stop_reason not in ("length", "refusal", "pause"):
         raise ProviderError(
             "The model gave an empty answer. Ask again, or choose another model with /model.",
             code="empty",

@@ -163,12 +163,17 @@ class Turn(Struct):
         self.model = structs.replace(self.model, **changes)  # pyright: ignore[reportArgumentType]
         self.correct(self.model)
 
+    def paused(self) -> bool:
+        """Return whether the server paused the last answer, to be continued as it stands."""
+        return self.steps[-1].stop_reason == "pause"
+
     def text(self) -> str:
-        """Return the last answer, with the pieces before it that were cut and went on in it."""
+        """Return the last answer, with the pieces before it that were cut, or paused, and went on in it."""
         answers = [m for m in self.messages if m.role == "assistant"]
         pieces = [m.text for m in answers[-1:]]
+        paused = {step.message.id for step in self.steps if step.stop_reason == "pause"}
         for before in reversed(answers[:-1]):
-            if not was_cut(before) or before.tool_calls:
+            if not (was_cut(before) or before.id in paused) or before.tool_calls:
                 break
             pieces.append(before.text)
         return "".join(reversed(pieces))

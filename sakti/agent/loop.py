@@ -45,6 +45,7 @@ from sakti.core.events import (
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.providers.protocol import Completed
+from sakti.store.threads import threads as thread_store
 
 __all__ = ["Turn", "hooks", "run_turn"]
 
@@ -81,6 +82,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
     metadata: Json = {}
     turn.began = turn.store.clock.monotonic()
     try:
+        turn.left_out = await turn.store.read(thread_store.left_out, turn.thread_id)
         user = await _taken_in(turn, parts) if parts else await keeping.last_user(turn)
         yield TurnStarted(turn.thread_id, user)
         if parts:

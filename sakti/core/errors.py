@@ -47,7 +47,8 @@ class ProviderError(SaktiError):
     rate_limit, overloaded, server, connection, unreachable, unknown_host, certificate, not_a_model, unreadable,
     timeout, stream_cut, empty, endless, refused.
 
-    `server_text` is the server's own text, type and code, unmasked: to decide by, never to show or store.
+    `server_text` is the server's own text, type and code, unmasked: to decide by, never to show or store;
+    `refused_node` is the part of the request's body that it names.
     `retry_after` is the provider's Retry-After, in seconds. Limits in tokens, where the provider reported them:
     `output_limit` for this answer, `max_output` for any answer of the model, `window` for its context window.
     """
@@ -71,6 +72,7 @@ class ProviderError(SaktiError):
         self.max_output: int | None = None
         self.window: int | None = None
         self.server_text = ""
+        self.refused_node: dict[str, object] | None = None
         self.status = status
 
 

@@ -14,6 +14,7 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 from sakti.providers import facts
 from sakti.providers.protocol import StreamEvent
+from sakti.providers.refused_pieces import named_node
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +105,7 @@ class RefusedParameters:
                         yield event
                 return
             except ProviderError as e:
+                e.refused_node = named_node(sent, e.server_text)
                 name = refused(sent, e)
                 if not name or name in known:
                     raise

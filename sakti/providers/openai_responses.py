@@ -42,6 +42,7 @@ from sakti.providers.history import (
     read_arguments,
     split_tool_images,
     turns,
+    valid_id,
 )
 from sakti.providers.openai_client import OpenAIClient
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
@@ -136,7 +137,7 @@ def _assistant_items(turn: Turn, provider: str, model: str, with_ids: bool) -> l
                 items.append(
                     {
                         "type": "function_call",
-                        "call_id": call_id,
+                        "call_id": valid_id(call_id),
                         "name": name,
                         "arguments": json.dumps(call_arguments(part), ensure_ascii=False),
                     }
@@ -169,7 +170,7 @@ def _user_items(turn: Turn) -> list[Json]:
     for part in parts:
         match part:
             case ToolResultPart(call_id, _, output):
-                items.append({"type": "function_call_output", "call_id": call_id, "output": output})
+                items.append({"type": "function_call_output", "call_id": valid_id(call_id), "output": output})
             case TextPart(text):
                 content.append({"type": "input_text", "text": text})
             case FilePart():

@@ -63,7 +63,8 @@ NO_IMAGES = lazy_pattern(
     r"(not|n't|no endpoints? found that) support (the )?(image|vision|multi-?modal)|image (input|content)s? "
     r"(is|are) not (supported|enabled|allowed)|not a (multi-?modal|vision)|unknown variant `?image|"
     r"(image|vision|multi-?modal|picture)\w*( input| content)?s? (is |are )?(un|not )(supported|available|enabled)|"
-    r"missing data required for image|only (supports? )?text|must be (a )?string|(takes|accepts) no images?",
+    r"missing data required for image|only (supports? )?text|content\W.{0,20}must be (a )?string|"
+    r"(takes|accepts) no images?",
     re.I,
 )
 FILTERED = lazy_pattern(
@@ -151,7 +152,9 @@ def from_success(body: Any, where: Where) -> ProviderError:
     error, report = from_event(body, where), read_report(body)
     if error.code == "server" and not re.search(r"overload|rate|timeout|unavailable|5\d\d", report.kind, re.I):
         shown = clean(report.text, where) or "it does not say which"
-        return make_error("invalid_request", f"{where.provider} answered with an error: {shown}")
+        final = make_error("invalid_request", f"{where.provider} answered with an error: {shown}", status=400)
+        final.server_text = report.everything
+        return final
     return error
 
 

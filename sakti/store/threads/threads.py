@@ -18,6 +18,7 @@ from sakti.store.secrets import masked_value
 from sakti.store.text_registry import entering, leaving
 
 TITLE_LIMIT = 60
+LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again, by whom they were refused
 HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
 HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest meanwhile, as before what was undone
 
@@ -85,6 +86,17 @@ def update_metadata(db: Database, thread_id: str, changes: Json) -> None:
         return
     merged = {k: v for k, v in {**json.loads(row[0]), **changes}.items() if v is not None}
     rows.update(db, ThreadRow, thread_id, metadata=merged)
+
+
+def add_left_out(db: Database, thread_id: str, marks: dict[str, str]) -> None:
+    """Add pieces of the thread's messages that are not sent again (see `providers.refused_pieces`)."""
+    update_metadata(db, thread_id, {LEFT_OUT: {**left_out(db, thread_id), **marks}})
+
+
+def left_out(db: Database, thread_id: str) -> dict[str, str]:
+    """Return the pieces of the thread's messages that are not sent again."""
+    thread = get(db, thread_id)
+    return dict(thread.metadata.get(LEFT_OUT, {})) if thread is not None else {}
 
 
 def set_mode(db: Database, thread_id: str, mode: str) -> None:

@@ -22,6 +22,8 @@ LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again,
 HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
 HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest meanwhile, as before what was undone
 
+UNDONE = "undone"  # in a thread's metadata: when all its turns were undone, and the id under which it goes on
+
 
 def create(db: Database, thread: Thread) -> Thread:
     """Store a new thread and return it as stored, secrets masked."""
@@ -97,6 +99,17 @@ def left_out(db: Database, thread_id: str) -> dict[str, str]:
     """Return the pieces of the thread's messages that are not sent again."""
     thread = get(db, thread_id)
     return dict(thread.metadata.get(LEFT_OUT, {})) if thread is not None else {}
+
+
+def mark_undone(db: Database, thread_id: str, went_to: str, now: int) -> None:
+    """Mark a thread all of whose turns were undone: it goes on as the empty thread `went_to`. Empty: no longer."""
+    update_metadata(db, thread_id, {UNDONE: {"at": now, "went_to": went_to} if went_to else None})
+
+
+def goes_on_as(thread: Thread) -> str:
+    """Return the id of the empty thread as which an undone one goes on; empty if it has messages that stand."""
+    mark = thread.metadata.get(UNDONE)
+    return str(mark["went_to"]) if mark and thread.updated_at <= mark["at"] else ""
 
 
 def set_mode(db: Database, thread_id: str, mode: str) -> None:

@@ -1,7 +1,7 @@
 """Draw images and pages of PDFs at the size that models see, as a program of its own.
 
 Reads a JSON object on standard input and prints one: `images` (base64), and of a PDF its number of `pages` and the
-`texts` of those drawn; `error` where it fails.
+`texts` of those drawn; of a `check` nothing; `error` if it fails.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib
 import io
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 MEMORY = 3 << 30  # bytes
@@ -20,7 +21,7 @@ def main() -> int:
     wanted = json.load(sys.stdin)
     limit_memory()
     try:
-        done = pdf(wanted) if "pdf" in wanted else {"images": [image(wanted)]}
+        done = pdf(wanted) if "pdf" in wanted else check(wanted) if "check" in wanted else {"images": [image(wanted)]}
     except ImportError as e:
         done = {"error": f"{e.name} is not installed"}
     except Exception as e:  # the root of a program: whatever a damaged file brings up is told, not raised
@@ -38,9 +39,42 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
+def check(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Decode every frame of an image. Raises an exception if it is damaged or cut."""
+    from PIL import Image, ImageSequence
+
+    must_be_whole(wanted["check"])
+    with Image.open(wanted["check"]) as found:
+        for frame in ImageSequence.Iterator(found):
+            frame.load()
+    return {}
+
+
+def must_be_whole(path: str) -> None:
+    """Raise an exception for a file without its end, which a decoder does not miss if all pixels are there."""
+    from PIL import Image
+
+    if lacks_end(Path(path).read_bytes()):
+        raise OSError("image file is truncated")
+    with Image.open(path) as found:
+        found.verify()  # of a PNG every chunk
+
+
+def lacks_end(data: bytes) -> bool:
+    """Return whether the bytes that end an image of this format are missing; bytes behind them do no harm."""
+    if data.startswith(b"\x89PNG"):
+        return b"IEND\xaeB`\x82" not in data
+    if data.startswith(b"\xff\xd8"):
+        return data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda")  # end of image, start of the last scan
+    if data.startswith(b"RIFF"):
+        return len(data) < int.from_bytes(data[4:8], "little") + 8
+    return data.startswith(b"GIF8") and b"\x00;" not in data[-64:]
+
+
 def image(wanted: dict[str, Any]) -> dict[str, Any]:
     from PIL import Image, ImageOps
 
+    must_be_whole(wanted["image"])
     with Image.open(wanted["image"]) as found:
         if found.format == "JPEG":
             found.draft("RGB", (wanted["edge"], wanted["edge"]))

@@ -195,7 +195,7 @@ class ResponsesProvider(OpenAIClient):
 
     @cached_property
     def _with_ids(self) -> dict[str, bool]:
-        """Whether items are sent with ids, by model, once its server has refused a request because of them."""
+        """Return whether items are sent with ids, by model, once its server has refused a request because of them."""
         return {}
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:

@@ -47,7 +47,10 @@ LOWERED = 3  # times that a maximum of output is lowered for one call
 
 
 class Call(Struct):
-    """A call while it is made. `done` is the answer, `omission` what is left out to try; None until there is one."""
+    """A call while it is made.
+
+    `done` is the answer, `omission` what is left out to try because of `refusal`; None until there is one.
+    """
 
     step: StepInput
     request: Request
@@ -59,6 +62,7 @@ class Call(Struct):
     lowered: int = 0
     fell_back: bool = False
     omission: Omission | None = None
+    refusal: ProviderError | None = None
 
 
 async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
@@ -263,9 +267,7 @@ def _must_be_an_answer(done: Completed | None) -> None:
 
 async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerator[Event, None]:
     """Make the next try possible: a smaller request, a wait, another model. Raises `error` where there is none."""
-    if call.omission is None and (omission := await omissions.find_omission(turn, call.request.messages, error)):
-        call.omission = omission
-        call.request = make_request(turn, call.step, omission)
+    if await _leave_out(turn, call, error):
         if turn.streamed or turn.thinking:
             yield StepDiscarded(turn.step, error.message)
         return
@@ -293,9 +295,9 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
         return
     other = None if call.fell_back or not error.retryable or error.code == "empty" else await turn.fallback()
     if other is None:
-        raise (
-            _given_up(error, call.retries.attempt) if error.retryable else omissions.final_error(error, call.omission)
-        )
+        if error.retryable:
+            raise _given_up(error, call.retries.attempt)
+        raise omissions.final_error(error, call.refusal or error)
     first, call.fell_back = turn.model.full_name, True
     if turn.streamed or turn.thinking:
         yield StepDiscarded(turn.step, error.message)
@@ -305,6 +307,19 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
     await _renew(turn, call)
     text = f"{first} does not answer ({error.message}) {turn.model.full_name} answers the rest of this turn."
     yield Notice("warning", "Another model", text)
+
+
+async def _leave_out(turn: Turn, call: Call, error: ProviderError) -> bool:
+    """Prepare one more try without the pieces that the server refuses; False if there are none, or it was tried."""
+    if call.refusal is None:
+        call.omission = await omissions.find_omission(turn, call.request.messages, error)
+        if call.omission is not None:
+            call.refusal = error
+            call.request = make_request(turn, call.step, call.omission)
+            return True
+    elif not error.retryable:
+        call.omission = None  # it was not these pieces
+    return False
 
 
 def _given_up(error: ProviderError, times: int) -> ProviderError:

@@ -44,14 +44,8 @@ async def keep_omission(turn: Turn, omission: Omission) -> Notice:
     return Notice("warning", "Left out", text)
 
 
-def final_error(error: ProviderError, omission: Omission | None) -> ProviderError:
-    """Return the error that ends a turn; a refusal of the request names the way out of a thread that is refused."""
-    first = omission.error if omission is not None else error
+def final_error(error: ProviderError, first: ProviderError) -> ProviderError:
+    """Return the error that ends a turn; for a refusal the `first`, with the way out of a thread that is refused."""
     if error.status is None or not (error.code == "invalid_request" or error.status == 413):
         return error
-    return ProviderError(
-        f"{first.message} {UNDO}",
-        title=error.title,
-        code=error.code,
-        status=error.status,
-    )
+    return ProviderError(f"{first.message} {UNDO}", title=error.title, code=error.code, status=error.status)

@@ -229,7 +229,7 @@ def valid_name(name: str) -> str:
 
 
 def valid_id(call_id: str) -> str:
-    """Return a call's id as the APIs take it that limit its characters or its length; others stay different."""
+    """Return a call's id within 64 letters, digits, `_` and `-`; different ids stay different."""
     if _VALID.fullmatch(call_id):
         return call_id
     digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]

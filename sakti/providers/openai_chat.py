@@ -228,7 +228,7 @@ class _Call(Struct):
         return read_arguments("".join(self.pieces)) is not None
 
     def is_followed_by(self, wire_id: str, name: str) -> bool:
-        """Return whether a delta with this id and name begins another call, although it has this call's number.
+        """Return whether a delta with this call's number, but this id and name, begins another call.
 
         Some servers number every call 0, or none; others repeat the name, or send a new id, with every delta.
         """
@@ -261,7 +261,7 @@ class _Answer:
 
     @property
     def complete(self) -> bool:
-        """Return whether the end was received; some servers only send `[DONE]`, behind a whole text or whole calls."""
+        """Return whether the end was received; some servers send no more than `[DONE]`."""
         if self.finish:
             return stops.classify(self.finish) != "cut"
         has_answer = bool(self._text or self._calls)
@@ -284,7 +284,7 @@ class _Answer:
         return self._delta(cast("Json", choice.get("delta") or {}))
 
     def _choice_error(self, choice: Json) -> ProviderError:
-        """Build the error of an answer that the server broke off: it is asked for again unless that cannot help."""
+        """Build the error of an answer that the server broke off; retryable unless that cannot help."""
         error = from_event(choice, self._where)
         return stream_cut(self._where) if error.code == "server" else error
 

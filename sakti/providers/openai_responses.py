@@ -47,7 +47,7 @@ from sakti.providers.history import (
 from sakti.providers.openai_client import OpenAIClient
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.providers.refusals import Where, from_event
-from sakti.providers.sse import chunks, protocol_errors, whole_parts
+from sakti.providers.sse import DONE, chunks, protocol_errors, whole_parts
 from sakti.providers.usage import table, tokens
 
 log = logging.getLogger(__name__)
@@ -195,7 +195,7 @@ class ResponsesProvider(OpenAIClient):
 
     @cached_property
     def _with_ids(self) -> dict[str, bool]:
-        """Return whether items are sent with ids, by model, once its server has refused a request because of them."""
+        """Return whether items have ids, by model, for servers that refused a request because of them."""
         return {}
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
@@ -301,6 +301,7 @@ class _Answer:
 
     def take(self, event: Json) -> list[StreamEvent]:
         kind = str(event.get("type") or "")
+        self.ended = self.ended or event is DONE
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._piece(event, "message")
@@ -317,13 +318,9 @@ class _Answer:
                 self._item(event, str(item.get("type"))).final = item
             case "response.completed" | "response.incomplete" | "response.done" | "response.cancelled":
                 return self._finish(cast("Json", event.get("response") or {}))
-            case "[DONE]":
-                self.ended = True
-            case "response.failed":
+            case "response.failed" | "error":
                 raise from_event(event.get("response") or event, self._where)
-            case "error":
-                raise from_event(event, self._where)
-            case _ if not kind and "error" in event:
+            case "" if "error" in event:
                 raise from_event(event, self._where)
             case _:
                 pass
@@ -333,7 +330,7 @@ class _Answer:
         return self._items.setdefault(self._place(event, kind), _Item(kind))
 
     def _place(self, event: Json, kind: str) -> int:
-        """Return the place of an event's item: its index, or what the item's id says where a server sends none."""
+        """Return the place of an event's item: its index, or the place of its id if there is none."""
         item = cast("Json", event.get("item") or {})
         item_id = str(event.get("item_id") or item.get("id") or item.get("call_id") or "")
         place = event.get("output_index")

@@ -133,7 +133,7 @@ class Where(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Error as a server reports it, unmasked: its text, its types and codes, and the part of the request it names."""
+    """Error as a server reports it, unmasked: text, types and codes, and the parameter it names."""
 
     text: str = ""
     kind: str = ""

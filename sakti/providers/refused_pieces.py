@@ -38,7 +38,7 @@ _CALL_IDS = ("tool_call_id", "tool_use_id", "call_id")
 
 
 class Piece(Struct, frozen=True):
-    """Piece of a conversation; `key` names its content, `index` the message that it is in, `name` is for people."""
+    """Piece of a conversation; `key` names its content, `index` its message, `name` is for people."""
 
     key: str
     kind: Kind
@@ -60,7 +60,7 @@ class Omission(Struct, frozen=True):
 
 
 def named_node(body: Json, text: str) -> Json | None:
-    """Return the part of a request's body that an error text names by its path, such as `messages.5.content.0`."""
+    """Return the part of a request's body that an error text names, as in `messages.5.content.0`."""
     match = _PATH.search(text)
     node: Any = body
     deepest: Json | None = None
@@ -77,7 +77,7 @@ def named_node(body: Json, text: str) -> Json | None:
 
 
 def find_omission(messages: Sequence[Message], error: ProviderError, accepted: int) -> Omission | None:
-    """Decide what to leave out of a refused request before it is sent once more; None: nothing can be meant.
+    """Decide what to leave out of a refused request before it is sent once more; None: nothing.
 
     `accepted`: the newest message that the model has taken in an earlier request; what is up to there is not suspect,
     unless nothing else can be meant. The error's path decides first, then its words, else the newest pieces are meant.
@@ -114,7 +114,7 @@ def _fresh(pieces: Sequence[Piece], accepted: int) -> list[Piece]:
 
 
 def _newest(pieces: Sequence[Piece], *, with_all: bool) -> list[Piece]:
-    """Return the pieces of the newest message that has some: its images if it has any, unless all are meant."""
+    """Return the pieces of the newest message with any: its images if it has some, or all."""
     newest = [p for p in pieces if p.index == pieces[-1].index]
     images = [p for p in newest if p.kind == "image"]
     return newest if with_all or not images else images

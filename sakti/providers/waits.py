@@ -1,4 +1,4 @@
-"""Read how long a server asks to wait: from headers, error texts and error details. Pure but for the clock."""
+"""Read how long a server asks to wait: from headers, error texts and error details."""
 
 from __future__ import annotations
 

@@ -293,24 +293,30 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
         yield RetryScheduled(call.retries.attempt, retry.attempts(error), seconds, error.message)
         await _wait(turn, seconds, error)
         return
+    streamed = turn.streamed or turn.thinking
+    text = await _fall_back(turn, call, error)
+    if streamed:
+        yield StepDiscarded(turn.step, error.message)
+    yield Notice("warning", "Another model", text)
+
+
+async def _fall_back(turn: Turn, call: Call, error: ProviderError) -> str:
+    """Let another model answer the rest of the turn; return the notice. Raises `error` without one."""
     other = None if call.fell_back or not error.retryable or error.code == "empty" else await turn.fallback()
     if other is None:
         if error.retryable:
             raise _given_up(error, call.retries.attempt)
         raise omissions.final_error(error, call.refusal or error)
     first, call.fell_back = turn.model.full_name, True
-    if turn.streamed or turn.thinking:
-        yield StepDiscarded(turn.step, error.message)
     turn.provider, turn.model, turn.own = *other, None
     turn.correct = _forget
     call.retries.attempt = 0
     await _renew(turn, call)
-    text = f"{first} does not answer ({error.message}) {turn.model.full_name} answers the rest of this turn."
-    yield Notice("warning", "Another model", text)
+    return f"{first} does not answer ({error.message}) {turn.model.full_name} answers the rest of this turn."
 
 
 async def _leave_out(turn: Turn, call: Call, error: ProviderError) -> bool:
-    """Prepare one more try without the pieces that the server refuses; False if there are none, or it was tried."""
+    """Prepare one more try without the pieces that a server refuses; False if there is none."""
     if call.refusal is None:
         call.omission = await omissions.find_omission(turn, call.request.messages, error)
         if call.omission is not None:

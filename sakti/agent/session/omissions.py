@@ -45,7 +45,7 @@ async def keep_omission(turn: Turn, omission: Omission) -> Notice:
 
 
 def final_error(error: ProviderError, first: ProviderError) -> ProviderError:
-    """Return the error that ends a turn; for a refusal the `first`, with the way out of a thread that is refused."""
+    """Return the error that ends a turn; for a refused request the `first` one, with a way out."""
     if error.status is None or not (error.code == "invalid_request" or error.status == 413):
         return error
     return ProviderError(f"{first.message} {UNDO}", title=error.title, code=error.code, status=error.status)

@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from PIL import Image, ImageOps, ImageSequence
+
 MEMORY = 3 << 30  # bytes
 
 
@@ -41,8 +43,6 @@ def limit_memory() -> None:
 
 def check(wanted: dict[str, Any]) -> dict[str, Any]:
     """Decode every frame of an image. Raises an exception if it is damaged or cut."""
-    from PIL import Image, ImageSequence
-
     must_be_whole(wanted["check"])
     with Image.open(wanted["check"]) as found:
         for frame in ImageSequence.Iterator(found):
@@ -51,9 +51,7 @@ def check(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def must_be_whole(path: str) -> None:
-    """Raise an exception for a file without its end, which a decoder does not miss if all pixels are there."""
-    from PIL import Image
-
+    """Raise an exception for a file without its end: decoders only miss pixels."""
     if lacks_end(Path(path).read_bytes()):
         raise OSError("image file is truncated")
     with Image.open(path) as found:
@@ -72,8 +70,6 @@ def lacks_end(data: bytes) -> bool:
 
 
 def image(wanted: dict[str, Any]) -> dict[str, Any]:
-    from PIL import Image, ImageOps
-
     must_be_whole(wanted["image"])
     with Image.open(wanted["image"]) as found:
         if found.format == "JPEG":
@@ -83,8 +79,6 @@ def image(wanted: dict[str, Any]) -> dict[str, Any]:
 
 def encoded(picture: Any, wanted: dict[str, Any]) -> dict[str, Any]:
     """Encode a picture scaled to the longest edge, as PNG where it is small enough, else as JPEG."""
-    from PIL import Image
-
     picture = picture.convert(
         "RGBA" if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info else "RGB"
     )

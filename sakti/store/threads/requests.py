@@ -95,7 +95,7 @@ def steps(db: Database, thread_id: str) -> list[Step]:
 
 
 def newest_accepted(db: Database, thread_id: str, model: str) -> int:
-    """Return the index of the newest message in any request of the thread that `model` has answered; -1: none."""
+    """Return the index of the newest message that `model` has answered a request with; -1: none."""
     sent = [step.request["messages"] for step in steps(db, thread_id) if step.model == model and step.request]
     indexes = [entry[1] for messages in sent for entry in messages if isinstance(entry[1], int)]
     return max(indexes, default=-1)

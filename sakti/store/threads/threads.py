@@ -102,12 +102,12 @@ def left_out(db: Database, thread_id: str) -> dict[str, str]:
 
 
 def mark_undone(db: Database, thread_id: str, went_to: str, now: int) -> None:
-    """Mark a thread all of whose turns were undone: it goes on as the empty thread `went_to`. Empty: no longer."""
+    """Mark a thread whose turns were all undone, to go on as the empty thread `went_to`; "": unmark."""
     update_metadata(db, thread_id, {UNDONE: {"at": now, "went_to": went_to} if went_to else None})
 
 
 def goes_on_as(thread: Thread) -> str:
-    """Return the id of the empty thread as which an undone one goes on; empty if it has messages that stand."""
+    """Return the id of the empty thread as which an undone one goes on; empty if it was not undone."""
     mark = thread.metadata.get(UNDONE)
     return str(mark["went_to"]) if mark and thread.updated_at <= mark["at"] else ""
 

@@ -132,7 +132,8 @@ class _Run:
         self._usage, self._steps = Usage(), 0
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
-        self._closing: asyncio.Future[bool] | None = None  # kept so that it is not collected
+        self._closing: asyncio.Future[bool] | None = None  # both kept so that they are not collected
+        self._warming: asyncio.Task[None] | None = None
 
     async def play(self, prompt: str, lines: int | None) -> int:
         session = self._session
@@ -176,6 +177,7 @@ class _Run:
         session = self._session
         async with asyncio.timeout(self._limits.seconds):
             await session.start()
+        self._warming = asyncio.create_task(session.models.warm())  # beside the preparation of the first request
         told = (*session.options.warnings, session.not_saved) if self._output != "text" else ()
         for text in (*told, session.options.told):
             if text:

@@ -44,8 +44,8 @@ class ProviderError(SaktiError):
     """Failed model call.
 
     `code` is one of: authentication, permission, invalid_request, context_too_long, output_too_long, not_found,
-    rate_limit, overloaded, server, connection, unreachable, unknown_host, certificate, not_a_model, unreadable,
-    timeout, stream_cut, empty, endless, refused.
+    rate_limit, overloaded, server, connection, unreachable, unknown_host, certificate, proxy, not_a_model, unreadable,
+    timeout, no_events, line_too_long, stream_cut, empty, endless, refused.
 
     `server_text` is the server's own text, type and code, unmasked: to decide by, never to show or store;
     `refused_node` is the part of the request's body that it names.

@@ -11,11 +11,14 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from sakti.core.errors import ProviderError
-from sakti.providers.refusals import Where, clean, from_status, make_error, page_text
+from sakti.providers import network
+from sakti.providers.refusals import Where, clean, from_event, from_status, make_error, page_text
 
 _TIMEOUTS = frozenset({"APITimeoutError", "TimeoutException", "TimeoutError"})
 _BROKEN = frozenset({"RemoteProtocolError", "ReadError", "StreamError", "JSONDecodeError"})
 _UNREACHABLE = frozenset({"APIConnectionError", "HTTPError", "InvalidURL", "OSError"})
+# of google.auth, botocore and azure.identity
+_LOGIN = frozenset({"GoogleAuthError", "BotoCoreError", "ClientAuthenticationError"})
 
 
 @contextmanager
@@ -30,13 +33,18 @@ def boundary(where: Where) -> Generator[None]:
 
 
 def from_exception(error: Exception, where: Where) -> ProviderError:
-    """Convert whatever the HTTP client raised to a ProviderError."""
+    """Convert an exception of an SDK, of its HTTP client or of a cloud's login to a ProviderError."""
+    for cause in _causes(error):
+        if isinstance(cause, ProviderError):  # raised while the SDK was sending, and wrapped by it
+            return cause
     status: Any = getattr(error, "status_code", None)
     if isinstance(status, int):
-        response: Any = getattr(error, "response", None)
-        headers = cast("Mapping[str, str]", getattr(response, "headers", {}))
-        return from_status(status, getattr(error, "body", None), headers, where)
+        return _from_sdk(status, error, where)
     names = {c.__name__ for c in type(error).__mro__}
+    if names & _LOGIN:
+        return make_error(
+            "authentication", f"The login for {where.provider} failed ({clean(str(error), where)}): log in again."
+        )
     if names & _TIMEOUTS:
         return silent(where)
     if "DecodingError" in names:
@@ -50,6 +58,15 @@ def from_exception(error: Exception, where: Where) -> ProviderError:
     if names & _UNREACHABLE:
         return _unreachable(error, where)
     return make_error("invalid_request", f"{where.provider} could not be called: {clean(str(error), where)}")
+
+
+def _from_sdk(status: int, error: Exception, where: Where) -> ProviderError:
+    """Convert a status error of an SDK; inside a stream it has the stream's own status."""
+    body: Any = getattr(error, "body", None)
+    if status < 400:
+        return from_event(body, where)
+    headers = cast("Mapping[str, str]", getattr(getattr(error, "response", None), "headers", {}))
+    return from_status(status, body, headers, where)
 
 
 def _unreachable(error: Exception, where: Where) -> ProviderError:
@@ -66,11 +83,14 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
         )
     if "TooManyRedirects" in names:
         return make_error("not_found", f"{where.host} redirects without end: check the server's address.")
-    if proxy := _proxy(where.base_url):
-        return make_error(
-            "unreachable",
-            f"The proxy {proxy} does not lead to {where.host} ({why}): check it, or name the host in NO_PROXY.",
-        )
+    if proxy := _proxy(where):
+        message = f"The proxy {proxy} does not lead to {where.host} ({why}): check it, or name the host in NO_PROXY."
+        return proxy_login(where) if "407" in text else make_error("unreachable", message)
+    return _not_connected(names, text, why, where)
+
+
+def _not_connected(names: set[str], text: str, why: str, where: Where) -> ProviderError:
+    """Convert a connection that was never made, without a proxy on the way."""
     if "gaierror" in names or "Name or service not known" in text or "nodename nor servname" in text:
         return make_error(
             "unknown_host",
@@ -81,23 +101,8 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
             "unreachable", f"Nothing answers at {where.host} ({why}): start the server or check its address."
         )
     return make_error(
-        "connection", f"{where.host} cannot be reached ({why}): check the network, the proxy and the server's address."
+        "connection", f"{where.host} cannot be reached ({why}): check the network and the server's address."
     )
-
-
-def _proxy(url: str) -> str:
-    """Return the host of the proxy that the environment names for `url`, empty where there is none."""
-    import urllib.request
-
-    try:
-        asked = urlsplit(url)
-        host = asked.hostname or ""
-        proxies = urllib.request.getproxies()
-        proxy = proxies.get(asked.scheme) or proxies.get("all") or ""
-        found = urlsplit(proxy if "://" in proxy else f"//{proxy}")
-        return "" if not host or urllib.request.proxy_bypass(host) else found.netloc.rpartition("@")[2]
-    except ValueError:
-        return ""
 
 
 def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
@@ -122,12 +127,34 @@ def silent(where: Where) -> ProviderError:
     return make_error("timeout", f"{where.host} has been silent for {where.timeout:g} s.")
 
 
-def no_key(where: Where) -> ProviderError:
+def only_keep_alives(where: Where, seconds: float) -> ProviderError:
+    """Build the error for a stream that is kept open without an event."""
     return make_error(
-        "authentication",
-        f"No key for {where.provider}: set {where.key_env or 'its key'} "
-        "in the environment, or store it in the system keyring.",
+        "no_events",
+        f"{where.host} kept the connection open for {seconds / 60:g} minutes without sending anything: ask again, or "
+        "choose another model with /model.",
     )
+
+
+def line_too_long(where: Where, size: int) -> ProviderError:
+    """Build the error for a line of a stream that is longer than any event."""
+    return make_error(
+        "line_too_long",
+        f"{where.host} sent a line of more than {size >> 20} MB: check the server, or choose another model.",
+    )
+
+
+def proxy_login(where: Where) -> ProviderError:
+    """Build the error for a proxy that asks for a user and a password."""
+    return make_error(
+        "proxy",
+        f"The proxy {_proxy(where)} asks for a login: write it as http://USER:PASSWORD@HOST:PORT in HTTPS_PROXY.",
+    )
+
+
+def _proxy(where: Where) -> str:
+    """Return the proxy that requests to `where` go through, as host and port; empty for none."""
+    return urlsplit(network.proxy_for(where.base_url)).netloc.rpartition("@")[2]
 
 
 def _causes(error: BaseException) -> Generator[BaseException]:

@@ -38,10 +38,10 @@ from sakti.providers.history import (
     turns,
     words,
 )
-from sakti.providers.openai_client import OpenAIClient
 from sakti.providers.openai_responses import asked_effort
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.providers.refusals import Where, from_event
+from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import DONE, chunks, protocol_errors, whole_parts
 from sakti.providers.usage import dollars, table, tokens
 
@@ -182,7 +182,7 @@ def _image(part: ImagePart) -> Json:
     return {"type": "image_url", "image_url": {"url": data_url(part)}}
 
 
-class ChatProvider(OpenAIClient):
+class ChatProvider(RemoteProvider):
     """Provider for `/chat/completions`."""
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
@@ -194,8 +194,8 @@ class ChatProvider(OpenAIClient):
 
     async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
-        async with self._open().stream("/chat/completions", body) as response:
-            async for chunk in chunks(response, self._where, _as_chunks, answer):
+        async with self._server.events("/chat/completions", body, _as_chunks) as events:
+            async for chunk in chunks(events, self._where, answer):
                 yield chunk
         with protocol_errors(self._where):
             parts = whole_parts(answer.parts())

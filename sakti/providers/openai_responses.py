@@ -44,9 +44,9 @@ from sakti.providers.history import (
     turns,
     valid_id,
 )
-from sakti.providers.openai_client import OpenAIClient
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.providers.refusals import Where, from_event
+from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import DONE, chunks, protocol_errors, whole_parts
 from sakti.providers.usage import table, tokens
 
@@ -190,7 +190,7 @@ def _image(part: ImagePart) -> Json:
     return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
 
 
-class ResponsesProvider(OpenAIClient):
+class ResponsesProvider(RemoteProvider):
     """Provider for `/responses`."""
 
     @cached_property
@@ -219,8 +219,8 @@ class ResponsesProvider(OpenAIClient):
 
     async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
-        async with self._open().stream("/responses", body) as response:
-            async for chunk in chunks(response, self._where, _as_events, answer):
+        async with self._server.events("/responses", body, _as_events) as events:
+            async for chunk in chunks(events, self._where, answer):
                 yield chunk
         with protocol_errors(self._where):
             parts = whole_parts(answer.parts())

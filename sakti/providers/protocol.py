@@ -59,11 +59,12 @@ class Provider(Protocol):
     `stream` yields chunks and exactly one `Completed`, last; a stream that ends without it raised a `ProviderError`.
     Close the iterator (contextlib.aclosing) to cancel: it frees the connection. Nothing is retried inside, except
     once without a parameter that the server refuses by name. `elsewhere`: the server behind the name is not the
-    provider's own.
+    provider's own; `loopback`: it runs on this machine.
     """
 
     name: str
     elsewhere: bool
+    loopback: bool
 
     def stream(self, request: Request) -> AsyncIterator[StreamEvent]: ...
 
@@ -78,7 +79,7 @@ class Provider(Protocol):
         ...
 
     async def warm(self) -> None:
-        """Import the HTTP client and open connections where possible, so that the first answer does not wait."""
+        """Import what the first answer needs and open connections, so that it does not wait."""
         ...
 
     async def close(self) -> None: ...

@@ -23,7 +23,7 @@ LONGEST_READ = 20_000  # characters of a server's text that decide
 _RETRYABLE = frozenset(
     {
         *("rate_limit", "overloaded", "server", "connection", "unreachable", "unknown_host", "timeout"),
-        *("stream_cut", "unreadable"),
+        *("stream_cut", "unreadable", "line_too_long"),
     }
 )
 # Overflow texts of: OpenAI and servers like it; Anthropic; Gemini; llama.cpp; vLLM; Kimi; GLM; DashScope; Copilot; TGI
@@ -119,12 +119,12 @@ _MAY_OVERFLOW = (400, 404, 413, 422, 500)  # statuses with which servers report 
 
 
 class Where(Struct, frozen=True):
-    """Called server, for error messages; `secret` is removed from them."""
+    """Called server, for error messages; `secrets` are removed from them."""
 
     provider: str
     base_url: str = ""
     key_env: str = ""
-    secret: str = ""
+    secrets: tuple[str, ...] = ()
     timeout: float = 120.0
 
     @property
@@ -326,8 +326,9 @@ def _detail(value: Any) -> str:
 def clean(text: str, where: Where) -> str:
     """Return a server's text as it is shown: one line, masked, at most `LONGEST_TEXT` characters."""
     text = _line(text)
-    if len(where.secret) >= SHORTEST_SECRET:
-        text = text.replace(where.secret, "•••")
+    for secret in where.secrets:
+        if len(secret) >= SHORTEST_SECRET:
+            text = text.replace(secret, "•••")
     text = re.sub(r"\b(sk|pk|key|gsk|AIza)[-_]?[A-Za-z0-9_\-*]{12,}", "•••", text)
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 

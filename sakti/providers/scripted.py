@@ -89,7 +89,7 @@ class ScriptedProvider:
         count: Counter | None = None,
         context_window: int = 200_000,
     ) -> None:
-        self.name, self.elsewhere = name, False
+        self.name, self.elsewhere, self.loopback = name, False, True
         self.requests: list[Request] = []
         self._player = answers if callable(answers) else None
         self._left: list[Played] = [] if callable(answers) else list(answers)

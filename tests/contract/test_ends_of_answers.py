@@ -11,16 +11,13 @@ import pytest
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import Json, TextPart, ThinkingPart, ToolCallPart
-from sakti.providers.anthropic import AnthropicProvider
-from sakti.providers.openai_chat import ChatProvider
-from sakti.providers.openai_responses import ResponsesProvider
 from sakti.providers.protocol import Completed, TextChunk
+from tests.fakes.endpoints import PROVIDERS
 from tests.fakes.http import FakeServer, serving
 from tests.fakes.requests import READ, message, play, request, result
 
-KINDS = {"anthropic": AnthropicProvider, "chat": ChatProvider, "responses": ResponsesProvider}
 KEYS = ("x", "sk-test-0123456789abcdef")
-every = pytest.mark.parametrize("api", KINDS)
+every = pytest.mark.parametrize("api", PROVIDERS)
 any_key = pytest.mark.parametrize("key", KEYS)
 
 
@@ -29,7 +26,7 @@ async def provider_of(
     api: str, events: Sequence[Json | str], key: str = KEYS[1]
 ) -> AsyncIterator[tuple[Any, FakeServer]]:
     async with serving(events) as server:
-        provider = KINDS[api](key, base_url=server.url, timeout=5)
+        provider = PROVIDERS[api](key, base_url=server.url, timeout=5)
         yield provider, server
         await provider.close()
 
@@ -205,7 +202,7 @@ async def test_a_byte_order_mark_costs_nothing(api: str) -> None:
         marked = "\ufeffdata: " + (events[0] if isinstance(events[0], str) else json.dumps(events[0])) + "\n\n"
         server.events = events[1:]
         server.prefix = marked.encode()
-        provider = KINDS[api](KEYS[1], base_url=server.url, timeout=5)
+        provider = PROVIDERS[api](KEYS[1], base_url=server.url, timeout=5)
         _, done = await play(provider, request())
         await provider.close()
     assert "".join(p.text for p in done.parts if isinstance(p, TextPart)) == "Half an answer"

@@ -14,14 +14,12 @@ import pytest
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ToolCallPart
 from sakti.providers import refusals, waits
-from sakti.providers.anthropic import AnthropicProvider
-from sakti.providers.openai_chat import ChatProvider
-from sakti.providers.openai_responses import ResponsesProvider
 from sakti.providers.protocol import Completed, TextChunk
+from tests.fakes.endpoints import anthropic_provider, chat_provider, responses_provider
 from tests.fakes.requests import play, request
 
 KEY = "sk-test-0123456789abcdef"
-KINDS = {"anthropic": AnthropicProvider, "chat": ChatProvider, "responses": ResponsesProvider}
+KINDS = {"anthropic": anthropic_provider, "chat": chat_provider, "responses": responses_provider}
 
 
 @asynccontextmanager

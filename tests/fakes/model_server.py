@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from sakti.core.types import Json
-from sakti.providers.anthropic import AnthropicProvider
-from sakti.providers.openai_chat import ChatProvider
-from sakti.providers.openai_responses import ResponsesProvider
+from tests.fakes.endpoints import anthropic_provider, chat_provider, responses_provider
 
-APIS = {"chat": ChatProvider, "responses": ResponsesProvider, "messages": AnthropicProvider}
+APIS = {"chat": chat_provider, "responses": responses_provider, "messages": anthropic_provider}
 
 
 @dataclass

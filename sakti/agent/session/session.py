@@ -160,10 +160,10 @@ class Session(State):
         await current_thread.look(self)
 
     async def warm(self) -> None:
-        """Load what the first answer needs, in threads: HTTP client, tokenizer, tools."""
+        """Load what the first answer needs, in threads: SDK, tokenizer, tools."""
         await current_thread.warm_counter(self)
         if self.provider is not None:
-            await self.provider.warm()
+            await self.models.warm()
             await self.learn()
         if self.opened_store is not None and self.made_toolbox is None:
             build.use_toolbox(self, await asyncio.to_thread(build.make_toolbox, self))

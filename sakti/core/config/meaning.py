@@ -16,8 +16,8 @@ class Meaning(Struct, frozen=True):
 
     `help` is one sentence and gives the unit. Numbers must be more than `above`, at least `low`, at most `high`.
     `project`: a project's own file may set it, `project_bounds`: between these numbers. `at_once`: a change takes
-    effect in the open window, any other after a restart. Nothing that a project may set can run code, send text
-    elsewhere or loosen an approval.
+    effect in the open window, any other after a restart. `secret`: the value is never shown. Nothing that a project
+    may set can run code, send text elsewhere or loosen an approval.
     """
 
     help: str = ""
@@ -27,6 +27,7 @@ class Meaning(Struct, frozen=True):
     low: float | None = None
     high: float | None = None
     project_bounds: tuple[float, float] | None = None
+    secret: bool = False
 
     @property
     def bounds(self) -> str:
@@ -55,13 +56,14 @@ def setting(
     above: float | None = None,
     low: float | None = None,
     high: float | None = None,
+    secret: bool = False,
 ) -> Any:
     """Return a dataclass field with this default (or what `make` returns) and meaning.
 
     `project`: whether a project's own file may set it, or between which numbers.
     """
     bounds = project if isinstance(project, tuple) else None
-    metadata = {_KEY: Meaning(help, bool(project), at_once, above, low, high, bounds)}
+    metadata = {_KEY: Meaning(help, bool(project), at_once, above, low, high, bounds, secret)}
     if make is not None:
         return dataclasses.field(default_factory=make, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)

@@ -44,7 +44,7 @@ OVERFLOWS = (
 @pytest.mark.parametrize("text", OVERFLOWS)
 @pytest.mark.parametrize("status", [400, 422, 500, "event"])
 def test_overflow_texts_are_recognised(text: str, status: int | str, key: str) -> None:
-    where = Where("p", secret=key)
+    where = Where("p", secrets=(key,))
     body = {"error": {"message": text, "type": "invalid_request_error"}}
     error = from_event(body, where) if status == "event" else from_status(int(status), body, {}, where)
     assert (error.code, error.retryable) == ("context_too_long", False)
@@ -82,7 +82,7 @@ def test_token_rate_limits_are_not_overflows(text: str) -> None:
 @given(st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=30), st.sampled_from(OVERFLOWS))
 def test_the_key_never_changes_how_an_error_is_classified(key: str, text: str) -> None:
     body = {"error": {"message": f"{text} (key {key})"}}
-    with_key, without = (from_status(400, body, {}, Where("p", secret=s)) for s in (key, ""))
+    with_key, without = (from_status(400, body, {}, Where("p", secrets=(s,))) for s in (key, ""))
     assert (with_key.code, with_key.window, with_key.output_limit) == (
         without.code,
         without.window,
@@ -240,9 +240,9 @@ def test_reset_headers_count_only_after_a_rate_limit() -> None:
 
 def test_only_long_secrets_are_masked() -> None:
     body = {"error": {"message": "the testing model x refused test-key-123"}}
-    assert "the testing model x" in from_status(400, body, {}, Where("p", secret="x")).message
-    assert "testing" in from_status(400, body, {}, Where("p", secret="test")).message
-    masked = from_status(400, body, {}, Where("p", secret="test-key-123"))
+    assert "the testing model x" in from_status(400, body, {}, Where("p", secrets=("x",))).message
+    assert "testing" in from_status(400, body, {}, Where("p", secrets=("test",))).message
+    masked = from_status(400, body, {}, Where("p", secrets=("test-key-123",)))
     assert "•••" in masked.message and "test-key-123" not in masked.message
 
 

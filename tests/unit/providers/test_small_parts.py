@@ -64,7 +64,7 @@ def test_model_info():
     assert facts.known("anthropic", "claude-x", ProviderSettings(context_window=5)).context_window == 5
 
 
-WHERE = refusals.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", "sk-very-secret-0123456789")
+WHERE = refusals.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", ("sk-very-secret-0123456789",))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ async def lines(*chunks):
         for chunk in chunks:
             yield chunk
 
-    return [e async for e in json_events(source())]
+    return [e async for e in json_events(source(), WHERE)]
 
 
 async def test_events_cut_anywhere():

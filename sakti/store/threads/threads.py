@@ -108,8 +108,13 @@ def mark_undone(db: Database, thread_id: str, went_to: str, now: int) -> None:
 
 def goes_on_as(thread: Thread) -> str:
     """Return the id of the empty thread as which an undone one goes on; empty if it was not undone."""
-    mark = thread.metadata.get(UNDONE)
-    return str(mark["went_to"]) if mark and thread.updated_at <= mark["at"] else ""
+    return str(thread.metadata[UNDONE]["went_to"]) if is_undone(thread.metadata, thread.updated_at) else ""
+
+
+def is_undone(metadata: Json, updated_at: int) -> bool:
+    """Return whether all turns of a thread were undone, and nothing was said in it since."""
+    mark = metadata.get(UNDONE)
+    return bool(mark) and updated_at <= mark["at"]
 
 
 def set_mode(db: Database, thread_id: str, mode: str) -> None:

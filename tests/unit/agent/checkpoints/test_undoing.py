@@ -333,3 +333,15 @@ async def test_a_thread_that_was_undone_counts_again_once_something_is_said_in_i
     await named.session.close()
     last = await start(store, root, [], continue_last=True)
     assert last.session.thread.id == first
+
+
+async def test_an_undone_thread_is_not_carried_over(store, tmp_path):
+    root = tmp_path / "w"
+    here = await start(store, root, ["first answer"])
+    await here.ask("odd words of the first question")
+    await here.session.close()
+    await shell_undo(store, here.session)
+    again = await start(store, root, ["second answer"], continue_last=True)
+    await again.ask("second question")
+    request = again.provider.requests[-1]
+    assert not any("odd words" in block.text for block in request.system)

@@ -317,7 +317,7 @@ class _Answer:
                 item = cast("Json", event.get("item") or {})
                 self._item(event, str(item.get("type"))).final = item
             case "response.completed" | "response.incomplete" | "response.done" | "response.cancelled":
-                return self._finish(cast("Json", event.get("response") or {}))
+                return self._finish(cast("Json", event.get("response") or {}), kind.removeprefix("response."))
             case "response.failed" | "error":
                 raise from_event(event.get("response") or event, self._where)
             case "" if "error" in event:
@@ -363,14 +363,15 @@ class _Answer:
             return [ThinkingChunk(text)]
         return [ToolCallChunk(item.call_id, item.name, text)]
 
-    def _finish(self, response: Json) -> list[StreamEvent]:
+    def _finish(self, response: Json, status: str) -> list[StreamEvent]:
+        """Read the end of a response; `status` holds if the response states none."""
         if response.get("status") == "failed":
             raise from_event(response, self._where)
         self.done = True
         self.model = str(response.get("model") or "")
         self.usage = read_usage(response.get("usage"))
         details = cast("Json", response.get("incomplete_details") or {})
-        status = str(response.get("status") or "")
+        status = str(response.get("status") or status)
         self.reason = str(details.get("reason") or "") or ("max_output_tokens" if status == "incomplete" else status)
         return self._complete_items(cast("list[Json]", response.get("output") or []))
 

@@ -76,14 +76,17 @@ def named_node(body: Json, text: str) -> Json | None:
     return deepest
 
 
+def is_refusal(error: ProviderError) -> bool:
+    """Return whether a server refused a request for what is in it."""
+    return error.status is not None and (error.code == "invalid_request" or error.status == 413)
+
+
 def find_omission(messages: Sequence[Message], error: ProviderError, accepted: int) -> Omission | None:
     """Decide what to leave out of a refused request before it is sent once more; None: nothing.
 
     `accepted`: the newest message that the model has taken in an earlier request; what is up to there is not suspect,
     unless nothing else can be meant. The error's path decides first, then its words, else the newest pieces are meant.
     """
-    if error.status is None or not (error.code == "invalid_request" or error.status == 413):
-        return None
     pieces = [p for m in messages if m.index >= 0 for part in m.parts if (p := _piece_of(part, m.index)) is not None]
     chosen = _choose(pieces, error, accepted)
     if not chosen:

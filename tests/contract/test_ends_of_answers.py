@@ -98,6 +98,18 @@ async def test_known_reasons(api: str, reason: str, stop: str, key: str) -> None
     assert "".join(p.text for p in done.parts if isinstance(p, TextPart)) == "Half an answer"
 
 
+@pytest.mark.parametrize(("kind", "stop"), [("completed", "end"), ("done", "end"), ("incomplete", "length")])
+async def test_the_name_of_the_last_event_says_how_it_ended(kind: str, stop: str) -> None:
+    events = [*stream("responses", None), {"type": f"response.{kind}", "response": {}}]
+    assert (await answer_to("responses", events)).stop_reason == stop
+
+
+async def test_a_cancelled_response_is_a_cut_stream() -> None:
+    with pytest.raises(ProviderError) as caught:
+        await answer_to("responses", [*stream("responses", None), {"type": "response.cancelled", "response": {}}])
+    assert caught.value.code == "stream_cut"
+
+
 @every
 async def test_unknown_reasons_keep_the_answer_and_are_named(api: str) -> None:
     done = await answer_to(api, stream(api, "quantum_flux"))

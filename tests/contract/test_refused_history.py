@@ -153,6 +153,29 @@ async def test_accepted_pieces_stay(store: Store, tmp_path: Path, api: str) -> N
         await run.session.close()
 
 
+@every
+@pytest.mark.parametrize("error", ["Something is wrong with it", "flagged as inappropriate"])
+async def test_a_refused_file_is_left_out_for_good(store: Store, tmp_path: Path, api: str, error: str) -> None:
+    root = tmp_path / "w"
+    root.mkdir()
+    (root / "bad.txt").write_text("BOMB in the file\n")
+    (root / "good.txt").write_text("fine words\n")
+
+    def play(body: Json) -> Reply:
+        return Reply(status=422, error=error) if "BOMB" in text_of(body) else Reply("ALIVE")
+
+    async with model_server(play) as server:
+        run = await session_of(api, server, store, root)
+        assert (await run.ask("ask: see @good.txt")).text == "ALIVE"
+        assert (await run.ask("ask: see @bad.txt")).text == "ALIVE"
+        assert (await run.ask("ask: next")).text == "ALIVE"
+        assert "[file left out: refused by the provider]" in text_of(server.bodies[-1])
+        assert "fine words" in text_of(server.bodies[-1]) and len(server.refused) == 1
+        (notice,) = run.of(Notice)
+        assert "the file bad.txt" in notice.message
+        await run.session.close()
+
+
 FILTERS = (
     "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
     "Output data may contain inappropriate content. DataInspectionFailed",
@@ -268,7 +291,7 @@ async def test_names_of_calls_are_always_valid(store: Store, tmp_path: Path, api
         assert len(set(map(tuple, map(names, server.bodies[1:])))) == 1, "the same in every request"
 
 
-@every
+@pytest.mark.parametrize("api", ["anthropic", "responses"])  # chat servers get back the ids that they made up
 async def test_ids_of_calls_are_valid_where_their_characters_are_limited(api: str) -> None:
     calls = [("functions.read:0", "a"), ("functions.read:1", "b"), ("c" * 90, "c"), ("c" * 91, "d"), ("plain-1_x", "e")]
     asked_ = request(
@@ -276,10 +299,9 @@ async def test_ids_of_calls_are_valid_where_their_characters_are_limited(api: st
         message("assistant", *(ToolCallPart(i, "read", {"path": p}) for i, p in calls)),
         message("tool", *(result(i, p) for i, p in calls)),
     )
-    text = json.dumps(RENDERS["anthropic" if api == "messages" else api](asked_))
-    if api != "chat":  # whose servers get back the ids that they made up
-        ids = re.findall(r'"(?:id|tool_use_id|call_id)": "([^"]+)"', text)
-        assert len(ids) == 10 and len(set(ids)) == 5 and all(NAME.fullmatch(i) for i in ids) and "plain-1_x" in ids
+    text = json.dumps(RENDERS[api](asked_))
+    ids = re.findall(r'"(?:id|tool_use_id|call_id)": "([^"]+)"', text)
+    assert len(ids) == 10 and len(set(ids)) == 5 and all(NAME.fullmatch(i) for i in ids) and "plain-1_x" in ids
 
 
 @every
@@ -379,7 +401,7 @@ async def test_a_piece_that_was_left_out_is_not_observed(store: Store, tmp_path:
         assert len(server.refused) == 1
 
 
-@every
+# only chat servers send reasoning in a field of the message
 @pytest.mark.parametrize(
     ("field", "error"),
     [
@@ -387,17 +409,13 @@ async def test_a_piece_that_was_left_out_is_not_observed(store: Store, tmp_path:
         ("reasoning_content", "messages[1]: unknown field `reasoning_content`, please remove it"),
     ],
 )
-async def test_a_field_of_messages_that_is_refused_is_left_out(
-    store: Store, tmp_path: Path, api: str, field: str, error: str
-) -> None:
-    if api != "chat":
-        pytest.skip("only chat servers send reasoning in a field of the message")
+async def test_a_field_of_messages_that_is_refused_is_left_out(field: str, error: str) -> None:
 
     def answer(body: Json) -> Reply:
         return Reply(status=400, error=error) if field in text_of(body) else Reply("ALIVE")
 
     async with model_server(answer) as server:
-        made = provider(api, server.url)
+        made = provider("chat", server.url)
         thought = ThinkingPart("Hm.", made.name, {"field": field}, "test-model")
         asked_ = request(
             message("user", "hi"), message("assistant", thought, TextPart("Hi.")), message("user", "go on")

@@ -26,7 +26,7 @@ def sendable(turn: Turn, messages: Sequence[Message], marks: Mapping[str, str]) 
 
 async def find_omission(turn: Turn, messages: Sequence[Message], error: ProviderError) -> Omission | None:
     """Decide which pieces of a refused request the next try leaves out; None: none can be meant."""
-    if error.status is None:
+    if not refused_pieces.is_refusal(error):
         return None
     accepted = await turn.store.read(requests.newest_accepted, turn.thread_id, turn.model.full_name)
     return refused_pieces.find_omission(messages, error, accepted)
@@ -46,6 +46,6 @@ async def keep_omission(turn: Turn, omission: Omission) -> Notice:
 
 def final_error(error: ProviderError, first: ProviderError) -> ProviderError:
     """Return the error that ends a turn; for a refused request the `first` one, with a way out."""
-    if error.status is None or not (error.code == "invalid_request" or error.status == 413):
+    if not refused_pieces.is_refusal(error):
         return error
     return ProviderError(f"{first.message} {UNDO}", title=error.title, code=error.code, status=error.status)

@@ -62,7 +62,7 @@ _POLICY_KINDS = lazy_pattern(r"(cyber|bio|usage|misalignment)_policy", re.I)
 NO_IMAGES = lazy_pattern(
     r"(not|n't|no endpoints? found that) support (the )?(image|vision|multi-?modal)|image (input|content)s? "
     r"(is|are) not (supported|enabled|allowed)|not a (multi-?modal|vision)|unknown variant `?image|"
-    r"(image|vision|multi-?modal|picture)\w*( input| content)?s? (is |are )?(un|not )(supported|available|enabled)|"
+    r"\b(image|vision|multi-?modal|picture)\w*( input| content)?s? (is |are )?(un|not )(supported|available|enabled)|"
     r"missing data required for image|only (supports? )?text|content\W.{0,20}must be (a )?string|"
     r"(takes|accepts) no images?",
     re.I,

@@ -31,7 +31,7 @@ from sakti.providers.refusals import FILTERED, NO_IMAGES
 Kind: TypeAlias = Literal["image", "result", "file", "output"]
 
 EVERY_MODEL = ""  # in place of a model's name: the piece itself is refused, not by one model only
-_IMAGE = lazy_pattern(r"image|picture|vision|multi-?modal|media[ _]type|base64", re.I)
+_IMAGE = lazy_pattern(r"\bimages?|_image|\bpictures?\b|\bvision\b|multi-?modal|media[ _]type|base64", re.I)
 _PATH = lazy_pattern(r"\b(?:messages|input)(?:\[\d+\]|\.\d+)(?:[.\[]\w+\]?)*")
 _CONTAINERS = ("messages", "input", "content", "output")
 _CALL_IDS = ("tool_call_id", "tool_use_id", "call_id")

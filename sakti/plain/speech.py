@@ -245,7 +245,7 @@ class Speech(Struct):
         out = [event.error_title or _ENDS.get(event.status, event.status)]
         if event.error:
             out = [f"{one_line(out[0], 100)}: {one_line(event.error, 600)}"]
-        if event.status == "error" and event.error_code != "invalid_request":  # which is refused again
+        if event.status == "error":
             kept = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
             out.append(f"/retry asks again{kept}")
         return [*out, READY]

@@ -175,7 +175,7 @@ def _turn_finished(chat: ChatScreen, event: TurnFinished) -> None:
     if event.status == "answered":
         return
     text = event.error or ""
-    if event.status == "error" and event.error_code != "invalid_request":  # which is refused again
+    if event.status == "error":
         kept = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
         text = f"{text}\nF5 asks again{kept}.".strip()
     live.add_block(ended_notice(event.status, event.error_title or "", text))

@@ -425,3 +425,34 @@ async def test_a_field_of_messages_that_is_refused_is_left_out(field: str, error
             assert done.parts == (TextPart("ALIVE"),)
         await made.close()
         assert len(server.refused) == 1
+
+
+@pytest.mark.parametrize("status", [400, 404])
+@pytest.mark.parametrize(
+    ("store_items", "refuses", "error"),
+    [
+        (True, True, "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."),
+        (True, True, "Item 'msg_1' of type 'message' was provided without its required 'reasoning' item: 'rs_1'."),
+        (False, False, "Missing required parameter: 'input[1].id'."),
+    ],
+)
+async def test_one_refusal_switches_ids_of_items(status: int, store_items: bool, refuses: bool, error: str) -> None:
+    def answer(body: Json) -> Reply:
+        return Reply(status=status, error=error) if ('"rs_1"' in text_of(body)) is refuses else Reply("ALIVE")
+
+    async with model_server(answer) as server:
+        made = provider("responses", server.url)
+        item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+        thought = ThinkingPart("", made.name, {"item": item}, "test-model")
+        asked_ = request(
+            message("user", "hi"),
+            message("assistant", thought, TextPart("Hi.")),
+            message("user", "more"),
+            extra={"store": store_items},
+        )
+        for _ in range(2):
+            _, done = await played(made, asked_)
+            assert done.parts == (TextPart("ALIVE"),)
+        await made.close()
+        assert len(server.refused) == 1
+        assert all("gAAA" in text_of(body) for body in server.bodies)

@@ -23,7 +23,13 @@ ImageRule: TypeAlias = Literal["", "anthropic", "openai", "gemini"]  # by whose 
 
 
 class TextPart(Struct, frozen=True):
+    """Text of the user or a model.
+
+    `opaque` is what the model's provider needs back with it: `provider`, `model`, and what that one sent.
+    """
+
     text: str
+    opaque: Json | None = None
 
 
 class ThinkingPart(Struct, frozen=True):

@@ -11,29 +11,17 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from sakti.core.types import Json, Part, Request, TextPart, ThinkingPart, ToolCallPart, Usage
-from sakti.providers import prices
+from sakti.providers import prices, stops
 from sakti.providers.anthropic_render import render
-from sakti.providers.errors import stream_cut
 from sakti.providers.history import CallIds, read_arguments
-from sakti.providers.protocol import (
-    Completed,
-    StopReason,
-    StreamEvent,
-    TextChunk,
-    ThinkingChunk,
-    ToolCallChunk,
-)
+from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.providers.refusals import Where, from_event
 from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import chunks, protocol_errors, whole_parts
 from sakti.providers.usage import table, tokens
 
-_STOPS: dict[str, StopReason] = {
-    "tool_use": "tool_use",
-    "max_tokens": "length",
-    "refusal": "refusal",
-    "model_context_window_exceeded": "length",
-}
+# Blocks of tools that the server runs: they go back as they came.
+_SERVER_BLOCKS = ("_tool_use", "_tool_result")
 
 
 class AnthropicProvider(RemoteProvider):
@@ -53,12 +41,10 @@ class AnthropicProvider(RemoteProvider):
         async with self._server.events("/v1/messages", body, _as_events) as events:
             async for chunk in chunks(events, self._where, answer):
                 yield chunk
-        if not answer.done:
-            raise stream_cut(self._where)
         with protocol_errors(self._where):
             parts = whole_parts(answer.parts())
         usage = prices.with_cost(answer.usage(), self.name, request.model)
-        yield Completed(parts, answer.stop_reason, usage, answer.model or request.model)
+        yield stops.completed(answer.reason, parts, usage, answer.model or request.model)
 
     async def count_tokens(self, request: Request) -> int | None:
         """Return the input tokens as the API counts them; None on Bedrock, which does not count."""
@@ -100,13 +86,17 @@ class _Answer:
 
     def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
         self.done = False
-        self.stop_reason: StopReason = "end"
+        self.reason = ""
         self.model = ""
         self._provider, self._asked = provider, asked
         self._ids = ids
         self._where = where
         self._blocks: dict[int, _Block] = {}
         self._usage: Json = {}
+
+    @property
+    def complete(self) -> bool:
+        return (self.done or bool(self.reason)) and stops.classify(self.reason) != "cut"
 
     def take(self, event: Json) -> list[StreamEvent]:
         match event.get("type"):
@@ -120,8 +110,7 @@ class _Answer:
                 self._count(message.get("usage"))
             case "message_delta":
                 delta = cast("Json", event.get("delta") or {})
-                reason = str(delta.get("stop_reason") or "")
-                self.stop_reason = _STOPS.get(reason, "end")
+                self.reason = str(delta.get("stop_reason") or "") or self.reason
                 self._count(event.get("usage"))
             case "message_stop":
                 self.done = True
@@ -163,6 +152,8 @@ class _Answer:
                 return [ThinkingChunk(delta["thinking"])]
             case "input_json_delta":
                 block.pieces.append(delta["partial_json"])
+                if block.kind != "tool_use":
+                    return []
                 return [ToolCallChunk(block.call_id, block.name, delta["partial_json"])]
             case "signature_delta":
                 block.signature.append(delta["signature"])
@@ -206,5 +197,8 @@ class _Answer:
                 raw = block.text or (json.dumps(block.start["input"]) if block.start.get("input") else "")
                 arguments = read_arguments(raw)
                 return ToolCallPart(block.call_id, block.name, arguments, raw if arguments is None else "")
+            case kind if kind.endswith(_SERVER_BLOCKS):
+                sent = {**block.start, "input": read_arguments(block.text)} if block.text else block.start
+                return ThinkingPart("", self._provider, {"block": sent}, self._asked)
             case _:
                 return None

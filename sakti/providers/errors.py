@@ -5,7 +5,6 @@ They are told apart by class name, so that nothing has to be imported to catch t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 
 from sakti.core.errors import ProviderError
 from sakti.providers import network
-from sakti.providers.refusals import Where, clean, from_event, from_status, make_error
+from sakti.providers.refusals import Where, clean, from_event, from_status, make_error, page_text
 
 _TIMEOUTS = frozenset({"APITimeoutError", "TimeoutException", "TimeoutError"})
 _BROKEN = frozenset({"RemoteProtocolError", "ReadError", "StreamError", "JSONDecodeError"})
@@ -111,7 +110,7 @@ def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
 
     The message quotes it.
     """
-    quoted = clean(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", body, flags=re.S | re.I), where)
+    quoted = clean(page_text(body), where)
     return make_error(
         "not_a_model",
         f"{where.host} did not answer as a model server but with {kind}{f': “{quoted}”' if quoted else ''}. Check the "

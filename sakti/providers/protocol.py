@@ -10,7 +10,8 @@ from msgspec import Struct
 from sakti.core.types import ModelInfo, Part, Request, Usage
 from sakti.providers.facts import Served
 
-StopReason: TypeAlias = Literal["end", "tool_use", "length", "refusal"]
+# "pause": the server ended the step, not the turn; "unknown": a reason that no protocol defines
+StopReason: TypeAlias = Literal["end", "tool_use", "length", "refusal", "pause", "unknown"]
 
 
 class TextChunk(Struct, frozen=True):
@@ -37,12 +38,16 @@ class PromptProgress(Struct, frozen=True):
 
 
 class Completed(Struct, frozen=True):
-    """Last event of a complete stream: the whole answer as parts, in order."""
+    """Last event of a complete stream: the whole answer as parts, in order.
+
+    `unknown_reason` is the server's reason for its end if no protocol defines it, else empty.
+    """
 
     parts: tuple[Part, ...]
     stop_reason: StopReason
     usage: Usage
     model: str = ""
+    unknown_reason: str = ""
 
 
 StreamEvent: TypeAlias = TextChunk | ThinkingChunk | ToolCallChunk | PromptProgress | Completed

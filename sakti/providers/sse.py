@@ -6,8 +6,10 @@ them.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Protocol, cast
@@ -19,10 +21,13 @@ from msgspec.structs import replace
 from sakti.core.errors import ProviderError
 from sakti.core.text import join_surrogates
 from sakti.core.types import Json, Part, TextPart, ThinkingPart, storable
-from sakti.providers.errors import line_too_long, not_a_model, only_keep_alives
+from sakti.providers.errors import line_too_long, not_a_model, only_keep_alives, stream_cut
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk
 from sakti.providers.refusals import Where, from_success
 
+log = logging.getLogger(__name__)
+
+BOM = b"\xef\xbb\xbf"
 LONGEST_LINE = 4 * 1024 * 1024  # bytes; a line of a stream and an answer in one piece
 LONGEST_QUIET_S = 900.0  # without an event; comments and pings keep only the connection alive
 _PINGS = ("ping", "keepalive")
@@ -30,13 +35,21 @@ _FIELDS = (b"data", b"event", b"id", b"retry", b"")  # what a line of a stream o
 
 # what a reader raises at data that violates its protocol
 _OTHER_PROTOCOL = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
+DONE: Json = {"type": "[DONE]"}  # stands for the line that ends a stream
+
 _exact, _lenient = Decoder().decode, json.JSONDecoder(strict=False).decode  # the first takes a third of the time
 
 
 class Reader(Protocol):
-    """Collects the events of one answer; `done`: its end was received."""
+    """Collects the events of one answer.
+
+    `done`: its last event was received; `complete`: what was received is a whole answer.
+    """
 
     done: bool
+
+    @property
+    def complete(self) -> bool: ...
 
     def take(self, event: Json) -> list[StreamEvent]: ...
 
@@ -44,8 +57,22 @@ class Reader(Protocol):
 async def chunks(events: AsyncIterator[Json], where: Where, reader: Reader) -> AsyncIterator[StreamEvent]:
     """Yield what `reader` makes of an answer, as it arrives.
 
-    Raises ProviderError as `answer_events`, and unreadable for an event that violates the protocol.
+    Raises ProviderError as `answer_events`, unreadable for an event that violates the protocol, and stream_cut for an
+    incomplete answer. A complete answer is kept, whatever happens to the rest of its stream.
     """
+    try:
+        async with contextlib.aclosing(_read_answer(events, where, reader)) as answer:
+            async for chunk in answer:
+                yield chunk
+    except Exception as e:
+        if not reader.complete:
+            raise
+        log.info("the stream of a complete answer broke: %s", type(e).__name__)
+    if not reader.complete:
+        raise stream_cut(where)
+
+
+async def _read_answer(events: AsyncIterator[Json], where: Where, reader: Reader) -> AsyncGenerator[StreamEvent]:
     held = ""  # half of a character, whose other half comes with the next piece
     async for event in events:
         try:
@@ -87,7 +114,8 @@ def whole_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
     for part in parts:
         match part:
             case TextPart(text):
-                out.append(TextPart(join_surrogates(text)))
+                opaque = part.opaque if storable(part.opaque) else None
+                out.append(TextPart(join_surrogates(text), opaque))
             case ThinkingPart(text, opaque=opaque):
                 clean = join_surrogates(text)
                 same = storable(opaque) and clean.count("\ufffd") == text.count("\ufffd")
@@ -108,8 +136,9 @@ async def answer_events(response: Any, where: Where, whole: Callable[[Json], Ite
     first = b""
     async for chunk in pieces:  # what it is shows in its first sign, whatever the header says
         first += chunk
-        if first.strip():
+        if first.strip() and not BOM.startswith(first):
             break
+    first = first.removeprefix(BOM)
     sign = first.lstrip()[:1]
     if sign == b"{" or (kind == "application/json" and sign not in (b"d", b":", b"e", b"i")):
         value = _loads(await _all(first, pieces))
@@ -135,7 +164,7 @@ async def answer_events(response: Any, where: Where, whole: Callable[[Json], Ite
 
 def _may_be_events(first: bytes) -> bool:
     """Return whether a stream of events may begin with `first`, which may be a part of its first line."""
-    name, colon, _ = first.lstrip(b"\xef\xbb\xbf \r\n").partition(b":")
+    name, colon, _ = first.lstrip().partition(b":")
     return name in _FIELDS if colon else any(field.startswith(name) for field in _FIELDS)
 
 
@@ -160,8 +189,8 @@ async def _all(first: bytes, rest: AsyncIterator[bytes]) -> bytes:
 async def json_events(chunks: AsyncIterator[bytes], where: Where) -> AsyncIterator[dict[str, Any]]:
     """Yield every `data:` of the stream as an object, until `[DONE]` or the end of the bytes.
 
-    Raises ProviderError: stream_cut for data that is not a JSON object, which is what a broken proxy sends,
-    line_too_long, and no_events for a stream that is only kept open.
+    The line `[DONE]` is yielded as the object `DONE`. Raises ProviderError: stream_cut for data that is not a JSON
+    object, which is what a broken proxy sends, line_too_long, and no_events for a stream that is only kept open.
     """
     data: list[bytes] = []
     rest = b""
@@ -177,6 +206,7 @@ async def json_events(chunks: AsyncIterator[bytes], where: Where) -> AsyncIterat
                 text = b"\n".join(data)
                 data = []
                 if text == b"[DONE]":
+                    yield DONE
                     return
                 event = _read(text)
                 if event.get("type") not in _PINGS:
@@ -186,8 +216,9 @@ async def json_events(chunks: AsyncIterator[bytes], where: Where) -> AsyncIterat
             raise only_keep_alives(where, LONGEST_QUIET_S)
     if rest.startswith(b"data:"):
         data.append(rest[5:].strip())
-    if data and (text := b"\n".join(data)) != b"[DONE]":
-        yield _read(text)
+    if data:
+        text = b"\n".join(data)
+        yield DONE if text == b"[DONE]" else _read(text)
 
 
 def _read(text: bytes) -> dict[str, Any]:

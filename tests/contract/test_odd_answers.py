@@ -13,7 +13,7 @@ import pytest
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ToolCallPart
-from sakti.providers import refusals
+from sakti.providers import refusals, waits
 from sakti.providers.protocol import Completed, TextChunk
 from tests.fakes.endpoints import anthropic_provider, chat_provider, responses_provider
 from tests.fakes.requests import play, request
@@ -336,7 +336,7 @@ async def test_a_certificate_is_never_tried_again(api, monkeypatch):
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "soon", ""])
 def test_an_absurd_wait_is_none(value):
-    assert refusals.retry_after({"retry-after": value}) in (None, 0.0)
+    assert waits.retry_after({"retry-after": value}) in (None, 0.0)
 
 
 def test_an_empty_account_and_a_list_of_faults_are_said_in_words():
@@ -394,7 +394,7 @@ WHERE = refusals.Where("p")
         ("max_tokens is too large", "output_too_long", None, None, None),
         ("This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8100 in the "
          "messages, 900 in the completion).", "context_too_long", 92, None, 8_192),
-        ("prompt is too long: 210000 tokens > 200000 maximum", "context_too_long", None, None, None),
+        ("prompt is too long: 210000 tokens > 200000 maximum", "context_too_long", -10_000, None, 200_000),
         ("the request exceeds the available context size. try increasing the context size", "context_too_long", None,
          None, None),
         ("max_tokens must be an integer", "invalid_request", None, None, None),

@@ -87,7 +87,7 @@ async def test_reasoning_comes_back_and_goes_back():
         assert body["store"] is False
         assert body["include"] == ["reasoning.encrypted_content"]
         assert body["input"][1:] == [
-            kept,
+            {k: v for k, v in kept.items() if k != "id"},
             {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": '{"path": "a.py"}'},
             {"type": "function_call_output", "call_id": "call_1", "output": "1\tx = 1"},
         ]

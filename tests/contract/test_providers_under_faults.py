@@ -71,7 +71,7 @@ async def test_broken_arguments_are_kept_as_written(provider, llmock):
     [
         (400, "invalid_request", False),
         (401, "authentication", False),
-        (403, "authentication", False),
+        (403, "permission", False),
         (404, "not_found", False),
         (408, "timeout", True),
         (409, "server", True),

@@ -45,6 +45,10 @@ async def first(state: State) -> None:
         found = [stored] if stored is not None else []
     elif options.continue_last:
         found = await state.store.read(stored_threads.recent, state.resource_id, 1)
+        if found and (went_to := stored_threads.goes_on_as(found[0])):
+            exists = await state.store.read(stored_threads.get, went_to) is not None
+            await new(state, None if exists else went_to)
+            return
     if found:
         await use(state, found[0])
     else:

@@ -123,6 +123,7 @@ class Turn(Struct):
     cut: int = 0  # answers in a row that ended at their limit
     cut_at: int = 0  # tokens at which the last one was cut; 0: it was not
     circles: Circles = field(default_factory=Circles)
+    left_out: dict[str, str] = field(default_factory=dict[str, str])  # pieces of the thread that were refused
     own: tuple[Provider, ModelInfo] | None = None  # what answers again behind a step with a model of its own
     refused: Message | None = None  # of the user, while processors look at it: not stored yet
     written: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])  # calls with the secrets in them
@@ -168,12 +169,17 @@ class Turn(Struct):
         self.model = structs.replace(self.model, **changes)  # pyright: ignore[reportArgumentType]
         self.correct(self.model)
 
+    def paused(self) -> bool:
+        """Return whether the server paused the last answer, to be continued as it stands."""
+        return self.steps[-1].stop_reason == "pause"
+
     def text(self) -> str:
-        """Return the last answer, with the pieces before it that were cut and went on in it."""
+        """Return the last answer, with the pieces before it that were cut, or paused, and went on in it."""
         answers = [m for m in self.messages if m.role == "assistant"]
         pieces = [m.text for m in answers[-1:]]
+        paused = {step.message.id for step in self.steps if step.stop_reason == "pause"}
         for before in reversed(answers[:-1]):
-            if not was_cut(before) or before.tool_calls:
+            if not (was_cut(before) or before.id in paused) or before.tool_calls:
                 break
             pieces.append(before.text)
         return "".join(reversed(pieces))

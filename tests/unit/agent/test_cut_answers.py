@@ -217,3 +217,37 @@ async def test_a_whole_call_with_a_slip_is_run(store: Store, tmp_path: Path, raw
     run = await start(store, tmp_path / "w", answers, overrides=("approval.mode=edits",))
     assert (await run.ask("write it")).status == "answered"
     assert (tmp_path / "w/a.txt").read_text() == "it\n"
+
+
+async def test_a_paused_answer_is_continued_as_it_stands(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", [Answer("Searching. ", stop_reason="pause"), "Found it.", "later"])
+    end = await run.ask("search")
+    assert (end.status, end.text, end.steps) == ("answered", "Searching. Found it.", 2)
+    second = run.provider.requests[1]
+    assert (second.messages[-1].role, second.tail) == ("assistant", ""), "nothing is said in between"
+    assert (await run.ask("thanks")).text == "later"
+
+
+async def test_an_answer_that_pauses_for_ever_ends_at_the_step_limit(store: Store, tmp_path: Path) -> None:
+    play = [Answer("more ", stop_reason="pause") for _ in range(3)]
+    run = await start(store, tmp_path / "w", play, overrides=("agent.max_steps=3",))
+    end = await run.ask("search")
+    assert (end.status, end.error_code, end.steps) == ("limit", "max_steps", 3)
+
+
+async def test_an_unknown_end_keeps_the_answer_and_is_no_success(store: Store, tmp_path: Path) -> None:
+    odd = Answer("Half an", stop_reason="unknown", unknown_reason="quantum_flux")
+    run = await start(store, tmp_path / "w", [odd, "whole"])
+    end = await run.ask("tell me")
+    assert (end.status, end.text, end.error_code) == ("length", "Half an", "unknown_stop")
+    (notice,) = run.of(Notice)
+    assert "'quantum_flux'" in notice.message
+    assert (await stored(run))[-1].text == "Half an"
+    assert (await run.ask("go on")).status == "answered"
+
+
+async def test_calls_with_an_unknown_end_are_run(store: Store, tmp_path: Path) -> None:
+    odd = Answer(calls=(Call("ls", {}),), stop_reason="tool_use", unknown_reason="quantum_flux")
+    run = await start(store, tmp_path / "w", [odd, "done"])
+    assert (await run.ask("look")).status == "answered"
+    assert len(run.of(Notice)) == 1

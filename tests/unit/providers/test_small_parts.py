@@ -9,10 +9,10 @@ import pytest
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.core.types import ThinkingPart, ToolCallPart, Usage
-from sakti.providers import facts, prices, refusals, retry
+from sakti.providers import facts, prices, refusals, retry, waits
 from sakti.providers.protocol import TextChunk
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
-from sakti.providers.sse import json_events
+from sakti.providers.sse import DONE, json_events
 from tests.fakes.requests import play, request
 
 
@@ -123,7 +123,7 @@ def test_an_empty_account_is_not_retried():
     ],
 )
 def test_retry_after(headers, seconds):
-    assert refusals.retry_after(headers) == seconds
+    assert waits.retry_after(headers) == seconds
 
 
 async def lines(*chunks):
@@ -139,7 +139,7 @@ async def test_events_cut_anywhere():
         b': hi\r\nevent: x\r\ndata: {"a": "\xc3\xa9"}\r\n\r\ndata: {"b":\ndata: 2}\n\n'
         b'data: [DONE]\n\ndata: {"c": 3}\n\n'
     )
-    expected = [{"a": "é"}, {"b": 2}]
+    expected = [{"a": "é"}, {"b": 2}, DONE]
     assert await lines(whole) == expected
     assert await lines(*(whole[i : i + 1] for i in range(len(whole)))) == expected
 

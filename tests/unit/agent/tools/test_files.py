@@ -23,6 +23,7 @@ from sakti.agent.tools.read import read
 from sakti.agent.tools.write import write
 from sakti.core import images
 from sakti.core.errors import ToolError
+from tests.fakes.pictures import FORMATS, picture
 from tests.fakes.tools import TOOLS, call
 
 # --- reading on -------------------------------------------------------------------------------------------------------
@@ -298,3 +299,38 @@ async def test_what_cannot_be_drawn_is_a_sentence(bench: Workbench) -> None:
     for name in ("a.pdf", "a.png"):
         with pytest.raises(ToolError, match=f"{name} cannot be shown"):
             await call(bench, read, path=name)
+
+
+def cuts(form: str) -> list[bytes]:
+    """A picture cut at many places, its last bytes among them."""
+    out: list[bytes] = []
+    for frames in (1, 3) if form in ("GIF", "WEBP") else (1,):
+        data = picture(form, 64, 48, frames=frames)
+        out += [data[:end] for end in (len(data) // 2, len(data) * 9 // 10, len(data) - 12, len(data) - 2)]
+    return out
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_a_cut_image_is_unreadable(bench: Workbench, form: str) -> None:
+    for number, data in enumerate(cuts(form)):
+        (bench.workspace / "cut").write_bytes(data)
+        with pytest.raises(ToolError, match="cut cannot be shown: .*([Tt]runcated|broken)"):
+            await call(bench, read, path="cut")
+        assert number or images.look(data) is not None, "it looks like an image"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_a_large_cut_image_is_unreadable(bench: Workbench, form: str) -> None:
+    data = picture(form, 1_700, 900)
+    (bench.workspace / "cut").write_bytes(data[: len(data) - 8])
+    with pytest.raises(ToolError, match="cut cannot be shown"):
+        await call(bench, read, path="cut")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("behind", [b"", b"\0\0", b"\r\n", b"bytes of a camera"])
+async def test_a_whole_image_is_shown(bench: Workbench, form: str, behind: bytes) -> None:
+    data = picture(form, 64, 48) + behind
+    (bench.workspace / "a").write_bytes(data)
+    (image,) = (await call(bench, read, path="a")).images
+    assert base64.b64decode(image.data) == data

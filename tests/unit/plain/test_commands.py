@@ -63,6 +63,12 @@ async def lines(store: Store, tmp_path: Path) -> Lines:
     return Lines(recorded.session)
 
 
+async def test_a_page_of_help_is_read_aloud_without_its_markup(lines: Lines) -> None:
+    heard = await lines.heard("/help undo")
+    assert heard.startswith("heading: Undo\n")
+    assert "row: /redo; undoes the undo" in heard and "```" not in heard
+
+
 async def test_a_conversation_with_its_commands(lines: Lines) -> None:
     said = await lines.heard("when does the queue drain?")
     assert "sakti: I look." in said and "tool: ls ., " in said and said.endswith("ready")

@@ -114,7 +114,8 @@ def problem_of(command: str) -> str:
     words = re.sub(r'"[^"]*"?', "TEXT", command).split()[1:]
     flags = {word.partition("=")[0] for word in words if word.startswith("-") and len(word) > 1}
     if words[0].startswith("-") or words[0] == "TEXT":
-        usual = {f for arg in (*options.CHAT, options.PRINT, *shell_run().args) for f in arg.flags}
+        args = (*options.CHAT, options.PRINT, options.INSTALL, options.SHOW, *shell_run().args)
+        usual = {f for arg in args for f in arg.flags}
         return f"unknown options {flags - usual}" if flags - usual else ""
     action = action_of(words)
     if action is None:

@@ -158,15 +158,11 @@ def how_conflicts(preview: Preview, how: str) -> tuple[str, ...]:
 def said(result: Result, *, redo: bool = False) -> Done:
     """Describe what an undo or a redo did."""
     written = len(result.done.steps) - len(result.left)
-    parts = ["Redone" if redo else "Undone"]
-    if result.done.went_to:
-        parts.append("the thread is as it was" if redo else "the thread continues before the turn")
-    parts.append(f"{counted(written, 'file')} written" if not redo else "")
-    text = "; ".join(p for p in parts if p) + "."
+    text = "Redone." if redo else f"Undone. {counted(written, 'file')} restored."
     left = [one_line(p, 80) for p in (*result.left, *result.kept)]
     if left:
         text += f" Left as they are: {', '.join(left[:10])}{', …' if len(left) > 10 else ''}."
-    return Done(text + ("" if redo else " Redo reverses it."), title="Redo" if redo else "Undo")
+    return Done(text + ("" if redo else " /redo reverses it."), title="Redo" if redo else "Undo")
 
 
 def as_json(preview: Preview) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class SourceScreen(ReadScreen):
     def __init__(self, observation: str, messages: Sequence[Message]) -> None:
         blocks: list[Block] = [CardBlock(title=observation, rows=(("made from", f"{len(messages)} messages"),))]
         if not messages:
-            blocks.append(NoticeBlock(tone="warning", title="No messages", text="This line names no source."))
+            blocks.append(NoticeBlock(tone="warning", title="No messages", text="No source is recorded."))
         super().__init__("Where this comes from", [*blocks, *message_blocks(messages)])
 
 

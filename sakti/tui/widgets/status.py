@@ -25,7 +25,7 @@ from sakti.tui.transcript.wrap import shorten
 KEYS = (
     ("^P", "palette", "app.command_palette"),
     ("F2", "memory", "screen.pane('memory')"),
-    ("F3", "notes", "screen.pane('log')"),
+    ("F3", "observations", "screen.pane('log')"),
     ("F4", "tasks", "screen.pane('tasks')"),
     ("F1", "help", "screen.help"),
 )

@@ -85,7 +85,7 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
     assert "ls .:" in await lines.heard("/output")
     assert "blocks, " in await lines.heard("/context")
     assert await lines.heard("1")
-    assert "Conversation: " in await lines.heard("/memory")
+    assert "Messages: " in await lines.heard("/memory")
     assert "The queue drains at midnight." in await lines.heard("/last 1")
     assert "price: not known for this model" in await lines.heard("/cost")
     assert "Approval is plan" in await lines.heard("/approve plan")
@@ -162,7 +162,8 @@ async def test_what_another_holds_is_changed_with_an_exclamation_mark(lines: Lin
 
 
 async def test_the_log_is_said_corrected_and_undone(lines: Lines) -> None:
-    assert await lines.heard("/observations") == "No notes yet. They appear as you chat; /compact writes them now."
+    nothing = "No observations yet. They appear as you chat; /compact writes them now."
+    assert await lines.heard("/observations") == nothing
     await lines.heard("always deploy on fridays")
     await lines.heard("and the second thing")
     assert "compacted: " in await lines.heard("/compact")

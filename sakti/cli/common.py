@@ -60,12 +60,11 @@ def say_markdown(text: str) -> None:
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         say(text)
         return
-    from rich.console import Console
-    from rich.markdown import Markdown
-    from rich.theme import Theme
+    from rich import console, markdown, theme
 
-    console = Console(theme=Theme({"markdown.code": "cyan"}))  # without a background, for light terminals
-    console.print(Markdown(sanitise(text), code_theme="ansi_dark"), width=min(console.width, WIDEST))
+    plain_code = theme.Theme({"markdown.code": "cyan"})  # without a background, for light terminals
+    screen = console.Console(theme=plain_code)
+    screen.print(markdown.Markdown(sanitise(text), code_theme="ansi_dark"), width=min(screen.width, WIDEST))
 
 
 _SIGNS = {"✓": "32", "!": "33", "✗": "31"}  # SGR: green, yellow, red

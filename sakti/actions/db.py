@@ -196,14 +196,14 @@ async def redact(scope: Scope, yes: bool, keep_copies: bool) -> Value:
 
 @action(YES, shell="db vacuum")
 async def vacuum(scope: Scope, yes: bool) -> Value:
-    """Rewrite the file as small as its content; no other sakti may have it open."""
+    """Reclaim free space; no other sakti may have the database open."""
     path = scope.database
     if not yes:
         if not sys.stdin.isatty():
             raise Refused(
                 "this takes a while and twice the size of the database on disk; --yes confirms it.", code=USAGE
             )
-        if not _confirmed(f"Write {path} again, as small as its content? No other sakti may use it meanwhile."):
+        if not _confirmed(f"Rewrite {path} to reclaim free space? No other sakti may use it meanwhile."):
             raise Refused("Nothing was done.")
     before, after = vacuuming.vacuum(path)
     text = f"{path} was rewritten ({before:,} → {after:,} bytes)."

@@ -17,15 +17,15 @@ with lazy_imports:
 
 
 @action(arg("turn", kind="whole", default=1, low=1), chat="diff", hint="[TURN]", needs="session",
-        summary="show what the last turn changed in files (2: the turn before it)")  # fmt: skip
+        summary="show the file changes of the last turn (2: the turn before it)")  # fmt: skip
 async def diff_here(scope: Scope, turn: int) -> Value:
-    """Show what the last turn that changed files did to them; 2 is the one before it."""
+    """Show the file changes of the last turn that changed any; 2 is the one before it."""
     return Text(tuple(await undoing.of_session(scope.session).diff(turn)), kind="diff", title="Diff")
 
 
 @action(arg("turn", "2: the turn before the last one that changed files.", kind="whole", default=1, low=1), THREAD,
         shell="diff", panel=CHAT, needs="store")  # fmt: skip
 async def diff(scope: Scope, turn: int, thread: str) -> Value:
-    """Show what the last turn that changed files did to them."""
+    """Show the file changes of the last turn that changed any."""
     found = tuple(await (await of_thread(scope, thread)).diff(turn))
     return Text(found, kind="diff", json={"diff": "\n".join(found)})

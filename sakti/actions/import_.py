@@ -26,7 +26,7 @@ WHERE = "A repository, its .beads folder, an issues.jsonl file or the database."
 @action(arg("path", WHERE, kind="path"), flag("--dry-run", help="Only show what would be done."), AS,
         shell="import beads")  # fmt: skip
 async def beads(scope: Scope, path: Path, dry_run: bool, as_: str | None) -> Value:
-    """Import tasks of beads (bd). Again, it imports what changed since. Exit 1: refused, 2: nothing to import."""
+    """Import tasks of beads (bd). Run it again to import changes. Exit 1: refused, 2: nothing to import."""
     issues = beads_file.read(path)
     try:
         report = await scope.change(beads_file.import_issues, as_, ids.TimeIds(clock.SystemClock()), issues, dry_run)

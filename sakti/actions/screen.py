@@ -1,4 +1,4 @@
-"""Declare what a chat's own surface does: `/help`, `/theme`, `/clear`, `/setup`, `/quit`."""
+"""Declare what a chat's own surface does: `/theme`, `/clear`, `/setup`, `/quit`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,6 @@ WAYS = (
     "offline: run `sakti local install` in a shell, a small model that needs no key and no network",
     "approval: /approve plan, ask, edits or auto",
 )
-
-
-@action(chat="help", needs="session")
-async def help(scope: Scope) -> Value:
-    """Show keys and commands."""
-    return Open("help")
 
 
 @action(arg("name", default=""), chat="theme", hint="[NAME]", needs="session")

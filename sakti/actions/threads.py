@@ -147,7 +147,7 @@ async def rename_open(scope: Scope, title: str) -> Value:
     needs="store",
 )
 async def fork(scope: Scope, thread: str, upto: int | None) -> Value | None:
-    """Start a new thread from the messages of another one and the notes about them."""
+    """Start a new thread from the messages of another one and their observations."""
     async with _actions(scope) as actions:
         made = await actions.fork((await _one(scope, thread)).id, upto)
     if scope.live is not None:

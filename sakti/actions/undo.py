@@ -103,7 +103,7 @@ async def undo(
         return Text((*lines(preview), "Nothing was changed; --yes does it.", *how), json=json)
     take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
     result = await found.undo(preview, take=take)
-    done = said(result)
+    done = said(result, command="`sakti redo`")
     left = [*result.left, *result.kept]
     return Text(done.lines, json={**json, "done": True, "left": left, "prompt": result.prompt}, exit=int(bool(left)))
 
@@ -155,18 +155,14 @@ def how_conflicts(preview: Preview, how: str) -> tuple[str, ...]:
     return (f"{number} changed since and would be left as they are; {how} restores them, too.",)
 
 
-def said(result: Result, *, redo: bool = False) -> Done:
-    """Describe what an undo or a redo did."""
+def said(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
+    """Describe what an undo or a redo did; `command` reverses an undo."""
     written = len(result.done.steps) - len(result.left)
-    parts = ["Redone" if redo else "Undone"]
-    if result.done.went_to:
-        parts.append("the thread is as it was" if redo else "the thread continues before the turn")
-    parts.append(f"{counted(written, 'file')} written" if not redo else "")
-    text = "; ".join(p for p in parts if p) + "."
+    text = "Redone." if redo else f"Undone. {counted(written, 'file')} restored."
     left = [one_line(p, 80) for p in (*result.left, *result.kept)]
     if left:
         text += f" Left as they are: {', '.join(left[:10])}{', …' if len(left) > 10 else ''}."
-    return Done(text + ("" if redo else " Redo reverses it."), title="Redo" if redo else "Undo")
+    return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
 
 
 def as_json(preview: Preview) -> dict[str, Any]:

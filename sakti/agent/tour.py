@@ -39,9 +39,9 @@ ANSWERS = (
         "Now tell me something worth keeping, for example: *remember that we deploy on Fridays*"
     ),
     Answer(
-        "On the right, *messages* has grown. At the mark in its bar messages are observed in the background: it "
-        "becomes dated lines in the log below while you continue. No message is ever "
-        "deleted.\n\nNext, write: *where is the redirect?*"
+        "On the right, the *Messages* bar has grown. At the mark in the bar, messages are observed in the background: "
+        "they become dated observations below while you continue. Every message is "
+        "kept.\n\nNext, write: *where is the redirect?*"
     ),
     Answer("I search for it:", calls=(Call("grep", {"pattern": "redirect"}),)),
     Answer(

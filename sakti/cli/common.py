@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from sakti.store.connection import Connection
     from sakti.store.database import Store
 
+WIDEST = 100  # columns of a document; longer lines are hard to read
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -51,6 +53,18 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 def say(text: str) -> None:
     """Text for people on standard output, with nothing in it that a terminal would obey."""
     print(sanitise(text))
+
+
+def say_markdown(text: str) -> None:
+    """Print a document: formatted on a terminal, its source otherwise."""
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        say(text)
+        return
+    from rich import console, markdown, theme
+
+    plain_code = theme.Theme({"markdown.code": "cyan"})  # without a background, for light terminals
+    screen = console.Console(theme=plain_code)
+    screen.print(markdown.Markdown(sanitise(text), code_theme="ansi_dark"), width=min(screen.width, WIDEST))
 
 
 _SIGNS = {"✓": "32", "!": "33", "✗": "31"}  # SGR: green, yellow, red

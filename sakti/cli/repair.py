@@ -137,7 +137,7 @@ def _say_total(total: Json) -> None:
         f" ({total['cached_tokens']:,} cached), {total['output_tokens']:,} out, {price}, {total['seconds']:,.0f} s wall"
     )
     if total["not_run"]:
-        common.say(f"{total['not_run']} not run: a tool chain is missing; they count neither way")
+        common.say(f"{total['not_run']} not run: a tool chain is missing; not counted")
     if total["errors"] or total["not_reached"]:
         more = f", {total['not_reached']} not reached" if total["not_reached"] else ""
         common.say(f"{total['errors']} ended in an error of the model{more}; the same command retries them")

@@ -64,7 +64,7 @@ with lazy_imports:
     option(
         "--effort",
         metavar="LEVEL",
-        help="How much the model thinks: off, low, medium or high.",
+        help="Reasoning effort: off, low, medium or high.",
         choices=("off", "low", "medium", "high"),
     ),
     CONTINUE,

@@ -128,15 +128,18 @@ def _drive(work: Coroutine[Any, Any, Value | None]) -> Value | None:
     raise RuntimeError("an action that needs nothing has to wait")
 
 
+_PRINTERS = {"findings": common.say_finding, "markdown": common.say_markdown}
+
+
 def _show(value: Value | None, as_json: bool) -> None:
     if value is None:
         return
     if as_json:
         common.say_json(value.as_json())
     else:
-        found = isinstance(value, Text) and value.kind == "findings"
+        say = _PRINTERS.get(value.kind if isinstance(value, Text) else "", common.say)
         for line in value.lines:
-            common.say_finding(line) if found else common.say(line)
+            say(line)
     if value.exit:
         raise SystemExit(value.exit)
 

@@ -70,14 +70,14 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
     if state.settings.read_only:
         return "memory is read-only: nothing is observed"
     if state.reflection_phase is ReflectionPhase.HELD and state.observation_tokens() >= numbers.reflect_at:
-        return "a reflection was undone: the log is condensed again when it has grown further"
+        return "automatic reflection is paused by your undo, until the log has grown"
     if window.pending < numbers.threshold or waits:
         return ""
     match state.phase:
         case Phase.PAUSED:
             return "observation is paused until it is resumed; the newest messages that fit are sent"
         case Phase.HELD:
-            return "a compaction was undone: automatic observation waits for one more interval"
+            return "automatic observation is paused by your undo, for one more interval"
         case Phase.CATCHING_UP:
             return f"{window.pending} tokens wait to be observed in the background; the newest messages are sent"
         case _:

@@ -8,6 +8,7 @@ from typing import Any
 from sakti.actions.values import Card, Done, Rows, Text, Value
 from sakti.core.text import sanitise
 from sakti.plain import words
+from sakti.plain.prose import Prose
 
 MESSAGE_LINES = 40  # of each message behind a line of the log
 BESIDE_LINES = 6  # of a message beside the one that was found
@@ -25,6 +26,9 @@ def lines(value: Value, thread_id: str = "") -> list[str]:
             return words.rows(rows)
         case Text(text, _, "diff"):
             return words.diff("".join(_SIGNS.get(c, c) for c in "\n".join(text)))
+        case Text((page,), _, "markdown"):
+            prose = Prose()
+            return [*prose.add(page), *prose.end()]
         case Text(text):
             return [_FINDINGS.get(x[:2], x[:2]) + x[2:] for part in text for x in sanitise(part).split("\n")]
         case Rows():

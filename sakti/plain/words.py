@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sakti.agent.judge.rules import describe_rule
 from sakti.agent.reports.memory_report import compacted, in_a_line, taken_back
 from sakti.core.events import ApprovalRequested, CompactionFinished, MemoryActivation
 from sakti.core.patterns import lazy_pattern
@@ -130,8 +131,8 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     out.append(f"why: {reason[:1].lower()}{reason[1:]}{where}")
     out.append("y and Enter: allow once")
     if first.rule:
-        out.append(f"t and Enter: allow in this thread what begins like this: {one_line(first.rule, 200)}")
-        out.append("a and Enter: always allow that in this workspace; the rule is saved")
+        out.append(f"t and Enter: allow in this thread, by the rule {one_line(describe_rule(first.rule), 200)}")
+        out.append("a and Enter: always allow in this workspace; the rule is saved")
     out.append("n and Enter: deny; words behind the n are the reason for the agent")
     if first.tool == "bash":
         out.append("e, a space and another command: run that instead")

@@ -65,7 +65,7 @@ async def select(
     `local_installed` says whether the embedded model is installed (None: look). Raises NoModelError for a name that
     belongs to no provider.
     """
-    for name, reason in ((flag, "chosen by --model"), (config_model, "chosen in the configuration")):
+    for name, reason in ((flag, "from --model"), (config_model, "from the configuration")):
         if name:
             return Choice(await complete(name, env, settings, probe), reason)
     by_key = await _by_key(env, settings, keyring, probe)

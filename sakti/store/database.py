@@ -48,7 +48,7 @@ IDLE_S = 2.0  # without a write: then the indexes are merged whole
 IDLE_UPKEEP_S = 30.0
 LARGE_S = 0.1  # a write that took so long left much to do
 UNSAVED = (
-    "Nothing is saved in this run: messages, tasks and notes are gone when it ends. Earlier threads can be "
+    "Nothing is saved in this run: messages, tasks and observations are gone when it ends. Earlier threads can be "
     "read and searched."
 )
 IN_MEMORY = (

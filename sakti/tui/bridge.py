@@ -160,7 +160,7 @@ def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> Noti
         return NoticeBlock(title="Memory reflected", text=text)
     messages = counted(event.messages_activated, "message")
     text = (
-        f"{messages}, {count_k(event.tokens_activated)} tokens, became notes"
+        f"{messages}, {count_k(event.tokens_activated)} tokens, became observations"
         f" ({why.get(event.triggered_by, event.triggered_by)})"
     )
     return NoticeBlock(title="Memory activated", text=text)

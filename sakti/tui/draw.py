@@ -37,6 +37,8 @@ class Drawing:
                 self._chat.transcript.live.add_block(CardBlock(title=title, rows=rows))
             case Text(lines, title, "findings"):
                 self._chat.transcript.live.add_block(FindingsBlock(title=title, findings=lines))
+            case Text((page,), title, "markdown"):
+                self._host.push(text_screens.PageScreen(title, page))
             case _:
                 title = str(getattr(value, "title", ""))
                 self._chat.transcript.live.add_block(NoticeBlock(title=title, text="\n".join(value.lines)))

@@ -55,7 +55,7 @@ def in_words(keys: Iterable[str]) -> str:
 MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
 NAMED = {k.value for k in Keys} | {"space"}
 TYPED = ("Everywhere", "Prompt")  # parts that have the keys while one types
-PANES = (("Panes", "Memory"), ("Panes", "Notes", "Lists"), ("Panes", "Tasks", "Lists"))
+PANES = (("Panes", "Memory"), ("Panes", "Observations", "Lists"), ("Panes", "Tasks", "Lists"))
 TOGETHER = (TYPED, *PANES)  # parts whose keys hold at the same time
 
 

@@ -147,7 +147,7 @@ class Terminal:
     def started(self) -> Terminal:
         """Wait for the prompt, and for the database and the model behind it."""
         self.until("Message sakti")
-        self.until(lambda text: "Conversation " in text or "no model" in text, "the first numbers")
+        self.until(lambda text: "Messages " in text or "no model" in text, "the first numbers")
         return self
 
     def say(self, text: str, seen: str | Callable[[str], object] = "") -> str:

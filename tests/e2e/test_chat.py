@@ -66,7 +66,7 @@ def test_ask_approve_quit_and_come_back(place: Place, name: str) -> None:
         assert "please look into the notes" in t.text and "printf the-shell-was-here" in t.text
         t.started()
         wanted = pane(place)[0]
-        t.until(lambda _: numbers(t, "Conversation") == wanted, f"{wanted} on the pane")
+        t.until(lambda _: numbers(t, "Messages") == wanted, f"{wanted} on the pane")
         assert t.quit() == 0
     assert place.messages() == rows
 
@@ -179,14 +179,14 @@ def test_compact_and_undo_change_and_restore_the_pane(seeded: Place) -> None:
     with seeded.open("-c") as t:
         t.started()
         before = pane(seeded)
-        t.until(lambda _: (numbers(t, "Conversation"), numbers(t, "Notes")) == before, f"{before} on the pane")
+        t.until(lambda _: (numbers(t, "Messages"), numbers(t, "Observations")) == before, f"{before} on the pane")
         t.say("/compact", "Compacted")
         after = pane(seeded)
         assert after[0] != before[0] and after[1] != before[1]
-        t.until(lambda _: (numbers(t, "Conversation"), numbers(t, "Notes")) == after, f"{after} on the pane")
+        t.until(lambda _: (numbers(t, "Messages"), numbers(t, "Observations")) == after, f"{after} on the pane")
         t.say("/compact undo", "Compaction undone")
         assert pane(seeded) == before
-        t.until(lambda _: (numbers(t, "Conversation"), numbers(t, "Notes")) == before, f"{before} on the pane")
+        t.until(lambda _: (numbers(t, "Messages"), numbers(t, "Observations")) == before, f"{before} on the pane")
         assert t.quit() == 0
     seeded.sound()
 
@@ -208,7 +208,7 @@ def test_thirty_turns_in_small_windows(place: Place) -> None:
         assert activated
         t.until(lambda text: "running" not in text, "the background's end")
         wanted = pane(place)
-        t.until(lambda _: (numbers(t, "Conversation"), numbers(t, "Notes")) == wanted, f"{wanted} on the pane")
+        t.until(lambda _: (numbers(t, "Messages"), numbers(t, "Observations")) == wanted, f"{wanted} on the pane")
         assert "The agent read notes.txt" in t.text
         assert t.quit() == 0
     assert place.model.observed > 1

@@ -1,4 +1,4 @@
-"""The public API, as the README shows it and as a script uses it."""
+"""The public API, as the help page shows it and as a script uses it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def play(place: Place, code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_example_of_the_readme(place: Place) -> None:
+def test_the_example_of_the_help_page(place: Place) -> None:
     place.model.play("in the notes", Reply("I'll look.", calls=(("read", {"path": "notes.txt"}),)), "It drains.")
-    example, _ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    example, _ = re.findall(r"```python\n(.*?)```", (ROOT / "sakti/help/scripting.md").read_text("utf-8"), re.DOTALL)
     done = play(place, example)
     assert (done.returncode, done.stdout, done.stderr) == (0, "tool: read\nanswered It drains.\n", "")
     place.sound()

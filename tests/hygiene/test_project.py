@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.actions import registry
 from sakti.cli import shell
-from sakti.core.config import names
 from tests.fakes.shell import sakti
 
 ROOT = Path(__file__).parents[2]
@@ -44,24 +42,6 @@ def test_the_readme_gives_the_commands_that_ci_runs() -> None:
     assert "pip install '.[local]' && sakti local install && sakti" in readme
     assert "pip install -e '.[test]' && pytest -n auto" in readme
     assert re.search(r"pip install -e '\.\[test\]'.* && pytest -n auto", ci)
-
-
-def test_every_picture_and_command_of_the_readme_exists() -> None:
-    readme = (ROOT / "README.md").read_text()
-    for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", readme):
-        assert (ROOT / link).exists(), link
-    known = registry.chat()
-    for name in re.findall(r"`/([a-z-]+)", readme):
-        assert name in known, f"/{name}"
-    for name in re.findall(r"`sakti ([a-z]+)", readme):
-        assert shell.subject(name), f"sakti {name}"
-
-
-def test_every_setting_of_the_readme_exists() -> None:
-    readme = (ROOT / "README.md").read_text()
-    known = set(names())
-    for name in re.findall(r"`((?:memory|agent|approval|ui|store)\.[a-z_.]+)`", readme):
-        assert name in known or any(k.startswith(f"{name}.") for k in known), name
 
 
 def test_help_shows_every_command_and_no_other() -> None:

@@ -1,4 +1,4 @@
-"""Every setting says what it means, and the README lists them all as they are declared."""
+"""Every setting says what it means, and the help page of the configuration lists all of them as declared."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from sakti.core.config.load import replace_setting
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.errors import ConfigError
 
-README = Path(__file__).parents[2] / "README.md"
-BEGIN, END = "<!-- settings -->\n", "<!-- end of settings -->"
+PAGE = Path(__file__).parents[2] / "sakti/help/configuration.md"
 
 
 def table() -> str:
@@ -32,9 +31,9 @@ def test_each_setting_says_in_a_sentence_what_it_means(name: str) -> None:
     assert told.help.endswith(".") and "\n" not in told.help and len(told.help) < 120
 
 
-def test_the_readme_lists_every_setting_as_it_is() -> None:
-    text = README.read_text("utf-8")
-    assert text.partition(BEGIN)[2].partition(END)[0] == f"\n{table()}\n", f"it should be:\n{table()}"
+def test_the_help_page_lists_every_setting_as_declared() -> None:
+    listed = PAGE.read_text("utf-8").partition("## All settings\n\n")[2]
+    assert listed == table(), f"it should be:\n{table()}"
 
 
 @pytest.mark.parametrize("name", [n for n in names() if meaning(n).bounds])

@@ -54,7 +54,7 @@ class FakeClock:
 class FakeViews:
     messages: dict[str, list[Message]] = field(default_factory=dict)
     lines: list = field(default_factory=list)
-    waiting: list = field(default_factory=list)  # notes that are not in the prompt yet
+    waiting: list = field(default_factory=list)  # observations that are not in the context yet
     past: list = field(default_factory=list)  # moments of the log
     a_turn: int | None = None
     usage: Callable = Usage

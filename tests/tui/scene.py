@@ -1,4 +1,4 @@
-"""The scene of the snapshots and of the README's picture: a login redirect is mended, memory fills beside it."""
+"""The scene of the snapshots: a login redirect is fixed while memory fills beside the chat."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ async def test_the_last_line_names_what_is_browsed_and_the_way_out(running, sess
             await press(app, pilot, "f6")
             seen.append(last_line(app).strip())
         assert [line.split()[:3] for line in seen] == [
-            [title, "esc", "prompt"] for title in ("Conversation", "Memory", "Notes", "Tasks")
+            [title, "esc", "prompt"] for title in ("Messages", "Memory", "Observations", "Tasks")
         ]
         assert "p pin · e edit · x forget · u undo · / filter" in seen[2] and "F3 hide" in seen[2]
         await press(app, pilot, "f6")
@@ -146,7 +146,7 @@ async def test_the_last_line_names_what_is_browsed_and_the_way_out(running, sess
         assert app.chat.prompt.has_focus
         await press(app, pilot, "f3")
         await click_on(app, pilot, "F3 hide")
-        assert not app.chat.sidebar.observations.display and "Notes hidden · F3 shows it" in last_line(app)
+        assert not app.chat.sidebar.observations.display and "Observations hidden · F3 shows it" in last_line(app)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
@@ -154,17 +154,17 @@ async def test_the_way_out_stands_in_every_width(running, session, width):
     async with running((width, 20)) as (app, pilot):
         app.chat.browse("log")
         await settle(app, pilot)
-        assert last_line(app).startswith(" Notes  esc prompt")
+        assert last_line(app).startswith(" Observations  esc prompt")
         app.note("a note that is much longer than the line is wide, and then some more words " * 3)
         await pilot.pause()
-        assert last_line(app).startswith(" Notes  esc prompt · a n")
+        assert last_line(app).startswith(" Observations  esc prompt · a n")
 
 
 async def test_a_pane_is_shown_browsed_and_hidden_by_its_key(running, session):
     async with running((80, 24)) as (app, pilot):
         await press(app, pilot, "f3")
         assert app.chat.sidebar.observations.display and app.chat.prompt.has_focus
-        assert "Notes shown · F3 browses the pane" in last_line(app)
+        assert "Observations shown · F3 browses the pane" in last_line(app)
         await press(app, pilot, *"hi", "f3")
         assert app.chat.sidebar.observations.log_list.has_focus and app.chat.prompt.text == "hi"
         await press(app, pilot, "f3")
@@ -269,7 +269,7 @@ async def test_a_question_leaves_who_browses_where_they_are(running, session):
     async with running() as (app, pilot):
         await press(app, pilot, "f3")
         await ask(app, pilot, session, asked())
-        assert "a question waits above: tab goes there" in last_line(app)
+        assert "Answer the question above first (tab)" in last_line(app)
         await press(app, pilot, "e", "escape")
         assert not [c for c in session.calls if c[0] == "resolve"]
         await press(app, pilot, "tab", "y")

@@ -257,7 +257,7 @@ async def test_approvals_are_answered_in_the_flow(running, session, keys, answer
         await settle(app, pilot)
         painted = screen_text(app)
         assert "git push" in painted
-        assert "t and a allow bash(git push *)" in painted
+        assert "Rule for t and a: `git push …`" in painted
         assert "1 of 2" in painted
         await pilot.press(*keys)
         await settle(app, pilot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.reports.memory_report import STEPS, context_words, doing, forecast, waiting_notes
+from sakti.agent.reports.memory_report import STEPS, context_words, doing, forecast, ready_observations
 from sakti.agent.session.queries import ContextBlock
 from sakti.core.events import Backlog, BufferedObservations, BufferedReflection, Gauge, MemoryOperation, ModelChanged
 from sakti.store.log import figures as memory_figures
@@ -21,11 +21,11 @@ from tests.tui.scene import log, scene
 @pytest.mark.parametrize(
     ("turn", "change", "says"),
     [
-        (1_000, {}, "next notes in about 3 turns"),
-        (2_600, {}, "next notes in about 1 turn"),
+        (1_000, {}, "observes in about 3 turns"),
+        (2_600, {}, "observes in about 1 turn"),
         (None, {}, ""),
         (0, {}, ""),
-        (1_000, {"next_buffer_at": None}, "next notes in about 10 turns"),
+        (1_000, {"next_buffer_at": None}, "observes in about 10 turns"),
         (1_000, {"messages": Gauge(24_000, 30_000)}, ""),
         (1_000, {"backlog": Backlog(9, 1, None, paused=True)}, ""),
         (1_000, {"buffered_observations": BufferedObservations(status="running")}, ""),
@@ -39,7 +39,7 @@ def test_the_forecast_is_what_is_known(tmp_path, turn, change, says):
 def test_a_forecast_does_not_move_with_every_turn(tmp_path):
     now = scene(tmp_path).status
     said = [forecast(now, 2_600 // n) for n in (10, 12, 13, 11, 9, 8)]
-    assert set(said) == {"next notes in about 10 turns"}
+    assert set(said) == {"observes in about 10 turns"}
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ async def test_an_empty_thread_looks_no_limit_up(running, session):
 
 def test_what_is_ready_is_told_in_words(tmp_path):
     now = scene(tmp_path).status
-    assert waiting_notes(now, Figures(ready_lines=5)) == "5 notes ready, will free 15.4k"
-    assert waiting_notes(now, Figures(ready_lines=1)) == "1 note ready, will free 15.4k"
-    assert waiting_notes(now, None) == "notes ready, will free 15.4k"
-    assert waiting_notes(replace(now, buffered_observations=BufferedObservations()), Figures()) == ""
+    assert ready_observations(now, Figures(ready_lines=5)) == "5 observations will free 15.4k"
+    assert ready_observations(now, Figures(ready_lines=1)) == "1 observation will free 15.4k"
+    assert ready_observations(now, None) == "observations will free 15.4k"
+    assert ready_observations(replace(now, buffered_observations=BufferedObservations()), Figures()) == ""
 
 
 def test_memory_says_what_it_does_in_a_word(tmp_path):
@@ -98,15 +98,15 @@ async def test_notes_show_as_soon_as_they_are_made(running, session):
         session.emit(replace(scene("/w").status, record_id="another"))
         await settle(app, pilot)
         text = screen_text(app)
-        before, divider, after = text.partition(" not in the prompt yet ")
-        assert divider and "2 notes ready, will free" in before
+        before, divider, after = text.partition(" ready, not in the context yet ")
+        assert divider and "2 observations will free" in before
         last = session.views.lines[-1].content[:16]
         assert last in after and last in before, "as it is in the log, and waiting for it"
         session.views.lines = [*session.views.lines, *session.views.waiting]
         session.views.waiting = []
         session.emit(MemoryOperation("observation", "end", "c", "observation", "another", (), {}, {}))
         await settle(app, pilot)
-        assert "not in the prompt yet" not in screen_text(app)
+        assert "not in the context yet" not in screen_text(app)
 
 
 async def test_the_forecast_comes_from_the_turns_that_were(store, tmp_path):
@@ -114,7 +114,7 @@ async def test_the_forecast_comes_from_the_turns_that_were(store, tmp_path):
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(app, pilot)
         await say(app, pilot, "one")
-        assert "next notes in about" not in screen_text(app), "one turn is no rate"
+        assert "observes in about" not in screen_text(app), "one turn is no rate"
         await say(app, pilot, "two")
         thread = app.session.thread.id
         tokens = await store.read(memory_figures.turn_tokens, thread)
@@ -122,7 +122,7 @@ async def test_the_forecast_comes_from_the_turns_that_were(store, tmp_path):
         assert tokens == total // 2
         left = app.session.status.next_buffer_at - total
         near = min(STEPS, key=lambda step: max(left / tokens / step, step * tokens / left))
-        assert f"next notes in about {near} turn" in screen_text(app)
+        assert f"observes in about {near} turn" in screen_text(app)
 
 
 async def test_a_failure_says_when_it_is_tried_again(tmp_path):

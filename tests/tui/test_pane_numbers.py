@@ -60,13 +60,13 @@ def pane_shows(text: str, found: dict[str, Any], observed: int) -> None:
     def k(tokens: int) -> str:
         return f"~?{re.escape(count_k(tokens))}"
 
-    has(rf"Conversation .* {k(found['pending'])} of 900")
-    has(rf"Notes .* {k(observed)} of 500")
-    assert ("ready, will free" in text) == bool(found["waiting"])
+    has(rf"Messages .* {k(found['pending'])} of 900")
+    has(rf"Observations .* {k(observed)} of 500")
+    assert ("will free" in text) == bool(found["waiting"])
     if found["waiting"]:
-        has(rf"{found['waiting']} notes? ready, will free")
+        has(rf"{found['waiting']} observations? will free")
     has(rf"Cache {found['cached'] / found['read']:.0%} · \${found['cost']:.2f}")
-    has(rf"▾ Notes +{found['lines'] or ''}")
+    has(rf"▾ Observations +{found['lines'] or ''}")
 
 
 async def test_the_pane_says_what_the_store_holds(store, tmp_path):

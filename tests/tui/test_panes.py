@@ -76,7 +76,7 @@ async def test_heights_and_folding_by_key_and_by_mouse_stay(running, session):
         # a click on a title folds, another unfolds
         await pilot.click(offset=(x, side.observations.region.y))
         await settle(app, pilot)
-        assert side.observations.size.height == 1 and "▸ Notes" in screen_text(app)
+        assert side.observations.size.height == 1 and "▸ Observations" in screen_text(app)
         assert log()[0].content[:12] not in screen_text(app)
         await pilot.click(offset=(x, side.memory.region.y))
         await settle(app, pilot)

@@ -92,8 +92,8 @@ def test_the_card_says_what_there_is_to_say():
     done = CompactionFinished("r", 38, 21_400, 2_100, 1, gone_tokens=20_000, kept=2, kept_tokens=553)
     said = dict(compacted_rows(done))
     assert said["Removed"].startswith("38 messages, 20.0k tokens")
-    assert said["New notes"] == "1 line; all notes are 1.5k tokens now"
-    assert said["Tokens"] == "21.4k → 2.1k (messages and notes), 19.3k freed" and said["Kept"].startswith("2 messages")
+    assert said["Observations"] == "1 line; the log has 1.5k tokens now"
+    assert said["Tokens"] == "21.4k → 2.1k in both windows, 19.3k freed" and said["Kept"].startswith("2 messages")
     assert not {"Pinned", "Doubtful"} & set(said)
     said = dict(compacted_rows(replace(done, pinned=1, doubtful=2)))
     assert said["Pinned"].startswith("1 line,") and said["Doubtful"].startswith("2 new lines")

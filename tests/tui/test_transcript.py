@@ -230,7 +230,7 @@ async def test_memory_says_what_it_did(running, session):
         session.emit(CompactionFinished("r", 38, 2_100, 21_400, 12, undone=True))
         await settle(app, pilot)
         text = chat_text(app)
-        assert "Memory activated 42 messages, 18.1k tokens, became notes (the window was full)" in " ".join(
+        assert "Memory activated 42 messages, 18.1k tokens, became observations (the window was full)" in " ".join(
             text.split()
         )
         assert "21.4k → 2.1k" in text

@@ -27,7 +27,7 @@ with lazy_imports:
 SHOWN = 60  # newest lines of the log that a chat lists
 LINE = arg("line", "Id of a log line, or the end of it.")
 WHEN = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d …"
-NO_NOTES = "No notes yet. They appear as you chat; /compact writes them now."
+NO_OBSERVATIONS = "No observations yet. They appear as you chat; /compact writes them now."
 SOURCES = "shows the messages a line was made from"
 CATEGORY = "Only lines in this section of the mode: attempts, findings …"
 
@@ -71,7 +71,7 @@ async def observations(scope: Scope, filter: str) -> Value:
         newest = f"The newest {SHOWN} of {len(lines)} lines; /observations WORDS filters all of them."
         changes = "; /observations pin, edit, forget, undo change it"
         head = newest if len(lines) > SHOWN else ""
-        return _offered(scope.session, lines, NO_NOTES, SOURCES + changes, head)
+        return _offered(scope.session, lines, NO_OBSERVATIONS, SOURCES + changes, head)
 
     return Open("log", instead=listed)
 

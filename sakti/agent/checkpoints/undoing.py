@@ -39,7 +39,11 @@ with lazy_imports:
 
 What: TypeAlias = Literal["both", "conversation", "files"]
 TITLE = "Undo"
-_SAID: dict[Action, str] = {"change": "changed back", "create": "restored", "delete": "deleted"}
+_SAID: dict[Action, str] = {
+    "change": "will be restored",
+    "create": "will be created again",
+    "delete": "will be deleted",
+}
 
 
 class Past(Struct, frozen=True):

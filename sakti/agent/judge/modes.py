@@ -1,4 +1,4 @@
-"""Say what each approval mode does with each kind of effect: the one table of the judge, the help and the README."""
+"""Define what each approval mode does with each kind of effect: the one table of the judge and of the help."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ STRICTNESS: tuple[Verdict, ...] = ("allow", "ask", "deny")
 
 # In the order of the modes: plan, ask, edits, auto.
 _VERDICTS: Mapping[Kind, tuple[str, tuple[Verdict, Verdict, Verdict, Verdict]]] = {
-    "read": ("read in the project; run a command that only reads there", ("allow", "allow", "allow", "allow")),
-    "system": ("read what is installed (/usr, /opt, Python's packages)", ("ask", "ask", "ask", "allow")),
-    "outside": ("read anywhere else", ("ask", "ask", "ask", "ask")),
-    "edit": ("change a file in the project", ("deny", "ask", "allow", "allow")),
-    "edit_outside": ("change a file anywhere else", ("deny", "ask", "ask", "ask")),
+    "read": ("read files in the workspace; run commands that only read there", ("allow", "allow", "allow", "allow")),
+    "system": ("read installed files (/usr, /opt, Python packages)", ("ask", "ask", "ask", "allow")),
+    "outside": ("read any other file", ("ask", "ask", "ask", "ask")),
+    "edit": ("change a file in the workspace", ("deny", "ask", "allow", "allow")),
+    "edit_outside": ("change any other file", ("deny", "ask", "ask", "ask")),
     "work": ("build, test, format, commit", ("deny", "ask", "ask", "allow")),
     "unknown": ("run any other command", ("deny", "ask", "ask", "allow")),
-    "changed": ("run a file that was changed in this session and decides what runs", ("deny", "ask", "ask", "ask")),
+    "changed": ("run a command that executes a file changed in this session", ("deny", "ask", "ask", "ask")),
     "guarded": ("change a file that runs code later (.bashrc, .git, .sakti)", ("deny", "ask", "ask", "ask")),
-    "hard": ("do what cannot be undone (remove folders, push, publish, sudo)", ("deny", "ask", "ask", "ask")),
-    "named": ("run a command that names a file with secrets", ("deny", "ask", "ask", "ask")),
-    "secret": ("read or change a file with secrets, sakti's own data", ("deny", "deny", "deny", "deny")),
+    "hard": ("do something that cannot be undone (remove folders, push, publish, sudo)", ("deny", "ask", "ask", "ask")),
+    "named": ("run a command that names a secret file", ("deny", "ask", "ask", "ask")),
+    "secret": ("read or change a secret file or sakti's own data", ("deny", "deny", "deny", "deny")),
 }
 # What a rule of the user may allow.
 ALLOWABLE: frozenset[Kind] = frozenset(("system", "outside", "edit", "edit_outside", "work", "unknown"))
@@ -66,7 +66,7 @@ def verdict(kind: Kind, mode: SessionMode, *, sandboxed: bool = False) -> Verdic
 
 
 def table() -> str:
-    """Return the table of all modes in Markdown, as the README shows it."""
+    """Return the table of all modes in Markdown, as the help shows it."""
     words = {"allow": "free", "ask": "asks", "deny": "refuses"}
     rows = [f"| to | {' | '.join(f'`{m}`' for m in APPROVAL_MODES)} |", "| --- " * (1 + len(APPROVAL_MODES)) + "|"]
     rows += [f"| {text} | {' | '.join(words[v] for v in verdicts)} |" for text, verdicts in _VERDICTS.values()]

@@ -71,6 +71,15 @@ def command_rule(rule: str, tool: str) -> CommandRule | None:
     return None
 
 
+def describe_rule(rule: str) -> str:
+    """Return a rule as a question shows it: the words of a command, and the files that end it if they change."""
+    command = command_rule(rule, "bash")
+    if command is None or not command.words:
+        return rule
+    until = f", until {' or '.join(command.hashes)} changes" if command.hashes else ""
+    return f"`{shlex.join(command.words)} …`{until}"
+
+
 def _read(text: str, hashes: Mapping[str, str], *, partial: bool = False) -> CommandRule | None:
     try:
         return CommandRule(tuple(shlex.split(text)), hashes, partial)

@@ -45,25 +45,26 @@ STEPS = (1, 2, 3, 5, 10, 20, 50)
 
 
 def forecast(status: MemoryStatus, turn_tokens: int | None) -> str:
-    """Format `next notes in about 3 turns`, from what turns brought lately; empty where that is not known."""
+    """Format `observes in about 3 turns`, from what turns brought lately; empty where that is not known."""
     at = status.next_buffer_at or status.messages.threshold
     waits = status.backlog is not None or status.buffered_observations.status == "running" or status.retry_at
     if not turn_tokens or waits or at <= status.messages.tokens:
         return ""
     exact = (at - status.messages.tokens) / turn_tokens
     turns = min(STEPS, key=lambda step: max(exact, 1) / step if exact > step else step / max(exact, 1))
-    return f"next notes in about {turns} turn{'s' * (turns != 1)}"
+    return f"observes in about {turns} turn{'s' * (turns != 1)}"
 
 
-def waiting_notes(status: MemoryStatus, figures: Figures | None) -> str:
-    """Format notes that are made and not in the prompt yet: `5 notes ready, will free 24.6k`; or empty."""
+def ready_observations(status: MemoryStatus, figures: Figures | None) -> str:
+    """Format observations that are not in the context yet: `5 observations will free 24.6k`; or empty."""
     buffered = status.buffered_observations
     if not buffered.chunks:
         return ""
     count = figures.ready_lines if figures is not None else 0
     about = "~" if status.approximate else ""
-    notes = counted(count, "note") if count else "notes"
-    return f"{notes} ready, will free {about}{count_k(buffered.projected_message_removal)}"
+    lines = counted(count, "observation") if count else "observations"
+    freed = buffered.projected_message_removal
+    return f"{lines} will free {about}{count_k(freed)}" if freed else f"{lines} ready"
 
 
 def gauge_words(gauge: Gauge, *, about: bool = False) -> str:
@@ -77,7 +78,8 @@ def doing(status: MemoryStatus) -> str:
         return "reflecting"
     if status.buffered_observations.status == "running":
         return "observing"
-    return {"idle": "", "buffering": "observing", "waiting": "observing"}.get(status.phase, status.phase)
+    words = {"idle": "", "buffering": "observing", "waiting": "observing", "held": "paused by undo"}
+    return words.get(status.phase, status.phase)
 
 
 def context_words(tokens: int, window: int | None, *, about: bool = False) -> str:
@@ -98,17 +100,17 @@ def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
     if not done.messages:
         return []
     saved = done.tokens_before - done.tokens_after
-    freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the notes are as long as what they stand for"
-    notes = done.tokens_after - done.kept_tokens
-    made = f"{_lines(done.lines, 'line')}; all notes are {count_k(max(0, notes))} tokens now"
-    doubtful = f"{_lines(done.doubtful, 'new line')} with unverified claims: filter the notes by ? to see them"
+    freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the observations are as long as their messages"
+    log = done.tokens_after - done.kept_tokens
+    made = f"{_lines(done.lines, 'line')}; the log has {count_k(max(0, log))} tokens now"
+    doubtful = f"{_lines(done.doubtful, 'new line')} with unverified claims: filter the observations by ? to see them"
     found = [
         ("Removed", f"{_messages(done.messages)}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it"),
         ("Kept", f"{_messages(done.kept)} word for word, {count_k(done.kept_tokens)} tokens" if done.kept else ""),
-        ("New notes", made),
+        ("Observations", made),
         ("Pinned", f"{_lines(done.pinned)}, always kept" if done.pinned else ""),
         ("Doubtful", doubtful if done.doubtful else ""),
-        ("Tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} (messages and notes), {freed}"),
+        ("Tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} in both windows, {freed}"),
         ("Diff", "/compact diff shows the log before and after"),
         ("Undo", "/compact undo restores the messages"),
     ]
@@ -194,9 +196,9 @@ def status_rows(status: MemoryStatus, figures: Figures | None) -> list[tuple[str
     condensed = f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)} tokens"
     made = f"{count_k(buffered.message_tokens)} → {count_k(buffered.observation_tokens)} tokens"
     found = [
-        ("Conversation", f"{gauge_words(status.messages, about=status.approximate)} tokens before messages leave it"),
-        ("Notes", f"{gauge_words(status.observations, about=status.approximate)} tokens before they are condensed"),
-        ("Ready", f"{waiting_notes(status, figures)} ({made})" if buffered.chunks else ""),
+        ("Messages", f"{gauge_words(status.messages, about=status.approximate)} tokens before messages leave it"),
+        ("Observations", f"{gauge_words(status.observations, about=status.approximate)} tokens before a reflection"),
+        ("Ready", f"{ready_observations(status, figures)} ({made})" if buffered.chunks else ""),
         ("Observation", "running" if buffered.status == "running" else ""),
         ("Reflection", {"idle": "", "running": "running"}.get(reflection.status, f"ready, {condensed}")),
         ("Backlog", in_words(status.backlog) if status.backlog else ""),

@@ -149,7 +149,7 @@ def why_observer(state: State) -> str:
     if memory.model or memory.observation.model:
         return "set by memory.model" if memory.model else "set by memory.observation.model"
     if models.info is None:
-        return "no model available"
+        return "verbatim excerpts; no model is available"
     if not models.fit(models.observing()):
         return f"{models.info.name} is too small to observe"
     if models.observing() == models.info.full_name:

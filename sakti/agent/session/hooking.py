@@ -184,7 +184,7 @@ class SessionHooks:
         if decision.stop is not None or not texts:
             return ()
         if held >= HELD:
-            text = f"Hooks kept this turn from ending {HELD} times; it ends now."
+            text = f"Stop hooks continued this turn {HELD} times; the limit is reached."
             self.emit(Notice("warning", TITLE, text))
             return ()
         self.emit(Notice("warning", "Stop hook", "\n".join(f"{t.hook.source}: {t.text}" for t in texts)))

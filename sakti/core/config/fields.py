@@ -57,7 +57,7 @@ class ModelSettings:
     )
     thinking_tokens: int | None = _memory(None, "Maximum tokens of thinking; 0: none.", low=0, project=(0, 50_000))
     extra: Mapping[str, Any] = setting(
-        make=dict[str, Any], help="Extra fields for the body of its requests.", at_once=True
+        make=dict[str, Any], help="Fields added to the body of its requests.", at_once=True
     )
 
 
@@ -66,28 +66,28 @@ class ObservationSettings:
     """Settings of observation; fractions are of the message threshold."""
 
     message_tokens: int = _memory(
-        30_000, "Tokens of messages at which they are observed.", above=0, project=(2_000, 200_000)
+        30_000, "Tokens of messages that fill the message window.", above=0, project=(2_000, 200_000)
     )
     buffer_tokens: float | Literal[False] = _memory(
         0.2,
-        "Tokens after which the Observer works in the background, or a fraction; false: never.",
+        "Tokens between background observations, or a fraction of the window; false: none.",
         project=(0.05, 200_000),
     )
     buffer_activation: float = _memory(
         0.8,
-        "Share of the messages that leaves the window at activation, or tokens (1000 and more) that stay.",
+        "Share of the window that an activation frees, or tokens (1000 or more) of messages that stay.",
         project=(0.05, 200_000),
     )
     block_after: float = _memory(
         1.2,
-        "When a step waits for the Observer: a factor of the threshold below 100, or tokens.",
+        "Wait for the Observer above this: a multiple of the threshold (below 100), or tokens.",
         project=(1, 1_000_000),
     )
     previous_observer_tokens: int = _memory(
-        2_000, "Tokens of the log's end that the Observer is shown.", low=0, project=(0, 20_000)
+        2_000, "Tokens of the log's end that the Observer sees.", low=0, project=(0, 20_000)
     )
     model: str | tuple[str, ...] | None = setting(
-        None, 'Model that observes, or several, tried in order; "provider/name <= TOKENS" for inputs up to so many.',
+        None, 'Model that observes, or a list tried in order; "provider/name <= TOKENS" limits the input.',
         at_once=True,
     )  # fmt: skip
     model_settings: ModelSettings = ModelSettings(temperature=0.3, thinking_tokens=215)
@@ -98,22 +98,22 @@ class ReflectionSettings:
     """Settings of reflection; fractions are of the observation threshold."""
 
     observation_tokens: int = _memory(
-        40_000, "Tokens of the log at which it is condensed.", above=0, project=(2_000, 200_000)
+        40_000, "Tokens of observations that fill the observation window.", above=0, project=(2_000, 200_000)
     )
     buffer_activation: float = _memory(
         0.5,
-        "Share of the threshold at which the Reflector works in the background.",
+        "Share of the window at which the Reflector starts in the background.",
         above=0,
         high=1,
         project=(0.05, 1),
     )
     block_after: float = _memory(
         1.2,
-        "When a step waits for the Reflector: a factor of the threshold below 100, or tokens.",
+        "Wait for the Reflector above this: a multiple of the threshold (below 100), or tokens.",
         project=(1, 1_000_000),
     )
     model: str | tuple[str, ...] | None = setting(
-        None, "Model that condenses the log, or several, tried in order; the Observer's where none is named.",
+        None, "Model that reflects, or a list tried in order; none: the Observer's.",
         at_once=True,
     )  # fmt: skip
     model_settings: ModelSettings = ModelSettings(temperature=0.0, thinking_tokens=1_024)
@@ -123,37 +123,35 @@ class ReflectionSettings:
 class WorkingMemorySettings:
     """Settings of the two pages of stable facts; files are relative to the workspace."""
 
-    schema: str | None = setting(None, "File with the JSON Schema that pages follow; none: Markdown.", project=True)
-    enabled: bool = setting(True, "Whether pages are sent and written.", project=True)
+    schema: str | None = setting(None, "File with a JSON Schema for the pages; none: Markdown pages.", project=True)
+    enabled: bool = setting(True, "Send and write working memory pages.", project=True)
     scope: Literal["resource", "thread"] = setting(
-        "resource", "The page that notes and updates go to: the workspace's or the thread's own.", project=True
+        "resource", "Page for notes and updates: the workspace's or the thread's own.", project=True
     )
-    template: str | None = setting(None, "Markdown file that a page begins as.", project=True)
+    template: str | None = setting(None, "Markdown file that a new page starts with.", project=True)
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    enabled: bool = _memory(True, "Whether messages are observed; false: the newest ones are sent.")
-    model: str | None = setting(
-        None, 'Model for Observer and Reflector at once; "extractive" asks no model.', at_once=True
-    )
-    scope: Literal["thread", "resource"] = _memory("thread", "One log a thread, or one for all of the workspace.")
-    share_token_budget: bool = _memory(False, "Whether messages and log share the sum of their thresholds.")
-    retrieval: bool = _memory(True, "Whether the model may recall the messages behind a line.")
+    enabled: bool = _memory(True, "Observe messages; false: only the newest ones are sent.")
+    model: str | None = setting(None, 'Model of Observer and Reflector; "extractive" uses no model.', at_once=True)
+    scope: Literal["thread", "resource"] = _memory("thread", "One log for each thread, or one for the workspace.")
+    share_token_budget: bool = _memory(False, "Let messages and observations share the sum of their windows.")
+    retrieval: bool = _memory(True, "Let the model open the messages behind an observation.")
     activate_after_idle: str | int | Literal[False] = _memory(
         "auto",
-        'Pause after which buffered groups are activated ("5m", ms); auto: when the prompt cache is gone.',
+        'Pause after which buffered groups are activated ("5m" or ms); auto: when the prompt cache expires.',
         project=(1_000, 86_400_000),
     )
     carry_over: int = _memory(
-        1_500, "Tokens of what the workspace knows that a new thread begins with.", low=0, project=(0, 10_000)
+        1_500, "Tokens of workspace knowledge that a new thread starts with.", low=0, project=(0, 10_000)
     )
-    read_only: bool = setting(False, "Save nothing: work on a copy in memory, observe nothing (--no-save).")
-    thread_title: bool = _memory(True, "Whether the Observer names threads.")
+    read_only: bool = setting(False, "Save nothing: work on a copy in memory and observe nothing (--no-save).")
+    thread_title: bool = _memory(True, "Let the Observer name threads.")
     last_messages: int | None = _memory(
-        None, "Messages that are sent with memory off; none: the mode's.", above=0, project=(1, 1_000)
+        None, "Messages that are sent if memory is off; none: as many as the mode sets.", above=0, project=(1, 1_000)
     )
-    observe_on_exit: bool = _memory(False, "Whether what is pending is observed before the program ends.")
+    observe_on_exit: bool = _memory(False, "Observe pending messages before the program ends.")
     observation: ObservationSettings = setting(make=ObservationSettings)
     reflection: ReflectionSettings = setting(make=ReflectionSettings)
     working_memory: WorkingMemorySettings = setting(make=WorkingMemorySettings)
@@ -164,11 +162,11 @@ class ApprovalSettings:
     """Settings of approvals; a rule is `tool`, `tool(pattern)`, a glob over the path, or `bash: words`."""
 
     mode: ApprovalMode = setting(
-        "ask", "What may run without asking; a project may make it stricter only.", project=True, at_once=True
+        "ask", "Approval mode at the start; a project can only make it stricter.", project=True, at_once=True
     )
-    allow: tuple[str, ...] = setting((), 'Rules for calls that need no question, as "bash: git fetch".')
-    ask: tuple[str, ...] = setting((), "Rules for calls that are always asked about.", project=True)
-    deny: tuple[str, ...] = setting((), "Rules for calls that are refused, whatever else allows them.", project=True)
+    allow: tuple[str, ...] = setting((), 'Rules for calls that run without a question, for example "bash: git fetch".')
+    ask: tuple[str, ...] = setting((), "Rules for calls that always ask.", project=True)
+    deny: tuple[str, ...] = setting((), "Rules for calls that are always refused.", project=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +174,15 @@ class SandboxSettings:
     """Settings of what encloses commands; only the user's own, as a project could only widen it."""
 
     enabled: Literal["auto", "off"] = setting(
-        "auto", "Whether commands run in the sandbox where this machine has one; without it there is no mode auto."
+        "auto", "Run commands in the sandbox if there is one; without it, mode auto is not available."
     )
-    env: tuple[str, ...] = setting((), "Names of variables that commands get beside the usual ones.")
+    env: tuple[str, ...] = setting((), "Names of variables that commands get besides the usual ones.")
     hosts: tuple[str, ...] = setting(
-        (), "Hosts that commands may reach from inside, as example.org, *.example.org or example.org:8443."
+        (), "Hosts that commands may reach: example.org, *.example.org or example.org:8443."
     )
-    write: tuple[str, ...] = setting((), "Folders that commands may change beside the workspace, as ~/.cache/pip.")
+    write: tuple[str, ...] = setting(
+        (), "Folders that commands may change besides the workspace, for example ~/.cache/pip."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,38 +196,46 @@ class AgentSettings:
     max_seconds: float | None = setting(None, "Maximum seconds per turn.", at_once=True, above=0)
     max_tokens: int | None = setting(None, "Maximum tokens per turn, in and out.", at_once=True, above=0)
     max_usd: float | None = setting(None, "Maximum US dollars per turn.", at_once=True, above=0)
-    effort: Effort = setting("medium", "Thinking effort of models that think.", at_once=True)
+    effort: Effort = setting("medium", "Reasoning effort.", at_once=True)
     max_output_tokens: int | None = setting(
-        None, "Maximum tokens of one answer; none: the model's own maximum.", at_once=True, above=0
+        None, "Maximum tokens of one answer; none: the model's maximum.", at_once=True, above=0
     )
     thinking_tokens: int | None = setting(
-        None, "Thinking budget in tokens, for models that take one; none: from the effort.", at_once=True
+        None, "Thinking budget in tokens, for models that take one; none: set by the effort.", at_once=True
     )
-    max_processor_retries: int = setting(3, "How often a processor may request another answer.", at_once=True, low=0)
+    max_processor_retries: int = setting(
+        3, "Maximum number of new answers that a processor may request.", at_once=True, low=0
+    )
     tool_output_bytes: int = setting(30_000, "Maximum bytes of a tool's output that the model sees.", above=0)
     bash_timeout: int = setting(120, "Default timeout of a command in seconds.", above=0)
-    checkpoints: bool = setting(True, "Keep what calls do to files, so that /undo restores them.")
+    checkpoints: bool = setting(True, "Record changes to files, so that /undo can restore them.")
 
 
 @dataclass(frozen=True, slots=True)
 class UiSettings:
     theme: str = setting("sakti-dark", "Name of the theme.", at_once=True)
     sidebar_width: int | None = setting(
-        None, "Columns of the panes; none: 36 to 56, as the screen allows.", at_once=True, low=24, high=120
+        None,
+        "Width of the panes in columns; none: 36 to 56, by the width of the screen.",
+        at_once=True,
+        low=24,
+        high=120,
     )
-    mouse: bool = setting(True, "false leaves the mouse to the terminal.")
-    reduced_motion: bool = setting(False, "true: no blinking, no animation.", at_once=True)
+    mouse: bool = setting(True, "Use the mouse; false leaves it to the terminal.")
+    reduced_motion: bool = setting(False, "No blinking and no animation.", at_once=True)
     notify: Literal["off", "bell", "desktop"] = setting(
-        "bell", "How sakti notifies you when an approval waits or a long turn has ended out of sight.", at_once=True
+        "bell", "Notification of a waiting approval or the end of a long turn while you look elsewhere.", at_once=True
     )
     vim_keys: bool = setting(False, "vim's keys in the prompt: Esc for normal mode, i to type.", at_once=True)
-    plain: bool = setting(False, "The chat line by line, for screen readers (--plain).")
+    plain: bool = setting(False, "Chat line by line, for screen readers (--plain).")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
     path: str | None = setting(None, "File of the database (SAKTI_DB).", refuse=_refuse_url)
-    synchronous: Literal["FULL", "NORMAL"] = setting("FULL", "How SQLite syncs; NORMAL may lose the last second.")
+    synchronous: Literal["FULL", "NORMAL"] = setting(
+        "FULL", "Durability of writes; NORMAL may lose the last second in a power failure."
+    )
     wait: float = setting(90.0, "Maximum seconds that a write waits for another process.", low=0)
 
 
@@ -237,18 +245,20 @@ class Config:
 
     model: str | None = setting(None, 'Model that answers, as "provider/name".')
     fallback_model: str | None = setting(
-        None, "Model for the rest of a turn when `model` stays overloaded.", at_once=True
+        None, "Model for the rest of a turn if `model` stays overloaded.", at_once=True
     )
     title_model: str | None = setting(
         None, "Model that names a thread after its first answer; none: the first line, then the Observer.", at_once=True
     )
     processors: tuple[str, ...] = setting(
-        (), "Processors of every turn, by name, in order: built in, or of an installed package."
+        (), "Names of processors for every turn, in order: built in or from an installed package."
     )
     hooks: tuple[HookSettings, ...] = setting(
-        (), "Commands that run at events, as tables [[hooks]] with event, match, command, timeout, write."
+        (), "Commands that run at events: tables [[hooks]] with event, match, command, timeout, write."
     )
-    mode: str = setting("default", "What the Observer looks for.", project=True, at_once=True, refuse=refuse_mode)
+    mode: str = setting(
+        "default", "Focus of the Observer, for example debugging.", project=True, at_once=True, refuse=refuse_mode
+    )
     memory: MemorySettings = setting(make=MemorySettings)
     approval: ApprovalSettings = setting(make=ApprovalSettings)
     sandbox: SandboxSettings = setting(make=SandboxSettings)
@@ -256,6 +266,6 @@ class Config:
     ui: UiSettings = setting(make=UiSettings)
     store: StoreSettings = setting(make=StoreSettings)
     keys: Mapping[str, Any] = setting(
-        make=dict[str, Any], help='Keys of your own by the id that F1 shows, as "app.search" = "ctrl+l".'
+        make=dict[str, Any], help='Your own keys, by the id that F1 shows, for example "app.search" = "ctrl+l".'
     )
     providers: Mapping[str, ProviderSettings] = setting(make=dict[str, ProviderSettings])

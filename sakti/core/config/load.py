@@ -25,7 +25,7 @@ from sakti.core.config.check import check
 from sakti.core.config.fields import APPROVAL_MODES, Config
 from sakti.core.config.meaning import Meaning, of_field
 from sakti.core.config.providers import ProviderSettings
-from sakti.core.config.reading import literal, parse, read_table, shown
+from sakti.core.config.reading import TABLES, literal, parse, read_table, shown
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
 
@@ -249,7 +249,7 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
         hint = f" Did you mean {near[0]}?" if near else " `sakti config` lists them."
         raise ConfigError(f"{origin}: there is no setting {shown(name)}.{hint}")
     if head == "providers" and isinstance(node, Config):
-        if len(rest) != 2 and rest[1:2] != ["extra"]:
+        if len(rest) < 2 or (len(rest) > 2 and rest[1] not in TABLES):
             raise ConfigError(f"{origin}: write it as providers.NAME.SETTING, for example providers.ollama.base_url.")
         current = node.providers.get(rest[0], ProviderSettings())
         changed = _replace(current, rest[1:], value, name, origin)
@@ -261,7 +261,9 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
         return dataclasses.replace(node, **{head: _replace(child, rest, value, name, origin)})
     if rest and isinstance(child, Mapping):
         inner = typing.cast("Mapping[str, Any]", child)
-        return dataclasses.replace(node, **{head: {**inner, ".".join(rest): value}})
+        key = ".".join(rest)
+        checked = _coerce({key: value}, hints[head], name.removesuffix(f".{key}"), origin)
+        return dataclasses.replace(node, **{head: {**inner, **checked}})
     if rest:
         raise ConfigError(f"{origin}: there is no setting {shown(name)}. `sakti config` lists them.")
     found = _coerce(value, hints[head], name, origin)
@@ -292,8 +294,10 @@ def _coerce(value: Any, hint: Any, name: str, origin: str) -> Any:
         if all(isinstance(v, str) for v in _as_list(value)):
             return tuple(str(v) for v in _as_list(value))
     elif origin_type is Mapping:
+        _, kind = typing.get_args(hint)
         if isinstance(value, dict):
-            return typing.cast("dict[str, Any]", value)
+            table = typing.cast("dict[str, Any]", value)
+            return table if kind is Any else {k: _coerce(v, kind, f"{name}.{k}", origin) for k, v in table.items()}
     elif hint is type(None):
         if value is None or value == "none":
             return None

@@ -14,6 +14,7 @@ from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
 
 LONGEST = 100_000  # bytes of a file of settings
+TABLES = ("extra", "headers")  # settings whose value is a table
 _MEND = "Fix it or move it away."
 
 
@@ -79,7 +80,7 @@ def _why(error: Exception) -> str:
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
-        if isinstance(value, dict) and key != "extra":
+        if isinstance(value, dict) and key not in TABLES:
             yield from _flatten(typing.cast("dict[str, Any]", value), f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

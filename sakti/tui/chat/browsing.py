@@ -37,7 +37,7 @@ class Area(Struct, frozen=True):
 
 AREAS: Mapping[str, Area] = {
     CONVERSATION: Area(
-        "Conversation",
+        "Messages",
         (
             ("transcript.previous", "back"),
             ("transcript.next", "on"),
@@ -50,7 +50,7 @@ AREAS: Mapping[str, Area] = {
     ),
     "memory": Area("Memory", (("memory.events", "all events"),), "app.memory"),
     "log": Area(
-        "Notes",
+        "Observations",
         (
             ("list.open", "sources"),
             ("observations.pin", "pin"),

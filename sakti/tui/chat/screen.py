@@ -68,10 +68,10 @@ class ChatScreen(Screen[None]):
         Binding("f1", "help", "Help", show=False, id="app.help"),
         # with priority: they move the focus before the next key, which may have come in the same read, is handed on
         Binding("f2", "pane('memory')", "Memory: show, browse, hide", show=False, priority=True, id="app.memory"),
-        Binding("f3", "pane('log')", "Notes: show, browse, hide", show=False, priority=True, id="app.log"),
+        Binding("f3", "pane('log')", "Observations: show, browse, hide", show=False, priority=True, id="app.log"),
         Binding("f4", "pane('tasks')", "Tasks: show, browse, hide", show=False, priority=True, id="app.tasks"),
         Binding("ctrl+b", "panes", "All panes", show=False, id="app.panes"),
-        Binding("f6", "browse", "Browse: the conversation, then each pane", show=False, priority=True, id="app.browse"),
+        Binding("f6", "browse", "Browse: the messages, then each pane", show=False, priority=True, id="app.browse"),
         Binding("tab", "tab", "Next part while browsing; go to a question", show=False, id="app.tab"),
         Binding("shift+tab", "cycle_approval", "Approval: plan, ask, edits, auto", show=False, id="app.approval"),
         Binding("ctrl+f", "search", "Search", show=False, id="app.search"),
@@ -206,7 +206,7 @@ class ChatScreen(Screen[None]):
         self.conversation.approval.show(pending, take_focus=takes)
         self.conversation.fit_start()
         if isinstance(event, ApprovalRequested):
-            waits = f"a question waits above: {self.host.key_name('app.tab')} goes there"
+            waits = f"Answer the question above first ({self.host.key_name('app.tab')})"
             self.note(waits if self.prompt.text or self._browsed else "")
         elif not pending:
             self.note("")
@@ -424,12 +424,12 @@ def chat_parts() -> list[tuple[str, type[Any]]]:
     return [
         ("Everywhere", ChatScreen),
         ("Prompt", Prompt),
-        ("Conversation", Transcript),
+        ("Messages", Transcript),
         ("Find in the thread", FindBar),
         ("Approvals", ApprovalView),
         ("Panes", Sidebar),
         ("Memory", MemoryPane),
-        ("Notes", ObservationsPane),
+        ("Observations", ObservationsPane),
         ("Tasks", TasksPane),
         ("Lists", LineList),
     ]

@@ -18,7 +18,15 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sakti.agent.reports.memory_report import doing, forecast, gauge_words, guarded, in_a_line, in_words, waiting_notes
+from sakti.agent.reports.memory_report import (
+    doing,
+    forecast,
+    gauge_words,
+    guarded,
+    in_a_line,
+    in_words,
+    ready_observations,
+)
 from sakti.agent.session.queries import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
@@ -53,8 +61,8 @@ class MemoryPane(Widget, can_focus=True):
 
     FOCUS_ON_CLICK = False
     HELP = (
-        "How full the conversation and the notes are. ▒: what notes that are ready will free; ┃: where the next ones "
-        "are made in the background. Enter: all that happened."
+        "How full the windows are. ▒: tokens that ready observations will free; ┃: where the next ones are made in the "
+        "background. Enter: all events."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "events", "All that happened", show=False, id="memory.events"),
@@ -201,16 +209,14 @@ def memory_lines(
     about = status.approximate
     lines: list[Line] = [title]
     lines.append(
-        gauge_line(
-            "Conversation", status.messages, width, palette, about=about, next_at=status.next_buffer_at, ready=ready
-        )
+        gauge_line("Messages", status.messages, width, palette, about=about, next_at=status.next_buffer_at, ready=ready)
     )
     lines += [
         [Segment("  "), Segment(text, palette.muted)]
-        for text in (waiting_notes(status, figures), forecast(status, turn_tokens))
+        for text in (ready_observations(status, figures), forecast(status, turn_tokens))
         if text
     ]
-    lines.append(gauge_line("Notes", status.observations, width, palette, about=about))
+    lines.append(gauge_line("Observations", status.observations, width, palette, about=about))
     if reflected := _reflection(status):
         lines.append([Segment("  "), Segment(reflected, palette.muted)])
     if status.backlog is not None:
@@ -249,7 +255,7 @@ def _reflection(status: MemoryStatus) -> str:
     if not reflection.input_observation_tokens or not reflection.observation_tokens:
         return ""
     sizes = f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)}"
-    return f"shorter notes ready, {sizes}"
+    return f"shorter log ready, {sizes}"
 
 
 def gauge_line(

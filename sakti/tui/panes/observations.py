@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sakti.store.log.lines import LogLine
 
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
-NOT_YET = "not in the prompt yet"
+NOT_YET = "ready, not in the context yet"
 MAX_LINES = 4  # of one observation in the side bar
 FOLDED_FROM = 3  # nested lines
 
@@ -255,14 +255,14 @@ class ObservationsPane(Vertical):
         self._edited = ""  # the line in the edit box
 
     def compose(self) -> ComposeResult:
-        yield PaneTitle("Notes", id="observations-title")
+        yield PaneTitle("Observations", id="observations-title")
         yield TimeBar(id="observations-time")
         yield PaneInput(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
         yield LineList(
             draw_row,
             selectable=_is_line,
             id="observations-list",
-            empty="No notes yet. They appear as you chat; /compact writes them now.",
+            empty="No observations yet. They appear as you chat; /compact writes them now.",
         )
         yield PaneInput(placeholder="what the line should say", id="observations-edit", compact=True)
 
@@ -292,7 +292,7 @@ class ObservationsPane(Vertical):
         self.set_class(self._past is not None, "-past")
         self.time_bar.show(self._moments, None if self._past is None else self._moments.index(self._past))
         if self._past is None:
-            self.title.say("Notes", count)
+            self.title.say("Observations", count)
         else:
             self.title.say(f"PAST {_clock(self._past.time)}", "esc: now", count or "empty")
         follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it

@@ -33,7 +33,7 @@ with lazy_imports:
 
 POLL = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
-EMPTY = {"ready": "none: n creates a task; the agent creates its own"}
+EMPTY = {"ready": "No tasks. n adds one."}
 # What can be done with a card, by column: what is written below, and the action that it stands for.
 ACTIONS = {
     "ready": ("claim", "close", "depend", "tree", "delete", "card"),

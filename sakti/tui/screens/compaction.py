@@ -26,7 +26,7 @@ class CompactionScreen(ReadScreen):
             ("focus", done.focus),
             ("removed", f"{done.message_count} messages, numbers {done.first_index + 1} to {done.last_index + 1}"),
             ("tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)}, {count_k(max(0, saved))} freed"),
-            ("notes", f"{len(shown.before)} → {len(shown.after)} lines"),
+            ("observations", f"{len(shown.before)} → {len(shown.after)} lines"),
             ("pinned", f"{shown.pinned} line{'s' * (shown.pinned != 1)}, always kept" if shown.pinned else ""),
             ("doubtful", f"{shown.doubtful} new lines are not supported by their source" if shown.doubtful else ""),
             ("undo", "/compact undo"),

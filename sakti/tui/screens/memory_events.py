@@ -31,7 +31,7 @@ class MemoryEventsScreen(ListPanel):
         "✗ failed. Enter shows what was made, and of a reflection what became of the lines before."
     )
     placeholder = "filter"
-    empty = "No events yet. Notes are made as the conversation grows, or by /compact."
+    empty = "No events yet. Observations are made as the thread grows, or by /compact."
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter details", "open"), BACK)
 
     def __init__(self, events: Sequence[MemoryEvent], retry_at: int | None) -> None:

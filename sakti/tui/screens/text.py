@@ -21,9 +21,10 @@ from sakti.tui.host import Host
 from sakti.tui.keys import in_words
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, Panel
-from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock, TextBlock, estimate_text
+from sakti.tui.transcript.blocks import Block, CardBlock, ChunkBlock, NoticeBlock, TextBlock, estimate_text
 from sakti.tui.transcript.build import message_blocks
 from sakti.tui.transcript.diff import diff_lines
+from sakti.tui.transcript.split import split
 from sakti.tui.transcript.wrap import Line, shorten
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.transcript import Transcript
@@ -98,13 +99,23 @@ class SourceScreen(ReadScreen):
     def __init__(self, observation: str, messages: Sequence[Message]) -> None:
         blocks: list[Block] = [CardBlock(title=observation, rows=(("made from", f"{len(messages)} messages"),))]
         if not messages:
-            blocks.append(NoticeBlock(tone="warning", title="No messages", text="This line names no source."))
+            blocks.append(NoticeBlock(tone="warning", title="No messages", text="No source is recorded."))
         super().__init__("Where this comes from", [*blocks, *message_blocks(messages)])
 
 
 async def open_sources(host: Host, group_id: str, text: str) -> None:
     """Show the raw messages that `text`, a line of the log, was made from."""
     host.push(SourceScreen(text, await host.session.views.sources(group_id)))
+
+
+class PageScreen(ReadScreen):
+    """A page of the documentation."""
+
+    HELP = "A page of the documentation."
+
+    def __init__(self, title: str, page: str) -> None:
+        chunks = split(sanitise(page))
+        super().__init__(title, [ChunkBlock(gap=chunk.gap and bool(n), chunk=chunk) for n, chunk in enumerate(chunks)])
 
 
 def approval_screen(asked: ApprovalRequested) -> ReadScreen:

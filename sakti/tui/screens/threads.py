@@ -229,7 +229,7 @@ def _tag(row: ThreadSummary) -> str:
 class ForkScreen(ListPanel):
     """Up to which message? Dismisses with its index."""
 
-    HELP = "The new thread has every message up to the chosen one, and the notes made from them."
+    HELP = "The new thread has every message up to the chosen one, and the observations made from them."
     placeholder = "filter by text"
     empty = "no message"
     keys: ClassVar[Keys] = (("↑↓ up to which message", ""), ("enter fork", "open"), BACK)

@@ -28,10 +28,10 @@ class TrustScreen(Panel[bool]):
     HELP = "What this folder would change in sakti. Trust is kept until one of these files changes."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "trust", "Trust", priority=True, id="trust.yes"),
-        Binding("n", "close", "Leave out, this time", priority=True, id="trust.no"),
+        Binding("n", "close", "Not now", priority=True, id="trust.no"),
         Binding("v", "view", "View the text, or what changed", priority=True, id="trust.view"),
     ]
-    keys: ClassVar[Keys] = (("y trust", "trust"), ("n leave out, this time", "close"), ("v view", "view"))
+    keys: ClassVar[Keys] = (("y trust", "trust"), ("n not now", "close"), ("v view", "view"))
 
     def __init__(self, found: trust.Look, clock: Clock) -> None:
         super().__init__("Trust this folder?")

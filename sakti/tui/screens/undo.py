@@ -168,7 +168,7 @@ class RewindScreen(ListPanel):
 
     def _entitle(self) -> None:
         what = " · ".join(f"[{w}]" if n == self._what else w for n, w in enumerate(WHATS))
-        self.set_title(f"Undo from a turn on:  {what}")
+        self.set_title(f"Rewind to before:  {what}")
 
     def rows(self, text: str) -> list[Past]:
         return [t for t in reversed(self._turns) if text.lower() in t.text.lower()]

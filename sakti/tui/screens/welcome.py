@@ -61,7 +61,7 @@ class WelcomeScreen(Panel[None]):
 
     HELP = "What sakti found on this machine, and how to continue. /setup shows it again."
     AUTO_FOCUS = "#panel-list"
-    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter choose", "open"), ("esc, or just type: start", "close"))
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter choose", "open"), ("Esc or type to start", "close"))
     ways = query_one("#panel-list", LineList)
     line = query_one("#panel-line", Input)
 
@@ -109,7 +109,7 @@ class WelcomeScreen(Panel[None]):
         answers = session.model is not None and session.model.model is not None
         first = ("Start", "ask something") if answers else ("Continue without a model", "tools, search and tasks work")
         keep = f"kept in the keyring ({found.keyring})" if found.keyring else "which variable to set"
-        served = ", ".join(s.title for s in found.servers) or "start one, then look again"
+        served = ", ".join(s.title for s in found.servers) or "start a server, then Enter to rescan"
         if self._stop_install is not None:
             small = "is being installed; enter stops it"
         elif found.weights and found.runtime:

@@ -17,6 +17,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
+from sakti.agent.judge.rules import describe_rule
 from sakti.core.clock import Clock
 from sakti.core.events import ApprovalRequested, Grant
 from sakti.core.revealing import lookalikes, revealed
@@ -78,7 +79,9 @@ def lay_out(
     spans = [(like, palette.bad), (why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)]
     reason = wrap(spans, room)
     if now.rule:
-        reason += wrap([("t and a allow ", palette.faint), (one_line(now.rule, 200), palette.muted)], room)
+        reason += wrap(
+            [("Rule for t and a: ", palette.faint), (one_line(describe_rule(now.rule), 200), palette.muted)], room
+        )
     list_ = _list(pending, at, room, palette)
     keys = _whole_keys(_keys(now, cut=True, many=bool(many), palette=palette, room=room), room)
     if writing:

@@ -26,7 +26,7 @@ from sakti.tui.widgets.header import NOT_SAVED
 KEYS = (
     ("^P", "palette", "app.command_palette"),
     ("F2", "memory", "screen.pane('memory')"),
-    ("F3", "notes", "screen.pane('log')"),
+    ("F3", "observations", "screen.pane('log')"),
     ("F4", "tasks", "screen.pane('tasks')"),
     ("F1", "help", "screen.help"),
 )

@@ -540,13 +540,13 @@ async def test_the_inspector_shows_how_processors_are_composed(store: Store, tmp
     assert block.text == "chain(Input, parallel(Stream))"
 
 
-# --- the example of the README -----------------------------------------------------------------------------------
+# --- the example of the help page -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def guards() -> Processor:
-    readme = Path(__file__).parents[3] / "README.md"
-    (code,) = [c for c in re.findall(r"```python\n(.*?)```", readme.read_text("utf-8"), re.DOTALL) if "Length" in c]
+    page = Path(__file__).parents[3] / "sakti/help/scripting.md"
+    (code,) = [c for c in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL) if "Length" in c]
     space: dict[str, Any] = {}
     exec(code, space)
     return space["guards"]

@@ -31,7 +31,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_model_of_the_config_is_found(model: Any) -> None:
     found = model(f'model = "mine/m"\n{MINE}')
-    assert found["ok"] and found["detail"] == "mine/m (chosen in the configuration)"
+    assert found["ok"] and found["detail"] == "mine/m (from the configuration)"
 
 
 def test_a_model_of_no_provider_is_told_with_what_fits(model: Any) -> None:

@@ -109,6 +109,18 @@ def test_extra_goes_in_whole_or_key_by_key(tmp_path):
         load(overrides=("providers.vllm.extra=4",))
 
 
+def test_headers_are_set_as_a_table_or_one_by_one(tmp_path):
+    user = tmp_path / "config.toml"
+    user.write_text('[providers.gateway]\nheaders = {X-Team = "blue"}\n[providers.other.headers]\n"X-A.B" = "1"\n')
+    found = load(user_file=user, overrides=('providers.gateway.headers.X-Trace="7"',))
+    assert found.config.providers["gateway"].headers == {"X-Team": "blue", "X-Trace": "7"}
+    assert found.config.providers["other"].headers == {"X-A.B": "1"}
+    assert found.origins["providers.gateway.headers"] == str(user)
+    for wrong in ("providers.gateway.headers={X=3}", "providers.gateway.headers.X=3"):
+        with pytest.raises(ConfigError, match=r"headers\.X cannot be 3; it takes text"):
+            load(overrides=(wrong,))
+
+
 def test_a_project_may_not_add_to_requests(tmp_path):
     project = tmp_path / "config.toml"
     project.write_text("[memory.observation.model_settings.extra]\nuser = 'x'\n")

@@ -63,6 +63,12 @@ async def lines(store: Store, tmp_path: Path) -> Lines:
     return Lines(recorded.session)
 
 
+async def test_a_page_of_help_is_read_aloud_without_its_markup(lines: Lines) -> None:
+    heard = await lines.heard("/help undo")
+    assert heard.startswith("heading: Undo\n")
+    assert "row: /redo; undoes the undo" in heard and "```" not in heard
+
+
 async def test_a_conversation_with_its_commands(lines: Lines) -> None:
     said = await lines.heard("when does the queue drain?")
     assert "sakti: I look." in said and "tool: ls ., " in said and said.endswith("ready")
@@ -79,7 +85,7 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
     assert "ls .:" in await lines.heard("/output")
     assert "blocks, " in await lines.heard("/context")
     assert await lines.heard("1")
-    assert "Conversation: " in await lines.heard("/memory")
+    assert "Messages: " in await lines.heard("/memory")
     assert "The queue drains at midnight." in await lines.heard("/last 1")
     assert "price: not known for this model" in await lines.heard("/cost")
     assert "Approval is plan" in await lines.heard("/approve plan")
@@ -156,7 +162,8 @@ async def test_what_another_holds_is_changed_with_an_exclamation_mark(lines: Lin
 
 
 async def test_the_log_is_said_corrected_and_undone(lines: Lines) -> None:
-    assert await lines.heard("/observations") == "No notes yet. They appear as you chat; /compact writes them now."
+    nothing = "No observations yet. They appear as you chat; /compact writes them now."
+    assert await lines.heard("/observations") == nothing
     await lines.heard("always deploy on fridays")
     await lines.heard("and the second thing")
     assert "compacted: " in await lines.heard("/compact")

@@ -169,8 +169,8 @@ def test_questions_are_asked_one_at_a_time() -> None:
         "  make test",
         "why: runs a command; in src",
         "y and Enter: allow once",
-        "t and Enter: allow in this thread what begins like this: bash(make *)",
-        "a and Enter: always allow that in this workspace; the rule is saved",
+        "t and Enter: allow in this thread, by the rule `make …`",
+        "a and Enter: always allow in this workspace; the rule is saved",
         "n and Enter: deny; words behind the n are the reason for the agent",
         "e, a space and another command: run that instead",
     ]

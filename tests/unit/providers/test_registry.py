@@ -53,10 +53,8 @@ KEYS = {"OPENAI_API_KEY": "x", "ANTHROPIC_API_KEY": "y"}
 async def test_the_order():
     everything = {"env": KEYS, "served": OLLAMA, "installed": True}
     choice, asked = await select("groq/llama", "openai/gpt-x", **everything)
-    assert (choice, asked) == (Choice("groq/llama", "chosen by --model"), [])
-    assert (await select(None, "openai/gpt-x", **everything))[0] == Choice(
-        "openai/gpt-x", "chosen in the configuration"
-    )
+    assert (choice, asked) == (Choice("groq/llama", "from --model"), [])
+    assert (await select(None, "openai/gpt-x", **everything))[0] == Choice("openai/gpt-x", "from the configuration")
     choice, asked = await select(**everything)
     assert choice == Choice(f"anthropic/{PRESETS['anthropic'].model}", "ANTHROPIC_API_KEY is set")
     assert asked == [], "with a key nothing is probed"

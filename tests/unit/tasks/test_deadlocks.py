@@ -80,7 +80,7 @@ async def test_a_container_ends_after_its_children(store: Store, actor: Actor) -
         await store.write(service.depend, actor, "y", "e")
     assert refused.value.path == ("y", "e", "x", "y")
     assert f"{y.handle} → {epic.handle} → {x.handle} → {y.handle}" in refused.value.message
-    assert f"{epic.handle} ends after its child {x.handle}" in refused.value.message
+    assert f"Close the child {x.handle} before {epic.handle}." in refused.value.message
     with pytest.raises(CycleError) as own:
         await store.write(service.depend, actor, "x", "e")
     assert own.value.path == ("x", "e", "x")

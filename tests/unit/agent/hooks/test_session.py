@@ -278,7 +278,7 @@ async def test_a_stop_hook_holds_a_turn_three_times(store: Store, tmp_path: Path
     assert [s["stop_hook_active"] for s in stops] == [False, True, True, True]
     assert stops[0]["last_assistant_message"] == "answer 1"
     assert "run the tests" in sent(run.provider.requests[1])
-    assert any("kept this turn from ending 3 times" in n.message for n in run.of(Notice))
+    assert any("continued this turn 3 times" in n.message for n in run.of(Notice))
     held = [e.message for e in run.of(MessageSaved) if e.message.metadata.get("hook")]
     assert len(held) == 3 and all(m.text == "" for m in held)  # nothing of it is the user's words
     await close(run)

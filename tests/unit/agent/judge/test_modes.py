@@ -1,4 +1,4 @@
-"""One table: what the judge does is what the README says."""
+"""One table: the judge does what the help page of approvals says."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 from sakti.agent.judge import modes
 
-README = Path(__file__).parents[4] / "README.md"
+PAGE = Path(__file__).parents[4] / "sakti/help/approvals.md"
 
 
-def test_the_readme_shows_the_table() -> None:
-    assert modes.table() in README.read_text("utf-8")
+def test_the_help_page_shows_the_table_of_modes() -> None:
+    assert modes.table() in PAGE.read_text("utf-8")
 
 
 def test_modes_go_from_strict_to_free() -> None:

@@ -138,3 +138,19 @@ def test_a_permission_covers_what_the_command_is_there_to_change(bash: Ask) -> N
         ("touch .git/hooks/pre-commit", "ask"),
     ]:
         assert bash(command, "ask", allow=("bash: touch",)).verdict == verdict, command
+
+
+@pytest.mark.parametrize(
+    ("rule", "described"),
+    [
+        ("bash: git fetch", "`git fetch …`"),
+        ("bash: python -m pytest # pyproject.toml=eb2c04", "`python -m pytest …`, until pyproject.toml changes"),
+        ("bash: make t # Makefile=1a run.sh=2b", "`make t …`, until Makefile or run.sh changes"),
+        ("bash: 'a b' c", "`'a b' c …`"),
+        ("bash(git push*)", "`git push …`"),
+        ("bash", "bash"),
+        ("read(/etc/*)", "read(/etc/*)"),
+    ],
+)
+def test_a_question_describes_its_rule_without_hashes(rule: str, described: str) -> None:
+    assert rules.describe_rule(rule) == described

@@ -228,7 +228,7 @@ async def export(scope: Scope, thread: str, form: str, output: Path | None) -> V
     found = await _one(scope, thread)
     if output is None and scope.live is None:
         text = await scope.store.read(thread_actions.text_of, found.id, chosen)
-        return Text((text.removesuffix("\n"),))
+        return Text((text.removesuffix("\n"),), kind="" if chosen == "md" else "document")
     async with _actions(scope) as actions:
         path = await actions.export(found.id, form, output)
     return Done(f"Written to {path}.", shell=(str(path),))

@@ -36,7 +36,10 @@ class Value(Struct, frozen=True, eq=False, kw_only=True):
 
 
 class Text(Value, frozen=True, eq=False):
-    """Lines as they are; `kind` says that they are a "diff", or "findings": each begins with ✓, ! or ✗."""
+    """Lines as they are.
+
+    `kind`: a "diff"; "findings", each of which begins with ✓, ! or ✗; or a "document", a file that is always UTF-8.
+    """
 
     text: tuple[str, ...]
     title: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -18,6 +17,7 @@ from sakti.core import resources
 from sakti.core.config import Loaded, load
 from sakti.core.errors import NOT_SAVED, SaktiError, StoreError
 from sakti.core.lazy import lazy_imports
+from sakti.core.streams import print_document
 from sakti.core.text import counted as counted
 from sakti.core.text import json_line, sanitise
 
@@ -65,8 +65,13 @@ def say_finding(text: str) -> None:
         print(f"\x1b[{_SIGNS[sign]}m{sign}\x1b[0m {sanitise(rest)}")
 
 
+def say_document(text: str) -> None:
+    """Print a file as `say` does, but in UTF-8 whatever the locale."""
+    print_document(sanitise(text))
+
+
 def say_json(value: Any) -> None:
-    print(json_line(value))
+    print_document(json_line(value))
 
 
 @contextlib.contextmanager
@@ -77,13 +82,6 @@ def plain_errors() -> Generator[None]:
     except SaktiError as e:
         code = {"config": USAGE, "usage": USAGE, "no_model": NO_MODEL}.get(e.code, FAILED)
         fail(f"{e.title}: {e.message}" if e.title else e.message, code)
-    except OSError as e:
-        if e.errno not in (errno.EPIPE, errno.ENOSPC):
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of the output
-        if e.errno == errno.EPIPE:
-            raise SystemExit(FAILED) from None
-        fail("The disk is full: make room, then run it again.")
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
 

@@ -22,10 +22,10 @@ class Subject(NamedTuple):
 
 
 def subject_of(module: ModuleType) -> Subject:
-    """Return the declarations of a module, in its order; a package that gathers them has ACTIONS."""
-    values = list(vars(module).values())
-    found = getattr(module, "ACTIONS", None) or [v for v in values if isinstance(v, Action)]
-    return Subject(tuple(found), next((v for v in values if isinstance(v, Group)), None))
+    """Return the declarations of a module, in its order; those of a package are in the modules of its PARTS."""
+    parts: tuple[ModuleType, ...] = getattr(module, "PARTS", (module,))
+    actions = [v for part in parts for v in vars(part).values() if isinstance(v, Action)]
+    return Subject(tuple(actions), next((v for v in vars(module).values() if isinstance(v, Group)), None))
 
 
 @functools.cache

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CHAT, MEMORY, UPKEEP = PANELS = ("Chat", "Memory", "Upkeep")  # headings of `sakti --help`, in this order
 Needs = Literal["nothing", "loop", "store", "session"]
-Kind = Literal["text", "whole", "number", "path", "pair", "flag"]
+Kind = Literal["text", "whole", "number", "path", "flag"]
 
 
 class Arg(NamedTuple):

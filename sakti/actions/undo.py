@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent.checkpoints import undoing
+    from sakti.agent.threads import lookup
     from sakti.core import clock
     from sakti.store.threads import threads as stored_threads
 
@@ -113,9 +114,11 @@ async def of_thread(scope: Scope, thread: str) -> Undoing:
         found = await scope.store.read(stored_threads.find, scope.resource, thread)
     else:
         found = await scope.store.read(stored_threads.recent, scope.resource, 1)
+    if thread and not found:
+        raise Refused(await lookup.explain_missing(scope.store, thread))
     if len(found) != 1:
-        told = f"{thread!r} matches {len(found)} threads" if thread else "This workspace has no thread"
-        raise Refused(f"{told}; `sakti threads list` shows them.")
+        problem = f"{thread!r} matches {len(found)} threads" if thread else "This workspace has no thread"
+        raise Refused(f"{problem}; `sakti threads list` shows them.")
     return undoing.Undoing(scope.store, scope.workspace, clock.SystemClock(), found[0], None)
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
 with lazy_imports:
+    from sakti.agent.threads import lookup
     from sakti.core import events as core_events
     from sakti.core import ids, tokens
     from sakti.memory import capture as recording
@@ -53,7 +54,7 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
     if thread:
         found = await scope.store.read(stored_threads.find, scope.resource, thread)
         if not found:
-            raise Refused(f"No thread of this workspace matches {thread!r}. `sakti threads list` shows them.")
+            raise Refused(await lookup.explain_missing(scope.store, thread))
         owner = found[0].id
     where = "thread" if thread else "resource"
     if text is None:

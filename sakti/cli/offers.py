@@ -63,8 +63,7 @@ def _setting_names(sign: str = "") -> Iterable[Offer]:
 
 
 def _modes() -> Iterable[Offer]:
-    found = {p.stem for folder in resources.folders("prompts") for p in (folder / "modes").glob("*.md")}
-    return ((name, "") for name in sorted(found))
+    return ((name, "") for name in resources.mode_names())
 
 
 def _providers() -> Iterable[Offer]:

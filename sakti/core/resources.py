@@ -81,6 +81,11 @@ def has_prompt(name: str) -> bool:
     return any(part in _parts(folder / f"{file}.md") for folder in folders("prompts"))
 
 
+def mode_names() -> tuple[str, ...]:
+    """Return the name of every mode that has a file."""
+    return tuple(sorted({p.stem for folder in folders("prompts") for p in (folder / "modes").glob("*.md")}))
+
+
 def fill_prompt(name: str, **values: str) -> str:
     """Return `read_prompt(name)` with its $names replaced."""
     return string.Template(read_prompt(name)).safe_substitute(values)

@@ -75,6 +75,11 @@ def test_the_facts_of_an_action_fit_its_run(action: Action) -> None:
         assert not action.shell, "the shell has no live session"
 
 
+@pytest.mark.parametrize("name", registry.chat())
+def test_a_command_that_is_written_out_is_the_first_choice(name: str) -> None:
+    assert completion.command_choices(name)[0].insert.strip() == f"/{name}"
+
+
 def test_no_name_is_given_twice() -> None:
     for names in ([a.shell for a in every() if a.shell], [a.chat for a in every() if a.chat]):
         assert len(names) == len(set(names))

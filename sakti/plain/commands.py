@@ -21,7 +21,7 @@ INPUTS = (
     "while the agent works, what you send is queued until its next step",
     "ctrl+c stops the agent, twice quits; ctrl+d quits",
 )
-NO_SCREEN = ("theme", "clear")  # not offered: there are no colours and nothing to clear
+NO_SCREEN = ("theme", "clear", "copy")  # not offered: there are no colours, nothing to clear and no clipboard
 STOPPABLE = "stoppable"  # the name of a task that ctrl+c ends
 
 

@@ -19,7 +19,7 @@ with lazy_imports:
 MODES = ("default", "explore", "bug_fixing", "refactoring", "testing", "debugging", "research")
 
 
-@action(arg("name", default=""), chat="mode", hint="[MODE]", choices=MODES, needs="session")
+@action(arg("name", default="", offers=MODES), chat="mode", hint="[MODE]", needs="session")
 async def mode(scope: Scope, name: str) -> Value:
     """Choose what the Observer looks for."""
     session = scope.session
@@ -37,7 +37,7 @@ def _list_modes(current: str) -> Card:
     return Card("Modes: /mode NAME changes what the Observer looks for", tuple(rows))
 
 
-@action(arg("name", default=""), chat="approve", hint="[MODE]", choices=APPROVAL_MODES, needs="session")
+@action(arg("name", default="", offers=APPROVAL_MODES), chat="approve", hint="[MODE]", needs="session")
 async def approve(scope: Scope, name: str) -> Value:
     """Choose what may run without asking."""
     session = scope.session

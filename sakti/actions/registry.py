@@ -67,35 +67,18 @@ def under(name: str, own: Mapping[str, Action] | None = None) -> dict[str, Actio
 
 def choices(name: str) -> tuple[str, ...]:
     """Words that complete the first argument of a slash command."""
-    found = chat().get(name)
-    return (*found.choices, *under(name)) if found is not None else ()
+    if name not in chat():
+        return ()
+    first = chat()[name].args[:1]
+    offered = first[0].choices or first[0].offers if first else ()
+    return (*(() if isinstance(offered, str) else offered), *under(name))
 
 
 # What lists begin with; a new command stands behind these, by its name.
 _FIRST = (
-    "help",
-    "compact",
-    "search",
-    "tasks",
-    "memory",
-    "observations",
-    "context",
-    "threads",
-    "new",
-    "rename",
-    "delete-message",
-    "resume",
-    "model",
-    "mode",
-    "approve",
-    "theme",
-    "setup",
-    "settings",
-    "cost",
-    "doctor",
-    "clear",
-    "quit",
-)
+    "help compact search tasks memory observations context threads new rename delete-message resume model mode approve"
+    " theme setup settings cost doctor clear quit"
+).split()
 
 
 def _place(name: str) -> tuple[int, str]:

@@ -273,11 +273,8 @@ async def copy(scope: Scope, what: str) -> Value:
         if not blocks:
             raise Refused("The last answer has no code block.")
         text = blocks[-1]
-
-    async def refuse() -> Value:
-        raise Refused("Plain mode has no clipboard; /last repeats the answer, /export writes the thread to a file.")
-
-    return Open("copy", text, refuse)
+    missing = "Plain mode has no clipboard; /last repeats the answer, /export writes the thread to a file."
+    return Open("copy", text, missing=missing)
 
 
 @action(chat="new", needs="session")
@@ -287,11 +284,10 @@ async def new(scope: Scope) -> None:
 
 
 @action(
-    arg("which", default=""),
+    arg("which", default="", offers=("yes",)),
     chat="delete-message",
     summary="delete the last message for good (3: the third last); it is shown first, `yes` deletes it",
     hint="[N | yes]",
-    choices=("yes",),
     needs="session",
 )
 async def delete_said(scope: Scope, which: str) -> Value:

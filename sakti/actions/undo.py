@@ -26,7 +26,7 @@ THREAD = option("--thread", help="Id, the end of it, or part of the title (defau
                 offers="threads")  # fmt: skip
 
 
-@action(arg("words", default=""), chat="undo", needs="session", hint="[N | files]", choices=WORDS,
+@action(arg("words", default="", offers=WORDS), chat="undo", needs="session", hint="[N | files]",
         summary="undo the last turn (2: the last two), its files and its conversation; it is shown first")  # fmt: skip
 async def undo_here(scope: Scope, words: str) -> Value | None:
     """Undo the last turns: files and conversation. It is shown first; in plain mode `yes` does it."""
@@ -110,6 +110,9 @@ async def undo(
 
 
 async def of_thread(scope: Scope, thread: str) -> Undoing:
+    """Return the undoing of a thread, of the open one in a chat. Raises `Refused`."""
+    if scope.live is not None:
+        return undoing.of_session(scope.live)
     if thread:
         found = await scope.store.read(stored_threads.find, scope.resource, thread)
     else:

@@ -99,12 +99,13 @@ class Rows(Value, frozen=True, eq=False):
 class Open(Value, frozen=True, eq=False):
     """Something that a screen has a view for: `view` names it, `data` is what it shows.
 
-    Any other surface shows what `instead` returns.
+    Any other surface shows what `instead` returns, or refuses with the sentence `missing`.
     """
 
     view: str
     data: Any = None
     instead: Callable[[], Awaitable[Value | None]] | None = None
+    missing: str = ""
 
 
 def one(found: Sequence[T], number: int) -> T:

@@ -109,28 +109,26 @@ def options(
     model: str | None = None,
     approval: str | None = None,
     mode: str | None = None,
-    resume: str | None = None,
-    fork: str | None = None,
-    continue_last: bool = False,
     interactive: bool = True,
     no_save: bool = False,
     trusted: bool = False,
     added: Sequence[str] = (),
+    **thread: Any,
 ) -> Options:
     """Make a session's options from the command line's; raises `ConfigError`, and `Refused` for a folder.
 
-    Where somebody is there, the project's settings are asked about after the first picture.
+    `thread`: resume, fork or continue_last. In a chat the project's settings are asked about after the first paint.
     """
     more = [*overrides]
     full = approval == "full"  # said at the start and nowhere else: it is no setting
     more += [f'approval.mode="{approval}"'] if approval and not full else []
     more += [f'mode="{mode}"'] if mode else []
     more += ["memory.read_only=true"] if no_save else []
-    given: dict[str, Any] = {"overrides": more, "model_flag": model, "resume": resume, "continue_last": continue_last}
-    given |= {"full": full, "fork": fork, "added": tuple(dict.fromkeys(map(_added, added)))}
+    folders = tuple(dict.fromkeys(map(_added, added)))
+    chosen: dict[str, Any] = {"overrides": more, "model_flag": model, "full": full, "added": folders, **thread}
     if interactive:
-        return sessions.Options.load_unasked(**given)
-    return sessions.Options.load(trusted=trusted, interactive=False, **given)
+        return sessions.Options.load_unasked(**chosen)
+    return sessions.Options.load(trusted=trusted, interactive=False, **chosen)
 
 
 def _added(name: str) -> Path:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from sakti.actions import line, registry
 from sakti.actions.spec import Action
-from sakti.actions.values import Open, Rows, Value
+from sakti.actions.values import Open, Refused, Rows, Value
 from sakti.plain import reading
 from sakti.plain.own import OWN, Host, PlainScope
 
@@ -78,6 +78,8 @@ class Commands:
                     self._chat.end_of_input()
                 else:
                     self._chat.leave(0)
+            case Open(missing=reason) if reason:
+                raise Refused(reason)
             case Open(instead=instead) if instead is not None:
                 await self.show(await instead())
             case _:

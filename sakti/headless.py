@@ -33,6 +33,7 @@ from sakti.core.events import (
     to_json,
 )
 from sakti.core.lazy import lazy_imports
+from sakti.core.streams import print_document
 from sakti.core.terminal import WaitNotice
 from sakti.core.text import counted, json_line, one_line, sanitise
 from sakti.core.types import Json, Usage, plain_values
@@ -285,7 +286,7 @@ class _Run:
         elif self._output == "stream-json":
             _print(json_line({"type": "result", **result}))
         elif text:
-            _print(sanitise(text))
+            _print(sanitise(text), is_json=self._schema is not None)
         return status
 
 
@@ -309,9 +310,10 @@ class _MaskedDeltas:
         yield event
 
 
-def _print(line: str) -> None:
+def _print(line: str, *, is_json: bool = True) -> None:
     with contextlib.suppress(BrokenPipeError):
-        print(line, flush=True)
+        print_document(line) if is_json else print(line)
+        sys.stdout.flush()
 
 
 def _tell(event: Event) -> None:

@@ -63,9 +63,9 @@ def skill_choices(text: str, skills: Iterable[Skill], sign: str) -> list[Choice]
 
 
 def command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:
-    """Commands that begin with `text`, then those that hold it; `own` are those that only this surface has."""
+    """Return the command `text`, those that begin with it, those that contain it; `own` are this surface's own."""
     known = (*registry.chat().values(), *own)
-    first = [c for c in known if c.chat.startswith(text)]
+    first = sorted((c for c in known if c.chat.startswith(text)), key=lambda c: c.chat != text)
     rest = [c for c in known if c not in first and text and text in c.chat]
     return [
         Choice(f"/{c.chat}" + (" " if c.hint else ""), f"/{c.chat} {c.hint}".strip(), c.in_short)

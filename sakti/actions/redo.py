@@ -18,7 +18,7 @@ with lazy_imports:
 WORDS = ("yes", "all")
 
 
-@action(arg("words", default=""), chat="redo", needs="session", choices=WORDS,
+@action(arg("words", default="", offers=WORDS), chat="redo", needs="session",
         summary="undo the last undo; where files changed since, they are shown first")  # fmt: skip
 async def redo_here(scope: Scope, words: str) -> Value | None:
     """Undo the last undo: its files and its conversation. Where files changed since, they are shown first."""

@@ -22,10 +22,10 @@ class Subject(NamedTuple):
 
 
 def subject_of(module: ModuleType) -> Subject:
-    """Return the declarations of a module, in its order; a package that gathers them has ACTIONS."""
-    values = list(vars(module).values())
-    found = getattr(module, "ACTIONS", None) or [v for v in values if isinstance(v, Action)]
-    return Subject(tuple(found), next((v for v in values if isinstance(v, Group)), None))
+    """Return the declarations of a module, in its order; those of a package are in the modules of its PARTS."""
+    parts: tuple[ModuleType, ...] = getattr(module, "PARTS", (module,))
+    actions = [v for part in parts for v in vars(part).values() if isinstance(v, Action)]
+    return Subject(tuple(actions), next((v for v in vars(module).values() if isinstance(v, Group)), None))
 
 
 @functools.cache
@@ -67,35 +67,18 @@ def under(name: str, own: Mapping[str, Action] | None = None) -> dict[str, Actio
 
 def choices(name: str) -> tuple[str, ...]:
     """Words that complete the first argument of a slash command."""
-    found = chat().get(name)
-    return (*found.choices, *under(name)) if found is not None else ()
+    if name not in chat():
+        return ()
+    first = chat()[name].args[:1]
+    offered = first[0].choices or first[0].offers if first else ()
+    return (*(() if isinstance(offered, str) else offered), *under(name))
 
 
 # What lists begin with; a new command stands behind these, by its name.
 _FIRST = (
-    "help",
-    "compact",
-    "search",
-    "tasks",
-    "memory",
-    "observations",
-    "context",
-    "threads",
-    "new",
-    "rename",
-    "delete-message",
-    "resume",
-    "model",
-    "mode",
-    "approve",
-    "theme",
-    "setup",
-    "settings",
-    "cost",
-    "doctor",
-    "clear",
-    "quit",
-)
+    "help compact search tasks memory observations context threads new rename delete-message resume model mode approve"
+    " theme setup settings cost doctor clear quit"
+).split()
 
 
 def _place(name: str) -> tuple[int, str]:

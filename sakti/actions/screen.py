@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sakti.actions.spec import action, arg
-from sakti.actions.values import Open, Refused, Text, Value
+from sakti.actions.values import Open, Text, Value
 from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
@@ -25,21 +25,13 @@ WAYS = (
 @action(arg("name", default=""), chat="theme", hint="[NAME]", needs="session")
 async def theme(scope: Scope, name: str) -> Value:
     """Choose the theme."""
-
-    async def none() -> Value:
-        raise Refused("Plain mode has no colours.")
-
-    return Open("theme", name, none)
+    return Open("theme", name, missing="Plain mode has no colours.")
 
 
 @action(chat="clear", needs="session")
 async def clear(scope: Scope) -> Value:
     """Clear the screen; nothing is deleted."""
-
-    async def none() -> Value:
-        raise Refused("Plain mode has no screen to clear.")
-
-    return Open("clear", instead=none)
+    return Open("clear", missing="Plain mode has no screen to clear.")
 
 
 @action(chat="setup", needs="session")

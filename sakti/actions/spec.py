@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CHAT, MEMORY, UPKEEP = PANELS = ("Chat", "Memory", "Upkeep")  # headings of `sakti --help`, in this order
 Needs = Literal["nothing", "loop", "store", "session"]
-Kind = Literal["text", "whole", "number", "path", "pair", "flag"]
+Kind = Literal["text", "whole", "number", "path", "flag"]
 
 
 class Arg(NamedTuple):
@@ -25,7 +25,7 @@ class Arg(NamedTuple):
     Without `flags` it is positional. `many`: may be repeated, the value is a list. `optional`: an option that may
     stand alone, its value is then "". `said`: in the chat the option's value is written without its flag, behind the
     positional arguments. `choices` are all that it takes; `offers` are what a shell completes it to where that is not
-    the same: words, or the name of what is looked up (`sakti.cli.offers`).
+    the same, and the chat if they are words: words, or the name of what is looked up (`sakti.cli.offers`).
     """
 
     name: str
@@ -61,8 +61,8 @@ class Action(NamedTuple):
 
     `shell` is its line behind `sakti` and `chat` the one behind the slash ("threads rename"), empty where it is not
     there. `needs` is what its run finds in the shell: nothing at all (it may then not wait), an event loop, an open
-    store, or the live session of a chat, which the shell has not. `summary`, `hint` and `choices` are what the chat
-    shows for it: the text where the docstring is not it, its arguments, and words to complete.
+    store, or the live session of a chat, which the shell has not. `summary` and `hint` are shown in the chat:
+    the text if it is not the docstring, and its arguments.
     """
 
     run: Run
@@ -72,7 +72,6 @@ class Action(NamedTuple):
     needs: Needs = "nothing"
     summary: str = ""
     hint: str = ""
-    choices: tuple[str, ...] = ()
     panel: str = UPKEEP
     json: bool = True
 
@@ -88,23 +87,12 @@ class Action(NamedTuple):
         return self.summary or self.help[:1].lower() + self.help[1:].removesuffix(".")
 
 
-def action(
-    *args: Arg,
-    shell: str = "",
-    chat: str = "",
-    needs: Needs = "nothing",
-    summary: str = "",
-    hint: str = "",
-    choices: tuple[str, ...] = (),
-    panel: str = UPKEEP,
-    json: bool = True,
-) -> Callable[[Run], Action]:
-    """Make an action of a coroutine function `run(scope, **arguments)`; its docstring is the help."""
+def action(*args: Arg, **facts: Any) -> Callable[[Run], Action]:
+    """Make an action of a coroutine function `run(scope, **arguments)`; its docstring is the help.
 
-    def made(run: Run) -> Action:
-        return Action(run, shell, chat, args, needs, summary, hint, choices, panel, json)
-
-    return made
+    `facts` are those of `Action`.
+    """
+    return lambda run: Action(run, args=args, **facts)
 
 
 def arg(name: str, help: str = "", **more: Any) -> Arg:

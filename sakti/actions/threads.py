@@ -25,7 +25,7 @@ with lazy_imports:
     from sakti.agent.session import queries as session_queries
     from sakti.agent.threads import actions as thread_actions
     from sakti.agent.threads import export as thread_export
-    from sakti.agent.threads import message_removal, past_requests
+    from sakti.agent.threads import lookup, message_removal, past_requests
     from sakti.core import types as core_types
     from sakti.store import text_registry
     from sakti.store.log import lines as memory_log
@@ -35,6 +35,7 @@ with lazy_imports:
     from sakti.store.threads import threads as stored_threads
 
 GROUP = Group("threads", "The threads of this workspace.", CHAT)
+FORMS = ("md", "json", "html")
 SHORTEST = 6  # signs of a message's id
 WHICH = arg("thread", "Id, the end of it, or part of the title.", offers="threads")
 WHAT = "continues a thread; /threads rename, fork, delete, restore, export act on one"
@@ -228,10 +229,52 @@ async def export(scope: Scope, thread: str, form: str, output: Path | None) -> V
     found = await _one(scope, thread)
     if output is None and scope.live is None:
         text = await scope.store.read(thread_actions.text_of, found.id, chosen)
-        return Text((text.removesuffix("\n"),))
+        return Text((text.removesuffix("\n"),), kind="" if chosen == "md" else "document")
     async with _actions(scope) as actions:
         path = await actions.export(found.id, form, output)
     return Done(f"Written to {path}.", shell=(str(path),))
+
+
+@action(
+    arg("form", default="md", choices=FORMS),
+    arg("file", kind="path", default=None),
+    chat="export",
+    hint="[md | json | html] [FILE]",
+    needs="session",
+    summary="export this thread as Markdown, JSON or HTML to a file, by default in the workspace",
+)
+async def export_open(scope: Scope, form: str, file: Path | None) -> Value:
+    """Export the open thread to a file."""
+    session = scope.session
+    if session.thread is None or session.thread_is_new:
+        raise Refused("This thread has no messages yet.")
+    target = session.workspace / file.expanduser() if file else None
+    path = await thread_actions.ThreadActions(session).export(session.thread.id, form, target)
+    return Done(f"Written to {path}.", title="Export")
+
+
+@action(
+    arg("what", default="answer", choices=("answer", "code")),
+    chat="copy",
+    hint="[code]",
+    needs="session",
+    summary="copy the last answer, or its last code block, to the clipboard",
+)
+async def copy(scope: Scope, what: str) -> Value:
+    """Copy the last answer, or its last code block, to the clipboard."""
+    session = scope.session
+    page = await session.views.transcript(session.thread.id) if session.thread is not None else []
+    answers = [m.text for m in page if m.role == "assistant" and m.text.strip()]
+    if not answers:
+        raise Refused("This thread has no answer yet.")
+    text = text_registry.leaving(answers[-1])
+    if what == "code":
+        blocks = thread_export.code_blocks(text)
+        if not blocks:
+            raise Refused("The last answer has no code block.")
+        text = blocks[-1]
+    missing = "Plain mode has no clipboard; /last repeats the answer, /export writes the thread to a file."
+    return Open("copy", text, missing=missing)
 
 
 @action(chat="new", needs="session")
@@ -241,11 +284,10 @@ async def new(scope: Scope) -> None:
 
 
 @action(
-    arg("which", default=""),
+    arg("which", default="", offers=("yes",)),
     chat="delete-message",
     summary="delete the last message for good (3: the third last); it is shown first, `yes` deletes it",
     hint="[N | yes]",
-    choices=("yes",),
     needs="session",
 )
 async def delete_said(scope: Scope, which: str) -> Value:
@@ -275,8 +317,8 @@ async def _matching(scope: Scope, text: str) -> list[Thread]:
             return [one(listed, int(text))]
         found = [t for t in listed if text.lower() in t.title.lower() or t.id.endswith(text)]
     if not found:
-        shown = "/threads" if scope.live is not None else "`sakti threads list`"
-        raise Refused(f"No thread of this workspace matches {one_line(text, 80)!r}. {shown} shows them.")
+        listing = "/threads" if scope.live is not None else "`sakti threads list`"
+        raise Refused(await lookup.explain_missing(scope.store, text, listing))
     return found
 
 

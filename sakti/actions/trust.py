@@ -15,6 +15,7 @@ with lazy_imports:
     from sakti.agent import trust as workspace_trust
     from sakti.agent.reports import trust_view
 
+WORDS = ("yes", "revoke", "list")
 RESTART = "It takes effect after a restart."
 
 
@@ -36,26 +37,15 @@ async def trust(scope: Scope, yes: bool, list_: bool, revoke: bool) -> Value:
 
 
 @action(
-    arg("what", default=""),
+    arg("what", default="", choices=WORDS),
     chat="trust",
     needs="session",
     summary="show what of the workspace has an effect, and trust it: /trust, /trust yes, /trust revoke, /trust list",
     hint="[yes | revoke | list]",
-    choices=("yes", "revoke", "list"),
 )
-async def trust_here(scope: Scope, what: str) -> Value:
+async def trust_here(scope: Scope, what: str) -> Value | None:
     """Show what of this workspace has an effect on sakti, and trust it."""
-    match what:
-        case "":
-            return _shown(scope)
-        case "yes":
-            return _trusted(scope)
-        case "revoke":
-            return _revoked(scope)
-        case "list":
-            return _listed()
-        case _:
-            raise Refused("Write /trust, /trust yes, /trust revoke or /trust list.", code=USAGE)
+    return await trust.run(scope, yes=what == "yes", list_=what == "list", revoke=what == "revoke")
 
 
 def _shown(scope: Scope) -> Value:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent.checkpoints import undoing
+    from sakti.agent.threads import lookup
     from sakti.core import clock
     from sakti.store.threads import threads as stored_threads
 
@@ -25,7 +26,7 @@ THREAD = option("--thread", help="Id, the end of it, or part of the title (defau
                 offers="threads")  # fmt: skip
 
 
-@action(arg("words", default=""), chat="undo", needs="session", hint="[N | files]", choices=WORDS,
+@action(arg("words", default="", offers=WORDS), chat="undo", needs="session", hint="[N | files]",
         summary="undo the last turn (2: the last two), its files and its conversation; it is shown first")  # fmt: skip
 async def undo_here(scope: Scope, words: str) -> Value | None:
     """Undo the last turns: files and conversation. It is shown first; in plain mode `yes` does it."""
@@ -109,13 +110,18 @@ async def undo(
 
 
 async def of_thread(scope: Scope, thread: str) -> Undoing:
+    """Return the undoing of a thread, of the open one in a chat. Raises `Refused`."""
+    if scope.live is not None:
+        return undoing.of_session(scope.live)
     if thread:
         found = await scope.store.read(stored_threads.find, scope.resource, thread)
     else:
         found = await scope.store.read(stored_threads.recent, scope.resource, 1)
+    if thread and not found:
+        raise Refused(await lookup.explain_missing(scope.store, thread))
     if len(found) != 1:
-        told = f"{thread!r} matches {len(found)} threads" if thread else "This workspace has no thread"
-        raise Refused(f"{told}; `sakti threads list` shows them.")
+        problem = f"{thread!r} matches {len(found)} threads" if thread else "This workspace has no thread"
+        raise Refused(f"{problem}; `sakti threads list` shows them.")
     return undoing.Undoing(scope.store, scope.workspace, clock.SystemClock(), found[0], None)
 
 

@@ -38,7 +38,8 @@ class Value(Struct, frozen=True, eq=False, kw_only=True):
 class Text(Value, frozen=True, eq=False):
     """Lines as they are.
 
-    `kind`: a "diff"; "findings", each of which begins with ✓, ! or ✗; or "markdown", one document as one text.
+    `kind`: a "diff"; "findings", each of which begins with ✓, ! or ✗; "markdown", one document as one text; or a
+    "document", a file that is always UTF-8.
     """
 
     text: tuple[str, ...]
@@ -99,12 +100,13 @@ class Rows(Value, frozen=True, eq=False):
 class Open(Value, frozen=True, eq=False):
     """Something that a screen has a view for: `view` names it, `data` is what it shows.
 
-    Any other surface shows what `instead` returns.
+    Any other surface shows what `instead` returns, or refuses with the sentence `missing`.
     """
 
     view: str
     data: Any = None
     instead: Callable[[], Awaitable[Value | None]] | None = None
+    missing: str = ""
 
 
 def one(found: Sequence[T], number: int) -> T:

@@ -57,7 +57,7 @@ def _read(descriptor: int, loop: asyncio.AbstractEventLoop, queue: asyncio.Queue
     """
     rest = b""
     try:
-        while piece := os.read(descriptor, CHUNK):
+        while piece := _read_piece(descriptor):
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
                 loop.call_soon_threadsafe(queue.put_nowait, line)
@@ -68,6 +68,13 @@ def _read(descriptor: int, loop: asyncio.AbstractEventLoop, queue: asyncio.Queue
         loop.call_soon_threadsafe(queue.put_nowait, None)
     except RuntimeError:  # the run has ended
         return
+
+
+def _read_piece(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, CHUNK)
+    except OSError:  # closed, or open for writing only
+        return b""
 
 
 def _table(value: Any) -> Mapping[str, Any]:

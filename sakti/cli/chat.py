@@ -5,10 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sakti.cli import common
-from sakti.cli.route import Chat
 from sakti.core import terminal
 from sakti.core.lazy import lazy_imports
 
@@ -23,22 +22,16 @@ if TYPE_CHECKING:
 DUMB = "TERM is dumb: using plain mode (--plain)"
 
 
-def open_chat(asked: Chat) -> None:
-    """Show the TUI, or the chat line by line, until the user leaves; ends in SystemExit with its exit code."""
+def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: bool, **chosen: Any) -> None:
+    """Show the TUI, or the chat line by line, until the user leaves; ends in SystemExit with its exit code.
+
+    `chosen` are arguments of `common.options`; an empty `resume` shows the threads first.
+    """
     gc.disable()  # until the first picture: modules are made, and nothing of them is garbage
-    chosen = common.options(
-        overrides=asked.overrides,
-        model=asked.model,
-        approval=asked.approval,
-        mode=asked.mode,
-        resume=asked.resume or None,
-        continue_last=asked.continue_last,
-        no_save=asked.no_save,
-        added=asked.added,
-    )
-    common.log_to_file(debug=asked.debug)
+    session = sessions.Session(common.options(resume=resume or None, **chosen))
+    common.log_to_file(debug=debug)
     had_terminal = sys.stdin.isatty()
-    code = talk(sessions.Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.resume == "")
+    code = talk(session, plain=plain, prompt=prompt, pick_thread=resume == "")
     if had_terminal:
         terminal.end(code)  # the store is closed, and the shell waits for nothing else
     raise SystemExit(code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -18,6 +17,7 @@ from sakti.core import resources
 from sakti.core.config import Loaded, load, refuse_mode
 from sakti.core.errors import NOT_SAVED, SaktiError, StoreError
 from sakti.core.lazy import lazy_imports
+from sakti.core.streams import print_document
 from sakti.core.text import counted as counted
 from sakti.core.text import json_line, sanitise
 
@@ -79,8 +79,13 @@ def say_finding(text: str) -> None:
         print(f"\x1b[{_SIGNS[sign]}m{sign}\x1b[0m {sanitise(rest)}")
 
 
+def say_document(text: str) -> None:
+    """Print a file as `say` does, but in UTF-8 whatever the locale."""
+    print_document(sanitise(text))
+
+
 def say_json(value: Any) -> None:
-    print(json_line(value))
+    print_document(json_line(value))
 
 
 @contextlib.contextmanager
@@ -91,13 +96,6 @@ def plain_errors() -> Generator[None]:
     except SaktiError as e:
         code = {"config": USAGE, "usage": USAGE, "no_model": NO_MODEL}.get(e.code, FAILED)
         fail(f"{e.title}: {e.message}" if e.title else e.message, code)
-    except OSError as e:
-        if e.errno not in (errno.EPIPE, errno.ENOSPC):
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of the output
-        if e.errno == errno.EPIPE:
-            raise SystemExit(FAILED) from None
-        fail("The disk is full: make room, then run it again.")
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
 
@@ -125,17 +123,15 @@ def options(
     model: str | None = None,
     approval: str | None = None,
     mode: str | None = None,
-    resume: str | None = None,
-    fork: str | None = None,
-    continue_last: bool = False,
     interactive: bool = True,
     no_save: bool = False,
     trusted: bool = False,
     added: Sequence[str] = (),
+    **thread: Any,
 ) -> Options:
     """Make a session's options from the command line's; raises `ConfigError`, and `Refused` for a folder.
 
-    Where somebody is there, the project's settings are asked about after the first picture.
+    `thread`: resume, fork or continue_last. In a chat the project's settings are asked about after the first paint.
     """
     if mode and (reason := refuse_mode(mode)):
         raise Refused(f"--mode: {reason}", code=values.USAGE)
@@ -144,11 +140,11 @@ def options(
     more += [f'approval.mode="{approval}"'] if approval and not full else []
     more += [f'mode="{mode}"'] if mode else []
     more += ["memory.read_only=true"] if no_save else []
-    given: dict[str, Any] = {"overrides": more, "model_flag": model, "resume": resume, "continue_last": continue_last}
-    given |= {"full": full, "fork": fork, "added": tuple(dict.fromkeys(map(_added, added)))}
+    folders = tuple(dict.fromkeys(map(_added, added)))
+    chosen: dict[str, Any] = {"overrides": more, "model_flag": model, "full": full, "added": folders, **thread}
     if interactive:
-        return sessions.Options.load_unasked(**given)
-    return sessions.Options.load(trusted=trusted, interactive=False, **given)
+        return sessions.Options.load_unasked(**chosen)
+    return sessions.Options.load(trusted=trusted, interactive=False, **chosen)
 
 
 def _added(name: str) -> Path:

@@ -45,9 +45,11 @@ CHAT = (
 )
 PRINT = option("-p", "--print", metavar="PROMPT", help="The same as `sakti run PROMPT`.")
 INSTALL = option("--install-completion", optional=True, metavar="SHELL", choices=SHELLS,
-                 help="Complete commands with Tab in this shell, or in bash, zsh or fish.")  # fmt: skip
+                 help="Complete commands with Tab in your shell ($SHELL), or in bash, zsh or fish.")  # fmt: skip
 SHOW = option("--show-completion", optional=True, metavar="SHELL", choices=SHELLS,
               help="Print the script that does that.")  # fmt: skip
+HELP = frozenset(("-h", "--help"))
+TOP = (*CHAT, PRINT, INSTALL, SHOW, flag("-V", "--version", help="Show the version and exit."))
 ABOUT = (
     "A coding agent for the terminal whose memory you can see.\n\n"
     '`sakti` opens the chat in the current workspace; `sakti "PROMPT"` starts with a prompt.'

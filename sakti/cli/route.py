@@ -1,76 +1,90 @@
-"""Read a command line: is it the chat's own, or a command's?
+"""Decide what a command line asks for: the chat, one prompt, a command or completion.
 
-A prompt may stand where a command would. Nothing of a command is imported for a line that opens the chat.
+A line that opens the chat or asks one prompt is read here, without typer and without the commands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from sakti.actions import reader
 from sakti.actions.reader import UsageError
-from sakti.cli.options import CHAT, INSTALL, PRINT, SHOW
+from sakti.cli.options import CHAT, HELP, INSTALL, PRINT, SHOW
 from sakti.core.lazy import lazy_imports
 
 with lazy_imports:
-    from sakti.cli import shell
+    from sakti.cli import option_reader, shell
+    from sakti.cli import run as run_command
 
 
-class Chat(Struct):
-    """`sakti` without a command. `resume`: "" shows the threads first."""
+class Chat(Struct, frozen=True):
+    """`sakti` without a command: the prompt it starts with, and the values of its options by name."""
 
-    prompt: str | None = None
-    continue_last: bool = False
-    resume: str | None = None
-    model: str | None = None
-    approval: str | None = None
-    mode: str | None = None
-    overrides: list[str] = field(default_factory=list[str])
-    debug: bool = False
-    added: list[str] = field(default_factory=list[str])
-    plain: bool = False
-    no_save: bool = False
+    prompt: str | None
+    values: dict[str, Any]
+
+
+class Prompt(Struct, frozen=True):
+    """`sakti -p PROMPT`: the values of the arguments of `sakti run`."""
+
+    values: dict[str, Any]
 
 
 class Command(Struct, frozen=True):
-    """A command and its arguments, or a call for help or completion."""
+    """A command with its arguments, or the help of the program."""
 
     argv: list[str]
 
 
-def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Chat | Command:
+class Completion(Struct, frozen=True):
+    """Install or print the completion script of `shell`; "" is the shell of the user."""
+
+    install: bool
+    shell: str
+
+
+Request: TypeAlias = Chat | Prompt | Command | Completion
+
+
+def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Request:
     """Return what `argv` asks for. Raises `UsageError`.
 
-    `sakti "fix the bug"` and `sakti -- fix the bug` start the chat with that prompt; `-p TEXT` is `run TEXT`; a bare
-    `-r` picks a thread, `-r NAME` resumes one; a single unknown word is an error with suggestions.
+    `sakti "fix the bug"` and `sakti -- fix the bug` start the chat with that prompt; `-p TEXT` is `run TEXT`; `-r`
+    alone picks a thread, `-r NAME` resumes one; a single unknown word is an error with suggestions.
     """
-    found: dict[str, Any] = {}
-    prompt: str | None = None
-    i = 0
-    while i < len(argv):
-        word = argv[i]
-        if word == "--":
-            prompt = " ".join(argv[i + 1 :]) or None
-            break
-        if word in reader.HELP:
-            return Command([word])
-        if (name := word.partition("=")[0]) in (*INSTALL.flags, *SHOW.flags):
-            return Command([name, *([word[len(name) + 1 :]] if "=" in word else []), *argv[i + 1 :]])
-        if word in PRINT.flags:
-            return Command(["run", *argv[:i], *argv[i + 1 :]])
-        if word.startswith("-") and len(word) > 1:
-            i += reader.take(CHAT, argv, i, found, "sakti")
-        elif is_command(word):
-            if i:
-                raise UsageError(f"Write options after the command: `sakti {word} {' '.join(argv[:i])}`.")
-            return Command(list(argv))
-        elif any(c.isspace() for c in word) and len(argv) == i + 1:
-            prompt = word
-            break
-        else:
-            start = f"To start with a prompt, write `sakti -- {' '.join(argv[i:])}`."
-            raise UsageError(f"{shell.unknown(word)} {start}")
-    return Chat(prompt, **found)
+    if argv and is_command(argv[0]):
+        return Command(list(argv))
+    end = argv.index("--") if "--" in argv else len(argv)
+    head, tail = argv[:end], argv[end + 1 :]
+    if printed := [i for i, word in enumerate(head) if word in PRINT.flags]:
+        at = printed[0]
+        if HELP & set(head):
+            return Command(["run", "--help"])
+        values, words = option_reader.read(run_command.run.args, [*head[:at], *head[at + 1 :]], "sakti -p")
+        if len(words := [*words, *tail]) > 1:
+            raise UsageError(f"{words[1]!r} is not expected: write the prompt as one argument, in quotes.")
+        return Prompt({**values, "prompt": "".join(words)})
+    if HELP & set(head):
+        return Command(["--help"])
+    values, words = option_reader.read((*CHAT, INSTALL, SHOW), head, "sakti")
+    install, show = values.pop("install_completion"), values.pop("show_completion")
+    if install is not None or show is not None:
+        return Completion(install is not None, install or show or "")
+    return Chat(_read_prompt(words, tail, is_command, head), values)
+
+
+def _read_prompt(
+    words: list[str], tail: Sequence[str], is_command: Callable[[str], object], head: Sequence[str]
+) -> str | None:
+    """Return the prompt that the chat starts with: one quoted argument, or everything behind `--`."""
+    if not words:
+        return " ".join(tail) or None
+    if is_command(words[0]):
+        options = " ".join(head[: head.index(words[0])])
+        raise UsageError(f"Write options after the command: `sakti {words[0]} {options}`.")
+    if len(words) == 1 and not tail and any(c.isspace() for c in words[0]):
+        return words[0]
+    start = f"To start with a prompt, write `sakti -- {' '.join([*words, *tail])}`."
+    raise UsageError(f"{shell.explain_unknown(words[0])} {start}")

@@ -17,6 +17,7 @@ from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
 from sakti.cli.options import ADD_DIR, APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
 from sakti.core.lazy import lazy_imports
+from sakti.core.streams import read_input
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Options
@@ -112,8 +113,10 @@ async def run(
     """
     _check(chosen, max_cost=max_cost, timeout=timeout, max_seconds=max_seconds, max_usd=max_usd)
     lines = input_format == "stream-json"
-    if not lines and not sys.stdin.isatty() and (piped := sys.stdin.buffer.read().decode("utf-8", "replace")).strip():
-        prompt = f"{prompt}\n\n{piped}" if prompt else piped
+    if not lines and not sys.stdin.isatty():
+        purpose = ", which is added to the prompt" if prompt else ""
+        piped = read_input(purpose).decode("utf-8", "replace")
+        prompt = "\n\n".join(text for text in (prompt, piped) if text.strip())
     if not prompt.strip() and not lines:
         raise Refused('no prompt. Write `sakti run "PROMPT"` or pipe text in.', code=USAGE)
     schema = structured.load(json_schema) if json_schema is not None else None

@@ -1,14 +1,14 @@
-"""Run the commands of the shell: find one, read its line, run it, print what it returns."""
+"""Find the commands of the shell, run one and print its result."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sakti.actions import reader, registry
-from sakti.actions.spec import JSON, Action, Arg
+from sakti.actions import registry
+from sakti.actions.spec import Action
 from sakti.actions.values import Open, Text, Value
 from sakti.cli import common
 from sakti.cli.scope import ShellScope
@@ -16,8 +16,7 @@ from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
 
 with lazy_imports:
-    from sakti.cli import completion, loop, options
-    from sakti.cli import help as help_texts
+    from sakti.cli import loop
 
 if TYPE_CHECKING:
     from sakti.actions.registry import Subject
@@ -28,7 +27,7 @@ OWN = {"run": "sakti.cli.run", "tour": "sakti.cli.tour", "bench": "sakti.cli.ben
 
 @functools.cache
 def subject(word: str) -> Subject | None:
-    """Return what `sakti WORD` is, if it is a command."""
+    """Return the declarations of `sakti WORD`, None if it is no command."""
     if word in OWN:
         return registry.subject_of(importlib.import_module(OWN[word]))
     return registry.subject(word) if word.isidentifier() else None
@@ -39,77 +38,27 @@ def words() -> list[str]:
     return sorted({*OWN, *registry.shell_words()})
 
 
-def arguments(action: Action) -> tuple[Arg, ...]:
-    """Return an action's arguments in the shell."""
-    return (*action.args, JSON) if action.json else action.args
+def explain_unknown(word: str) -> str:
+    """Return the error for a word that is no command, with the nearest one."""
+    import difflib
+
+    near = difflib.get_close_matches(word, words(), 1)
+    hint = f"Did you mean `sakti {near[0]}`?" if near else "`sakti --help` shows the commands."
+    return f"Unknown command `sakti {word}`. {hint}"
 
 
-def run(argv: Sequence[str]) -> None:
-    """Run the command that `argv` names; ends in SystemExit where its exit code is not 0. Raises `SaktiError`."""
-    action, rest = _find(argv)
+def execute(action: Action, values: dict[str, Any]) -> None:
+    """Run an action and print its result; ends in SystemExit if its exit code is not 0. Raises `SaktiError`."""
+    as_json: bool = values.pop("json", False)
     try:
-        given = reader.read(arguments(action), rest, f"sakti {action.shell}")
-    except reader.UsageError as e:
-        common.fail(str(e), common.USAGE)
-    except reader.HelpWanted:
-        common.say(help_texts.of_action(action, arguments(action)))
-        return
-    as_json: bool = given.pop("json", False)
-    try:
-        _show(_run(action, given, as_json), as_json)
+        _show(_run(action, values, as_json), as_json)
     except TaskError as e:
         _refuse(e, as_json)
 
 
-def _find(argv: Sequence[str]) -> tuple[Action, Sequence[str]]:
-    word, rest = argv[0], argv[1:]
-    if word.startswith("--") and word not in reader.HELP:
-        return completion.ACTIONS[word], rest
-    found = subject(word)
-    if found is None:
-        if word not in reader.HELP:
-            common.fail(unknown(word), common.USAGE)
-        _say_help()
-    if found.group is None:
-        return next(a for a in found.actions if a.shell == word), rest
-    commands = {a.shell.partition(" ")[2]: a for a in found.actions if a.shell}
-    if not rest or rest[0] in reader.HELP:
-        common.say(help_texts.of_group(found.group, found.actions))
-        raise SystemExit(common.OK if rest else common.USAGE)
-    if rest[0] not in commands:
-        common.fail(unknown(rest[0], f"{word} ", commands), common.USAGE)
-    return commands[rest[0]], rest[1:]
-
-
-def listed() -> list[tuple[str, str, str]]:
-    """Panel, name and help of every command, by name."""
-    out: list[tuple[str, str, str]] = []
-    for name in words():
-        if found := subject(name):
-            about = found.group or next(a for a in found.actions if a.shell == name)
-            out.append((about.panel, name, about.help))
-    return out
-
-
-def _say_help() -> NoReturn:
-    common.say(
-        help_texts.of_all(options.ABOUT, (*options.CHAT, options.PRINT, options.INSTALL, options.SHOW), listed())
-    )
-    raise SystemExit(common.OK)
-
-
-def unknown(word: str, behind: str = "", known: Any = ()) -> str:
-    """Say that there is no such command, and which one may be meant."""
-    import difflib
-
-    near = difflib.get_close_matches(word, known or words(), 1)
-    hint = f"Did you mean `sakti {behind}{near[0]}`?" if near else f"`sakti {behind}--help` shows the commands."
-    return f"Unknown command `sakti {behind}{word}`. {hint}"
-
-
-def _run(action: Action, given: dict[str, Any], as_json: bool) -> Value | None:
+def _run(action: Action, values: dict[str, Any], as_json: bool) -> Value | None:
     async def work(scope: ShellScope) -> Value | None:
-        value = await action.run(scope, **given)
+        value = await action.run(scope, **values)
         return await value.instead() if isinstance(value, Open) and value.instead is not None else value
 
     if action.needs == "store":
@@ -128,7 +77,7 @@ def _drive(work: Coroutine[Any, Any, Value | None]) -> Value | None:
     raise RuntimeError("an action that needs nothing has to wait")
 
 
-_PRINTERS = {"findings": common.say_finding, "markdown": common.say_markdown}
+_PRINTERS = {"findings": common.say_finding, "markdown": common.say_markdown, "document": common.say_document}
 
 
 def _show(value: Value | None, as_json: bool) -> None:

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Sequence
 
 from sakti.cli import common
 from sakti.core.lazy import lazy_imports
 
 with lazy_imports:
-    from sakti.cli import chat, complete, shell
+    from sakti.cli import app, chat, completion, shell
     from sakti.cli import route as routing
+    from sakti.cli import run as run_command
 
 
 def run_cli(argv: Sequence[str]) -> None:
-    """Open the chat or run a command; ends in SystemExit with the exit code where that is not 0."""
+    """Open the chat or run a command; ends in SystemExit with the exit code if that is not 0."""
     with common.plain_errors():
-        try:
-            _run(argv)
-        finally:
-            sys.stdout.flush()  # a reader that is gone (`| head`) is noticed here, not at the end of the program
+        _run(argv)
 
 
 def _run(argv: Sequence[str]) -> None:
-    if argv and argv[0] == "--complete":
-        complete.answer(argv[1:])
+    if "_SAKTI_COMPLETE" in os.environ:
+        completion.complete()
         return
     try:
-        asked = routing.route(argv, shell.subject)
+        request = routing.route(argv, shell.subject)
     except routing.UsageError as e:
         common.fail(str(e), common.USAGE)
-    if isinstance(asked, routing.Command):
-        shell.run(asked.argv)
-    else:
-        chat.open_chat(asked)
+    match request:
+        case routing.Chat(prompt, values):
+            chat.open_chat(prompt, **values)
+        case routing.Prompt(values):
+            shell.execute(run_command.run, values)
+        case routing.Command(words):
+            if command := app.read(words):
+                shell.execute(*command)
+        case routing.Completion(install, name):
+            completion.install(name) if install else completion.show(name)

@@ -122,8 +122,6 @@ class Chat:
             loop.add_signal_handler(signal.SIGINT, self.stop)
             loop.add_signal_handler(signal.SIGTSTP, self._lines.suspend)
         terminal.on_hangup(lambda: loop.call_soon_threadsafe(self.leave, 128 + signal.SIGHUP))
-        if reconfigure := getattr(sys.stdout, "reconfigure", None):
-            reconfigure(errors="replace")  # a sign that the terminal has no letter for is no reason to stop
         self.session.subscribe(self.hear)
         workers: list[asyncio.Task[None]] = []
         code = 1

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from sakti.actions import line, registry
 from sakti.actions.spec import Action
-from sakti.actions.values import Open, Rows, Value
+from sakti.actions.values import Open, Refused, Rows, Value
 from sakti.plain import reading
 from sakti.plain.own import OWN, Host, PlainScope
 
@@ -21,7 +21,7 @@ INPUTS = (
     "while the agent works, what you send is queued until its next step",
     "ctrl+c stops the agent, twice quits; ctrl+d quits",
 )
-NO_SCREEN = ("theme", "clear")  # not offered: there are no colours and nothing to clear
+NO_SCREEN = ("theme", "clear", "copy")  # not offered: there are no colours, nothing to clear and no clipboard
 STOPPABLE = "stoppable"  # the name of a task that ctrl+c ends
 
 
@@ -78,6 +78,8 @@ class Commands:
                     self._chat.end_of_input()
                 else:
                     self._chat.leave(0)
+            case Open(missing=reason) if reason:
+                raise Refused(reason)
             case Open(instead=instead) if instead is not None:
                 await self.show(await instead())
             case _:

@@ -50,8 +50,6 @@ class Lines:
             self._readline.set_completer(self._complete)
             mac = "libedit" in (self._readline.__doc__ or "")
             self._readline.parse_and_bind("bind ^I rl_complete" if mac else "tab: complete")
-        if reconfigure := getattr(sys.stdin, "reconfigure", None):
-            reconfigure(errors="replace")
         threading.Thread(target=self._read, name="lines", daemon=True).start()
 
     @property

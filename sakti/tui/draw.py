@@ -59,6 +59,8 @@ class Drawing:
                 chat.action_help()
             case "quit":
                 await host.action_quit()
+            case "copy":
+                host.copy_to_clipboard(data)
             case "clear":
                 chat.transcript.clear_screen()
             case "setup":

@@ -47,7 +47,8 @@ def test_the_readme_gives_the_commands_that_ci_runs() -> None:
 def test_help_shows_every_command_and_no_other() -> None:
     result = sakti("--help")
     assert result.exit_code == 0
-    shown = set(re.findall(r"^  ([a-z]+)  ", result.output.split("Commands:")[1], re.MULTILINE))
+    commands = result.output.partition("─ Chat ─")[2]
+    shown = set(re.findall(r"^│ ([a-z]+)  ", commands, re.MULTILINE))
     assert shown == set(shell.words())
 
 

@@ -50,7 +50,7 @@ def test_one_word_for_one_thing(words: str, instead: str) -> None:
 def test_every_text_is_found() -> None:
     found = wording.every_text()
     assert len(found) > 1_500
-    assert any(t.text == "Show this message and exit." for t in found)
+    assert any(t.text == "Show the version and exit." for t in found)
     assert any(t.file.startswith("actions/") and t.text.startswith("Show the observation log") for t in found), "help"
     assert not any(t.text.startswith("SELECT") for t in found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sakti.agent.threads.export import code_blocks
 from sakti.core.types import ImagePart, TextPart, ToolCallPart, ToolResultPart
 from sakti.store.threads import find as thread_find
 from sakti.store.threads import messages as message_store
@@ -200,6 +201,20 @@ def test_an_image_is_a_line_with_what_is_known():
     message = type(message)("m0", "t1", "r", "user", (TextPart("look"), image), 0)
     text = "".join(s.text for line in document(message).lines(2) for s in line)
     assert text.strip(" ·") == "▣ shot.png 640×480 3 kB"
+
+
+async def test_copy_takes_the_last_answer_or_its_last_code_block(running, session):
+    session.views.messages["t1"] = [user("m0", "please", 0), assistant("m1", ANSWER, 1), user("m2", "thanks", 2)]
+    async with running((80, 40)) as (app, pilot):
+        await pilot.press(*"/copy", "enter")
+        await settle(app, pilot)
+        assert app.clipboard == ANSWER
+        await pilot.press(*"/copy code", "enter")
+        await settle(app, pilot)
+        assert app.clipboard == code_blocks(ANSWER)[-1] and app.clipboard in ANSWER
+        await pilot.press(*"/copy nonsense", "enter")
+        await settle(app, pilot)
+        assert "'nonsense' is not one of answer, code" in chat_text(app)
 
 
 async def test_copying_by_key_and_by_mouse(running, session):

@@ -17,11 +17,13 @@ from sakti.actions.spec import SET, action, arg, flag, option
 from sakti.actions.values import Done, Refused, Text, Value
 from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
+from sakti.core.streams import read_input
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
 with lazy_imports:
+    from sakti.agent.threads import lookup
     from sakti.core import events as core_events
     from sakti.core import ids, tokens
     from sakti.memory import capture as recording
@@ -47,12 +49,12 @@ STATES = ("active", "buffered", "superseded", "discarded")
 async def working(scope: Scope, update: str | None, replace: bool, thread: str | None, overrides: list[str]) -> Value:
     """Show or change the page of stable facts: the workspace's, or a thread's own."""
     memory = scope.settings(overrides).config.memory
-    text = sys.stdin.read() if update == "-" else update
+    text = read_input().decode("utf-8", "replace") if update == "-" else update
     pages, owner = memory_pages.Pages(scope.store, tokens.O200k(), memory, scope.resource), ""
     if thread:
         found = await scope.store.read(stored_threads.find, scope.resource, thread)
         if not found:
-            raise Refused(f"No thread of this workspace matches {thread!r}. `sakti threads list` shows them.")
+            raise Refused(await lookup.explain_missing(scope.store, thread))
         owner = found[0].id
     where = "thread" if thread else "resource"
     if text is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sakti.actions.spec import arg, flag, option
+from sakti.actions.values import USAGE, Refused
 
 if TYPE_CHECKING:
     from sakti.core.types import Json
@@ -13,11 +15,22 @@ if TYPE_CHECKING:
 AS = option("--as", name="as_", metavar="ACTOR", help="Who makes the change (default: SAKTI_ACTOR, else you).")
 TASK = arg("task", "Handle, id, or the beginning of one.", offers="tasks")
 FORCE = flag("--force", help="Even if somebody else has claimed it.")
-META = option("--meta", many=True, kind="pair", metavar="KEY=VALUE",
+META = option("--meta", many=True, metavar="KEY=VALUE",
               help="Metadata; may be repeated; an empty value removes the key.")  # fmt: skip
 TYPES = ("bug", "feature", "task", "epic", "chore")
 TYPE_HELP = f"{', '.join(TYPES[:-1])} or {TYPES[-1]}."
 SIGNS = {"open": "·", "in_progress": "▶", "closed": "✓"}
+
+
+def read_metadata(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the values of `--meta KEY=VALUE` by key. Raises `Refused`."""
+    metadata: dict[str, str] = {}
+    for text in pairs:
+        key, sign, value = text.partition("=")
+        if not sign or not key.strip():
+            raise Refused(f"--meta: {text!r} is not KEY=VALUE.", code=USAGE)
+        metadata[key.strip()] = value
+    return metadata
 
 
 def line(task: Json) -> str:

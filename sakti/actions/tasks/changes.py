@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sakti.actions.spec import action, arg, flag, option
-from sakti.actions.tasks.arguments import AS, FORCE, META, TASK, TYPE_HELP, TYPES, line
+from sakti.actions.tasks.arguments import AS, FORCE, META, TASK, TYPE_HELP, TYPES, line, read_metadata
 from sakti.actions.values import USAGE, Done, Refused, Value
 from sakti.core.lazy import lazy_imports
 
@@ -54,12 +54,12 @@ def claimed(found: tuple[Task, str | None]) -> Done:
     shell="tasks create",
     chat="tasks create",
 )  # fmt: skip
-async def create(
-    scope: Scope, title: str, label: list[str], meta: list[tuple[str, str]], as_: str | None, **fields: Any
-) -> Value:
+async def create(scope: Scope, title: str, label: list[str], meta: list[str], as_: str | None, **fields: Any) -> Value:
     """Create a task."""
     task_id = ids.TimeIds(clock.SystemClock()).new()
-    task = await scope.change(task_service.create, as_, task_id, title, labels=label, metadata=dict(meta), **fields)
+    task = await scope.change(
+        task_service.create, as_, task_id, title, labels=label, metadata=read_metadata(meta), **fields
+    )
     return changed(task, f"{task.handle} was created.")
 
 
@@ -116,13 +116,11 @@ async def reopen(scope: Scope, task: str, as_: str | None) -> Value:
     AS,
     shell="tasks update",
 )
-async def update(
-    scope: Scope, task: str, meta: list[tuple[str, str]], force: bool, as_: str | None, **fields: Any
-) -> Value:
+async def update(scope: Scope, task: str, meta: list[str], force: bool, as_: str | None, **fields: Any) -> Value:
     """Change the fields of a task."""
     changes = {k: v for k, v in fields.items() if v is not None}
     if meta:
-        changes["metadata"] = {key: value or None for key, value in meta}
+        changes["metadata"] = {key: value or None for key, value in read_metadata(meta).items()}
     if not changes:
         options = "--title, --description, --priority, --type, --assignee or --meta"
         raise Refused(f"nothing to change: give {options}.", code=USAGE)

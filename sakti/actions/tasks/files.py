@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from sakti.actions.spec import action, arg
 from sakti.actions.tasks.arguments import AS
 from sakti.actions.values import USAGE, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
+from sakti.core.streams import print_document, read_input
 from sakti.core.text import counted, json_line
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ async def export(scope: Scope, path: Path | None) -> Value | None:
     """Export all tasks as JSON Lines."""
     text = "".join(f"{json_line(line)}\n" for line in await scope.ask(task_transfer.export))
     if path is None:
-        sys.stdout.write(text)
+        if text:
+            print_document(text.removesuffix("\n"))
         return None
     try:
         path.write_text(text, "utf-8")
@@ -42,7 +43,7 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
     if str(path) != "-" and path.exists() and not path.is_file():
         raise Refused(f"{path} is not a regular file.", code=USAGE)  # a device or a pipe may never end
     try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
+        text = (read_input() if str(path) == "-" else path.read_bytes()).decode("utf-8")
     except (OSError, UnicodeDecodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
         raise Refused(f"{path} cannot be read: {why}.", code=USAGE) from e

@@ -46,8 +46,8 @@ def _listed(found: Json, *more: str) -> Text:
     option(
         "--status",
         choices=STATUSES,
-        metavar=f"[{'|'.join(STATUSES)}]",
-        help="Only tasks with this status (default: not closed).",
+        metavar="STATUS",
+        help=f"Only {', '.join(STATUSES[:-1])} or all tasks (default: those that are not closed).",
     ),
     option("-t", "--type", metavar="TYPE", help=TYPE_HELP, choices=TYPES),
     option("-l", "--label", metavar="LABEL"),

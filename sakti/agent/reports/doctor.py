@@ -82,6 +82,7 @@ async def examine(
     lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
     lines += await asyncio.to_thread(_brought, workspace, own_commands)
+    lines += await asyncio.to_thread(_unused, workspace, env)
     bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
     return lines + await asyncio.to_thread(_hooks, workspace, config)
@@ -105,6 +106,14 @@ def _hooks(workspace: Path, config: Config) -> list[Line]:
     if len(found.hooks) > MOST_HOOKS:
         lines.append(Line("hook", True, f"and {len(found.hooks) - MOST_HOOKS} more"))
     return [*broken, *lines]
+
+
+def _unused(workspace: Path, env: Mapping[str, str]) -> list[Line]:
+    """Name the files of other agents that sakti does not read."""
+    home = Path(env.get("HOME") or Path.home())
+    paths = (workspace / ".mcp.json", workspace / ".claude/agents", home / ".claude/agents")
+    unused = [str(path) for path in dict.fromkeys(paths) if path.exists()]
+    return [Line("other agents", False, f"{', '.join(unused)}: found, not used yet", optional=True)] if unused else []
 
 
 def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent.instructions import find as instructions
     from sakti.agent.session import instructed, recovery, skills
+    from sakti.agent.threads import lookup
     from sakti.store import secrets
     from sakti.store.threads import fork as thread_fork
     from sakti.store.threads import messages as stored_messages
@@ -33,7 +34,7 @@ async def first(state: State) -> None:
     if named := options.resume or options.fork:
         found = await state.store.read(stored_threads.find, state.resource_id, named)
         if not found:
-            raise ConfigError(f"No thread of this workspace matches {named!r}; `sakti threads list` shows them.")
+            raise ConfigError(await lookup.explain_missing(state.store, named))
         if options.fork:
             store, now = state.store, state.clock.now()
             made = await store.write(thread_fork.fork, found[0].id, id=store.ids.new(), ids=store.ids, now=now)
@@ -56,9 +57,14 @@ async def first(state: State) -> None:
 
 
 async def look(state: State) -> None:
-    """Open the thread that the options name, only to read: no model, nothing written. None is no error."""
+    """Open the thread that the options name, else the newest, only to read: no model, nothing written.
+
+    Raises `ConfigError` if there is none of that name.
+    """
     if state.options.resume:
         found = await state.store.read(stored_threads.find, state.resource_id, state.options.resume)
+        if not found:
+            raise ConfigError(await lookup.explain_missing(state.store, state.options.resume))
     else:
         found = await state.store.read(stored_threads.recent, state.resource_id, 1)
     if found:

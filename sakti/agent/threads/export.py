@@ -29,6 +29,8 @@ from sakti.core.types import (
 )
 
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
     from sakti.store.log.lines import LogLine
 
 with lazy_imports:
@@ -249,9 +251,17 @@ def _folded(title: str, text: str) -> str:
     return f"<details><summary>{head}</summary><pre>{html.escape(sanitise(text))}</pre></details>"
 
 
+def code_blocks(text: str) -> list[str]:
+    """Return the contents of the code blocks of a Markdown text."""
+    return [token.content for token in _markdown_reader().parse(text) if token.type in ("fence", "code_block")]
+
+
 def _from_markdown(text: str) -> str:
-    """Markdown as HTML: tags in it are shown as text, links go only where links may, pictures are not fetched."""
+    return _markdown_reader().render(sanitise(text))
+
+
+def _markdown_reader() -> MarkdownIt:
+    """Read Markdown: tags in it are shown as text, links go only where links may, pictures are not fetched."""
     from markdown_it import MarkdownIt
 
-    reader = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
-    return reader.render(sanitise(text))
+    return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")

@@ -44,12 +44,14 @@ def get(db: Database, thread_id: str) -> Thread | None:
     return None if row is None else THREAD.of(row)
 
 
-def find(db: Database, resource_id: str, text: str) -> list[Thread]:
-    """Return threads of the workspace whose id begins or ends with `text`, or whose title contains it."""
+def find(db: Database, resource_id: str | None, text: str) -> list[Thread]:
+    """Return threads whose id begins or ends with `text`, or whose title contains it, of all workspaces for None."""
     row = ThreadRow
-    meant = rows.starts_with(row.id, text) | rows.ends_with(row.id, text) | rows.contains(row.title, text)
-    here = THREAD.select().where(row.resource_id == resource_id, row.deleted_at.is_null(), meant)
-    return list(here.order_by(row.updated_at.desc()).limit(20).execute(db))
+    wanted = rows.starts_with(row.id, text) | rows.ends_with(row.id, text) | rows.contains(row.title, text)
+    wanted &= row.deleted_at.is_null()
+    if resource_id is not None:
+        wanted &= row.resource_id == resource_id
+    return list(THREAD.select().where(wanted).order_by(row.updated_at.desc()).limit(20).execute(db))
 
 
 def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Thread]:

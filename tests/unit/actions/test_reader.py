@@ -1,95 +1,13 @@
-"""Lines of a shell and of the chat, read by declarations."""
+"""Lines of the chat, read by declarations."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sakti.actions import line, reader, registry
-from sakti.actions.reader import HelpWanted, UsageError
-from sakti.actions.spec import arg, flag, limit, option
+from sakti.actions import line, registry
 from sakti.actions.values import Refused
-
-ARGS = (
-    arg("task"),
-    arg("labels", many=True, default=None),
-    option("-p", "--priority", kind="whole", low=0, high=4, default=2),
-    option("--meta", kind="pair", many=True),
-    option("--status", choices=("open", "closed")),
-    option("-o", "--output", kind="path"),
-    option("-r", "--resume", optional=True),
-    option("--rate", kind="number", low=0, high=1),
-    flag("--force"),
-    limit(20),
-)
-NOTHING = {"labels": [], "priority": 2, "meta": [], "status": None, "output": None, "resume": None, "rate": None,
-           "force": False, "limit": 20}  # fmt: skip
-
-
-def read(*words: str) -> dict[str, Any]:
-    found = reader.read(ARGS, words, "sakti x")
-    assert list(found) != [] and found.keys() == {a.name for a in ARGS}
-    return {k: v for k, v in found.items() if k == "task" or v != NOTHING[k]}
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("t", {"task": "t"}),
-        ("t a b", {"task": "t", "labels": ["a", "b"]}),
-        ("--force t -p 1 a", {"task": "t", "labels": ["a"], "force": True, "priority": 1}),
-        ("-p1 t", {"task": "t", "priority": 1}),
-        ("--priority=4 t", {"task": "t", "priority": 4}),
-        ("t --meta a=b --meta=c=d=e", {"task": "t", "meta": [("a", "b"), ("c", "d=e")]}),
-        ("-- --force -p", {"task": "--force", "labels": ["-p"]}),
-        ("- -o -", {"task": "-", "output": Path("-")}),
-        ("t -r", {"task": "t", "resume": ""}),
-        ("-r --force t", {"task": "t", "resume": "", "force": True}),
-        ("-r x t", {"task": "t", "resume": "x"}),
-        ("--resume=x t", {"task": "t", "resume": "x"}),
-        ("t --rate .5 --limit 3", {"task": "t", "rate": 0.5, "limit": 3}),
-    ],
-)
-def test_options_and_arguments_stand_in_any_order(words: str, found: dict[str, Any]) -> None:
-    assert read(*words.split()) == found
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ("", "TASK is missing. `sakti x --help`"),
-        ("t --frce", "There is no option --frce."),
-        ("t --lim 3", "There is no option --lim."),
-        (
-            "t -timeout=1",
-            "There is no option -timeout. `sakti x --help` shows them."
-            " Words that begin with a dash go behind `sakti x --`.",
-        ),
-        ("t -p", "-p needs a value."),
-        ("t --force=1", "--force takes no value."),
-        ("t -p 9", "-p: '9' is not a whole number, 0 to 4."),
-        ("t -p -1", "-p: '-1' is not a whole number, 0 to 4."),
-        ("t --limit 0", "--limit: '0' is not a whole number, 1 or more."),
-        ("t --rate nan", "--rate: 'nan' is not a number"),
-        ("t --meta x", "--meta: 'x' is not KEY=VALUE."),
-        ("t --status stuck", "--status: 'stuck' is not one of open, closed."),
-    ],
-)
-def test_what_means_nothing_is_one_sentence(words: str, told: str) -> None:
-    with pytest.raises(UsageError) as e:
-        read(*words.split())
-    assert str(e.value).startswith(told)
-
-
-def test_help_is_asked_for_anywhere_but_behind_dashes() -> None:
-    for words in ("--help", "t -h", "--frce=1 -h".removeprefix("--frce=1 ")):
-        with pytest.raises(HelpWanted):
-            read(*words.split())
-    assert read("--", "-h") == {"task": "-h"}
-    with pytest.raises(UsageError, match="too many arguments"):
-        reader.read(ARGS[:1], ["a", "b"], "sakti x")
 
 
 def called(text: str) -> tuple[str, dict[str, Any]]:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import sakti.actions
-from sakti.actions import completion, line, reader, registry
+from sakti.actions import completion, line, registry
 from sakti.actions.scope import Scope
 from sakti.actions.spec import Action
-from sakti.cli import shell
+from sakti.cli import app, options, shell
 from tests.fakes.shell import sakti as run
 
 FOO = '''
@@ -69,10 +69,15 @@ def test_the_facts_of_an_action_fit_its_run(action: Action) -> None:
     wanted = [p for p in inspect.signature(action.run).parameters.values() if p.name != "scope"]
     if not any(p.kind is p.VAR_KEYWORD for p in wanted):
         assert {p.name for p in wanted} == {a.name for a in action.args}
-    flags = [f for a in shell.arguments(action) for f in a.flags]
-    assert len(flags) == len(set(flags)) and not set(flags) & set(reader.HELP)
+    flags = [f for a in app.list_arguments(action) for f in a.flags]
+    assert len(flags) == len(set(flags)) and not set(flags) & options.HELP
     if action.needs == "session":
         assert not action.shell, "the shell has no live session"
+
+
+@pytest.mark.parametrize("name", registry.chat())
+def test_a_command_that_is_written_out_is_the_first_choice(name: str) -> None:
+    assert completion.command_choices(name)[0].insert.strip() == f"/{name}"
 
 
 def test_no_name_is_given_twice() -> None:
@@ -86,5 +91,5 @@ def test_every_command_of_the_shell_has_its_help() -> None:
         assert found is not None
         for action in (a for a in found.actions if a.shell):
             told = run(*action.shell.split(), "--help")
-            assert told.exit_code == 0 and told.stdout.startswith(f"Usage: sakti {action.shell}")
-            assert all(f in told.stdout for a in shell.arguments(action) for f in a.flags)
+            assert told.exit_code == 0 and f"Usage: sakti {action.shell}" in told.stdout
+            assert all(f in told.stdout for a in app.list_arguments(action) for f in a.flags)

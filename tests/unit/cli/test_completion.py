@@ -1,4 +1,4 @@
-"""What a line of the shell is completed to, and what installs that. Real shells: tests/e2e/test_completion.py."""
+"""Completion of lines in a shell, and its installation. Real shells: tests/e2e/test_completion.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.threads.export import FORMATS
-from sakti.cli import complete, completion, offers, options, place, shell
+from sakti.cli import offers, options, shell
 from sakti.core.config import APPROVAL_MODES, names
 from sakti.core.types import Thread
 from sakti.store.database import Store
@@ -19,13 +19,18 @@ from sakti.tasks import fields, graph
 from tests.fakes.shell import sakti
 
 
-def words(*line: str, shell: str = "zsh") -> list[str]:
-    """What `line` can go on with."""
-    return [found.partition("\t")[0] for found in sakti("--complete", shell, *line).stdout.splitlines()]
+def offered(line: str) -> list[str]:
+    """What fish is told that `line` can go on with, each word with its description behind a tab."""
+    with pytest.MonkeyPatch.context() as env:
+        env.setenv("_SAKTI_COMPLETE", "complete_fish")
+        env.setenv("COLUMNS", "80")
+        env.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+        env.setenv("_TYPER_COMPLETE_ARGS", f"sakti {line}")
+        return sakti().stdout.splitlines()
 
 
-def bash(line: str, replaced: str, kind: str = "9") -> list[str]:
-    return sakti("--complete", "bash", kind, replaced, line).stdout.splitlines()
+def words(line: str) -> list[str]:
+    return [w.partition("\t")[0] for w in offered(line) if w]
 
 
 @pytest.fixture
@@ -56,161 +61,119 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (("th",), ["threads"]),
-        (("tasks", "re"), ["ready", "release", "reopen", "restore"]),
-        (("tasks", "list", "--st"), ["--status"]),
-        (("tasks", "list", "--status", ""), ["open", "ready", "blocked", "in_progress", "closed", "all"]),
-        (("tasks", "list", "--status=cl"), ["--status=closed"]),
-        (("tasks", "list", "--status", "open", "--st"), []),
-        (("search", "--kind", "task", "--ki"), ["--kind"]),
-        (("-m", "an"), ["anthropic/"]),
-        (("-c", "th"), []),
-        (("--approval", ""), list(APPROVAL_MODES)),
-        (("-p", "hello", "--out"), ["--output"]),
-        (("-p", "hello", "--output", "s"), ["stream-json"]),
-        (("run", "--effort", ""), ["off", "low", "medium", "high"]),
-        (("--mode", "de"), ["debugging", "default"]),
-        (("--install-completion", ""), list(options.SHELLS)),
-        (("--", "th"), []),
-        (("fix the bug", "th"), []),
-        (("nonsense", ""), []),
-        (("tasks", "nonsense", ""), []),
-        (("doctor", ""), ["--json", "--help"]),
-        (("config", "ui.no"), ["ui.notify"]),
-        (("threads", "export", "x", "-o", "no"), [""]),  # a file
-        (("tasks", "import", ""), [""]),
-        (("bench", "repair", "--only", "no such"), []),
+        ("th", ["threads"]),
+        ("tasks re", ["ready", "release", "reopen", "restore"]),
+        ("tasks list --st", ["--status"]),
+        ("tasks list --status ", ["open", "ready", "blocked", "in_progress", "closed", "all"]),
+        ("tasks list --status=cl", ["closed"]),
+        ("tasks list --status open --st", []),
+        ("search --kind task --ki", ["--kind"]),
+        ("-m an", ["anthropic/"]),
+        ("-c --deb", ["--debug"]),
+        ("--approval a", ["ask", "auto"]),
+        ("run --effort ", ["off", "low", "medium", "high"]),
+        ("--mode de", ["debugging", "default"]),
+        ("--install-completion ", list(options.SHELLS)),
+        ("doctor --", ["--json", "--help"]),
+        ("config ui.no", ["ui.notify"]),
+        ("-o memory.read", ["memory.read_only="]),
+        ("threads export x -o no", []),  # a file
+        ("tasks import ", []),
+        ("bench repair --only no-such", []),
     ],
 )
-def test_what_may_stand_at_the_cursor(line: tuple[str, ...], expected: list[str]) -> None:
-    assert words(*line) == expected
+def test_what_may_stand_at_the_cursor(line: str, expected: list[str]) -> None:
+    assert words(line) == expected
 
 
-def test_every_command_is_offered_with_what_it_does() -> None:
-    told = sakti("--complete", "fish", "").stdout.splitlines()
-    assert [t.partition("\t")[0] for t in told] and {t.partition("\t")[0] for t in told} == set(shell.words())
-    assert "tasks\tThe task board" in told
+def test_every_command_is_offered_with_its_description() -> None:
+    assert set(words("")) == set(shell.words())
+    assert "tasks\tThe task board" in offered("")
 
 
 def test_names_of_this_workspace_are_offered(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert words("threads", "show", "") == ["thread-2", "thread-1"]
-    assert words("-r", "") == ["thread-2", "thread-1"]
-    assert words("threads", "show", "pai") == ["paint the fence"]  # the other title has signs that no shell shows
-    assert words("threads", "restore", "") == ["thread-0"]
-    assert words("memory", "log", "--thread=thread-1") == ["--thread=thread-1"]
-    (handle,) = words("tasks", "show", "")
-    assert words("tasks", "create", "x", "--parent", "") == [handle]
-    assert bash("sakti tasks show ", "") == [handle]
-    told = bash("sakti threads show ", "")
-    assert told[1] == "thread-1  (paint the fence)" and "\x1b" not in told[0]
-    assert bash("sakti threads show ", "", "37") == ["thread-2", "thread-1"]  # one after the other is put in
+    assert offered("threads show ")[1] == "thread-1\tpaint the fence"
+    assert "\x1b" not in "".join(offered("threads show "))
+    assert words("-r ") == ["thread-2", "thread-1"]
+    assert words("threads restore ") == ["thread-0"]
+    assert words("memory log --thread=thread-1") == ["thread-1"]
+    (handle,) = words("tasks show ")
+    assert words("tasks create x --parent ") == [handle]
     monkeypatch.setenv("SAKTI_DB", str(workspace / "none.db"))
-    assert words("threads", "show", "") == words("tasks", "show", "") == []
+    assert words("threads show ") == words("tasks show ") == []
     assert not (workspace / "none.db").exists()
 
 
-def test_bash_takes_what_it_can_put_in() -> None:
-    assert bash("sakti tasks list --status=cl", "cl") == ["closed"]
-    assert bash("sakti tasks list --status=", "=") == words("tasks", "list", "--status", "")
-    assert bash("sakti -o memory.read", "memory.read") == ["memory.read_only=", "\tnospace"]
-    assert bash("sakti threads export x -o ", "") == ["\tfiles"]
-    assert bash("sakti '", "'") == sorted(shell.words())
-
-
-def test_a_title_is_quoted_for_bash(workspace: Path) -> None:
-    assert bash("sakti threads show pai", "pai") == ["paint\\ the\\ fence"]
-    assert bash("sakti threads show paint\\ t", "paint\\ t") == ["paint\\ the\\ fence"]
-    assert bash('sakti threads show "pai', '"pai') == ["paint the fence"]
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("sakti ", ([""], "")),
-        ("sakti  a b", (["a", "b"], "b")),
-        ("sakti a\\ b 'c d", (["a b", "c d"], "'c d")),
-        ('sakti "a \\" b" ', (['a " b', ""], "")),
-        ("sakti --x=y", (["--x=y"], "--x=y")),
-        ("sakti ''", ([""], "''")),
-    ],
-)
-def test_lines_are_split_as_bash_does(line: str, expected: tuple[list[str], str]) -> None:
-    assert complete.split(line) == expected
+def test_bash_and_zsh_are_answered_in_their_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_SAKTI_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COMP_WORDS", "sakti tasks re")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert sakti().stdout.split() == ["ready", "release", "reopen", "restore"]
+    monkeypatch.setenv("_SAKTI_COMPLETE", "complete_zsh")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "sakti tasks expl")
+    assert '"explain":"Show the shortest chain' in sakti().stdout
 
 
 def test_what_is_offered_is_what_is_taken() -> None:
-    def offered(command: str, flag: str) -> tuple[str, ...]:
+    def listed(command: str, flag: str) -> tuple[str, ...]:
         found = shell.subject(command.split()[0])
         assert found is not None
         (action,) = (a for a in found.actions if a.shell == command)
-        return next(place.values(a) for a in action.args if flag in a.flags)  # type: ignore[return-value]
+        (a,) = (a for a in action.args if flag in a.flags)
+        return a.choices or a.offers  # type: ignore[return-value]
 
-    assert offered("tasks create", "--type") == fields.TYPES
-    assert offered("tasks close", "--reason") == fields.REASONS
-    assert set(offered("tasks dep", "--type")) == set(graph.EDGE_TYPES)
-    assert offered("threads export", "--format") == FORMATS
-    assert set(words("config", "")) == set(names())
+    assert listed("tasks create", "--type") == fields.TYPES
+    assert listed("tasks close", "--reason") == fields.REASONS
+    assert set(listed("tasks dep", "--type")) == set(graph.EDGE_TYPES)
+    assert listed("threads export", "--format") == FORMATS
+    assert set(words("config ")) == set(names())
+    assert set(APPROVAL_MODES) <= set(words("--approval "))
 
 
-def test_whatever_is_looked_up_is_known() -> None:
+def test_every_kind_of_name_can_be_looked_up() -> None:
     actions = [a for word in shell.words() if (s := shell.subject(word)) for a in s.actions]
     every = [*options.CHAT, *(x for a in actions for x in a.args)]
-    looked_up = {a.offers for a in every if isinstance(a.offers, str)} - {"files"}
-    assert looked_up == set(offers._LOOKUPS)
-    assert place.values(options.INSTALL) == options.SHELLS
-
-
-@pytest.mark.parametrize("asked", [(), ("tcsh", "x"), ("bash",), ("bash", "9", ""), ("zsh",)])
-def test_what_no_script_asks_is_not_answered(asked: tuple[str, ...]) -> None:
-    assert sakti("--complete", *asked).stdout == ""
+    assert {a.offers for a in every if isinstance(a.offers, str)} == set(offers._LOOKUPS)
 
 
 # --- installing ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", options.SHELLS)
-def test_installing_twice_changes_nothing(name: str, home: Path) -> None:
-    said = sakti("--install-completion", name)
-    path = completion.place_of(name, {"XDG_DATA_HOME": str(home / "data"), "XDG_CONFIG_HOME": str(home / "config")})
-    assert said.exit_code == 0 and said.stdout.startswith("Written to ~/") and path.read_text() == script(name)
-    before = path.stat()
-    again = sakti("--install-completion", name)
-    assert again.stdout.startswith("Installed already in ~/") and again.stdout.count("\n") == 1
-    assert path.stat() == before
-    path.write_text("of an older version")
-    assert sakti("--install-completion", name).stdout == said.stdout and path.read_text() == script(name)
+def test_installing_writes_the_script_once(name: str, home: Path) -> None:
+    told = sakti("--install-completion", name)
+    assert told.exit_code == 0 and told.stdout.endswith(f": open a new {name}.\n")
+    path = Path(told.stdout.removeprefix("Written to ").rpartition(": ")[0])
+    assert path.is_relative_to(home) and path.read_text().strip() == script(name).strip()
+    before = start_up_lines(home)
+    assert sakti("--install-completion", name).stdout == told.stdout
+    assert start_up_lines(home) == before
+
+
+def start_up_lines(home: Path) -> list[str]:
+    files = (p for p in (home / ".bashrc", home / ".zshrc") if p.exists())
+    return [line for path in files for line in path.read_text().splitlines() if line]
 
 
 def script(name: str) -> str:
     return sakti("--show-completion", name).stdout
 
 
-def test_the_start_up_file_needs_one_line_once(home: Path) -> None:
-    said = sakti("--install-completion", "zsh").stdout
-    assert "to ~/.zshrc and open a new zsh." in said
-    (home / ".zshrc").write_text(f"setopt autocd\n{said.split('`')[1]}\n")
-    assert sakti("--install-completion", "zsh").stdout.endswith("completion.zsh: open a new zsh.\n")
-    assert (home / ".zshrc").read_text().count("source") == 1
-
-
-def test_the_shell_is_the_one_that_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHELL", "/bin/zsh")
-    monkeypatch.setattr(completion, "_parent", lambda: "fish")
+def test_the_shell_is_the_users_own_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "/usr/bin/fish")
     assert script("fish") == sakti("--show-completion").stdout
-    monkeypatch.setattr(completion, "_parent", lambda: "make")
-    assert script("zsh") == sakti("--show-completion").stdout
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     wrong = sakti("--install-completion")
     assert (
         wrong.exit_code == 2 and "tcsh is not a shell" in wrong.stderr and "--install-completion bash" in wrong.stderr
     )
     monkeypatch.delenv("SHELL")
-    monkeypatch.setattr(completion, "_parent", lambda: "")
-    assert "the shell is not known" in sakti("--install-completion").stderr
+    assert "SHELL is not set" in sakti("--install-completion").stderr
     assert sakti("--install-completion", "tcsh").exit_code == 2
 
 
-def test_what_cannot_be_written_is_said(home: Path) -> None:
-    (home / "data").write_text("a file where a folder has to be")
-    said = sakti("--install-completion", "bash")
-    assert said.exit_code == 1 and "cannot be written" in said.stderr and "--show-completion bash" in said.stderr
+def test_a_script_that_cannot_be_written_is_one_sentence(home: Path) -> None:
+    (home / ".bash_completions").write_text("a file in the place of the folder")
+    told = sakti("--install-completion", "bash")
+    assert told.exit_code == 1 and "cannot be written" in told.stderr and "--show-completion bash" in told.stderr

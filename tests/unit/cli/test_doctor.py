@@ -58,6 +58,34 @@ def test_what_is_optional_is_no_problem_and_problems_come_first(
     assert found.exit_code == 0 and found.stdout.startswith("! "), "what is not there and need not be"
 
 
+def test_a_sound_database_is_one_line_and_each_problem_of_a_broken_one_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "x.db"
+    monkeypatch.setenv("SAKTI_DB", str(path))
+    assert sakti("tasks", "create", "one").exit_code == 0
+    about = [line for line in sakti("doctor").stdout.splitlines() if " database" in line]
+    assert about == [f"✓ database: {path}"]
+    named = {f["name"] for f in json.loads(sakti("doctor", "--json").stdout)["findings"]}
+    assert "database integrity" in named, "programs read every check"
+    path.write_bytes(b"no database at all" * 100)
+    about = [line for line in sakti("doctor").stdout.splitlines() if "database " in line]
+    assert len(about) == 1 and about[0].startswith("✗ database integrity: file is not a database")
+
+
+def test_files_of_other_agents_are_named(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAKTI_DB", str(tmp_path / "x.db"))
+    assert "not used yet" not in sakti("doctor").stdout
+    (tmp_path / ".mcp.json").write_text("{}")
+    (tmp_path / ".claude" / "agents").mkdir(parents=True)
+    (home / ".claude" / "agents").mkdir(parents=True)
+    (line,) = (x for x in sakti("doctor").stdout.splitlines() if "not used yet" in x)
+    paths = (tmp_path / ".mcp.json", tmp_path / ".claude/agents", home / ".claude/agents")
+    assert line == f"! other agents: {', '.join(map(str, paths))}: found, not used yet"
+
+
 def test_a_database_below_a_file_cannot_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a_file").write_text("no folder")
     monkeypatch.setenv("SAKTI_DB", str(tmp_path / "a_file" / "x.db"))

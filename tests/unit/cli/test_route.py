@@ -1,37 +1,69 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from sakti.cli import shell
-from sakti.cli.route import Chat, Command, UsageError, route
+from sakti.cli.route import Chat, Command, Completion, Prompt, Request, UsageError, route
+
+
+def described(request: Request) -> Request:
+    """The request without the values that nobody gave."""
+    match request:
+        case Chat(prompt, values):
+            return Chat(prompt, {k: v for k, v in values.items() if v not in (None, False, [])})
+        case Prompt(values):
+            return Prompt({k: v for k, v in values.items() if v not in (None, False, [], "text")})
+        case _:
+            return request
+
+
+def chat(prompt: str | None = None, **values: Any) -> Chat:
+    return Chat(prompt, values)
 
 
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        ([], Chat()),
-        (["-c", "--debug"], Chat(continue_last=True, debug=True)),
-        (["fix the bug"], Chat(prompt="fix the bug")),
-        (["--plain", "fix the bug"], Chat(prompt="fix the bug", plain=True)),
-        (["--no-save", "fix the bug"], Chat(prompt="fix the bug", no_save=True)),
-        (["--no-save", "-p", "hello"], Command(["run", "--no-save", "hello"])),
-        (["--", "fix", "it"], Chat(prompt="fix it")),
-        (["-m", "a/b", "fix the bug"], Chat(model="a/b", prompt="fix the bug")),
-        (["--model=a/b", "-o", "x=1", "--set", "y=2"], Chat(model="a/b", overrides=["x=1", "y=2"])),
-        (["-o", "memory.enabled=false"], Chat(overrides=["memory.enabled=false"])),
-        (["-p", "hello", "--output", "json"], Command(["run", "hello", "--output", "json"])),
-        (["-m", "a/b", "-p", "hello"], Command(["run", "-m", "a/b", "hello"])),
-        (["-r"], Chat(resume="")),
-        (["-r", "login"], Chat(resume="login")),
-        (["--resume=login"], Chat(resume="login")),
-        (["-r", "-m", "x/y"], Chat(resume="", model="x/y")),
+        ([], chat()),
+        (["-c", "--debug"], chat(continue_last=True, debug=True)),
+        (["fix the bug"], chat("fix the bug")),
+        (["--plain", "fix the bug"], chat("fix the bug", plain=True)),
+        (["fix the bug", "--plain"], chat("fix the bug", plain=True)),
+        (["--no-save", "fix the bug"], chat("fix the bug", no_save=True)),
+        (["--", "fix", "it"], chat("fix it")),
+        (["--", "-c"], chat("-c")),
+        (["-c", "--", "search", "--help"], chat("search --help", continue_last=True)),
+        (["-m", "a/b", "fix the bug"], chat("fix the bug", model="a/b")),
+        (["-ma/b"], chat(model="a/b")),
+        (["--model=a/b", "-o", "x=1", "--set", "y=2"], chat(model="a/b", overrides=["x=1", "y=2"])),
+        (["-o", "memory.enabled=false"], chat(overrides=["memory.enabled=false"])),
+        (["--add-dir", "a", "--add-dir=b"], chat(added=["a", "b"])),
+        (["-r"], chat(resume="")),
+        (["-r", "login"], chat(resume="login")),
+        (["--resume=login"], chat(resume="login")),
+        (["-r", "-m", "x/y"], chat(resume="", model="x/y")),
+        (["-p", "hello", "--output", "json"], Prompt({"prompt": "hello", "output": "json"})),
+        (["-m", "a/b", "-p", "hello"], Prompt({"prompt": "hello", "model": "a/b"})),
+        (["--no-save", "-p", "hello"], Prompt({"prompt": "hello", "no_save": True})),
+        (["-p", "--max-steps", "3", "--max-cost=.5", "hello"], Prompt({"prompt": "hello", "max_steps": 3,
+                                                                     "max_cost": 0.5})),
+        (["-p", "--json-schema", "x.json", "--", "-v"], Prompt({"prompt": "-v", "json_schema": Path("x.json")})),
+        (["-p"], Prompt({"prompt": ""})),
+        (["-p", "--help"], Command(["run", "--help"])),
         (["search", "a", "b"], Command(["search", "a", "b"])),
         (["run", "-"], Command(["run", "-"])),
         (["--help"], Command(["--help"])),
+        (["-c", "-h"], Command(["--help"])),
+        (["--install-completion"], Completion(True, "")),
+        (["--show-completion=zsh"], Completion(False, "zsh")),
+        (["--install-completion", "fish"], Completion(True, "fish")),
     ],
-)
-def test_prompts_stand_where_commands_would(argv: list[str], expected: Chat | Command) -> None:
-    assert route(argv, shell.subject) == expected
+)  # fmt: skip
+def test_prompts_stand_where_commands_would(argv: list[str], expected: Request) -> None:
+    assert described(route(argv, shell.subject)) == expected
 
 
 @pytest.mark.parametrize(
@@ -39,11 +71,16 @@ def test_prompts_stand_where_commands_would(argv: list[str], expected: Chat | Co
     [
         (["serach"], "Did you mean `sakti search`"),
         (["fix", "the", "bug"], "sakti -- fix the bug"),
-        (["--modle", "x"], "no option --modle"),
-        (["-m"], "needs a value"),
-        (["-m", "a/b", "run", "x"], "after the command"),
+        (["--modle", "x"], "--modle"),
+        (["-m"], "-m/--model: expected one argument"),
+        (["-m", "a/b", "run", "x"], "Write options after the command: `sakti run -m a/b`"),
+        (["-p", "x", "--max-steps", "0"], "--max-steps: '0' is not a whole number, 1 or more"),
+        (["-p", "x", "--max-cost", "nan"], "--max-cost: 'nan' is not a number"),
+        (["-p", "x", "y"], "y"),
+        (["--show-completion", "tcsh"], "'tcsh' is not one of bash, zsh, fish"),
     ],
 )
 def test_what_means_nothing_is_one_clear_sentence(argv: list[str], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=words) as e:
         route(argv, shell.subject)
+    assert "\n" not in str(e.value)

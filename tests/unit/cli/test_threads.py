@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import re
+import shlex
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from sakti.core.types import Message, TextPart, Thread
 from sakti.store import files
 from sakti.store.database import Store
 from sakti.store.threads import messages, threads
+from tests.fakes.shell import sakti
 
 
 @pytest.fixture
@@ -53,6 +57,29 @@ def listed(run, *more):
     return [
         t["title"] if "title" in t else t["thread"]["title"] for t in run("threads", "list", "--json", *more)["threads"]
     ]
+
+
+def test_a_thread_of_another_workspace_is_named_with_how_to_open_it(run, home, tmp_path, monkeypatch):
+    monkeypatch.setenv("SAKTI_DB", str(tmp_path / "x.db"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    here = Path.cwd()
+    other = tmp_path / "another folder"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    for line in (
+        ("threads", "show", "thread-0"),
+        ("threads", "rename", "thread-0", "x"),
+        ("memory", "working", "--thread", "thread-0"),
+        ("undo", "--thread", "thread-0"),
+        ("diff", "--thread", "thread-0"),
+    ):
+        assert f"`cd {shlex.quote(str(here))} && sakti -r thread-0` opens it" in sakti(*line).stderr, line
+        unknown = sakti(*("nope" if word == "thread-0" else word for word in line))
+        assert "No thread of this workspace matches 'nope'" in unknown.stderr
+    resumed = ("run", "-r", "thread-0", "x"), ("run", "--fork", "thread-0", "x")
+    for line in (*resumed, ("memory", "log", "--thread", "thread-0")):
+        told = sakti(*line)
+        assert told.exit_code == 2 and f"belongs to the workspace {here}" in told.stderr, line
 
 
 def test_a_thread_from_its_fork_to_its_end(run):

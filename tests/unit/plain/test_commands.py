@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sakti.agent.threads import purge as removal
+from sakti.core import resources
 from sakti.core.errors import SaktiError
 from sakti.plain.commands import Commands
 from sakti.plain.speech import Speech
@@ -102,6 +103,41 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
         await lines.heard("/theme")
     with pytest.raises(SaktiError, match=r"Did you mean /search"):
         await lines.heard("/serch")
+
+
+async def test_modes_are_listed_with_a_sentence_each(lines: Lines) -> None:
+    listed = await lines.heard("/mode")
+    for name in resources.mode_names():
+        (row,) = (line for line in listed.splitlines() if line.startswith(f"{name}: "))
+        assert row.endswith(".") and ("Current." in row) == (name == "default")
+    await lines.heard("/mode testing")
+    assert "testing: Current." in await lines.heard("/mode")
+
+
+@pytest.mark.parametrize("form", ["md", "json", "html"])
+async def test_the_open_thread_is_exported_to_a_file(lines: Lines, tmp_path: Path, form: str) -> None:
+    with pytest.raises(SaktiError, match="no messages yet"):
+        await lines.heard(f"/export {form}")
+    await lines.heard("when does the queue drain?")
+    path = tmp_path / "work" / f"my notes.{form}"
+    assert f"Written to {path}." in await lines.heard(f"/export {form} my notes.{form}")
+    assert "drains at midnight" in path.read_text("utf-8")
+    assert path.read_text("utf-8")[0] == {"md": "#", "json": "{", "html": "<"}[form]
+    with pytest.raises(SaktiError, match="already exists"):
+        await lines.heard(f"/export {form} my notes.{form}")
+    with pytest.raises(SaktiError, match="'pdf' is not one of md, json, html"):
+        await lines.heard("/export pdf")
+
+
+async def test_plain_mode_says_what_stands_in_for_copying(lines: Lines) -> None:
+    with pytest.raises(SaktiError, match="no answer yet"):
+        await lines.heard("/copy")
+    await lines.heard("when does the queue drain?")
+    with pytest.raises(SaktiError, match="/last repeats the answer"):
+        await lines.heard("/copy")
+    with pytest.raises(SaktiError, match="no code block"):
+        await lines.heard("/copy code")
+    assert "/copy" not in await lines.heard("/help")
 
 
 async def test_a_message_is_deleted_when_it_was_named_and_confirmed(lines: Lines, store: Store) -> None:

@@ -1,0 +1,145 @@
+"""Build the shell's commands with typer, each from the declaration of its action and only when it is typed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, cast
+
+import typer
+import typer.main
+from typer.core import TyperCommand, TyperGroup
+
+from sakti.actions.spec import JSON, PANELS, Action, Arg
+from sakti.cli import common, offers, options, shell
+
+Command: TypeAlias = TyperCommand | TyperGroup
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+TYPES: dict[str, Any] = {"whole": int, "number": float, "path": Path, "flag": bool}
+
+
+class Commands(TyperGroup):
+    """A group whose `build` makes a command when its word is typed; `words` are all of its commands."""
+
+    def __init__(self, build: Callable[[str], Command], words: Iterable[str], **settings: Any) -> None:
+        super().__init__(commands=cast(Any, dict.fromkeys(words)), context_settings=SETTINGS, **settings)
+        self._build = build
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of that word, None if there is none."""
+        return self._build(cmd_name) if cmd_name in self.commands else None
+
+
+def read(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
+    """Return the action that `argv` names with its values; None after its help or completion was printed.
+
+    Ends in SystemExit for a line that cannot be read.
+    """
+    known = bool(argv) and shell.subject(argv[0]) is not None
+    command = build_word(argv[0]) if known else build_program()
+    words, name = (list(argv[1:]), f"sakti {argv[0]}") if known else (list(argv), "sakti")
+    missing = isinstance(command, Commands) and not words
+    try:
+        result = command.main([*words, *["--help"] * missing], name, standalone_mode=False)
+    except typer.TyperException as e:
+        common.fail(_explain(e), common.USAGE)
+    if missing:
+        raise SystemExit(common.USAGE)
+    return result or None  # 0: help
+
+
+def _explain(error: typer.TyperException) -> str:
+    """Return an error of typer on one line, with the command that shows help."""
+    message = " ".join(error.format_message().split()).replace("Value error, ", "").removesuffix(".")
+    context: typer.Context | None = getattr(error, "ctx", None)
+    return f"{message}." + (f" `{context.command_path} --help` shows how it is written." if context else "")
+
+
+def build_program() -> TyperGroup:
+    """Build `sakti` itself with the options of the chat and all commands, for its help and for completion."""
+    commands = sorted(map(build_word, shell.words()), key=lambda command: PANELS.index(str(command.rich_help_panel)))
+    params = _build(options.TOP, "sakti", "", dict).params
+    return TyperGroup(name="sakti", commands=commands, params=params, help=options.ABOUT, context_settings=SETTINGS,
+                      subcommand_metavar="[PROMPT | COMMAND …]")  # fmt: skip
+
+
+def build_word(word: str) -> Command:
+    """Build the command or the group `sakti WORD`."""
+    found = shell.subject(word)
+    assert found is not None
+    actions = {a.shell.partition(" ")[2]: a for a in found.actions if a.shell}
+    if found.group is None:
+        return _build_action(actions[""], word, actions[""].panel)
+
+    def build(name: str) -> Command:
+        return _build_action(actions[name], name, "")
+
+    group = found.group
+    return Commands(build, actions, name=word, help=_escape(group.help), short_help=_shorten(group.help),
+                    rich_help_panel=group.panel)  # fmt: skip
+
+
+def list_arguments(action: Action) -> tuple[Arg, ...]:
+    """Return an action's arguments in the shell."""
+    return (*action.args, JSON) if action.json else action.args
+
+
+def _build_action(action: Action, name: str, panel: str) -> TyperCommand:
+    def result(**values: Any) -> tuple[Action, dict[str, Any]]:
+        return action, values
+
+    return _build(list_arguments(action), name, action.help, result, panel)
+
+
+def _build(args: Sequence[Arg], name: str, help: str, result: Callable[..., Any], panel: str = "") -> TyperCommand:
+    """Build a command that returns `result` of the values of its arguments."""
+
+    def call(**values: Any) -> Any:
+        return result(**{a.name: _plain_list(values[a.name]) if a.many else values[a.name] for a in args})
+
+    call.__dict__["__signature__"] = inspect.Signature([_parameter(a) for a in args])
+    app = typer.Typer(add_completion=False)
+    app.command(name, help=_escape(help), short_help=_shorten(help), context_settings=SETTINGS,
+                rich_help_panel=panel or None)(call)  # fmt: skip
+    return cast(TyperCommand, typer.main.get_command(app))
+
+
+def _plain_list(values: Sequence[Any] | None) -> list[Any]:
+    return [v.value if isinstance(v, StrEnum) else v for v in values or ()]
+
+
+def _type(a: Arg) -> Any:
+    if not a.choices:
+        return TYPES.get(a.kind, str)
+    # typer knows lists of enumerations only
+    return StrEnum(a.name, [(c, c) for c in a.choices]) if a.many else Literal[a.choices]
+
+
+def _parameter(a: Arg) -> inspect.Parameter:
+    base = _type(a)
+    settings: dict[str, Any] = {"help": _escape(a.help), "show_default": False}
+    if a.metavar or not a.choices:
+        settings["metavar"] = a.label
+    if a.kind in ("whole", "number"):
+        settings |= {"min": a.low, "max": a.high}
+    if a.offers:
+        settings["autocompletion"] = offers.completer(a.offers)
+    about = typer.Option(*a.flags, **settings) if a.flags else typer.Argument(**settings)
+    return inspect.Parameter(
+        a.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if a.required else a.default,
+        annotation=Annotated[list[base] if a.many else base, about],
+    )
+
+
+def _shorten(help: str) -> str:
+    """Return the first sentence, without its full stop."""
+    return _escape(help.partition("\n\n")[0].partition(". ")[0].removesuffix("."))
+
+
+def _escape(text: str) -> str:
+    """Keep square brackets from being read as markup by rich."""
+    return text.replace("[", r"\[")

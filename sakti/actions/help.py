@@ -24,7 +24,6 @@ _LINK_TO_PAGE = re.compile(r"\[([^\]]+)\]\([\w-]+\.md\)")
     shell="help",
     chat="help",
     hint="[TOPIC]",
-    choices=TOPICS,
     summary="show keys and commands, or the page of a topic",
     panel=CHAT,
 )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 import typer
 import typer.main
@@ -19,7 +17,6 @@ from sakti.cli import common, offers, options, shell
 
 Command: TypeAlias = TyperCommand | TyperGroup
 SETTINGS = {"help_option_names": ["-h", "--help"]}
-TYPES: dict[str, Any] = {"whole": int, "number": float, "path": Path, "flag": bool}
 
 
 class ActionCommand(TyperCommand):
@@ -142,28 +139,18 @@ def _convert(a: Arg, convert_missing: Callable[[Any, Any], Any], context: Any, v
     return [reader.convert(a, text, name) for text in value or ()] if a.many else value
 
 
-def _type(a: Arg) -> Any:
-    if not a.choices:
-        return TYPES.get(a.kind, str)
-    # typer knows lists of enumerations only
-    return StrEnum(a.name, [(c, c) for c in a.choices]) if a.many else Literal[a.choices]
-
-
 def _parameter(a: Arg) -> inspect.Parameter:
-    base = _type(a)
-    settings: dict[str, Any] = {"help": _escape(a.help), "show_default": False}
-    if a.metavar or not a.choices:
-        settings["metavar"] = a.label
-    if a.kind in ("whole", "number"):
-        settings |= {"min": a.low, "max": a.high}
-    if a.offers:
-        settings["autocompletion"] = offers.completer(a.offers)
+    word = bool if a.kind == "flag" else str
+    settings: dict[str, Any] = {"help": _escape(a.help), "show_default": False, "min": a.low, "max": a.high}
+    settings["metavar"] = a.label if a.metavar or not a.choices else "|".join(a.choices)
+    if offered := a.offers or a.choices:
+        settings["autocompletion"] = offers.completer(offered)
     about = typer.Option(*a.flags, **settings) if a.flags else typer.Argument(**settings)
     return inspect.Parameter(
         a.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=inspect.Parameter.empty if a.required else a.default,
-        annotation=Annotated[list[base] if a.many else base, about],
+        annotation=Annotated[list[word] if a.many else word, about],
     )
 
 

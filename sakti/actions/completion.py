@@ -63,7 +63,10 @@ def skill_choices(text: str, skills: Iterable[Skill], sign: str) -> list[Choice]
 
 
 def command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:
-    """Return the command `text`, those that begin with it, those that contain it; `own` are this surface's own."""
+    """Return the command `text`, those that begin with it, then those that contain it.
+
+    `own` are those that only this surface has.
+    """
     known = (*registry.chat().values(), *own)
     first = sorted((c for c in known if c.chat.startswith(text)), key=lambda c: c.chat != text)
     rest = [c for c in known if c not in first and text and text in c.chat]

@@ -22,7 +22,7 @@ class Subject(NamedTuple):
 
 
 def subject_of(module: ModuleType) -> Subject:
-    """Return the declarations of a module, in its order; those of a package are in the modules of its PARTS."""
+    """Return the declarations of a module in their order, for a package those of its PARTS."""
     parts: tuple[ModuleType, ...] = getattr(module, "PARTS", (module,))
     actions = [v for part in parts for v in vars(part).values() if isinstance(v, Action)]
     return Subject(tuple(actions), next((v for v in vars(module).values() if isinstance(v, Group)), None))

@@ -25,7 +25,7 @@ with lazy_imports:
     from sakti.agent.session import queries as session_queries
     from sakti.agent.threads import actions as thread_actions
     from sakti.agent.threads import export as thread_export
-    from sakti.agent.threads import lookup, message_removal, past_requests
+    from sakti.agent.threads import message_removal, past_requests
     from sakti.core import types as core_types
     from sakti.store import text_registry
     from sakti.store.log import lines as memory_log
@@ -318,7 +318,8 @@ async def _matching(scope: Scope, text: str) -> list[Thread]:
         found = [t for t in listed if text.lower() in t.title.lower() or t.id.endswith(text)]
     if not found:
         listing = "/threads" if scope.live is not None else "`sakti threads list`"
-        raise Refused(await lookup.explain_missing(scope.store, text, listing))
+        elsewhere = await scope.store.read(stored_threads.find, None, text)
+        raise Refused(thread_titles.explain_missing(text, elsewhere, listing))
     return found
 
 

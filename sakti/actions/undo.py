@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from sakti.agent.checkpoints.undoing import Past, Preview, Result, Undoing, What
 
 with lazy_imports:
+    from sakti.agent import titles as thread_titles
     from sakti.agent.checkpoints import undoing
-    from sakti.agent.threads import lookup
     from sakti.core import clock
     from sakti.store.threads import threads as stored_threads
 
@@ -118,7 +118,8 @@ async def of_thread(scope: Scope, thread: str) -> Undoing:
     else:
         found = await scope.store.read(stored_threads.recent, scope.resource, 1)
     if thread and not found:
-        raise Refused(await lookup.explain_missing(scope.store, thread))
+        elsewhere = await scope.store.read(stored_threads.find, None, thread)
+        raise Refused(thread_titles.explain_missing(thread, elsewhere))
     if len(found) != 1:
         problem = f"{thread!r} matches {len(found)} threads" if thread else "This workspace has no thread"
         raise Refused(f"{problem}; `sakti threads list` shows them.")

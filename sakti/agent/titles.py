@@ -1,9 +1,11 @@
-"""Name threads until a model does, and tell equal names apart in a list. Pure."""
+"""Name threads until a model does, tell equal names apart, explain names that fit none. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
@@ -57,3 +59,18 @@ def told_apart(threads: Iterable[Thread]) -> dict[str, str]:
         count = counts[title.lower()] = counts.get(title.lower(), 0) + 1
         out[thread.id] = title if count == 1 else f"{title} ({count})"
     return out
+
+
+def explain_missing(text: str, elsewhere: Sequence[Thread], listing: str = "`sakti threads list`") -> str:
+    """Return the error for a name that fits no thread of this workspace.
+
+    `elsewhere` are those of all workspaces that it fits; `listing` is the command that lists threads.
+    """
+    name = one_line(text, 80)
+    if not text or not elsewhere:
+        return f"No thread of this workspace matches {name!r}; {listing} shows them."
+    thread = elsewhere[0]
+    if not Path(thread.resource_id).is_absolute():
+        return f"The thread {name!r} belongs to {thread.resource_id}."
+    opening = f"`cd {shlex.quote(thread.resource_id)} && sakti -r {thread.id[-8:]}` opens it."
+    return f"The thread {name!r} belongs to the workspace {thread.resource_id}: {opening}"

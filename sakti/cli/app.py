@@ -1,35 +1,52 @@
-"""Build the shell's commands with typer, each from the declaration of its action and only when it is typed."""
+"""Build the shell's commands with typer: from the declarations of actions, when they are typed."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from functools import partial
+from typing import Annotated, Any, TypeAlias, cast
 
 import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
+from sakti.actions import reader
 from sakti.actions.spec import JSON, PANELS, Action, Arg
 from sakti.cli import common, offers, options, shell
 
 Command: TypeAlias = TyperCommand | TyperGroup
 SETTINGS = {"help_option_names": ["-h", "--help"]}
-TYPES: dict[str, Any] = {"whole": int, "number": float, "path": Path, "flag": bool}
 
 
-class Commands(TyperGroup):
+class ActionCommand(TyperCommand):
+    """The command of one action."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option `--help`."""
+        return _with_default(super().get_help_option(ctx))
+
+
+class ActionGroup(TyperGroup):
     """A group whose `build` makes a command when its word is typed; `words` are all of its commands."""
 
     def __init__(self, build: Callable[[str], Command], words: Iterable[str], **settings: Any) -> None:
         super().__init__(commands=cast(Any, dict.fromkeys(words)), context_settings=SETTINGS, **settings)
         self._build = build
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option `--help`."""
+        return _with_default(super().get_help_option(ctx))
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of that word, None if there is none."""
         return self._build(cmd_name) if cmd_name in self.commands else None
+
+
+def _with_default(option: Any) -> Any:
+    """Give `--help` a default: typer imports pydantic to convert None."""
+    option.default = False
+    return option
 
 
 def read(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
@@ -40,9 +57,11 @@ def read(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
     known = bool(argv) and shell.subject(argv[0]) is not None
     command = build_word(argv[0]) if known else build_program()
     words, name = (list(argv[1:]), f"sakti {argv[0]}") if known else (list(argv), "sakti")
-    missing = isinstance(command, Commands) and not words
+    missing = isinstance(command, ActionGroup) and not words
     try:
         result = command.main([*words, *["--help"] * missing], name, standalone_mode=False)
+    except reader.UsageError as e:
+        common.fail(str(e), common.USAGE)
     except typer.TyperException as e:
         common.fail(_explain(e), common.USAGE)
     if missing:
@@ -52,7 +71,7 @@ def read(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
 
 def _explain(error: typer.TyperException) -> str:
     """Return an error of typer on one line, with the command that shows help."""
-    message = " ".join(error.format_message().split()).replace("Value error, ", "").removesuffix(".")
+    message = " ".join(error.format_message().split()).removesuffix(".")
     context: typer.Context | None = getattr(error, "ctx", None)
     return f"{message}." + (f" `{context.command_path} --help` shows how it is written." if context else "")
 
@@ -77,7 +96,7 @@ def build_word(word: str) -> Command:
         return _build_action(actions[name], name, "")
 
     group = found.group
-    return Commands(build, actions, name=word, help=_escape(group.help), short_help=_shorten(group.help),
+    return ActionGroup(build, actions, name=word, help=_escape(group.help), short_help=_shorten(group.help),
                     rich_help_panel=group.panel)  # fmt: skip
 
 
@@ -97,41 +116,41 @@ def _build(args: Sequence[Arg], name: str, help: str, result: Callable[..., Any]
     """Build a command that returns `result` of the values of its arguments."""
 
     def call(**values: Any) -> Any:
-        return result(**{a.name: _plain_list(values[a.name]) if a.many else values[a.name] for a in args})
+        return result(**{a.name: (values[a.name] or []) if a.many else values[a.name] for a in args})
 
     call.__dict__["__signature__"] = inspect.Signature([_parameter(a) for a in args])
     app = typer.Typer(add_completion=False)
-    app.command(name, help=_escape(help), short_help=_shorten(help), context_settings=SETTINGS,
+    app.command(name, cls=ActionCommand, help=_escape(help), short_help=_shorten(help), context_settings=SETTINGS,
                 rich_help_panel=panel or None)(call)  # fmt: skip
-    return cast(TyperCommand, typer.main.get_command(app))
+    command = cast(TyperCommand, typer.main.get_command(app))
+    for param, a in zip(command.params, args, strict=True):
+        # typer's own conversion imports pydantic, which costs as much as a question to the board
+        vars(param)["process_value"] = partial(_convert, a, cast(Any, param).process_value)
+    return command
 
 
-def _plain_list(values: Sequence[Any] | None) -> list[Any]:
-    return [v.value if isinstance(v, StrEnum) else v for v in values or ()]
-
-
-def _type(a: Arg) -> Any:
-    if not a.choices:
-        return TYPES.get(a.kind, str)
-    # typer knows lists of enumerations only
-    return StrEnum(a.name, [(c, c) for c in a.choices]) if a.many else Literal[a.choices]
+def _convert(a: Arg, convert_missing: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    """Convert the words of an argument as the chat does. Raises `UsageError`, typer's error if one is missing."""
+    name = a.flags[-1] if a.flags else a.label
+    if isinstance(value, str):
+        return reader.convert(a, value, name)
+    if a.required and not value:
+        return convert_missing(context, value)
+    return [reader.convert(a, text, name) for text in value or ()] if a.many else value
 
 
 def _parameter(a: Arg) -> inspect.Parameter:
-    base = _type(a)
-    settings: dict[str, Any] = {"help": _escape(a.help), "show_default": False}
-    if a.metavar or not a.choices:
-        settings["metavar"] = a.label
-    if a.kind in ("whole", "number"):
-        settings |= {"min": a.low, "max": a.high}
-    if a.offers:
-        settings["autocompletion"] = offers.completer(a.offers)
+    word = bool if a.kind == "flag" else str
+    settings: dict[str, Any] = {"help": _escape(a.help), "show_default": False, "min": a.low, "max": a.high}
+    settings["metavar"] = a.label if a.metavar or not a.choices else "|".join(a.choices)
+    if offered := a.offers or a.choices:
+        settings["autocompletion"] = offers.completer(offered)
     about = typer.Option(*a.flags, **settings) if a.flags else typer.Argument(**settings)
     return inspect.Parameter(
         a.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=inspect.Parameter.empty if a.required else a.default,
-        annotation=Annotated[list[base] if a.many else base, about],
+        annotation=Annotated[list[word] if a.many else word, about],
     )
 
 

@@ -26,10 +26,10 @@ with lazy_imports:
     from sakti.agent import workspace as workspaces
     from sakti.agent.sandbox import boundary
     from sakti.agent.session import session as sessions
-    from sakti.cli import log_format, loop
+    from sakti.cli import loop
     from sakti.core import terminal
     from sakti.store import database as store_database
-    from sakti.store import one_shot
+    from sakti.store import one_shot, secrets
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Options
@@ -216,7 +216,8 @@ def log_to_file(*, debug: bool = False) -> Path:
             path.replace(path.with_suffix(".log.1"))
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         handler = logging.FileHandler(path)
-        handler.setFormatter(log_format.masking("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        lines = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        handler.format = lambda record: secrets.masked(lines.format(record))  # tracebacks, too
         logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.WARNING)
         for noisy in ("httpx2", "httpcore2", "markdown_it", "asyncio"):
             logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -24,12 +24,11 @@ MANY = 100  # names that are looked up
 TITLE = 60  # characters of a title
 
 
-def completer(kind: str | tuple[str, ...]) -> Callable[[str], list[Offer]]:
-    """Return the function that completes a word: one of those in `kind`, or what is looked up under that name."""
+def completer(kind: str | tuple[str, ...]) -> Callable[[], list[Offer]]:
+    """Return the function that lists words: those of `kind`, or the names of that kind."""
 
-    def complete(incomplete: str) -> list[Offer]:
-        words = _LOOKUPS[kind]() if isinstance(kind, str) else ((word, "") for word in kind)
-        return [offer for offer in words if offer[0].startswith(incomplete)]
+    def complete() -> list[Offer]:
+        return list(_LOOKUPS[kind]()) if isinstance(kind, str) else [(word, "") for word in kind]
 
     return complete
 

@@ -1,4 +1,4 @@
-"""Read options by their declarations without typer, whose import costs more than the start of a chat may."""
+"""Read options by their declarations, without typer: the start of a chat cannot afford its import."""
 
 from __future__ import annotations
 

@@ -19,33 +19,33 @@ with lazy_imports:
     from sakti.cli import run as run_command
 
 
-class Chat(Struct, frozen=True):
+class ChatRequest(Struct, frozen=True):
     """`sakti` without a command: the prompt it starts with, and the values of its options by name."""
 
     prompt: str | None
     values: dict[str, Any]
 
 
-class Prompt(Struct, frozen=True):
+class PromptRequest(Struct, frozen=True):
     """`sakti -p PROMPT`: the values of the arguments of `sakti run`."""
 
     values: dict[str, Any]
 
 
-class Command(Struct, frozen=True):
+class CommandRequest(Struct, frozen=True):
     """A command with its arguments, or the help of the program."""
 
     argv: list[str]
 
 
-class Completion(Struct, frozen=True):
+class CompletionRequest(Struct, frozen=True):
     """Install or print the completion script of `shell`; "" is the shell of the user."""
 
     install: bool
     shell: str
 
 
-Request: TypeAlias = Chat | Prompt | Command | Completion
+Request: TypeAlias = ChatRequest | PromptRequest | CommandRequest | CompletionRequest
 
 
 def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Request:
@@ -55,24 +55,24 @@ def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Request:
     alone picks a thread, `-r NAME` resumes one; a single unknown word is an error with suggestions.
     """
     if argv and is_command(argv[0]):
-        return Command(list(argv))
+        return CommandRequest(list(argv))
     end = argv.index("--") if "--" in argv else len(argv)
     head, tail = argv[:end], argv[end + 1 :]
     if printed := [i for i, word in enumerate(head) if word in PRINT.flags]:
         at = printed[0]
         if HELP & set(head):
-            return Command(["run", "--help"])
+            return CommandRequest(["run", "--help"])
         values, words = option_reader.read(run_command.run.args, [*head[:at], *head[at + 1 :]], "sakti -p")
         if len(words := [*words, *tail]) > 1:
             raise UsageError(f"{words[1]!r} is not expected: write the prompt as one argument, in quotes.")
-        return Prompt({**values, "prompt": "".join(words)})
+        return PromptRequest({**values, "prompt": "".join(words)})
     if HELP & set(head):
-        return Command(["--help"])
+        return CommandRequest(["--help"])
     values, words = option_reader.read((*CHAT, INSTALL, SHOW), head, "sakti")
     install, show = values.pop("install_completion"), values.pop("show_completion")
     if install is not None or show is not None:
-        return Completion(install is not None, install or show or "")
-    return Chat(_read_prompt(words, tail, is_command, head), values)
+        return CompletionRequest(install is not None, install or show or "")
+    return ChatRequest(_read_prompt(words, tail, is_command, head), values)
 
 
 def _read_prompt(

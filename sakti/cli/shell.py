@@ -48,7 +48,10 @@ def explain_unknown(word: str) -> str:
 
 
 def execute(action: Action, values: dict[str, Any]) -> None:
-    """Run an action and print its result; ends in SystemExit if its exit code is not 0. Raises `SaktiError`."""
+    """Run an action and print its result.
+
+    Ends in SystemExit if its exit code is not 0. Raises `SaktiError`.
+    """
     as_json: bool = values.pop("json", False)
     try:
         _show(_run(action, values, as_json), as_json)

@@ -29,12 +29,12 @@ def _run(argv: Sequence[str]) -> None:
     except routing.UsageError as e:
         common.fail(str(e), common.USAGE)
     match request:
-        case routing.Chat(prompt, values):
+        case routing.ChatRequest(prompt, values):
             chat.open_chat(prompt, **values)
-        case routing.Prompt(values):
+        case routing.PromptRequest(values):
             shell.execute(run_command.run, values)
-        case routing.Command(words):
+        case routing.CommandRequest(words):
             if command := app.read(words):
                 shell.execute(*command)
-        case routing.Completion(install, name):
+        case routing.CompletionRequest(install, name):
             completion.install(name) if install else completion.show(name)

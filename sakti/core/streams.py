@@ -39,14 +39,14 @@ def prepare_streams() -> None:
 
 
 def print_document(text: str) -> None:
-    """Print JSON or a whole file on standard output: in UTF-8, whatever the locale. Lone surrogates are escaped."""
+    """Print JSON or a whole file in UTF-8, whatever the locale. Lone surrogates are escaped."""
     if sys.stdout.encoding.lower().replace("-", "") != "utf8":
         _reconfigure(sys.stdout, encoding="utf-8", errors="backslashreplace")
     print(text)
 
 
 def read_input(purpose: str = "") -> bytes:
-    """Read standard input to its end; say on standard error if it stays open. `purpose` says what it is for."""
+    """Read standard input to its end; announce on standard error that it stays open, with `purpose`."""
     notice = f"sakti: waiting for the end of standard input{purpose} (`< /dev/null` skips it)"
     with _waiting(notice), contextlib.suppress(OSError):  # it may be open for writing only
         return sys.stdin.buffer.read()

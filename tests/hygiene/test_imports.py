@@ -34,7 +34,7 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
     asked = [f"tasks {x}" for x in ("ready", "list", "board", "explain t", "show t", "search one")]
     for command in asked:
         loaded = loaded_after(f"from sakti.cli.start import run_cli\nrun_cli('{command}'.split())")
-        absent = (SDKS - {"pydantic"}) | SCREEN | {"peewee", "asyncio", "argparse", "rich"}  # typer brings pydantic
+        absent = SDKS | SCREEN | {"peewee", "asyncio", "argparse", "rich"}
         assert loaded & absent == set(), command
 
 

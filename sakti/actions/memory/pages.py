@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
 with lazy_imports:
-    from sakti.agent.threads import lookup
+    from sakti.agent import titles as thread_titles
     from sakti.core import events as core_events
     from sakti.core import ids, tokens
     from sakti.memory import capture as recording
@@ -54,7 +54,8 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
     if thread:
         found = await scope.store.read(stored_threads.find, scope.resource, thread)
         if not found:
-            raise Refused(await lookup.explain_missing(scope.store, thread))
+            elsewhere = await scope.store.read(stored_threads.find, None, thread)
+            raise Refused(thread_titles.explain_missing(thread, elsewhere))
         owner = found[0].id
     where = "thread" if thread else "resource"
     if text is None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent.instructions import find as instructions
     from sakti.agent.session import instructed, recovery, skills
-    from sakti.agent.threads import lookup
     from sakti.store import secrets
     from sakti.store.threads import fork as thread_fork
     from sakti.store.threads import messages as stored_messages
@@ -34,7 +33,7 @@ async def first(state: State) -> None:
     if named := options.resume or options.fork:
         found = await state.store.read(stored_threads.find, state.resource_id, named)
         if not found:
-            raise ConfigError(await lookup.explain_missing(state.store, named))
+            raise ConfigError(await _explain_missing(state, named))
         if options.fork:
             store, now = state.store, state.clock.now()
             made = await store.write(thread_fork.fork, found[0].id, id=store.ids.new(), ids=store.ids, now=now)
@@ -56,6 +55,10 @@ async def first(state: State) -> None:
         await new(state, options.thread_id)
 
 
+async def _explain_missing(state: State, name: str) -> str:
+    return titles.explain_missing(name, await state.store.read(stored_threads.find, None, name))
+
+
 async def look(state: State) -> None:
     """Open the thread that the options name, else the newest, only to read: no model, nothing written.
 
@@ -64,7 +67,7 @@ async def look(state: State) -> None:
     if state.options.resume:
         found = await state.store.read(stored_threads.find, state.resource_id, state.options.resume)
         if not found:
-            raise ConfigError(await lookup.explain_missing(state.store, state.options.resume))
+            raise ConfigError(await _explain_missing(state, state.options.resume))
     else:
         found = await state.store.read(stored_threads.recent, state.resource_id, 1)
     if found:

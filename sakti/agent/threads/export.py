@@ -261,7 +261,7 @@ def _from_markdown(text: str) -> str:
 
 
 def _markdown_reader() -> MarkdownIt:
-    """Read Markdown: tags in it are shown as text, links go only where links may, pictures are not fetched."""
+    """Return a reader of Markdown that escapes tags, checks links and leaves pictures out."""
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")

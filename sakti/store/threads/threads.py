@@ -45,7 +45,10 @@ def get(db: Database, thread_id: str) -> Thread | None:
 
 
 def find(db: Database, resource_id: str | None, text: str) -> list[Thread]:
-    """Return threads whose id begins or ends with `text`, or whose title contains it, of all workspaces for None."""
+    """Return threads whose id begins or ends with `text`, or whose title contains it.
+
+    Of all workspaces if `resource_id` is None.
+    """
     row = ThreadRow
     wanted = rows.starts_with(row.id, text) | rows.ends_with(row.id, text) | rows.contains(row.title, text)
     wanted &= row.deleted_at.is_null()

@@ -79,12 +79,12 @@ def test_options_and_arguments_stand_in_any_order(words: str, expected: dict[str
         ("t --lim 3", "No such option: --lim (Possible options: --limit)"),
         ("t -p", "Option '-p' requires an argument."),
         ("t --force=1", "Option '--force' does not take a value."),
-        ("t -p 9", "'--priority': Input should be less than or equal to 4"),
-        ("t -p -1", "'--priority': Input should be greater than or equal to 0"),
-        ("t --limit x", "'--limit': Input should be a valid integer"),
-        ("t --rate nan", "'--rate'"),
-        ("t --status stuck", "'--status': 'stuck' is not one of 'open', 'closed'."),
-        ("t --form c", "'--form': 'c' is not one of 'a', 'b'."),
+        ("t -p 9", "--priority: '9' is not a whole number, 0 to 4."),
+        ("t -p -1", "--priority: '-1' is not a whole number, 0 to 4."),
+        ("t --limit x", "--limit: 'x' is not a whole number, 1 or more."),
+        ("t --rate nan", "--rate: 'nan' is not a number, 0 to 1."),
+        ("t --status stuck", "--status: 'stuck' is not one of open, closed."),
+        ("t --form c", "--form: 'c' is not one of a, b."),
     ],
 )
 def test_a_line_that_cannot_be_read_is_one_error_line(

@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 
 from sakti.cli import shell
-from sakti.cli.route import Chat, Command, Completion, Prompt, Request, UsageError, route
+from sakti.cli.route import ChatRequest, CommandRequest, CompletionRequest, PromptRequest, Request, UsageError, route
 
 
 def described(request: Request) -> Request:
     """The request without the values that nobody gave."""
     match request:
-        case Chat(prompt, values):
-            return Chat(prompt, {k: v for k, v in values.items() if v not in (None, False, [])})
-        case Prompt(values):
-            return Prompt({k: v for k, v in values.items() if v not in (None, False, [], "text")})
+        case ChatRequest(prompt, values):
+            return ChatRequest(prompt, {k: v for k, v in values.items() if v not in (None, False, [])})
+        case PromptRequest(values):
+            return PromptRequest({k: v for k, v in values.items() if v not in (None, False, [], "text")})
         case _:
             return request
 
 
-def chat(prompt: str | None = None, **values: Any) -> Chat:
-    return Chat(prompt, values)
+def chat(prompt: str | None = None, **values: Any) -> ChatRequest:
+    return ChatRequest(prompt, values)
 
 
 @pytest.mark.parametrize(
@@ -45,21 +45,21 @@ def chat(prompt: str | None = None, **values: Any) -> Chat:
         (["-r", "login"], chat(resume="login")),
         (["--resume=login"], chat(resume="login")),
         (["-r", "-m", "x/y"], chat(resume="", model="x/y")),
-        (["-p", "hello", "--output", "json"], Prompt({"prompt": "hello", "output": "json"})),
-        (["-m", "a/b", "-p", "hello"], Prompt({"prompt": "hello", "model": "a/b"})),
-        (["--no-save", "-p", "hello"], Prompt({"prompt": "hello", "no_save": True})),
-        (["-p", "--max-steps", "3", "--max-cost=.5", "hello"], Prompt({"prompt": "hello", "max_steps": 3,
+        (["-p", "hello", "--output", "json"], PromptRequest({"prompt": "hello", "output": "json"})),
+        (["-m", "a/b", "-p", "hello"], PromptRequest({"prompt": "hello", "model": "a/b"})),
+        (["--no-save", "-p", "hello"], PromptRequest({"prompt": "hello", "no_save": True})),
+        (["-p", "--max-steps", "3", "--max-cost=.5", "hello"], PromptRequest({"prompt": "hello", "max_steps": 3,
                                                                      "max_cost": 0.5})),
-        (["-p", "--json-schema", "x.json", "--", "-v"], Prompt({"prompt": "-v", "json_schema": Path("x.json")})),
-        (["-p"], Prompt({"prompt": ""})),
-        (["-p", "--help"], Command(["run", "--help"])),
-        (["search", "a", "b"], Command(["search", "a", "b"])),
-        (["run", "-"], Command(["run", "-"])),
-        (["--help"], Command(["--help"])),
-        (["-c", "-h"], Command(["--help"])),
-        (["--install-completion"], Completion(True, "")),
-        (["--show-completion=zsh"], Completion(False, "zsh")),
-        (["--install-completion", "fish"], Completion(True, "fish")),
+        (["-p", "--json-schema", "x.json", "--", "-v"], PromptRequest({"prompt": "-v", "json_schema": Path("x.json")})),
+        (["-p"], PromptRequest({"prompt": ""})),
+        (["-p", "--help"], CommandRequest(["run", "--help"])),
+        (["search", "a", "b"], CommandRequest(["search", "a", "b"])),
+        (["run", "-"], CommandRequest(["run", "-"])),
+        (["--help"], CommandRequest(["--help"])),
+        (["-c", "-h"], CommandRequest(["--help"])),
+        (["--install-completion"], CompletionRequest(True, "")),
+        (["--show-completion=zsh"], CompletionRequest(False, "zsh")),
+        (["--install-completion", "fish"], CompletionRequest(True, "fish")),
     ],
 )  # fmt: skip
 def test_prompts_stand_where_commands_would(argv: list[str], expected: Request) -> None:

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full, not UTF-8, or stay open: whole processes, every kind of command."""
+"""Standard streams that are closed, full, not UTF-8, or stay open, with every kind of command."""
 
 from __future__ import annotations
 

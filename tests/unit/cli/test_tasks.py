@@ -122,7 +122,7 @@ def test_the_line_may_be_written_in_any_order(run: Any) -> None:
     assert " ready " in run("--help")
     assert "Did you mean 'ready'?" in run("raedy", code=2)
     assert "--priority" in run("create", "--help")
-    assert "should be a valid integer" in run("ready", "--limit", "x", code=2)
+    assert "'x' is not a whole number" in run("ready", "--limit", "x", code=2)
     assert "No such option: --lim" in run("ready", "--lim", "3", code=2)
     task = run("create", "--", "--title of dashes")
     assert "--title of dashes" in task

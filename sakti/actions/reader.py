@@ -14,7 +14,7 @@ class UsageError(Exception):
 
 
 def read_chat(action: Action, line: str) -> dict[str, Any]:
-    """Return the values of an action's arguments from a line of the chat; the last one takes the rest of the line.
+    """Read the arguments of an action from a line of the chat; the last takes the rest of the line.
 
     Raises `UsageError`.
     """

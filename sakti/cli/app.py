@@ -130,7 +130,7 @@ def _build(args: Sequence[Arg], name: str, help: str, result: Callable[..., Any]
 
 
 def _convert(a: Arg, convert_missing: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
-    """Convert the words of an argument as the chat does. Raises `UsageError`, typer's error if one is missing."""
+    """Convert the words of an argument as the chat does. Raises `UsageError`."""
     name = a.flags[-1] if a.flags else a.label
     if isinstance(value, str):
         return reader.convert(a, value, name)

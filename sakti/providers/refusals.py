@@ -132,7 +132,7 @@ class Where(Struct, frozen=True):
         return re.sub(r"^https?://(?:[^@/]*@)?([^/]+).*$", r"\1", self.base_url) or self.provider
 
 
-class Report(Struct, frozen=True):
+class ServerReport(Struct, frozen=True):
     """Error as a server reports it, unmasked: text, types and codes, and the parameter it names."""
 
     text: str = ""
@@ -180,7 +180,7 @@ def from_event(body: Any, where: Where) -> ProviderError:
     return _build(classify(status, report), status, report, where, waits.retry_after({}, report.text, body))
 
 
-def _build(code: str, status: int, report: Report, where: Where, retry_after: float | None) -> ProviderError:
+def _build(code: str, status: int, report: ServerReport, where: Where, retry_after: float | None) -> ProviderError:
     sentence = _sentence(code, status, report, where)
     error = make_error(code, sentence, status=status, retry_after=retry_after)
     error.server_text = report.everything
@@ -190,7 +190,7 @@ def _build(code: str, status: int, report: Report, where: Where, retry_after: fl
     return error
 
 
-def classify(status: int, report: Report) -> str:
+def classify(status: int, report: ServerReport) -> str:
     """Return the code of the error that a server reports with `status`."""
     if _is_quota(status, report):
         return "authentication"  # waiting does not fill an account
@@ -207,11 +207,11 @@ def classify(status: int, report: Report) -> str:
     return "server" if status >= 500 else "invalid_request"
 
 
-def _is_quota(status: int, report: Report) -> bool:
+def _is_quota(status: int, report: ServerReport) -> bool:
     return status == 402 or bool(_QUOTA_KINDS.search(report.kind) or _QUOTA_TEXT.search(report.text))
 
 
-def _length_code(status: int, report: Report) -> str:
+def _length_code(status: int, report: ServerReport) -> str:
     """Return whether a request or the answer asked for is too long; empty if neither is."""
     if status == 413:
         return "context_too_long"  # so many bytes that the server does not count tokens
@@ -225,7 +225,7 @@ def _length_code(status: int, report: Report) -> str:
     return "context_too_long" if too_long else ""
 
 
-def _sentence(code: str, status: int, report: Report, where: Where) -> str:
+def _sentence(code: str, status: int, report: ServerReport, where: Where) -> str:
     name, text = where.provider, clean(report.text, where)
     why = f": {text}{'' if text[-1] in '.!?…' else '.'}" if text else "."
     match code:
@@ -255,7 +255,7 @@ def _sentence(code: str, status: int, report: Report, where: Where) -> str:
             return _passing_sentence(code, status, name, why)
 
 
-def _permission_sentence(status: int, report: Report, why: str, where: Where) -> str:
+def _permission_sentence(status: int, report: ServerReport, why: str, where: Where) -> str:
     if report.kind == "page":
         return f"A firewall or proxy in front of {where.host} blocked the request ({status}){why} Check the network."
     if _REGION.search(report.everything):
@@ -280,7 +280,7 @@ def _passing_sentence(code: str, status: int, name: str, why: str) -> str:
             return f"{name} had an internal error ({status}){why}"
 
 
-def read_report(body: Any) -> Report:
+def read_report(body: Any) -> ServerReport:
     """Read a server's error: its message in one line, its type and code, and the parameter that it names."""
     node: Any = body
     if isinstance(node, list) and node:
@@ -288,20 +288,20 @@ def read_report(body: Any) -> Report:
     outer = cast("Json", node) if isinstance(node, dict) else {}
     inner: Any = outer.get("error", outer)
     if isinstance(inner, str):
-        return Report(_line(inner), str(outer.get("code") or ""))
+        return ServerReport(_line(inner), str(outer.get("code") or ""))
     if not outer or not isinstance(inner, dict):
         return _plain_report(body)
     fields = cast("Json", inner)
     message = fields.get("message") or _detail(fields.get("detail")) or ""
     kind = " ".join(str(fields.get(k) or "") for k in ("type", "code", "status", "__type"))
-    return Report(_line(str(message)), kind.strip(), str(fields.get("param") or ""))
+    return ServerReport(_line(str(message)), kind.strip(), str(fields.get("param") or ""))
 
 
-def _plain_report(body: Any) -> Report:
+def _plain_report(body: Any) -> ServerReport:
     """Read a body that is no JSON: a page, a text, or nothing."""
     if not isinstance(body, str):
-        return Report()
-    return Report(page_text(body), "page") if "<" in body else Report(_line(body))
+        return ServerReport()
+    return ServerReport(page_text(body), "page") if "<" in body else ServerReport(_line(body))
 
 
 def page_text(page: str) -> str:

@@ -204,7 +204,7 @@ def _endpoint(
 
 
 def _silence(preset: Preset, own: ProviderSettings) -> float:
-    """Return the seconds that a stream may be silent; a server on this machine gets more, unless the user says."""
+    """Return the seconds that a stream may be silent: more for a server on this machine."""
     return max(own.timeout, LOCAL_SILENCE) if preset.local and own.timeout == 120.0 else own.timeout
 
 

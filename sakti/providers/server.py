@@ -1,4 +1,4 @@
-"""Send requests to a model server through its SDK and return raw responses; failures are ProviderErrors.
+"""Send requests to a model server through its SDK; failures are ProviderErrors.
 
 Requests are rendered and streams are read by sakti itself: the typed events of an SDK cost two to fourteen times the
 CPU of a long answer. The SDK makes the connection, finds the proxy, signs the request and knows the clouds.

@@ -1,4 +1,4 @@
-"""Define what each approval mode does with each kind of effect: the one table of the judge and of the help."""
+"""Define what each approval mode does with each kind of effect, for the judge and the help."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def command_rule(rule: str, tool: str) -> CommandRule | None:
 
 
 def describe_rule(rule: str) -> str:
-    """Return a rule as a question shows it: the words of a command, and the files that end it if they change."""
+    """Describe a rule in a question: its command, and the files whose change ends it."""
     command = command_rule(rule, "bash")
     if command is None or not command.words:
         return rule

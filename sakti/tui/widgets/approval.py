@@ -74,14 +74,7 @@ def lay_out(
             else []
         ),
     ]
-    why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
-    like = "".join(f"{one_line(word, 30)} has letters that look like others. " for word in lookalikes(now.target)[:2])
-    spans = [(like, palette.bad), (why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)]
-    reason = wrap(spans, room)
-    if now.rule:
-        reason += wrap(
-            [("Rule for t and a: ", palette.faint), (one_line(describe_rule(now.rule), 200), palette.muted)], room
-        )
+    reason = _reason(now, room, palette)
     list_ = _list(pending, at, room, palette)
     keys = _whole_keys(_keys(now, cut=True, many=bool(many), palette=palette, room=room), room)
     if writing:
@@ -98,6 +91,17 @@ def lay_out(
     reason = reason[: max(0, left - len(body))]
     list_ = list_[: max(0, left - len(body) - len(reason))]
     return indent([*head, *body, *reason, *keys, *list_], Segment("┃ ", palette.warn)), cut
+
+
+def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
+    """Lay out why it is asked, what looks deceptive, and the rule that a lasting answer makes."""
+    why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
+    like = "".join(f"{one_line(word, 30)} has letters that look like others. " for word in lookalikes(now.target)[:2])
+    spans = [(like, palette.bad), (why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)]
+    if not now.rule:
+        return wrap(spans, room)
+    rule = one_line(describe_rule(now.rule), 200)
+    return wrap(spans, room) + wrap([("Rule for t and a: ", palette.faint), (rule, palette.muted)], room)
 
 
 def _whole_keys(keys: list[Span], room: int) -> list[Line]:

@@ -19,34 +19,34 @@ Command: TypeAlias = TyperCommand | TyperGroup
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
-class ActionCommand(TyperCommand):
-    """The command of one action."""
+class WithHelp:
+    """Command whose `--help` is a plain flag: typer imports pydantic to convert a missing default."""
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the option `--help`."""
-        return _with_default(super().get_help_option(ctx))
+        option: Any = cast(Any, super()).get_help_option(ctx)
+        option.default, option.metavar = False, ""
+        return option
 
 
-class ActionGroup(TyperGroup):
+class ActionCommand(WithHelp, TyperCommand):
+    """The command of one action."""
+
+
+class Program(WithHelp, TyperGroup):
+    """The command `sakti` with all of its words."""
+
+
+class ActionGroup(WithHelp, TyperGroup):
     """A group whose `build` makes a command when its word is typed; `words` are all of its commands."""
 
     def __init__(self, build: Callable[[str], Command], words: Iterable[str], **settings: Any) -> None:
         super().__init__(commands=cast(Any, dict.fromkeys(words)), context_settings=SETTINGS, **settings)
         self._build = build
 
-    def get_help_option(self, ctx: Any) -> Any:
-        """Return the option `--help`."""
-        return _with_default(super().get_help_option(ctx))
-
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of that word, None if there is none."""
         return self._build(cmd_name) if cmd_name in self.commands else None
-
-
-def _with_default(option: Any) -> Any:
-    """Give `--help` a default: typer imports pydantic to convert None."""
-    option.default = False
-    return option
 
 
 def read(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
@@ -71,17 +71,22 @@ def read(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
 
 def _explain(error: typer.TyperException) -> str:
     """Return an error of typer on one line, with the command that shows help."""
-    message = " ".join(error.format_message().split()).removesuffix(".")
+    message = " ".join(error.format_message().split())
     context: typer.Context | None = getattr(error, "ctx", None)
-    return f"{message}." + (f" `{context.command_path} --help` shows how it is written." if context else "")
+    end = "" if message.endswith((".", "?", "!")) else "."
+    return (
+        message.replace("'?.", "'?")
+        + end
+        + (f" `{context.command_path} --help` shows how it is written." if context else "")
+    )
 
 
 def build_program() -> TyperGroup:
     """Build `sakti` itself with the options of the chat and all commands, for its help and for completion."""
     commands = sorted(map(build_word, shell.words()), key=lambda command: PANELS.index(str(command.rich_help_panel)))
     params = _build(options.TOP, "sakti", "", dict).params
-    return TyperGroup(name="sakti", commands=commands, params=params, help=options.ABOUT, context_settings=SETTINGS,
-                      subcommand_metavar="[PROMPT | COMMAND …]")  # fmt: skip
+    return Program(name="sakti", commands=commands, params=params, help=options.ABOUT, context_settings=SETTINGS,
+                   subcommand_metavar="[PROMPT | COMMAND …]")  # fmt: skip
 
 
 def build_word(word: str) -> Command:

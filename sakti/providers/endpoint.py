@@ -9,7 +9,6 @@ import importlib.util
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
@@ -29,16 +28,12 @@ OnResponse: TypeAlias = Callable[[Any], Awaitable[None]]
 
 CONNECT_S = 15.0
 KEY_COMMAND_S = 30.0  # a helper that opens a browser for a login takes longer and is stopped
+LONGEST_KEY = 16_384  # bytes
+_KEY = re.compile(r"[!-~]+")
 GATEWAY_VERSION = "2023-06-01"  # the version of the Messages API that compatible servers know
 _ENTRA_SCOPES = {
     "azure": "https://cognitiveservices.azure.com/.default",
     "foundry": "https://ai.azure.com/.default",
-}
-# Where a cloud without a configured address is, to choose the proxy before the SDK has made up the exact host.
-_CLOUD_HOSTS = {
-    "bedrock": "https://bedrock-runtime.amazonaws.com",
-    "vertex": "https://aiplatform.googleapis.com",
-    "foundry": "https://services.ai.azure.com",
 }
 _ENDPOINT_PATHS: Mapping[str, Api] = {
     "/chat/completions": "chat",
@@ -50,7 +45,7 @@ _ENDPOINT_PATHS: Mapping[str, Api] = {
 class Endpoint(Struct, frozen=True, kw_only=True):
     """How a provider is reached.
 
-    `client` names the SDK client. An empty `base_url` is filled in by the SDK of a cloud. `key_command` prints the
+    `client` names the SDK client. A cloud's address may be empty until its client is made. `key_command` prints the
     key; `bearer`: the key is a token for the Authorization header only. `timeout` is the longest silence in seconds.
     `needs_key`: without a key no request is made. `elsewhere`: the server is not the provider's own. `extra` goes
     into every body, `headers` and `query` into every request.
@@ -72,11 +67,6 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    @property
-    def url(self) -> str:
-        """Return the address by which the proxy and the certificates are chosen."""
-        return self.base_url or _CLOUD_HOSTS.get(self.client, "")
-
     def request_headers(self, key: str) -> dict[str, str]:
         """Return what is sent besides the SDK's own headers."""
         headers = {"User-Agent": f"sakti/{__version__}"}
@@ -91,8 +81,12 @@ def split_base_url(url: str) -> tuple[str, dict[str, str], Api | None]:
     """Split what users copy from a server's documentation into base URL, query and API.
 
     A full endpoint (`…/v1/chat/completions?api-version=1`) names the API with its path; the API is None otherwise.
+    Raises ConfigError for what is no address.
     """
-    parts = urlsplit(url.strip())
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:  # a bracket without its other half
+        raise ConfigError(f"{url!r} is not an address: write it as https://HOST/v1.") from None
     address = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     for path, api in _ENDPOINT_PATHS.items():
@@ -109,8 +103,10 @@ def missing(endpoint: Endpoint, env: Mapping[str, str]) -> str:
 
     Slow for Bedrock, whose credentials may come from a file or a service: call it in a thread.
     """
-    if endpoint.key_command:
-        return ""
+    if endpoint.key and not _KEY.fullmatch(endpoint.key):
+        return f"The key of {endpoint.name} has characters that cannot be sent: copy it again."
+    if endpoint.key_command and not endpoint.key:
+        endpoint = replace(endpoint, key="printed")
     match endpoint.client:
         case "bedrock":
             return _missing_for_bedrock(endpoint, env)
@@ -187,39 +183,54 @@ def bedrock_region(env: Mapping[str, str]) -> str | None:
 # --- the key ------------------------------------------------------------------------------------------------
 
 
-def run_key_command(command: str, provider: str) -> str:
-    """Return the key that a user's command prints. Raises ProviderError (authentication). Blocks."""
-    process = subprocess.Popen(
-        command,
-        shell=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
+async def run_key_command(command: str, provider: str) -> str:
+    """Return the key that a user's command prints. Raises ProviderError (authentication).
+
+    What the command prints is never shown, as errors may quote keys. Its children may go on running.
+    """
+    reading, writing = os.pipe()
+    output = b""
     try:
-        output, complaint = process.communicate(timeout=KEY_COMMAND_S)
-    except subprocess.TimeoutExpired:
-        _end_group(process)
-        raise _key_command_error(provider, f"did not end within {KEY_COMMAND_S:g} s") from None
-    key = output.strip()
-    if process.returncode:
-        last = (complaint.replace(key, "•••") if key else complaint).strip().rpartition("\n")[2][:200]
-        raise _key_command_error(provider, f"failed with exit code {process.returncode}{f' ({last})' if last else ''}")
-    if not key or re.search(r"\s", key):
+        status = await _run(command, writing, provider)
+        os.set_blocking(reading, False)  # a child may still hold the other end
+        with contextlib.suppress(BlockingIOError):
+            output = os.read(reading, LONGEST_KEY)
+    finally:
+        os.close(reading)
+    if status:
+        raise _key_command_error(provider, f"failed with exit code {status}: run it in a shell to see why")
+    key = output.decode("ascii", "replace").strip()
+    if not _KEY.fullmatch(key):
         raise _key_command_error(provider, "must print the key and nothing else")
     return key
 
 
-def _end_group(process: subprocess.Popen[str]) -> None:
+async def _run(command: str, stdout: int, provider: str) -> int:
+    """Run a command that writes to the file descriptor `stdout`, which is closed; return its exit code."""
+    nowhere = asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_shell(
+            command, stdin=nowhere, stdout=stdout, stderr=nowhere, start_new_session=True
+        )
+    finally:
+        os.close(stdout)
+    try:
+        async with asyncio.timeout(KEY_COMMAND_S):
+            return await process.wait()
+    except TimeoutError:
+        raise _key_command_error(provider, f"did not end within {KEY_COMMAND_S:g} s") from None
+    finally:
+        if process.returncode is None:
+            _end_group(process)
+
+
+def _end_group(process: asyncio.subprocess.Process) -> None:
     """End a command with everything that it started in its session."""
-    if hasattr(os, "killpg"):
-        os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
-    process.wait()
+    with contextlib.suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
 
 
 def _key_command_error(provider: str, problem: str) -> ProviderError:
@@ -237,9 +248,25 @@ def create_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> SdkC
     """
     if problem := missing(replace(endpoint, key=key), os.environ):
         raise ProviderError(problem, code="authentication")
+    endpoint = replace(endpoint, base_url=endpoint.base_url or _cloud_url(endpoint, os.environ))
     if endpoint.client in ("openai", "azure"):
         return _openai_client(endpoint, key, on_response)
     return _anthropic_client(endpoint, key, on_response)
+
+
+def _cloud_url(endpoint: Endpoint, env: Mapping[str, str]) -> str:
+    """Return the address that the SDK would make up, which is needed before to choose the proxy."""
+    match endpoint.client:
+        case "bedrock":
+            return f"https://bedrock-runtime.{bedrock_region(env)}.amazonaws.com"
+        case "vertex":
+            region = env["CLOUD_ML_REGION"]
+            special = {"global": "aiplatform", "us": "aiplatform.us.rep", "eu": "aiplatform.eu.rep"}
+            return f"https://{special.get(region, f'{region}-aiplatform')}.googleapis.com/v1"
+        case "foundry":
+            return f"https://{env['ANTHROPIC_FOUNDRY_RESOURCE']}.services.ai.azure.com/anthropic/"
+        case _:
+            return ""
 
 
 @contextlib.contextmanager
@@ -274,8 +301,7 @@ def _anthropic_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> 
         from anthropic.lib import bedrock, vertex
 
     options = _client_options(anthropic, endpoint, key, on_response)
-    if endpoint.base_url:
-        options["base_url"] = endpoint.base_url
+    options["base_url"] = endpoint.base_url
     match endpoint.client:
         case "bedrock":
             return bedrock.AsyncAnthropicBedrock(aws_region=bedrock_region(os.environ), api_key=key or None, **options)
@@ -296,7 +322,7 @@ def _client_options(sdk: Any, endpoint: Endpoint, key: str, on_response: OnRespo
         "timeout": sdk.Timeout(endpoint.timeout, connect=min(CONNECT_S, endpoint.timeout)),
         "default_headers": endpoint.request_headers(key),
         "default_query": dict(endpoint.query) or None,
-        "http_client": sdk.DefaultAsyncHttpxClient(event_hooks=hooks, **network.client_options(endpoint.url)),
+        "http_client": sdk.DefaultAsyncHttpxClient(event_hooks=hooks, **network.client_options(endpoint.base_url)),
     }
 
 
@@ -308,6 +334,11 @@ def _entra_tokens(client: str) -> Callable[[], Awaitable[str]]:
 
 
 def check_base_url(name: str, url: str) -> None:
-    """Raise ConfigError for an address that is not HTTP."""
-    if not re.match(r"https?://", url):
-        raise ConfigError(f"providers.{name}.base_url must begin with http:// or https://.")
+    """Raise ConfigError for an address without HTTP, a host or a valid port."""
+    parts = urlsplit(url)
+    try:
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number, or too large a one
+        is_address = False
+    if not is_address:
+        raise ConfigError(f"providers.{name}.base_url = {url!r} must be an address such as https://HOST:PORT/v1.")

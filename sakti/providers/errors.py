@@ -46,7 +46,7 @@ def from_exception(error: Exception, where: Where) -> ProviderError:
             "authentication", f"The login for {where.provider} failed ({clean(str(error), where)}): log in again."
         )
     if names & _TIMEOUTS:
-        return silent(where)
+        return _no_connection(where) if _is_connecting(error) else silent(where)
     if "DecodingError" in names:
         why = clean(str(error), where)
         return make_error(
@@ -58,6 +58,17 @@ def from_exception(error: Exception, where: Where) -> ProviderError:
     if names & _UNREACHABLE:
         return _unreachable(error, where)
     return make_error("invalid_request", f"{where.provider} could not be called: {clean(str(error), where)}")
+
+
+def _is_connecting(error: Exception) -> bool:
+    return any(type(cause).__name__ == "ConnectTimeout" for cause in _causes(error))
+
+
+def _no_connection(where: Where) -> ProviderError:
+    """Build the error for a connection that was not made in time."""
+    proxy = _proxy(where)
+    peer = f"The proxy {proxy}" if proxy else where.host
+    return make_error("timeout", f"{peer} does not answer: no connection was made in time. Check its address.")
 
 
 def _from_sdk(status: int, error: Exception, where: Where) -> ProviderError:

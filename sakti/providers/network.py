@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import ssl
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from sakti.core.errors import ProviderError
 
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_PORTS = {"http": 80, "https": 443}
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
@@ -51,29 +53,37 @@ def proxy_for(url: str) -> str:
 
     try:
         target = urlsplit(url)
-        host = target.hostname or ""
-        proxies = urllib.request.getproxies()
-        proxy = proxies.get(target.scheme) or proxies.get("all") or ""
-        if not proxy or is_loopback(url) or urllib.request.proxy_bypass(target.netloc.rpartition("@")[2]):
-            return ""
-        if _is_in_networks(host, proxies.get("no", "")):
-            return ""
+        host, port = target.hostname or "", target.port or _PORTS.get(target.scheme, 0)
     except ValueError:
+        return ""
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(target.scheme) or proxies.get("all") or ""
+    if not proxy or is_loopback(url) or _is_excluded(host, port, proxies.get("no", "")):
+        return ""
+    if "no" not in proxies and urllib.request.proxy_bypass(host):  # the settings of macOS and Windows
         return ""
     if proxy.startswith("socks://"):  # the desktop's way to write it, which the client does not know
         return proxy.replace("socks", "socks5", 1)
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _is_in_networks(host: str, no_proxy: str) -> bool:
-    """Return whether `host` is an address in a network of NO_PROXY (`10.0.0.0/8`, `[fd00::1]`)."""
-    for entry in no_proxy.split(","):
-        try:
-            if ip_address(host) in ip_network(entry.strip().strip("[]"), strict=False):
-                return True
-        except ValueError:
-            continue
-    return False
+def _is_excluded(host: str, port: int, no_proxy: str) -> bool:
+    """Return whether NO_PROXY lists a host: by name, domain, address or network, some with a port."""
+    return any(_is_named(host, port, entry.strip().lower()) for entry in no_proxy.split(","))
+
+
+def _is_named(host: str, port: int, entry: str) -> bool:
+    if entry in ("", "*"):
+        return entry == "*"
+    with contextlib.suppress(ValueError):
+        return ip_address(host) in ip_network(entry.strip("[]"), strict=False)
+    name, colon, number = entry.rpartition(":")
+    if colon and number.isdecimal():
+        if int(number) != port:
+            return False
+        entry = name
+    domain = entry.strip("[]").removeprefix("*").lstrip(".")
+    return host == domain or host.endswith(f".{domain}")
 
 
 def tls_context(url: str, env: Mapping[str, str] = environ) -> ssl.SSLContext:

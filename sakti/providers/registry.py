@@ -178,15 +178,15 @@ def _endpoint(
         check_base_url(preset.name, base_url)
     genuine = preset.cloud is not None or base_url == preset.base_url
     api = _api(preset, own, path_api, genuine=genuine)
-    variable, key = _key(preset, own, env, keyring)
+    key, source, bearer = _credentials(preset, own, env, keyring)
     endpoint = Endpoint(
         name=preset.name,
         client=preset.cloud or ("anthropic" if api == "anthropic" else "openai"),
         base_url=base_url,
-        key=own.auth_token or key or "",
-        key_env=variable,
+        key=key,
+        key_env=source,
         key_command=own.key_command or "",
-        bearer=bool(own.auth_token) or variable == "ANTHROPIC_AUTH_TOKEN",
+        bearer=bearer,
         needs_key=genuine and not preset.local,
         timeout=_silence(preset, own),
         context_window=own.context_window,
@@ -201,6 +201,18 @@ def _endpoint(
         version = own.api_version or query.pop("api-version", "") or env.get("OPENAI_API_VERSION", "")
         return api, replace(endpoint, api_version=version)
     return api, endpoint
+
+
+def _credentials(
+    preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup
+) -> tuple[str, str, bool]:
+    """Return the key, the setting or variable that it comes from, and whether it is a bearer token."""
+    if own.auth_token:
+        return own.auth_token, f"providers.{preset.name}.auth_token", True
+    if own.key_command:
+        return "", f"providers.{preset.name}.key_command", False
+    variable, key = _key(preset, own, env, keyring)
+    return key or "", variable, variable == "ANTHROPIC_AUTH_TOKEN"
 
 
 def _silence(preset: Preset, own: ProviderSettings) -> float:

@@ -28,7 +28,7 @@ class RemoteProvider:
     def __init__(self, endpoint: Endpoint) -> None:
         self.name = endpoint.name
         self.elsewhere = endpoint.elsewhere
-        self.loopback = network.is_loopback(endpoint.url)
+        self.loopback = network.is_loopback(endpoint.base_url)
         self._endpoint = endpoint
         self._server = Server(endpoint)
         self._taken = RefusedParameters()

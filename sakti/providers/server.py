@@ -34,7 +34,7 @@ class Server:
 
     def __init__(self, endpoint: Endpoint) -> None:
         secrets = tuple(s for s in (endpoint.key, *endpoint.headers.values()) if s)
-        self.where = Where(endpoint.name, endpoint.url, endpoint.key_env, secrets, endpoint.timeout)
+        self.where = Where(endpoint.name, endpoint.base_url, endpoint.key_env, secrets, endpoint.timeout)
         self._endpoint = endpoint
         self._key = endpoint.key
         self._client: Any = None  # of one of the SDKs: all have the same `post` and `get`
@@ -129,7 +129,7 @@ class Server:
 
     async def _run_key_command(self) -> None:
         command = self._endpoint.key_command
-        self._key = await asyncio.to_thread(endpoints.run_key_command, command, self._endpoint.name)
+        self._key = await endpoints.run_key_command(command, self._endpoint.name)
         self.where = replace(self.where, secrets=(*self.where.secrets, self._key))
 
     async def _refuse(self, response: Response) -> None:

@@ -74,7 +74,12 @@ async def chunks(events: AsyncIterator[Json], where: Where, reader: Reader) -> A
 
 async def _read_answer(events: AsyncIterator[Json], where: Where, reader: Reader) -> AsyncGenerator[StreamEvent]:
     held = ""  # half of a character, whose other half comes with the next piece
+    last_event = monotonic()
     async for event in events:
+        if event.get("type") not in _PINGS:
+            last_event = monotonic()
+        elif monotonic() - last_event > LONGEST_QUIET_S:
+            raise only_keep_alives(where, LONGEST_QUIET_S)
         try:
             found = reader.take(event)
         except _OTHER_PROTOCOL as e:
@@ -133,11 +138,13 @@ async def answer_events(response: Any, where: Where, whole: Callable[[Json], Ite
     """
     kind = str(response.headers.get("content-type") or "").partition(";")[0].strip().lower()
     pieces = cast("AsyncIterator[bytes]", response.aiter_bytes())
-    first = b""
+    first, began = b"", monotonic()
     async for chunk in pieces:  # what it is shows in its first sign, whatever the header says
-        first += chunk
+        first = first.lstrip() + chunk
         if first.strip() and not BOM.startswith(first):
             break
+        if monotonic() - began > LONGEST_QUIET_S:
+            raise only_keep_alives(where, LONGEST_QUIET_S)
     first = first.removeprefix(BOM)
     sign = first.lstrip()[:1]
     if sign == b"{" or (kind == "application/json" and sign not in (b"d", b":", b"e", b"i")):
@@ -193,25 +200,25 @@ async def json_events(chunks: AsyncIterator[bytes], where: Where) -> AsyncIterat
     object, which is what a broken proxy sends, line_too_long, and no_events for a stream that is only kept open.
     """
     data: list[bytes] = []
+    size = 0  # bytes in `data`
     rest = b""
     last_event = monotonic()
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > LONGEST_LINE:
+        if size + len(rest) > LONGEST_LINE:
             raise line_too_long(where, LONGEST_LINE)
         for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[5:].strip())
+                size += len(line)
             elif data and line in (b"", b"\r"):
                 text = b"\n".join(data)
-                data = []
+                data, size = [], 0
                 if text == b"[DONE]":
                     yield DONE
                     return
-                event = _read(text)
-                if event.get("type") not in _PINGS:
-                    last_event = monotonic()
-                yield event
+                last_event = monotonic()
+                yield _read(text)
         if monotonic() - last_event > LONGEST_QUIET_S:
             raise only_keep_alives(where, LONGEST_QUIET_S)
     if rest.startswith(b"data:"):

@@ -20,6 +20,7 @@ import pytest
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.errors import ProviderError
 from sakti.providers import registry
+from sakti.providers.network import proxy_for
 from sakti.providers.protocol import TextChunk
 from tests.fakes.requests import play, request
 
@@ -301,6 +302,51 @@ async def test_azure_says_what_is_missing(env: dict[str, str], named: str, monke
     with pytest.raises(ProviderError) as caught:
         await answer("azure/my-gpt", env, monkeypatch)
     assert named in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "url"),
+    [
+        ("bedrock", {"AWS_REGION": "eu-west-1"}, "https://bedrock-runtime.eu-west-1.amazonaws.com"),
+        ("vertex", {"CLOUD_ML_REGION": "global"}, "https://aiplatform.googleapis.com/v1"),
+        ("vertex", {"CLOUD_ML_REGION": "eu"}, "https://aiplatform.eu.rep.googleapis.com/v1"),
+        ("vertex", {"CLOUD_ML_REGION": "us-east5"}, "https://us-east5-aiplatform.googleapis.com/v1"),
+        ("foundry", {"ANTHROPIC_FOUNDRY_RESOURCE": "mine"}, "https://mine.services.ai.azure.com/anthropic"),
+    ],
+)
+async def test_the_host_of_a_cloud_decides_about_its_proxy(
+    name: str, env: dict[str, str], url: str, monkeypatch
+) -> None:
+    """The address is the one that the SDK makes up when it is left alone."""
+    import os
+
+    import anthropic
+
+    for variable, value in {**env, "ANTHROPIC_VERTEX_PROJECT_ID": "p", "HTTPS_PROXY": "http://127.0.0.1:9"}.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("NO_PROXY", urlsplit(url).netloc)
+    provider = registry.create(f"{name}/m", {name: ProviderSettings(auth_token="abcdefgh123")}, os.environ)
+    client = await provider._server.open()
+    kinds = {"bedrock": "AsyncAnthropicBedrock", "vertex": "AsyncAnthropicVertex", "foundry": "AsyncAnthropicFoundry"}
+    key = "access_token" if name == "vertex" else "api_key"
+    assert str(client.base_url) == str(getattr(anthropic, kinds[name])(**{key: "x"}).base_url)
+    assert provider._where.base_url == url
+    assert proxy_for(provider._where.base_url) == ""
+    await provider.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("azure/m", "AZURE_OPENAI_ENDPOINT"),
+        ("vertex/m", "CLOUD_ML_REGION"),
+        ("foundry/m", "ANTHROPIC_FOUNDRY_RESOURCE"),
+    ],
+)
+async def test_a_key_command_does_not_replace_the_rest_of_a_cloud(name: str, named: str, monkeypatch) -> None:
+    with pytest.raises(ProviderError) as caught:
+        await answer(name, {}, monkeypatch, key_command="echo abcdefgh123")
+    assert named in caught.value.message and not caught.value.retryable
 
 
 async def test_a_refused_login_of_a_cloud_is_no_crash(monkeypatch, tmp_path) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from sakti.core.config.providers import ProviderSettings
-from sakti.core.errors import ProviderError
+from sakti.core.errors import ConfigError, ProviderError
 from sakti.providers import endpoint, registry, sse
 from sakti.providers.endpoint import split_base_url
 from sakti.providers.protocol import TextChunk
@@ -66,11 +66,14 @@ async def test_the_key_of_a_command_is_masked_in_errors() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("echo no login >&2; exit 3", ("exit code 3", "no login")),
+        ("echo abcdefgh123 >&2; exit 3", ("exit code 3",)),
         ("true", ("must print the key",)),
         ("echo two words", ("must print the key",)),
         ("printf 'a\\nb\\n'", ("must print the key",)),
-        ("echo abcdefgh123; echo failed for abcdefgh123 >&2; exit 1", ("•••",)),
+        ("echo abcdefgh123; echo failed for abcdefgh123 >&2; exit 1", ("exit code 1",)),
+        ("printf 'abcdefgh123\\000x'", ("must print the key",)),
+        ("printf '\\033[31mabcdefgh123'", ("must print the key",)),
+        ("printf 'schlüssel-abcdefgh123'", ("must print the key",)),
         ("no-such-program-here", ("exit code 127",)),
     ],
 )
@@ -93,6 +96,40 @@ async def test_a_key_command_has_a_time_limit_and_leaves_nothing_behind(tmp_path
     assert "did not end within" in caught.value.message
     await asyncio.sleep(max(0.0, 1.2 - (time.monotonic() - started)))
     assert not mark.exists()
+
+
+async def test_a_key_command_may_leave_an_agent_behind(tmp_path) -> None:
+    """As helpers do that start a daemon: it keeps the pipe open."""
+    async with serving(Cloud(stream(CHAT), wanted=("authorization", "Bearer good-key-1"))) as cloud:
+        command = f"(sleep 3; touch {tmp_path / 'late'}) & echo good-key-1"
+        settings = ProviderSettings(base_url=f"{cloud.url}/v1", key_command=command)
+        async with asyncio.timeout(2):
+            assert await answer("mine/m", settings) == "All good."
+
+
+async def test_a_key_command_ends_with_the_request_that_waits_for_it(tmp_path) -> None:
+    mark = tmp_path / "alive"
+    settings = ProviderSettings(base_url="http://127.0.0.1:9/v1", key_command=f"sleep 1; touch {mark}")
+    waiting = asyncio.create_task(answer("mine/m", settings))
+    await asyncio.sleep(0.2)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.sleep(1.0)
+    assert not mark.exists()
+
+
+async def test_a_refused_key_names_the_command_that_printed_it() -> None:
+    async with serving(Cloud(b"", wanted=("authorization", "never"))) as cloud:
+        with pytest.raises(ProviderError) as caught:
+            await answer("openai/m", ProviderSettings(base_url=f"{cloud.url}/v1", key_command="echo abcdefgh123"))
+    assert "providers.openai.key_command" in caught.value.message
+
+
+async def test_a_key_that_no_header_takes_is_refused_before_a_request() -> None:
+    with pytest.raises(ProviderError) as caught:
+        await answer("mine/m", ProviderSettings(base_url="http://127.0.0.1:9/v1", auth_token="gehört-mir-1"))
+    assert "characters" in caught.value.message and "gehört" not in caught.value.message
 
 
 @pytest.mark.parametrize("api", ["chat", "responses", "anthropic"])
@@ -133,6 +170,17 @@ async def test_another_provider_learns_nothing_of_an_openai_account(monkeypatch)
 )
 def test_addresses_are_taken_as_documentation_has_them(url: str, expected: tuple[object, ...]) -> None:
     assert split_base_url(url) == expected
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1/v1", "http://127.0.0.1:notaport/v1", "http://", "http:///v1", "ftp://a.example", "a.example"]
+)
+@pytest.mark.parametrize("in_settings", [True, False])
+def test_no_address_is_one_sentence(url: str, in_settings: bool) -> None:
+    own = {"openai": ProviderSettings(base_url=url if in_settings else None)}
+    with pytest.raises(ConfigError) as caught:
+        registry.create("openai/m", own, {} if in_settings else {"OPENAI_BASE_URL": url}, keyring=lambda _: None)
+    assert url in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -179,7 +227,7 @@ async def dripping(piece: bytes):
 
 
 @pytest.mark.parametrize("protocol", PROVIDERS)
-@pytest.mark.parametrize("piece", [b": keepalive\n\n", b'event: ping\ndata: {"type": "ping"}\n\n'])
+@pytest.mark.parametrize("piece", [b"\n\n", b": keepalive\n\n", b'event: ping\ndata: {"type": "ping"}\n\n'])
 async def test_a_stream_without_events_ends_with_a_sentence(protocol: str, piece: bytes, monkeypatch) -> None:
     monkeypatch.setattr(sse, "LONGEST_QUIET_S", 0.3)
     async with dripping(piece) as url:
@@ -204,8 +252,9 @@ async def test_a_stream_of_comments_can_be_left_at_once(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROVIDERS)
-async def test_a_line_without_end_is_given_up_after_a_second_attempt(protocol: str) -> None:
-    async with dripping(b"x" * 1_000_000) as url:
+@pytest.mark.parametrize("piece", [b"x" * 1_000_000, b"data: " + b"x" * 1_000_000 + b"\n"])
+async def test_a_line_without_end_is_given_up_after_a_second_attempt(protocol: str, piece: bytes) -> None:
+    async with dripping(piece) as url:
         provider = PROVIDERS[protocol](base_url=f"{url}/v1")
         with pytest.raises(ProviderError) as caught:
             await play(provider, request())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from sakti.core.errors import ProviderError
@@ -134,3 +136,16 @@ async def test_a_missing_certificate_file_is_named_and_not_retried(tmp_path, mon
         await play(provider, request())
     assert "SSL_CERT_FILE" in caught.value.message and "gone.pem" in caught.value.message
     assert not caught.value.retryable
+
+
+async def test_a_proxy_that_never_answers_is_named(monkeypatch) -> None:
+    """A proxy address with https in front of a port that does not speak TLS."""
+    silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(5), "127.0.0.1", 0)
+    address = f"127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    monkeypatch.setenv("HTTPS_PROXY", f"https://{address}")
+    provider = chat_provider(base_url=f"https://{HOST}/v1", timeout=0.5)
+    with pytest.raises(ProviderError) as caught:
+        await play(provider, request())
+    await provider.close()
+    silent.close()
+    assert f"proxy {address}" in caught.value.message

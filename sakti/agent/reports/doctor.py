@@ -13,7 +13,7 @@ from sakti.agent import trust
 from sakti.agent.tools.child import ripgrep
 from sakti.core import resources
 from sakti.core.config import Config
-from sakti.core.errors import NoModelError
+from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import ModelChanged
 from sakti.core.lazy import lazy_imports
 from sakti.core.programs import find_program
@@ -175,11 +175,14 @@ async def _model(env: Mapping[str, str], config: Config) -> Line:
     """Report the model that a chat would begin with, chosen as it chooses."""
     try:
         choice = await registry.select(flag=None, config_model=config.model, env=env, settings=config.providers)
-    except NoModelError as e:  # the config names one of no provider
+    except SaktiError as e:  # no provider has the name, or its settings are wrong
         return Line("model", False, e.message)
     if choice is None:
         return Line("model", False, "none:", "set a key, start a local server, or run `sakti local install`.")
-    problem = await asyncio.to_thread(registry.missing, choice.model, config.providers, env)
+    try:
+        problem = await asyncio.to_thread(registry.missing, choice.model, config.providers, env)
+    except ConfigError as e:
+        problem = e.message
     return Line("model", not problem, f"{choice.model} ({choice.reason})", problem)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -368,6 +369,8 @@ def _get(config: Config, name: str) -> Any:
 
 def masked_value(name: str, value: Any) -> Any:
     """Return the value of a setting with secrets masked; the names in a secret table are kept."""
+    if isinstance(value, str) and "://" in value:
+        return re.sub(r"//[^/@]*@", f"//{MASK}@", re.sub(r"=[^&#]*", f"={MASK}", value))
     if not value or not meaning(name).secret:
         return value
     return dict.fromkeys(typing.cast("dict[str, Any]", value), MASK) if isinstance(value, dict) else MASK

@@ -11,12 +11,12 @@ from sakti.core.errors import SaktiError
 from sakti.core.events import CompactionFinished
 from sakti.core.types import Block, Message
 from sakti.memory.engine import Prepared
-from sakti.store.log.raw_rows import LineRow
 from tests.bench import oracle, request_checks
 from tests.bench.bench_store import Killed
 from tests.bench.corrections import Wanted
 from tests.bench.eyes import numbers
 from tests.bench.invariants import Finding
+from tests.bench.raw_rows import LineRow
 from tests.bench.script import Command, CommandName, Script
 from tests.bench.snapshot import Ledger, Snapshot
 from tests.bench.windows import Stage, Window

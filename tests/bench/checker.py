@@ -12,13 +12,12 @@ from sakti.core.types import Message, TextPart, ToolResultPart
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.protocol import ObserveInput, ReflectInput
 from sakti.store.connection import Database
-from sakti.store.log import raw_rows
-from sakti.store.log.raw_rows import GroupRow
-from tests.bench import invariants, oracle, shared_checks, snapshot
+from tests.bench import invariants, oracle, raw_rows, shared_checks, snapshot
 from tests.bench.bench_store import ACT, Act, BenchClock, KnownCounter
 from tests.bench.corrections import Corrections
 from tests.bench.eyes import Sizes, WindowView, numbers
 from tests.bench.invariants import Undo
+from tests.bench.raw_rows import GroupRow
 from tests.bench.shared_checks import Answer, Finding
 from tests.bench.snapshot import Ledger, Snapshot
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, structs
 
-from sakti.store.log.raw_rows import LineRow
 from tests.bench.invariants import Finding
+from tests.bench.raw_rows import LineRow
 from tests.bench.script import CommandName
 from tests.bench.snapshot import Snapshot
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from sakti.core.types import Message
-from sakti.store.log.raw_rows import GroupRow
 from tests.bench import oracle, shared_checks
+from tests.bench.raw_rows import GroupRow
 from tests.bench.shared_checks import Answer, Finding
 from tests.bench.snapshot import Ledger, Snapshot
 

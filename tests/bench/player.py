@@ -31,8 +31,7 @@ from sakti.core.types import (
     ToolResultPart,
 )
 from sakti.memory.engine import Prepared
-from sakti.store.log import raw_rows
-from tests.bench import by_hand, ending, history
+from tests.bench import by_hand, ending, history, raw_rows
 from tests.bench.bench_store import BenchClock, BenchIds, Killed, KnownCounter, TimedCounter
 from tests.bench.charged import Charge
 from tests.bench.checker import Checker

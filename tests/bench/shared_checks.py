@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from sakti.store.log.raw_rows import GroupRow
 from tests.bench import oracle
+from tests.bench.raw_rows import GroupRow
 from tests.bench.snapshot import Ledger, Snapshot
 
 Finding: TypeAlias = tuple[int, str]

@@ -10,9 +10,8 @@ from msgspec import Struct, field, structs
 
 from sakti.core.types import Message
 from sakti.store.connection import Database
-from sakti.store.log import raw_rows
-from sakti.store.log.raw_rows import GroupRow, LineRow, RecordRow
-from tests.bench import oracle
+from tests.bench import oracle, raw_rows
+from tests.bench.raw_rows import GroupRow, LineRow, RecordRow
 
 Spans: TypeAlias = tuple[tuple[str, int, int], ...]  # (thread, first, last index), one a thread
 

@@ -7,8 +7,7 @@ from typing import Literal
 
 from sakti.memory.engine import Prepared
 from sakti.store.connection import Database
-from sakti.store.log import raw_rows
-from tests.bench import oracle, request_checks
+from tests.bench import oracle, raw_rows, request_checks
 from tests.bench.checker import Checker
 from tests.bench.eyes import LONGEST_BACKOFF, WindowView, log_tokens, may_observe, numbers
 from tests.bench.invariants import Finding, observable

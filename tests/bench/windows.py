@@ -33,9 +33,8 @@ from sakti.core.types import (
 from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.providers import facts
 from sakti.providers.scripted import ScriptedProvider
-from sakti.store.log import raw_rows
 from sakti.store.threads import message_removal, messages, threads
-from tests.bench import oracle
+from tests.bench import oracle, raw_rows
 from tests.bench.bench_store import ACT, Act, BenchClock, BenchIds, BenchStore, Killed, TimedCounter
 from tests.bench.charged import Charge
 from tests.bench.checker import Checker

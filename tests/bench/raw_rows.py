@@ -1,8 +1,6 @@
-"""Read memory's rows independently of the functions that memory works with, for checks.
+"""Read memory's rows in SQL, independently of the functions that memory works with.
 
-A defect in how memory reads or writes its tables cannot hide here. No production code uses this module.
-
-Raw SQL, for the same reason.
+A defect in how memory reads or writes its tables cannot hide here.
 """
 
 from __future__ import annotations

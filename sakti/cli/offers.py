@@ -9,7 +9,6 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line, sanitise
 
 with lazy_imports:
-    from sakti.bench.repair import catalog
     from sakti.cli import common
     from sakti.core import config, resources
     from sakti.providers import presets
@@ -78,6 +77,5 @@ _LOOKUPS: dict[str, Callable[[], Iterable[Offer]]] = {
     "setting names": _setting_names,
     "modes": _modes,
     "providers": _providers,
-    "repairs": lambda: ((r.name, r.title) for r in catalog.all_repairs()),
     "files": list,
 }

@@ -21,8 +21,8 @@ with lazy_imports:
 if TYPE_CHECKING:
     from sakti.actions.registry import Subject
 
-# Commands that stand above the actions: they open a chat or check the program itself.
-OWN = {"run": "sakti.cli.run", "tour": "sakti.cli.tour", "bench": "sakti.cli.bench"}
+# Commands that stand above the actions: they open a chat.
+OWN = {"run": "sakti.cli.run", "tour": "sakti.cli.tour"}
 
 
 @functools.cache

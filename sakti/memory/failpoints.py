@@ -1,6 +1,6 @@
 """Name the points at which a process may die in the middle of memory's work: the commit boundaries.
 
-Whoever drives an engine may inject a hook that is called at each of them (the bench and the tests let it end the
+Whoever drives an engine may inject a hook that is called at each of them (benchmarks and tests let it end the
 engine there). Without one nothing happens.
 
 `begin`: the work is announced and what it reads is sealed. `asked`: the model has answered, nothing of it is stored.

@@ -26,7 +26,7 @@ class Family(Struct, frozen=True):
     `window` and `max_output` in tokens, `cache_ttl` in ms: how long the prompt cache stays warm. `tokens`: the
     model's own tokens for one of o200k, at most. `thinking` is how it is requested: "budget" in tokens, "adaptive"
     (the model decides, by effort), "effort" as a word; `efforts` are the words of off, low, medium and high.
-    `observes`: whether it is good enough to observe, and `measured` when and how that was found ("2026-11, bench
+    `observes`: whether it is good enough to observe, and `measured` when and how that was found ("2026-11, tests.bench
     memory").
     """
 

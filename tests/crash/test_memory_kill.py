@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sakti.bench import invariants, snapshot
-from sakti.bench.snapshot import Ledger
 from sakti.core.events import StaleLeases
 from sakti.memory import failpoints
 from sakti.store import leases
 from sakti.store.maintenance import maintenance
 from sakti.store.threads import messages
+from tests.bench import invariants, snapshot
+from tests.bench.snapshot import Ledger
 from tests.crash import memory_talk
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver

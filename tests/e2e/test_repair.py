@@ -1,4 +1,4 @@
-"""`sakti bench repair` with a model behind a server."""
+"""`python -m tests.bench repair` with a model behind a server."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
-from sakti.bench.repair.catalog import chosen
+from tests.bench.repair.catalog import chosen
 from tests.e2e.conftest import Place
 from tests.e2e.server import Reply
 
-COMMAND = ("bench", "repair", "--model", "openai/bench", "--only", "py-page-end", "--only", "py-retry-none", "--json")
+ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "tests.bench", "repair", "--model", "openai/bench",
+           "--only", "py-page-end", "--only", "py-retry-none", "--json")  # fmt: skip
+
+
+def start(place: Place) -> subprocess.Popen[str]:
+    return subprocess.Popen(COMMAND, cwd=ROOT, env=place.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)  # fmt: skip
 
 
 def test_a_run_that_was_broken_off_goes_on_where_it_was(place: Place) -> None:
@@ -24,15 +32,7 @@ def test_a_run_that_was_broken_off_goes_on_where_it_was(place: Place) -> None:
         "It counted one page too many.",
     )
     place.model.play("NoneType", Reply("I am looking at ", hold=True))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sakti", *COMMAND],
-        cwd=place.folder,
-        env=place.env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start(place)
     try:
         assert place.model.holding.wait(180)
         process.send_signal(signal.SIGTERM)
@@ -44,9 +44,10 @@ def test_a_run_that_was_broken_off_goes_on_where_it_was(place: Place) -> None:
 
     place.model.play("NoneType", "I cannot find it.")
     asked = len(place.model.requests)
-    done = place.run(*COMMAND)
-    assert done.returncode == 1, done.stderr
-    found = json.loads(done.stdout)
+    process = start(place)
+    out, told = process.communicate(timeout=180)
+    assert process.returncode == 1, told
+    found = json.loads(out)
     assert [(r["name"], r["outcome"], r["logged"]) for r in found["repairs"]] == [
         ("py-page-end", "solved", True),
         ("py-retry-none", "unsolved", False),

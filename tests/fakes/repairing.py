@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 from sakti.agent.session.session import Options
-from sakti.bench.repair.catalog import Repair
-from sakti.bench.repair.play import Contestant
 from sakti.core.config import load
 from sakti.core.tokens import Estimator
 from sakti.core.types import ModelInfo, Usage
 from sakti.providers.scripted import Answer, Call, Played, Player, ScriptedProvider
+from tests.bench.repair.catalog import Repair
+from tests.bench.repair.play import Contestant
 
 MODEL = ModelInfo("demo", "scripted", context_window=200_000)
 PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"

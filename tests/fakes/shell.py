@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sakti.cli.start import run_cli
+from tests.bench import __main__ as benchmarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,19 @@ class _Out(io.TextIOWrapper):
 
 def sakti(*arguments: str) -> Ended:
     """Run `sakti ARGUMENTS`."""
+    return _run(run_cli, arguments)
+
+
+def bench(*arguments: str) -> Ended:
+    """Run `python -m tests.bench ARGUMENTS`."""
+    return _run(benchmarks.main, arguments)
+
+
+def _run(program: Callable[[Sequence[str]], None], arguments: Sequence[str]) -> Ended:
     out, err, code = _Out(), _Out(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            run_cli(arguments)
+            program(arguments)
         except SystemExit as e:
             code = int(e.code or 0)
     return Ended(code, out.text(), err.text())

@@ -116,11 +116,8 @@ def unlisted(plans: Sequence[Plan], allowed: dict[str, str]) -> list[str]:
 _SAKTI = str(Path(sakti.__file__).parent)
 _TESTS = str(Path(__file__).parent.parent)
 _BETWEEN = ("connection.py", "database.py", "rows.py", "searcher.py")  # of the store: what executes others' statements
-# They work on another schema; on what is left of a damaged file; look at memory for checks alone.
-_OUTSIDE = (
-    "migrate.py", "early_schema.py", "beads_db.py", "lost_schema.py", "recovery.py", "recovery_repairs.py",
-    "raw_rows.py",
-)  # fmt: skip
+# They work on another schema or on what is left of a damaged file.
+_OUTSIDE = ("migrate.py", "early_schema.py", "beads_db.py", "lost_schema.py", "recovery.py", "recovery_repairs.py")
 
 
 @dataclass(slots=True)

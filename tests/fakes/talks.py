@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sakti.bench.bench_store import BenchClock
-from sakti.bench.memory_bench import Observed
 from sakti.core.tokens import Estimator
 from sakti.core.types import TextPart, ToolCallPart, ToolResultPart
 from sakti.memory.observe.extractive import ExtractiveObserver
@@ -18,6 +16,8 @@ from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.log.lines import LogLine
 from sakti.store.log.replaced import MARK, NOTE
+from tests.bench.bench_store import BenchClock
+from tests.bench.memory_bench import Observed
 
 FOLDER = Path(__file__).parent.parent / "talks"
 NOISE = "\n".join(f"    value_{n} = compute({n})" for n in range(12))  # a tool's output between what is said

@@ -68,7 +68,6 @@ RAW: dict[str, str] = {
     "log/events.py": _HOT,
     "log/figures.py": _HOT,
     "log/lines.py": _HOT,
-    "log/raw_rows.py": "looks at memory for checks, past the functions and models that it checks",
     "threads/messages.py": _HOT,
     "search/origins.py": _HOT,
     "maintenance/purging.py": _TABLES,

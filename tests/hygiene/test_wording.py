@@ -30,7 +30,6 @@ INSTEAD = {
 ELSEWHERE = (
     "agent/tools/",
     "agent/session/model_call.py",
-    "bench/",
     "memory/observe/",
     "memory/reflect/",
     "providers/anthropic_render.py",

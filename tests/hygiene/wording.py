@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "sakti"
-NOT_SHOWN = ("bench/repairs", "bench/talks.py", "bench/planted.py", "memory/statements", "memory/observe/speaking.py")
+NOT_SHOWN = ("memory/statements", "memory/observe/speaking.py")
 
 _SQL = re.compile(
     r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|WITH|PRAGMA|DROP|ALTER|ATTACH|ORDER|WHERE|AND|OR|FROM|JOIN|VALUES|SET"

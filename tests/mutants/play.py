@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from sakti.bench import talks
-from sakti.bench.replay import replay
 from sakti.core.tokens import O200k
+from tests.bench import talks
+from tests.bench.replay import replay
 
 
 def main(seeds: list[str]) -> int:

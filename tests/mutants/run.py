@@ -37,7 +37,8 @@ sys.path.insert(0, str(ROOT))
 from tests.mutants import table  # noqa: E402
 from tests.mutants.apply import Mutant, NotFound, mutated, path_of  # noqa: E402
 
-COPIED = ("sakti", "tests/unit", "tests/fakes", "tests/golden_sample", "tests/talks", "tests/mutants", "tests/crash")
+TESTS_COPIED = ("bench", "unit", "fakes", "golden_sample", "talks", "mutants", "crash")
+COPIED = ("sakti", *(f"tests/{name}" for name in TESTS_COPIED))
 LINKED = ("prompts", "themes")
 SEEDS = ("81", "45", "16", "9", "53", "13", "85", "57", "69", "1", "0")  # that find nothing where nothing is changed
 TIMEOUT = 300  # seconds: a change may make work that never ends

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sakti.bench import golden
+from tests.bench import golden
 
 REPOSITORY = Path(__file__).parents[2]
 FULL = REPOSITORY.parent / "shared" / "golden"

@@ -99,7 +99,7 @@ async def export(scope: Scope, **where: Any) -> Value:
     needs="store",
 )
 async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> Value | None:
-    """Write a thread, secrets masked, to a file that `sakti bench replay` plays."""
+    """Write a thread, secrets masked, to a file that the replay benchmark plays."""
     redactor = recording.Redactor(tokens.O200k() if blank else None, str(Path.home()))
     async with remembered(scope, **where) as session:
         assert session.thread is not None
@@ -123,6 +123,6 @@ async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> 
     turns = len(lines) - 1
     return Done(
         f"{turns} turns in {path}, {redactor.found} secrets masked. Read it before you share it; "
-        f"`sakti bench replay {path}` plays it.",
+        f"`python -m tests.bench replay {path}` plays it in a checkout of sakti.",
         json={"path": str(path), "turns": turns, "masked": redactor.found},
     )

@@ -18,8 +18,8 @@ Counts are counted again rather than added to, so a change that is applied twice
 where `held` does not change, and edges form no cycle, so it ends.
 
 Numbers (50,000 tasks, 100,000 edges, CPU p50 on two old cores): ready 1.4 ms, list 4.5, search 3.8, create 1.4, close
-1.3; a change costs the tasks it touches, so closing a blocker of an epic of thousands costs those thousands. `sakti
-bench tasks` measures it here.
+1.3; a change costs the tasks it touches, so closing a blocker of an epic of thousands costs those thousands. `python
+-m tests.bench tasks` measures it here.
 
 Raw SQL: recursive walks, and counts at every change of a task.
 """

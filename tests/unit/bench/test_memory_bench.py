@@ -1,4 +1,4 @@
-"""`sakti bench memory`: facts planted in generated sessions are asked for after each generation."""
+"""`python -m tests.bench memory`: facts planted in generated sessions are asked for after each generation."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from sakti.bench import memory_bench, planted
-from sakti.bench.memory_bench import OUTCOMES
-from sakti.bench.planted import CATEGORIES, Fact, Said, generate
 from sakti.core.tokens import Estimator
 from sakti.core.types import Json, Request
 from sakti.providers.scripted import ScriptedProvider
-from tests.fakes.shell import sakti
+from tests.bench import memory_bench, planted
+from tests.bench.memory_bench import OUTCOMES
+from tests.bench.planted import CATEGORIES, Fact, Said, generate
+from tests.fakes.shell import bench
 
 
 def asked(row: Json) -> int:
@@ -130,7 +130,7 @@ async def test_a_model_observes_beside_them() -> None:
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planted, "TURNS", 8)
-    said = sakti("bench", "memory", "--sessions", "1", "--json")
+    said = bench("memory", "--sessions", "1", "--json")
     assert said.exit_code == 0, said.output
     assert [row["name"] for row in json.loads(said.stdout)["observers"]] == [
         "scripted",
@@ -138,5 +138,5 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
         "summary",
         "none",
     ]
-    assert sakti("bench", "memory", "--sessions", "0").exit_code == 2
-    assert "memory" in sakti("bench", "--help").output
+    assert bench("memory", "--sessions", "0").exit_code == 2
+    assert "memory" in bench("--help").output

@@ -1,4 +1,4 @@
-"""`sakti bench …` and `sakti memory …` as a shell sees them: output and exit codes, without a terminal."""
+"""The benchmarks and `sakti memory …` as a shell sees them: output and exit codes, without a terminal."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sakti.bench import golden
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store.database import Store
 from sakti.store.threads import messages, threads
-from tests.fakes.shell import sakti
+from tests.bench import golden
+from tests.fakes.shell import Ended, bench, sakti
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(*arguments: str) -> dict[str, object]:
-    result = sakti(*arguments, "--json")
+    return read_json(sakti(*arguments, "--json"))
+
+
+def read_json(result: Ended) -> dict[str, object]:
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -93,19 +96,19 @@ def test_golden_says_how_it_went(tmp_path: Path) -> None:
     path = tmp_path / "v.json"
     case = {"id": "a", "fn": "formatTemporalGap", "args": [0], "output": golden.run("formatTemporalGap", [0])}
     path.write_text(json.dumps({"cases": [case]}))
-    assert told("bench", "golden", str(tmp_path)) == {
+    assert read_json(bench("golden", str(tmp_path), "--json")) == {
         "passed": 1,
         "total": 1,
         "unknown": [],
         "functions": [{"file": "v.json", "fn": "formatTemporalGap", "passed": 1, "total": 1, "failed_ids": []}],
     }
     path.write_text(json.dumps({"cases": [case, {**case, "id": "b", "output": "x"}]}))
-    assert sakti("bench", "golden", str(path)).exit_code == 1
-    assert sakti("bench", "golden", str(tmp_path / "missing")).exit_code == 2
+    assert bench("golden", str(path)).exit_code == 1
+    assert bench("golden", str(tmp_path / "missing")).exit_code == 2
 
 
 def test_replay_says_how_it_went() -> None:
-    found = told("bench", "replay", "--seeds", "4-5", "--observer-delay", "2")
+    found = read_json(bench("replay", "--seeds", "4-5", "--observer-delay", "2", "--json"))
     assert found["violations"] == 0
     runs = found["runs"]
     assert isinstance(runs, list)
@@ -127,7 +130,37 @@ def test_replay_says_how_it_went() -> None:
         "violations",
     }
     for wrong in (["--seeds", "a-b"], [], ["missing.jsonl"], ["--seeds", "1-1", "--kill-at", "nowhere"]):
-        assert sakti("bench", "replay", *wrong).exit_code == 2
+        assert bench("replay", *wrong).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "unknown",
+        "golden",
+        "memory --sessions 501",
+        "repair --max-steps 0",
+        "replay --failure-rate 2 --seeds 1-1",
+        "retrieval",
+        "retrieval --data .",
+        "scale",
+        "scale --messages 0",
+        "scale --messages 10 --texts unknown",
+        "tasks 9",
+        "tasks many",
+        "tui now",
+    ],
+)
+def test_wrong_usage_exits_2(line: str) -> None:
+    assert bench(*line.split()).exit_code == 2
+
+
+def test_help_names_every_benchmark() -> None:
+    result = bench("--help")
+    assert result.exit_code == 0
+    commands = {line.split()[0] for line in result.stdout.partition("Commands:\n")[2].splitlines() if line.strip()}
+    assert commands == {"golden", "replay", "memory", "retrieval", "scale", "tasks", "tui", "repair"}
 
 
 def test_a_reflection_and_an_observation_are_taken_back(home: Path) -> None:
@@ -153,7 +186,7 @@ def test_a_thread_is_captured_and_played(home: Path) -> None:
     done = told("memory", "capture", "talk.jsonl")
     assert done == {"path": "talk.jsonl", "turns": 5, "masked": 0}
     assert Path("talk.jsonl").stat().st_mode & 0o777 == 0o600
-    assert told("bench", "replay", "talk.jsonl")["violations"] == 0
+    assert read_json(bench("replay", "talk.jsonl", "--json"))["violations"] == 0
     assert sakti("memory", "capture", "talk.jsonl").exit_code == 1
     assert sakti("memory", "capture", "no/such/folder.jsonl").exit_code == 1
     blank = sakti("memory", "capture", "--blank", "-")

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.bench import oracle
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
 from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory import policy
+from tests.bench import oracle
 
 thresholds = st.integers(300, 40_000)
 some_settings = st.builds(

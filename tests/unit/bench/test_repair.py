@@ -1,4 +1,4 @@
-"""`sakti bench repair`: the repairs themselves, who solves them and who does not, the log, what a shell sees."""
+"""`python -m tests.bench repair`: the repairs, who solves them and who does not, the log, what a shell sees."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from sakti.agent.sandbox.boundary import Level
 from sakti.agent.session import build
-from sakti.bench.repair import catalog, copies, judging
-from sakti.bench.repair.catalog import Repair
-from sakti.bench.repair.play import Contestant, Limits, play
-from sakti.bench.repair.results import Log, Result, summary
-from sakti.bench.repair.run import run
 from sakti.core.errors import ConfigError
 from sakti.core.types import Request, ToolResultPart
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
+from tests.bench.repair import catalog, copies, judging
+from tests.bench.repair.catalog import Repair
+from tests.bench.repair.play import Contestant, Limits, play
+from tests.bench.repair.results import Log, Result, summary
+from tests.bench.repair.run import run
 from tests.fakes import repairing, shell
 from tests.fakes.sandbox import FakeSandbox
 
@@ -343,8 +343,8 @@ def test_a_log_that_cannot_be_used_is_said(tmp_path: Path) -> None:
 # --- the command ----------------------------------------------------------------------------------------
 
 
-def sakti(*arguments: str) -> shell.Ended:
-    return shell.sakti("bench", "repair", *arguments)
+def bench(*arguments: str) -> shell.Ended:
+    return shell.bench("repair", *arguments)
 
 
 def script(folder: Path, *answers: dict[str, object]) -> str:
@@ -366,14 +366,14 @@ def solving_script(folder: Path) -> str:
 
 def test_a_shell_sees_one_object_and_a_table_elsewhere(tmp_path: Path) -> None:
     model = solving_script(tmp_path)
-    first = sakti("--model", model, "--only", EASY.name, "--json")
+    first = bench("--model", model, "--only", EASY.name, "--json")
     assert first.exit_code == 0, first.output
     found = json.loads(first.stdout)
     assert (found["solved"], found["run"], found["not_run"], found["cost_usd"]) == (1, 1, 0, 0.25)
     (row,) = found["repairs"]
     assert (row["name"], row["outcome"], row["steps"], row["logged"]) == (EASY.name, "solved", 3, False)
     assert EASY.name in first.stderr
-    again = sakti("--model", model, "--only", EASY.name)
+    again = bench("--model", model, "--only", EASY.name)
     assert again.exit_code == 0
     assert "from the log" in again.stdout
     assert "1 of 1 solved" in again.stdout
@@ -381,15 +381,15 @@ def test_a_shell_sees_one_object_and_a_table_elsewhere(tmp_path: Path) -> None:
 
 def test_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     idle = script(tmp_path, {"text": "Fine."})
-    assert sakti("--model", idle, "--only", EASY.name).exit_code == 1
-    assert sakti("--only", "nothing").exit_code == 2
+    assert bench("--model", idle, "--only", EASY.name).exit_code == 1
+    assert bench("--only", "nothing").exit_code == 2
     monkeypatch.setenv("PATH", str(tmp_path))
-    refused = sakti("--model", idle, "--only", "js-lru-recent", "--json")
+    refused = bench("--model", idle, "--only", "js-lru-recent", "--json")
     assert refused.exit_code == 2
     assert json.loads(refused.stdout)["repairs"][0]["reason"] == "no node on PATH"
 
 
 def test_the_list() -> None:
-    assert [r["name"] for r in json.loads(sakti("--list", "--json").stdout)["repairs"]] == [r.name for r in REPAIRS]
-    assert "A price in the wrong currency" in sakti("--list").stdout
-    assert len(json.loads(sakti("--list", "--only", EASY.name, "--json").stdout)["repairs"]) == 1
+    assert [r["name"] for r in json.loads(bench("--list", "--json").stdout)["repairs"]] == [r.name for r in REPAIRS]
+    assert "A price in the wrong currency" in bench("--list").stdout
+    assert len(json.loads(bench("--list", "--only", EASY.name, "--json").stdout)["repairs"]) == 1

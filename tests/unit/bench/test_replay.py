@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from sakti.bench import bench_store, script, talks
-from sakti.bench.prompt_cache import PromptCache
-from sakti.bench.replay import Run, replay
 from sakti.core.errors import ConfigError
 from sakti.core.tokens import O200k
 from sakti.core.types import Block, Message, Request, TextPart
 from sakti.memory.failpoints import NAMES
+from tests.bench import bench_store, script, talks
+from tests.bench.prompt_cache import PromptCache
+from tests.bench.replay import Run, replay
 
 COUNTER = O200k()
 # Every kind of circumstance: delays, failures, restarts, budgets, shared budget, no buffering, what is done by hand;

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.bench import retrieval, scale
+from tests.bench import retrieval, scale
 
 
 def write(path: Path, rows: list[dict[str, object]]) -> None:

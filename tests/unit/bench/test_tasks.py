@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sakti.bench import tasks
+from tests.bench import tasks
 
 
 async def test_every_figure_is_there(tmp_path: Path) -> None:

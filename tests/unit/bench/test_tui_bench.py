@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from sakti.bench import tui, tui_model
-from sakti.bench.tui_terminal import Terminal
 from sakti.core.errors import SaktiError
+from tests.bench import tui, tui_model
+from tests.bench.tui_terminal import Terminal
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no pseudo-terminal")
 

@@ -79,7 +79,6 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("-o memory.read", ["memory.read_only="]),
         ("threads export x -o no", []),  # a file
         ("tasks import ", []),
-        ("bench repair --only no-such", []),
     ],
 )
 def test_what_may_stand_at_the_cursor(line: str, expected: list[str]) -> None:

@@ -15,7 +15,7 @@ from tests.fakes.shell import sakti
 
 ODD = "Antwort: é 日本 — fertig"
 SAKTI = f"{shlex.quote(sys.executable)} -m sakti"
-# of every kind: board, store, documents, reports, help, the chat in its forms, the benchmarks
+# of every kind: board, store, documents, reports, help, the chat in its forms
 COMMANDS = (
     "--version",
     "--help",
@@ -30,7 +30,6 @@ COMMANDS = (
     "",
     "--plain",
     "tour",
-    "bench repair --list",
 )
 JSON_COMMANDS = ("tasks list --json", "threads list --json", "config --json", "doctor --json", "tasks export")
 
@@ -85,7 +84,7 @@ def test_text_escapes_what_the_encoding_of_the_output_lacks(encoding: str, board
     done = run("sakti tasks list", PYTHONIOENCODING=encoding)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"\\u65e5\\u672c" in done.stdout and b"fertig" in done.stdout
-    for command in ("search 日本", "doctor", "config", "--help", "tasks --help", "bench repair --list", "nope é日"):
+    for command in ("search 日本", "doctor", "config", "--help", "tasks --help", "nope é日"):
         done = run(f"sakti {command} </dev/null", PYTHONIOENCODING=encoding)
         assert b"Traceback" not in done.stderr and done.stdout + done.stderr, command
 

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sakti.bench import script
-from sakti.bench.replay import replay
 from sakti.core.config import MemorySettings, ObservationSettings
 from sakti.core.tokens import O200k
 from sakti.core.types import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from sakti.memory import capture
 from sakti.store.secrets import MARK
 from sakti.store.threads import messages as message_store
+from tests.bench import script
+from tests.bench.replay import replay
 from tests.fakes.memory import Driver, settings
 
 KEY = "sk-ant-api03-" + "a1B2" * 10

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from sakti.bench import invariants, snapshot
-from sakti.bench.invariants import Undo
-from sakti.bench.snapshot import Ledger, Snapshot
 from sakti.core.events import MemoryOperation
 from sakti.store.log import lines as memory_log
 from sakti.store.threads import messages
+from tests.bench import invariants, snapshot
+from tests.bench.invariants import Undo
+from tests.bench.snapshot import Ledger, Snapshot
 from tests.fakes import memory as fake
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver, ScriptedObserver

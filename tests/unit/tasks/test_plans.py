@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sakti.bench import tasks as bench
 from sakti.core.errors import TaskError
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store.database import Store
@@ -14,6 +13,7 @@ from sakti.store.tasks import claims, deadlocks, links, questions
 from sakti.store.threads import messages, threads
 from sakti.tasks import beads, queries, service, transfer
 from sakti.tasks.service import Actor
+from tests.bench import tasks as bench
 from tests.fakes.statements import Plan, captured, explained, unlisted
 
 TASKS = 600

@@ -1,1 +1,0 @@
-"""Run `sakti bench repair`: small real repairs, each in its own copy, judged by hidden tests."""

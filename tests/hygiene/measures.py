@@ -89,7 +89,8 @@ def figures() -> dict[str, float]:
     functions, docstrings = counts.pop("functions"), counts.pop("docstrings")
     shares = {"functions with complexity over 10": functions, "functions named by a participle": functions}
     shares["docstrings with dialect"] = docstrings
-    return {**counts, **{f"{k} (%)": round(100 * counts.pop(k) / n, 1) for k, n in shares.items()}}
+    percentages = {f"{name} (%)": round(100 * counts.pop(name) / total, 1) for name, total in shares.items()}
+    return {**counts, **percentages}
 
 
 def count_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, counts: Counter) -> None:

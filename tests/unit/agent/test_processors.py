@@ -64,7 +64,7 @@ async def test_what_process_input_returns_is_sent_and_stored(store: Store, tmp_p
     assert (await store.read(search, "quiet", Scope())).total == 1
 
 
-async def test_so_is_a_message_that_waited_in_the_queue(store: Store, tmp_path: Path) -> None:
+async def test_what_process_input_returns_for_a_queued_message_is_sent(store: Store, tmp_path: Path) -> None:
     run: Recorded
 
     def answers(request: Any) -> Answer:

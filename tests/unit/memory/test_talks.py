@@ -62,7 +62,7 @@ async def test_a_log_shows_nothing_as_current_that_was_replaced(talk: talks.Talk
 
 
 @pytest.mark.parametrize("talk", [t for t in TALKS if t.name in SHORT], ids=[t.name for t in TALKS if t.name in SHORT])
-async def test_so_does_a_log_that_was_condensed_again_and_again(talk: talks.Talk, tmp_path: Path) -> None:
+async def test_a_log_condensed_repeatedly_keeps_the_talk(talk: talks.Talk, tmp_path: Path) -> None:
     played = await talks.play(talk, tmp_path, (1_500, 1_500))
     assert played.generations >= 4
     assert len(talks.stale(played, talk)) <= BEYOND_RULES.get(talk.name, (0, 0, 0))[0]

@@ -154,7 +154,7 @@ async def test_small_words_in_identifiers_count(store: Store) -> None:
         ("tokens OR kubectl", {"plain", "jwt", "both"}),
     ],
 )
-async def test_and_or_not(store: Store, typed: str, found: set[str]) -> None:
+async def test_operators_and_or_not(store: Store, typed: str, found: set[str]) -> None:
     told = [
         ("plain", "tokens expire"),
         ("jwt", "JWT tokens"),

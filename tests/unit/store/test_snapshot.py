@@ -68,7 +68,7 @@ async def test_a_board_is_never_torn(store: Store, tasks: Path) -> None:
         assert seen in ((["restless", "quiet"], [("waits", [handle])], 2), (["waits", "quiet"], [], 2))
 
 
-async def test_nor_by_a_program_that_asks_once(store: Store, tasks: Path) -> None:
+async def test_a_program_that_asks_once_sees_a_whole_board(store: Store, tasks: Path) -> None:
     handle = (await store.read(queries.find, "/w", "restless")).handle
     assert one_shot.ask(tasks, look, tasks) == (["restless", "quiet"], [("waits", [handle])], 2)
 

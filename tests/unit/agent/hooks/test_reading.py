@@ -112,7 +112,7 @@ def test_scripts_that_a_command_runs_are_found(tmp_path: Path) -> None:
         ("$CLAUDE_PROJECT_DIR/.claude/hooks/run.sh", {".claude/hooks/run.sh", ".claude/hooks/lib/parts.py"}),
     ],
 )
-def test_so_are_those_that_it_names_in_another_way(tmp_path: Path, command: str, names: set[str]) -> None:
+def test_files_named_in_another_way_are_found(tmp_path: Path, command: str, names: set[str]) -> None:
     for name in ("hooks/x.sh", "hooks/y.py", "hooks/rules.mk", ".claude/hooks/run.sh", ".claude/hooks/lib/parts.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")

@@ -1,0 +1,33 @@
+"""No figure of how the code reads gets worse: each has a ceiling that only falls."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hygiene.measures import figures
+
+CEILINGS = {
+    "modules of at most 50 lines": 138,
+    "files with lazy imports": 78,
+    "docstring first lines over 100 characters": 584,
+    "functions over 50 lines": 17,
+    "functions with complexity over 15": 128,
+    "functions with more than 7 arguments": 35,
+    "imports inside functions": 53,
+    "assignments to found, said, told, …": 1285,
+    "silent `case _: pass`": 25,
+    "test names that continue the one above": 1,
+    "class names used more than once": 70,
+    "functions with complexity over 10 (%)": 7.4,
+    "functions named by a participle (%)": 10.6,
+    "docstrings with dialect (%)": 20.8,
+}
+
+
+@pytest.mark.parametrize("name", CEILINGS)
+def test_no_figure_rises_above_its_ceiling(name: str) -> None:
+    assert figures()[name] <= CEILINGS[name], f"{name}: simplify what you touched, or rename it"
+
+
+def test_every_figure_but_the_size_has_a_ceiling() -> None:
+    assert set(figures()) - {"modules", "lines"} == set(CEILINGS)

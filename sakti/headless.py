@@ -45,8 +45,6 @@ with lazy_imports:
 
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolOutput
 
-OUTPUTS = ("text", "json", "stream-json")
-INPUTS = ("text", "stream-json")
 GOES_ON = ("answered", "refused")  # after which a further message is answered
 EXIT = {
     "answered": 0,
@@ -133,7 +131,8 @@ class _Run:
         self._usage, self._steps = Usage(), 0
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
-        self._closing: asyncio.Future[bool] | None = None  # kept so that it is not collected
+        self._closing: asyncio.Future[bool] | None = None  # both kept so that they are not collected
+        self._warming: asyncio.Task[None] | None = None
 
     async def play(self, prompt: str, lines: int | None) -> int:
         session = self._session
@@ -177,6 +176,7 @@ class _Run:
         session = self._session
         async with asyncio.timeout(self._limits.seconds):
             await session.start()
+        self._warming = asyncio.create_task(session.models.warm())  # beside the preparation of the first request
         told = (*session.options.warnings, session.not_saved) if self._output != "text" else ()
         for text in (*told, session.options.told):
             if text:
@@ -235,7 +235,7 @@ class _Run:
         await session.wait()
         end = self._last
         self._usage, self._steps = self._usage + end.usage, self._steps + end.steps
-        if end.error_code in NOT_SAVED:
+        if end.error_code in NOT_SAVED and not session.not_saved:
             print("sakti: The thread so far is kept; `sakti run -c` continues it.", file=sys.stderr)
         return "refused" if end.status == "answered" and session.refused_calls else end.status
 
@@ -256,7 +256,7 @@ class _Run:
         if self._output == "stream-json":
             for one in self._masked.of(event):
                 _print(json_line(leaving_all(to_json(one))))
-        elif self._output == "text":
+        elif self._output == "text" or (isinstance(event, Notice) and event.severity == "error"):
             _tell(event)
 
     def _fail(self, status: str, message: str, title: str = "") -> str:

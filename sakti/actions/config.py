@@ -24,7 +24,8 @@ async def config(scope: Scope, name: str) -> Value:
     """Show each setting, its value, where it comes from, what it means and what it takes."""
     loaded = scope.settings()
     every = core_config.flat(loaded.config).items()
-    rows = [(n, v, loaded.origins.get(n, "default")) for n, v in every if n.startswith(name)]
+    origins = loaded.origins
+    rows = [(n, core_config.masked_value(n, v), origins.get(n, "default")) for n, v in every if n.startswith(name)]
     if not rows:
         raise Refused(f"No setting begins with {name!r}.", code=USAGE)
     lines = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -95,16 +96,22 @@ async def optimize(scope: Scope) -> Value:
 @action(
     arg("target", "File to write (default: beside the database).", kind="path", default=None),
     shell="db backup",
+    chat="backup",
+    hint="[FILE]",
     needs="store",
     json=False,
 )
 async def backup(scope: Scope, target: Path | None) -> Value:
-    """Copy the database and its archive; safe while they are in use."""
+    """Copy the database and its archive; safe while they are in use.
+
+    In a chat whose database was removed or replaced, the copy also has the messages since then.
+    """
     store = scope.store
     name = f"{store.path.name}.backup-{time.strftime('%Y%m%d-%H%M%S')}"
     copies = await store.read(maintenance.backup, store.path, target or store.path.with_name(name))
     missing = [archive_file.MISSING] if await store.read(archive_file.is_missing) else []
-    return Text((*map(str, copies), *missing))
+    continuing = [f"Continue there with: SAKTI_DB={shlex.quote(str(copies[0]))} sakti -c"] if store.not_saved else []
+    return Text((*map(str, copies), *missing, *continuing))
 
 
 @action(

@@ -30,7 +30,10 @@ async def doctor(scope: Scope) -> Value:
         config, path = scope.config, scope.database
     except ConfigError as e:
         config = core_config.Config()
-        path = Path(scope.env.get("SAKTI_DB") or resources.data_home() / "sakti.db").expanduser()
+        named = scope.env.get("SAKTI_DB")
+        if core_config.meaning("store.path").refuses(named):
+            named = None
+        path = Path(named or resources.data_home() / "sakti.db").expanduser()
         problem = [doctor_report.Line("config", False, e.message)]
     answers = scope.live.model if scope.live is not None else None
     found = await doctor_report.examine(path, scope.env, scope.workspace, config, answers, own_commands=registry.chat())

@@ -28,7 +28,7 @@ from sakti.agent.session import model_call
 from sakti.agent.session import turn as keeping
 from sakti.agent.session.turn import CUT, Stop, Turn
 from sakti.agent.tools.toolbox import STOPPED_AFTER, Repetition
-from sakti.core.errors import ProviderError, SaktiError
+from sakti.core.errors import BLOCKED, ProviderError, SaktiError
 from sakti.core.events import (
     Event,
     MessageSaved,
@@ -42,8 +42,10 @@ from sakti.core.events import (
     TurnStarted,
     TurnStatus,
 )
+from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.providers.protocol import Completed
+from sakti.store.threads import threads as thread_store
 
 __all__ = ["Turn", "hooks", "run_turn"]
 
@@ -80,6 +82,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
     metadata: Json = {}
     turn.began = turn.store.clock.monotonic()
     try:
+        turn.left_out = await turn.store.read(thread_store.left_out, turn.thread_id)
         user = await _taken_in(turn, parts) if parts else await keeping.last_user(turn)
         yield TurnStarted(turn.thread_id, user)
         if parts:
@@ -143,7 +146,7 @@ async def _taken_in(turn: Turn, parts: tuple[Part, ...]) -> Message:
     for processor in turn.before:
         if processor.kind != MEMORY:
             start = returned(await processor.process_input(start), start, processor)
-    saved = await keeping.append(turn, start.message)
+    saved = await keeping.append(turn, await turn.accept(turn.refused, start.message))
     turn.system, turn.refused = start.system, None
     return saved
 
@@ -183,17 +186,26 @@ async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
             async with contextlib.aclosing(_run_calls(turn, calls, repetition)) as events:
                 async for event in events:
                     yield event
-        _stop_if_due(turn, repetition, last and bool(calls or turn.step > 1), goes_on=bool(calls or turn.cut_at))
+        goes_on = bool(calls or turn.cut_at or turn.paused())
+        _stop_if_due(turn, repetition, last and bool(calls or turn.step > 1), goes_on=goes_on)
         guard = turn.toolbox.guard
         if guard is not None and (why := guard.stop_reason()) is not None:
             raise Stop("interrupted", SaktiError(why, title="Stopped by a hook", code="hook"))
-        if not calls and not turn.cut_at and not turn.inbox.queued:
+        if not goes_on and not turn.inbox.queued:
+            _must_have_ended(turn)
             parts = await turn.may_end(turn.text(), held)
             if not parts or turn.step >= turn.settings.max_steps:
                 return
             held += 1
             said = structs.replace(keeping.message(turn, "user", parts), metadata={"hook": "Stop"})
             yield MessageSaved(await keeping.append(turn, said))
+
+
+def _must_have_ended(turn: Turn) -> None:
+    """Raise `Stop` for a final answer whose end nobody can tell from a cut."""
+    if turn.steps[-1].stop_reason == "unknown":
+        text = 'The answer may be incomplete. Say "go on" to continue, or choose another model with /model.'
+        raise Stop("length", SaktiError(text, title="Unknown end of the answer", code="unknown_stop"))
 
 
 def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: bool) -> None:
@@ -252,8 +264,12 @@ async def _take_queued(turn: Turn) -> AsyncGenerator[Event, None]:
         parts = queued.pop(0)
         try:
             saved = await _taken_in(turn, parts)
-        except SaktiError:
+        except SaktiError as e:
             turn.refused = None
+            yield QueueChanged(turn.inbox.texts())
+            if e.code == BLOCKED:
+                yield Notice("warning", e.title, e.message)
+                continue
             queued.insert(0, parts)
             raise
         yield QueueChanged(turn.inbox.texts())
@@ -288,6 +304,10 @@ async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
     turn.steps.append(StepRecord(message, None, completed.usage, completed.stop_reason))
     yield MessageSaved(message)
     yield StepFinished(turn.step, completed.usage, completed.stop_reason)
+    if completed.unknown_reason:
+        reason = one_line(completed.unknown_reason, 80)
+        text = f"{turn.model.full_name} ended its answer with the unknown reason {reason!r}."
+        yield Notice("warning", "Unknown end of the answer", text)
     if completed.stop_reason == "refusal":
         raise ProviderError("The model refused to answer. Put the request another way.", code="refused")
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Place
-from sakti.agent.tools import textfile
+from sakti.agent.tools import pictures, textfile
 from sakti.core import images
 from sakti.core.errors import SaktiError
 from sakti.core.patterns import lazy_pattern
@@ -30,8 +30,8 @@ def with_files(
     """Return the prompt, and the text files and images that it mentions.
 
     What is missing, too large a text, binary or secret stays a word of the prompt; `own` are sakti's own folders,
-    `blind` names a model that takes no images. A text that is not the user's reaches what lies outside of the workspace
-    only by the words that they `typed`.
+    `blind` names a model that takes no images; of a damaged image only the damage is sent. A text that is not the
+    user's reaches what lies outside of the workspace only by the words that they `typed`.
 
     Raises `SaktiError` for an image that cannot be sent, before anything is.
     """
@@ -80,7 +80,7 @@ def _unseen(part: Part) -> Part:
     return TextPart(f"(an image that you cannot see: {part.name})") if isinstance(part, ImagePart) else part
 
 
-def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> ImagePart:
+def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> ImagePart | FilePart:
     size = path.stat().st_size
     if blind:
         hint = "Choose another model with /model, or remove the @ to send only its name."
@@ -91,6 +91,8 @@ def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> Im
             f"{name} has {images.in_words(size)}, {at_most}: nothing was sent. Make it smaller, or remove its @.",
             title="Image",
         )
+    if damage := pictures.find_damage(path):
+        return FilePart(name, f"(This image cannot be read and was not sent: {damage}.)")
     media_type, width, height = found
     return ImagePart(media_type, base64.b64encode(path.read_bytes()).decode("ascii"), name, width, height)
 

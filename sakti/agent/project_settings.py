@@ -16,7 +16,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 with lazy_imports:
-    from sakti.memory import modes, policy
+    from sakti.memory import policy
     from sakti.memory.working import files as page_files
     from sakti.memory.working import schema as page_schema
 
@@ -58,8 +58,6 @@ def usable_in(workspace: Path) -> Callable[[str, Any], str]:
                     page_schema.load(value, workspace)
                 else:
                     page_files.template(value, workspace)
-            elif name == "mode" and value not in modes.names():
-                return f"there is no mode {one_line(repr(value), 60)}; it is not used."
             elif name == "memory.activate_after_idle":
                 pause = policy.parse_activation_ttl(value, name)
                 if isinstance(pause, int | float) and not IDLE_MS[0] <= pause <= IDLE_MS[1]:

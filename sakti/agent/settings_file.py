@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sakti.agent import trust
 from sakti.agent.reports.settings_view import as_lines
-from sakti.core.config import Loaded, flat, load, meaning, replace_setting
+from sakti.core.config import Loaded, flat, load, masked_value, meaning, replace_setting
 from sakti.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -108,7 +108,11 @@ async def change(session: Session, path: Path, name: str, value: Any, *, user_fi
         raise ConfigError(f"{refused[0].upper()}{refused[1:]}")
     loaded = write(path, name, value, user_file=user_file, project_file=project_file, env=session.env)
     now = flat(loaded.config).get(name)
-    line = as_lines(name, value).replace("\n", " ") if value is not None else f"without a line for {name}"
+    line = (
+        as_lines(name, masked_value(name, value)).replace("\n", " ")
+        if value is not None
+        else f"without a line for {name}"
+    )
     done = f"{path}: {line}"
     if not meaning(name).at_once:
         return f"{done}. It takes effect after a restart."

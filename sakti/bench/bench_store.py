@@ -121,7 +121,7 @@ class BenchStore(Store):
         act = ACT.get()
         if act is not None:
             with self.charge.apart():
-                super()._with_reader(self._read_db, self.committed, act)
+                super()._with_reader("_read_db", self.committed, act)
         return found
 
     def _upkeep(self, seconds: float, idle: bool) -> bool:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sakti.actions import values
 from sakti.actions.values import Refused
 from sakti.core import resources
-from sakti.core.config import Loaded, load
+from sakti.core.config import Loaded, load, refuse_mode
 from sakti.core.errors import NOT_SAVED, SaktiError, StoreError
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document
@@ -119,6 +119,8 @@ def options(
 
     `thread`: resume, fork or continue_last. In a chat the project's settings are asked about after the first paint.
     """
+    if mode and (reason := refuse_mode(mode)):
+        raise Refused(f"--mode: {reason}", code=values.USAGE)
     more = [*overrides]
     full = approval == "full"  # said at the start and nowhere else: it is no setting
     more += [f'approval.mode="{approval}"'] if approval and not full else []
@@ -168,6 +170,8 @@ def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
         store = await store_database.Store.open(
             database_path(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.hear
         )
+        for notice in store.notices:
+            print(f"sakti: {sanitise(notice)}", file=sys.stderr)
         try:
             return await work(store)
         except StoreError as e:

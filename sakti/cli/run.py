@@ -34,27 +34,11 @@ with lazy_imports:
     MODEL,
     APPROVAL,
     MODE,
-    option(
-        "--output",
-        default="text",
-        metavar="FORMAT",
-        help="text, json or stream-json.",
-        offers=("text", "json", "stream-json"),
-    ),
-    option(
-        "--input-format",
-        default="text",
-        metavar="FORMAT",
-        help="text, or stream-json: JSON Lines of user messages on standard input, answered in order.",
-        offers=("text", "stream-json"),
-    ),
-    option(
-        "--json-schema",
-        kind="path",
-        metavar="FILE",
-        offers="files",
-        help="The answer is JSON that matches this schema; after 2 repairs exit 3.",
-    ),
+    option("--output", default="text", choices=("text", "json", "stream-json"), help="Format of the answer."),
+    option("--input-format", default="text", choices=("text", "stream-json"),
+           help="stream-json: JSON Lines of user messages on standard input, answered in order."),
+    option("--json-schema", kind="path", metavar="FILE", offers="files",
+           help="The answer is JSON that matches this schema; after 2 repairs exit 3."),
     option("--max-cost", kind="number", metavar="USD", help="Maximum cost of the run in US dollars; then exit 3."),
     option("--max-turns", kind="whole", low=1, metavar="N", help="Maximum model calls of the run; then exit 3."),
     option("--timeout", kind="number", metavar="SECONDS", help="Maximum time of the run in seconds; then exit 3."),
@@ -62,21 +46,12 @@ with lazy_imports:
     option("--max-seconds", kind="number", metavar="N", help="Maximum time per message in seconds."),
     option("--max-tokens", kind="whole", metavar="N", help="Maximum number of tokens per message, in and out."),
     option("--max-usd", kind="number", metavar="N", help="Maximum cost per message in US dollars."),
-    option(
-        "--effort",
-        metavar="LEVEL",
-        help="How much the model thinks: off, low, medium or high.",
-        offers=("off", "low", "medium", "high"),
-    ),
+    option("--effort", choices=("off", "low", "medium", "high"), help="How much the model thinks."),
     CONTINUE,
     option("-r", "--resume", metavar="THREAD", help="Continue this thread.", offers="threads"),
     option("--fork", metavar="THREAD", help="Continue a copy of this thread.", offers="threads"),
-    option(
-        "--allow",
-        many=True,
-        metavar="RULE",
-        help='Allow calls as approval.allow does, as "bash: git fetch"; may be repeated.',
-    ),
+    option("--allow", many=True, metavar="RULE",
+           help='Allow calls as approval.allow does, as "bash: git fetch"; may be repeated.'),
     ADD_DIR,
     flag("--trust", help="Use the workspace's own settings in this run; `sakti trust` keeps the decision."),
     SET,
@@ -85,7 +60,7 @@ with lazy_imports:
     shell="run",
     panel=CHAT,
     json=False,
-)
+)  # fmt: skip
 async def run(
     scope: Scope,
     prompt: str,
@@ -111,7 +86,7 @@ async def run(
     Exit: 0 answered, 1 model failed, 2 usage, 3 a limit or the schema, 4 refused, 5 no model, 6 answer cut,
     130 interrupted (the thread is kept; -c continues it).
     """
-    _check(output, input_format, chosen, max_cost=max_cost, timeout=timeout, max_seconds=max_seconds, max_usd=max_usd)
+    _check(chosen, max_cost=max_cost, timeout=timeout, max_seconds=max_seconds, max_usd=max_usd)
     lines = input_format == "stream-json"
     if not lines and not sys.stdin.isatty():
         purpose = ", which is added to the prompt" if prompt else ""
@@ -138,12 +113,8 @@ async def run(
     )
 
 
-def _check(output: str, input_format: str, chosen: dict[str, Any], **numbers: float | None) -> None:
-    """Raise `Refused` for what means nothing, or cannot be."""
-    if output not in headless.OUTPUTS:
-        raise Refused(f"--output takes {', '.join(headless.OUTPUTS)}, not {output!r}.", code=USAGE)
-    if input_format not in headless.INPUTS:
-        raise Refused(f"--input-format takes {', '.join(headless.INPUTS)}, not {input_format!r}.", code=USAGE)
+def _check(chosen: dict[str, Any], **numbers: float | None) -> None:
+    """Raise `Refused` for numbers out of range and for options that exclude each other."""
     for name, value in numbers.items():
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise Refused(f"--{name.replace('_', '-')} takes a number above 0, not {value:g}.", code=USAGE)

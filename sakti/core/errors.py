@@ -32,6 +32,7 @@ class ConfigError(SaktiError):
 # Codes of a `StoreError`: why something could not be written. Trying again helps with the first two and after an error
 # of the disk.
 NOT_SAVED = ("busy", "full", "io", "damaged", "read_only")
+BLOCKED = "hook"  # the code of an error: a hook did not let a prompt through
 RAN = "ran"  # the code of an error behind which the user's own command ran all the same
 
 
@@ -43,10 +44,12 @@ class StoreError(SaktiError):
 class ProviderError(SaktiError):
     """Failed model call.
 
-    `code` is one of: authentication, invalid_request, context_too_long, output_too_long, not_found, rate_limit,
-    overloaded, server, connection, unreachable, unknown_host, certificate, not_a_model, unreadable, timeout,
-    stream_cut, empty, endless, refused.
+    `code` is one of: authentication, permission, invalid_request, context_too_long, output_too_long, not_found,
+    rate_limit, overloaded, server, connection, unreachable, unknown_host, certificate, proxy, not_a_model, unreadable,
+    timeout, no_events, line_too_long, stream_cut, empty, endless, refused.
 
+    `server_text` is the server's own text, type and code, unmasked: to decide by, never to show or store;
+    `refused_node` is the part of the request's body that it names.
     `retry_after` is the provider's Retry-After, in seconds. Limits in tokens, where the provider reported them:
     `output_limit` for this answer, `max_output` for any answer of the model, `window` for its context window.
     """
@@ -69,6 +72,8 @@ class ProviderError(SaktiError):
         self.output_limit: int | None = None
         self.max_output: int | None = None
         self.window: int | None = None
+        self.server_text = ""
+        self.refused_node: dict[str, object] | None = None
         self.status = status
 
 

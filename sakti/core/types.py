@@ -12,6 +12,7 @@ from sakti.core.text import clean_surrogates
 
 DEEPEST = 64  # levels of a call's arguments
 BRIEF_BELOW = 32_000  # tokens of a window
+MEMORY_TOOLS_FROM = 16_000
 
 Json: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
@@ -22,7 +23,13 @@ ImageRule: TypeAlias = Literal["", "anthropic", "openai", "gemini"]  # by whose 
 
 
 class TextPart(Struct, frozen=True):
+    """Text of the user or a model.
+
+    `opaque` is what the model's provider needs back with it: `provider`, `model`, and what that one sent.
+    """
+
     text: str
+    opaque: Json | None = None
 
 
 class ThinkingPart(Struct, frozen=True):
@@ -310,8 +317,13 @@ class ModelInfo(Struct, frozen=True):
 
     @property
     def brief(self) -> bool:
-        """Return whether it gets a short prompt and at most six tools: more would fill too much of its window."""
+        """Return whether it gets a short prompt and few tools: more would fill too much of its window."""
         return self.small or (self.context_window is not None and self.context_window < BRIEF_BELOW)
+
+    @property
+    def has_memory_tools(self) -> bool:
+        """Return whether its window has room for the tools of memory and tasks, and for the list of skills."""
+        return not self.small and (self.context_window is None or self.context_window >= MEMORY_TOOLS_FROM)
 
 
 def plain_values(value: Any) -> str:

@@ -22,8 +22,8 @@ from sakti.memory.protocol import (
 FAILURE_LIMIT = 3
 # Failures that waiting does not mend: the model is not to be had.
 _GONE = (
-    *("authentication", "not_found", "connection", "refused", "invalid_request", "context_too_long"),
-    *("output_too_long", "certificate", "not_a_model", "endless"),
+    *("authentication", "permission", "not_found", "connection", "refused", "invalid_request"),
+    *("context_too_long", "output_too_long", "certificate", "not_a_model", "endless"),
 )
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
-from sakti.core.resources import folders, has_prompt, read_prompt
+from sakti.core.resources import has_prompt, read_prompt
 
 DEFAULT = "default"
 
@@ -62,8 +62,3 @@ def settings_for(settings: MemorySettings, mode: str) -> MemorySettings:
 
 def last_messages(settings: MemorySettings, mode: str) -> int:
     return settings.last_messages if settings.last_messages is not None else numbers(mode).last_messages
-
-
-def names() -> tuple[str, ...]:
-    """Return every mode that has a file."""
-    return tuple(sorted({p.stem for folder in folders("prompts") for p in (folder / "modes").glob("*.md")} | {DEFAULT}))

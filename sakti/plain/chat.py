@@ -191,6 +191,8 @@ class Chat:
             thread = self.session.thread
             if not self.session.saved:
                 self.say([NOT_KEPT])
+            elif self.session.not_saved:
+                self.say([f"not saved: {self.session.not_saved.partition('. ')[0]}."])
             elif thread is not None and thread.title:  # an empty thread is not stored
                 self.say([f"resume with: sakti -c, or at any time: sakti -r {thread.id[-8:]}"])
         except SaktiError as e:

@@ -14,6 +14,7 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 from sakti.providers import facts
 from sakti.providers.protocol import StreamEvent
+from sakti.providers.refused_pieces import named_node
 
 log = logging.getLogger(__name__)
 
@@ -59,26 +60,45 @@ _OPTIONAL = (
     *("reasoning_effort", "reasoning", "thinking", "output_config", "temperature"),
     *("stream_options", "prompt_cache_key", "include", "store"),
 )
+# Fields of an assistant's message that go back as they came; a server that sends one may still refuse to take it.
+_MESSAGE_FIELDS = ("reasoning_content", "reasoning_details", "reasoning", "phase")
+_IN_MESSAGES = "messages."  # before the name of such a field
 _RENAMED = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _UNKNOWN = lazy_pattern(
     r"unsupported|(not|n't) support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (input|field)|"
-    r"additional propert|deprecated|invalid (parameter|argument|field)|no such (parameter|argument|field)",
+    r"additional propert|deprecated|remove the|invalid (parameter|argument|field)|no such (parameter|argument|field)",
     re.I,
 )
 
 
 def refused(body: Json, error: ProviderError) -> str:
     """Return the part of `body` that a server rejects as unknown, empty where it cannot be left out."""
-    if error.code != "invalid_request" or error.status not in (400, 422) or not _UNKNOWN.search(error.message):
+    text = error.server_text
+    if error.code != "invalid_request" or error.status not in (400, 422) or not _UNKNOWN.search(text):
         return ""
-    named = [k for k in body if re.search(rf"(?<![\w.]){k}(?!\w)", error.message)]
-    renamed = next((k for k in named if k in _RENAMED and re.search(rf"\b{_RENAMED[k]}\b", error.message)), "")
+    if re.search(r"messages?|input\b", text) and (name := _message_field(body, text)):
+        return _IN_MESSAGES + name
+    named = [k for k in body if re.search(rf"(?<![\w.]){k}(?!\w)", text)]
+    renamed = next((k for k in named if k in _RENAMED and re.search(rf"\b{_RENAMED[k]}\b", text)), "")
     return renamed or next((k for k in _OPTIONAL if k in named), "")
+
+
+def _message_field(body: Json, text: str) -> str:
+    """Return the field of a message in `body` that an error text names."""
+    used = {key for message in _messages_of(body) for key in message}
+    return next((f for f in _MESSAGE_FIELDS if f in used and re.search(rf"(?<!\w){f}(?!\w)", text)), "")
+
+
+def _messages_of(body: Json) -> list[Json]:
+    return body.get("messages") or body.get("input") or []
 
 
 def without(body: Json, names: Collection[str]) -> Json:
     """Return `body` without what its server does not know; a limit of the answer gets its other name."""
     out = {k: v for k, v in body.items() if k not in names}
+    if fields := {n.removeprefix(_IN_MESSAGES) for n in names if n.startswith(_IN_MESSAGES)}:
+        key = "messages" if "messages" in out else "input"
+        out[key] = [{k: v for k, v in m.items() if k not in fields} for m in _messages_of(out)]
     return out | {_RENAMED[k]: body[k] for k in names if k in _RENAMED and k in body}
 
 
@@ -104,6 +124,7 @@ class RefusedParameters:
                         yield event
                 return
             except ProviderError as e:
+                e.refused_node = named_node(sent, e.server_text)
                 name = refused(sent, e)
                 if not name or name in known:
                     raise

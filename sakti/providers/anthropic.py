@@ -4,77 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
 from typing import Any, cast
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
-from sakti.core.config.providers import ProviderSettings
-from sakti.core.types import Json, ModelInfo, Part, Request, TextPart, ThinkingPart, ToolCallPart, Usage
-from sakti.providers import facts, prices, server, serving
-from sakti.providers.accepts import RefusedParameters
+from sakti.core.types import Json, Part, Request, TextPart, ThinkingPart, ToolCallPart, Usage
+from sakti.providers import prices, stops
 from sakti.providers.anthropic_render import render
-from sakti.providers.errors import Where, from_event, no_key, stream_cut
-from sakti.providers.facts import Served
-from sakti.providers.history import CallIds, merged, read_arguments
-from sakti.providers.protocol import (
-    Completed,
-    StopReason,
-    StreamEvent,
-    TextChunk,
-    ThinkingChunk,
-    ToolCallChunk,
-)
-from sakti.providers.server import Server
+from sakti.providers.history import CallIds, read_arguments
+from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.providers.refusals import Where, from_event
+from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import chunks, protocol_errors, whole_parts
 from sakti.providers.usage import table, tokens
 
-BASE_URL = "https://api.anthropic.com"
-API_VERSION, GATEWAY_VERSION = "2026-10-21", "2023-06-01"
-_STOPS: dict[str, StopReason] = {
-    "tool_use": "tool_use",
-    "max_tokens": "length",
-    "refusal": "refusal",
-    "model_context_window_exceeded": "length",
-}
+# Blocks of tools that the server runs: they go back as they came.
+_SERVER_BLOCKS = ("_tool_use", "_tool_result")
 
 
-class AnthropicProvider:
-    """Provider for the Messages API.
+class AnthropicProvider(RemoteProvider):
+    """Provider for the Messages API."""
 
-    `key` may be None where the server needs none; `timeout` is the longest silence in seconds. `elsewhere`: the
-    server is not the provider's own; `extra` goes into every body.
-    """
-
-    def __init__(
-        self,
-        key: str | None,
-        *,
-        name: str = "anthropic",
-        base_url: str = BASE_URL,
-        key_env: str = "ANTHROPIC_API_KEY",
-        timeout: float = 120.0,
-        context_window: int | None = None,
-        elsewhere: bool = False,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.name = name
-        self._key = key
-        self._base_url = base_url.rstrip("/").removesuffix("/v1")
-        self._window = context_window
-        self.elsewhere = elsewhere
-        self._extra = dict(extra or {})
-        self._where = Where(name, self._base_url, key_env, key or "", timeout)
-        self._server = Server(self._where, _headers(key, own=self._base_url == BASE_URL))
-        self._taken = RefusedParameters()
-
-    def _open(self) -> Server:
-        """Return the server. Raises ProviderError (authentication) where it needs a key and there is none."""
-        if not self._key and self._base_url == BASE_URL:
-            raise no_key(self._where)
-        return self._server
+    version = "/v1"
+    listing = "/v1/models?limit=100"
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         body = render(self._with_extra(request), self.name)
@@ -84,47 +38,22 @@ class AnthropicProvider:
 
     async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
-        async with self._open().stream("/v1/messages", body) as response:
-            async for chunk in chunks(response, self._where, _as_events, answer):
+        async with self._server.events("/v1/messages", body, _as_events) as events:
+            async for chunk in chunks(events, self._where, answer):
                 yield chunk
-        if not answer.done:
-            raise stream_cut(self._where)
         with protocol_errors(self._where):
             parts = whole_parts(answer.parts())
         usage = prices.with_cost(answer.usage(), self.name, request.model)
-        yield Completed(parts, answer.stop_reason, usage, answer.model or request.model)
-
-    def _with_extra(self, request: Request) -> Request:
-        return replace(request, extra=merged(self._extra, request.extra)) if self._extra else request
+        yield stops.completed(answer.reason, parts, usage, answer.model or request.model)
 
     async def count_tokens(self, request: Request) -> int | None:
+        """Return the input tokens as the API counts them; None on Bedrock, which does not count."""
+        if self._endpoint.client == "bedrock":
+            return None
         body = {k: v for k, v in render(request, self.name).items() if k != "max_tokens"}
-        counted = await self._open().post("/v1/messages/count_tokens", body)
+        counted = await self._server.post("/v1/messages/count_tokens", body)
         with protocol_errors(self._where):
             return int(counted["input_tokens"])
-
-    async def models(self) -> Sequence[ModelInfo]:
-        rows = serving.listed(await self._open().get("/v1/models?limit=100"))
-        own = ProviderSettings(context_window=self._window)
-        return [facts.known(self.name, name, own, serving.from_listing({"data": [row]}, name)) for name, row in rows]
-
-    async def served(self, model: str) -> Served | None:
-        """Return what the server says about `model`; None where it does not answer."""
-        headers = _headers(self._key, own=False)
-        return await serving.served(f"{self._base_url}/v1", model, headers, elsewhere=self.elsewhere)
-
-    async def warm(self) -> None:
-        await server.warm()
-        self._server.open()
-
-    async def close(self) -> None:
-        await self._server.close()
-
-
-def _headers(key: str | None, *, own: bool) -> dict[str, str]:
-    """Return the headers of every request; gateways look for an older version and for the key under its older name."""
-    headers = {"Authorization": f"Bearer {key or 'none'}", "anthropic-version": API_VERSION if own else GATEWAY_VERSION}
-    return headers if own else {**headers, "x-api-key": key or "none"}
 
 
 def _as_events(whole: Json) -> list[Json]:
@@ -157,13 +86,17 @@ class _Answer:
 
     def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
         self.done = False
-        self.stop_reason: StopReason = "end"
+        self.reason = ""
         self.model = ""
         self._provider, self._asked = provider, asked
         self._ids = ids
         self._where = where
         self._blocks: dict[int, _Block] = {}
         self._usage: Json = {}
+
+    @property
+    def complete(self) -> bool:
+        return (self.done or bool(self.reason)) and stops.classify(self.reason) != "cut"
 
     def take(self, event: Json) -> list[StreamEvent]:
         match event.get("type"):
@@ -177,8 +110,7 @@ class _Answer:
                 self._count(message.get("usage"))
             case "message_delta":
                 delta = cast("Json", event.get("delta") or {})
-                reason = str(delta.get("stop_reason") or "")
-                self.stop_reason = _STOPS.get(reason, "end")
+                self.reason = str(delta.get("stop_reason") or "") or self.reason
                 self._count(event.get("usage"))
             case "message_stop":
                 self.done = True
@@ -220,6 +152,8 @@ class _Answer:
                 return [ThinkingChunk(delta["thinking"])]
             case "input_json_delta":
                 block.pieces.append(delta["partial_json"])
+                if block.kind != "tool_use":
+                    return []
                 return [ToolCallChunk(block.call_id, block.name, delta["partial_json"])]
             case "signature_delta":
                 block.signature.append(delta["signature"])
@@ -263,5 +197,8 @@ class _Answer:
                 raw = block.text or (json.dumps(block.start["input"]) if block.start.get("input") else "")
                 arguments = read_arguments(raw)
                 return ToolCallPart(block.call_id, block.name, arguments, raw if arguments is None else "")
+            case kind if kind.endswith(_SERVER_BLOCKS):
+                sent = {**block.start, "input": read_arguments(block.text)} if block.text else block.start
+                return ThinkingPart("", self._provider, {"block": sent}, self._asked)
             case _:
                 return None

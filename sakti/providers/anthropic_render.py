@@ -23,7 +23,7 @@ from sakti.core.types import (
 )
 from sakti.providers import facts
 from sakti.providers.facts import Family
-from sakti.providers.history import call_arguments, file_text, merged, turns
+from sakti.providers.history import call_arguments, file_text, merged, turns, valid_id
 
 BREAKPOINTS = 4
 BLOCK_DISTANCE = 15
@@ -80,13 +80,15 @@ def _block(part: Part) -> Json:
         case TextPart(text):
             return _text(text)
         case ThinkingPart(text, _, opaque):
+            if "block" in opaque:
+                return dict(opaque["block"])
             if "redacted" in opaque:
                 return {"type": "redacted_thinking", "data": opaque["redacted"]}
             return {"type": "thinking", "thinking": text, "signature": opaque.get("signature", "")}
         case ToolCallPart(call_id, name):
-            return {"type": "tool_use", "id": call_id, "name": name, "input": call_arguments(part)}
+            return {"type": "tool_use", "id": valid_id(call_id), "name": name, "input": call_arguments(part)}
         case ToolResultPart(call_id, _, content, is_error):
-            block: Json = {"type": "tool_result", "tool_use_id": call_id, "content": content or "(no output)"}
+            block: Json = {"type": "tool_result", "tool_use_id": valid_id(call_id), "content": content or "(no output)"}
             if is_error:
                 block["is_error"] = True
             return block

@@ -5,55 +5,20 @@ They are told apart by class name, so that nothing has to be imported to catch t
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
 from sakti.core.errors import ProviderError
-from sakti.core.patterns import lazy_pattern
-from sakti.core.types import Json
-from sakti.providers import limits
+from sakti.providers import network
+from sakti.providers.refusals import Where, clean, from_event, from_status, make_error, page_text
 
-_TOO_LONG = lazy_pattern(
-    r"context[ _]?(length|window|size)|context_length_exceeded|prompt is too long|too many (input )?tokens|"
-    r"maximum (context|prompt|number of tokens|input)|input (is )?too long|exceed_context_size|"
-    r"(exceeds?|larger than|greater than) the (available |model'?s? )?(maximum )?context|"
-    r"input length and `?max_tokens`? exceed|reduce the length of (the|your) (messages|prompt|input)|"
-    r"input token count .* exceeds",
-    re.I,
-)
-_RETRYABLE = frozenset(
-    {
-        *("rate_limit", "overloaded", "server", "connection", "unreachable", "unknown_host", "timeout"),
-        *("stream_cut", "unreadable"),
-    }
-)
-_OUTPUT_TOO_LONG = lazy_pattern(
-    r"max_(completion_|output_)?tokens\W{0,3}( is| value)? ?(too large|too high|exceeds)", re.I
-)
 _TIMEOUTS = frozenset({"APITimeoutError", "TimeoutException", "TimeoutError"})
 _BROKEN = frozenset({"RemoteProtocolError", "ReadError", "StreamError", "JSONDecodeError"})
 _UNREACHABLE = frozenset({"APIConnectionError", "HTTPError", "InvalidURL", "OSError"})
-
-
-class Where(Struct, frozen=True):
-    """Called server, for error messages; `secret` is removed from them."""
-
-    provider: str
-    base_url: str = ""
-    key_env: str = ""
-    secret: str = ""
-    timeout: float = 120.0
-
-    @property
-    def host(self) -> str:
-        return re.sub(r"^https?://(?:[^@/]*@)?([^/]+).*$", r"\1", self.base_url) or self.provider
+# of google.auth, botocore and azure.identity
+_LOGIN = frozenset({"GoogleAuthError", "BotoCoreError", "ClientAuthenticationError"})
 
 
 @contextmanager
@@ -68,18 +33,23 @@ def boundary(where: Where) -> Generator[None]:
 
 
 def from_exception(error: Exception, where: Where) -> ProviderError:
-    """Convert whatever the HTTP client raised to a ProviderError."""
+    """Convert an exception of an SDK, of its HTTP client or of a cloud's login to a ProviderError."""
+    for cause in _causes(error):
+        if isinstance(cause, ProviderError):  # raised while the SDK was sending, and wrapped by it
+            return cause
     status: Any = getattr(error, "status_code", None)
     if isinstance(status, int):
-        response: Any = getattr(error, "response", None)
-        headers = cast("Mapping[str, str]", getattr(response, "headers", {}))
-        return from_status(status, getattr(error, "body", None), headers, where)
+        return _from_sdk(status, error, where)
     names = {c.__name__ for c in type(error).__mro__}
+    if names & _LOGIN:
+        return make_error(
+            "authentication", f"The login for {where.provider} failed ({clean(str(error), where)}): log in again."
+        )
     if names & _TIMEOUTS:
         return silent(where)
     if "DecodingError" in names:
-        why = _clean(str(error), where)
-        return _error(
+        why = clean(str(error), where)
+        return make_error(
             "unreadable",
             f"{where.host} sent an answer that cannot be decompressed ({why}): check the server and its proxy.",
         )
@@ -87,7 +57,16 @@ def from_exception(error: Exception, where: Where) -> ProviderError:
         return stream_cut(where)
     if names & _UNREACHABLE:
         return _unreachable(error, where)
-    return _error("invalid_request", f"{where.provider} could not be called: {_clean(str(error), where)}")
+    return make_error("invalid_request", f"{where.provider} could not be called: {clean(str(error), where)}")
+
+
+def _from_sdk(status: int, error: Exception, where: Where) -> ProviderError:
+    """Convert a status error of an SDK; inside a stream it has the stream's own status."""
+    body: Any = getattr(error, "body", None)
+    if status < 400:
+        return from_event(body, where)
+    headers = cast("Mapping[str, str]", getattr(getattr(error, "response", None), "headers", {}))
+    return from_status(status, body, headers, where)
 
 
 def _unreachable(error: Exception, where: Where) -> ProviderError:
@@ -95,45 +74,35 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
     chain = list(_causes(error))
     names = {c.__name__ for cause in chain for c in type(cause).__mro__}
     text = " ".join(str(cause) for cause in chain)
-    why = _clean(str(chain[-1]), where) or type(chain[-1]).__name__
+    why = clean(str(chain[-1]), where) or type(chain[-1]).__name__
     if "SSLCertVerificationError" in names or "CERTIFICATE_VERIFY_FAILED" in text:
-        return _error(
+        return make_error(
             "certificate",
             f"The certificate of {where.host} is not trusted ({why}): check the address and the clock of this machine, "
             "or name your own authority in SSL_CERT_FILE.",
         )
     if "TooManyRedirects" in names:
-        return _error("not_found", f"{where.host} redirects without end: check the server's address.")
-    if proxy := _proxy(where.base_url):
-        return _error(
-            "unreachable",
-            f"The proxy {proxy} does not lead to {where.host} ({why}): check it, or name the host in NO_PROXY.",
-        )
+        return make_error("not_found", f"{where.host} redirects without end: check the server's address.")
+    if proxy := _proxy(where):
+        message = f"The proxy {proxy} does not lead to {where.host} ({why}): check it, or name the host in NO_PROXY."
+        return proxy_login(where) if "407" in text else make_error("unreachable", message)
+    return _not_connected(names, text, why, where)
+
+
+def _not_connected(names: set[str], text: str, why: str, where: Where) -> ProviderError:
+    """Convert a connection that was never made, without a proxy on the way."""
     if "gaierror" in names or "Name or service not known" in text or "nodename nor servname" in text:
-        return _error(
+        return make_error(
             "unknown_host",
             f"Host {where.host} not found ({why}): check the address, the network and its name server.",
         )
     if "ConnectionRefusedError" in names or "Connection refused" in text or "All connection attempts failed" in text:
-        return _error("unreachable", f"Nothing answers at {where.host} ({why}): start the server or check its address.")
-    return _error(
-        "connection", f"{where.host} cannot be reached ({why}): check the network, the proxy and the server's address."
+        return make_error(
+            "unreachable", f"Nothing answers at {where.host} ({why}): start the server or check its address."
+        )
+    return make_error(
+        "connection", f"{where.host} cannot be reached ({why}): check the network and the server's address."
     )
-
-
-def _proxy(url: str) -> str:
-    """Return the host of the proxy that the environment names for `url`, empty where there is none."""
-    import urllib.request
-
-    try:
-        asked = urlsplit(url)
-        host = asked.hostname or ""
-        proxies = urllib.request.getproxies()
-        proxy = proxies.get(asked.scheme) or proxies.get("all") or ""
-        found = urlsplit(proxy if "://" in proxy else f"//{proxy}")
-        return "" if not host or urllib.request.proxy_bypass(host) else found.netloc.rpartition("@")[2]
-    except ValueError:
-        return ""
 
 
 def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
@@ -141,200 +110,51 @@ def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
 
     The message quotes it.
     """
-    quoted = _clean(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", body, flags=re.S | re.I), where)
-    return _error(
+    quoted = clean(page_text(body), where)
+    return make_error(
         "not_a_model",
         f"{where.host} did not answer as a model server but with {kind}{f': “{quoted}”' if quoted else ''}. Check the "
         "address; a network that wants a login first answers so, too.",
     )
 
 
-def from_success(body: Any, where: Where) -> ProviderError:
-    """Build the error for an error object in an answer with status 200.
-
-    Its content decides; without a hint that waiting helps it is final.
-    """
-    error = from_event(body, where)
-    _, kind = _said(body, where)
-    if error.code == "server" and not re.search(r"overload|rate|timeout|unavailable|5\d\d", kind, re.I):
-        said, _ = _said(body, where)
-        return _error("invalid_request", f"{where.provider} answered with an error: {said or 'it does not say which'}")
-    return error
-
-
-def from_status(status: int, body: Any, headers: Mapping[str, str], where: Where) -> ProviderError:
-    """Build the error for an HTTP status that is not a success."""
-    said, kind = _said(body, where)
-    code = _code(status, said, kind)
-    error = _error(code, _sentence(code, status, said, where), status=status, retry_after=retry_after(headers))
-    if code in ("context_too_long", "output_too_long"):
-        told = limits.stated(said)
-        error.output_limit, error.max_output, error.window = told.output, told.maximum, told.window
-    return error
-
-
-def from_event(body: Any, where: Where) -> ProviderError:
-    """Build the error for an error event inside a stream that had begun well."""
-    said, kind = _said(body, where)
-    status = next((s for word, s in _KINDS if word in kind.lower()), None)
-    if status is None:
-        number = re.search(r"\b([45]\d\d)\b", kind)
-        status = int(number[1]) if number else 500
-    code = _code(status, said, kind)
-    return _error(code, _sentence(code, status, said, where), status=status)
-
-
 def stream_cut(where: Where) -> ProviderError:
     """Build the error for a stream that ended, or broke, before the answer did."""
-    return _error("stream_cut", f"The connection to {where.host} was cut before the answer was complete.")
+    return make_error("stream_cut", f"The connection to {where.host} was cut before the answer was complete.")
 
 
 def silent(where: Where) -> ProviderError:
-    return _error("timeout", f"{where.host} has been silent for {where.timeout:g} s.")
+    return make_error("timeout", f"{where.host} has been silent for {where.timeout:g} s.")
 
 
-def no_key(where: Where) -> ProviderError:
-    return _error(
-        "authentication",
-        f"No key for {where.provider}: set {where.key_env or 'its key'} "
-        "in the environment, or store it in the system keyring.",
+def only_keep_alives(where: Where, seconds: float) -> ProviderError:
+    """Build the error for a stream that is kept open without an event."""
+    return make_error(
+        "no_events",
+        f"{where.host} kept the connection open for {seconds / 60:g} minutes without sending anything: ask again, or "
+        "choose another model with /model.",
     )
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the server asks to wait: `retry-after-ms`, `retry-after` in seconds or as a date."""
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
-        try:
-            seconds = float(value) * scale
-        except ValueError:
-            seconds = _until(value)
-        if seconds is not None and math.isfinite(seconds):
-            return max(0.0, seconds)
-    return None
+def line_too_long(where: Where, size: int) -> ProviderError:
+    """Build the error for a line of a stream that is longer than any event."""
+    return make_error(
+        "line_too_long",
+        f"{where.host} sent a line of more than {size >> 20} MB: check the server, or choose another model.",
+    )
 
 
-def _until(date: str) -> float | None:
-    import email.utils
-
-    try:
-        then = email.utils.parsedate_to_datetime(date)
-    except ValueError:
-        return None
-    if then.tzinfo is None:
-        then = then.replace(tzinfo=UTC)
-    return max(0.0, (then - datetime.now(UTC)).total_seconds())
+def proxy_login(where: Where) -> ProviderError:
+    """Build the error for a proxy that asks for a user and a password."""
+    return make_error(
+        "proxy",
+        f"The proxy {_proxy(where)} asks for a login: write it as http://USER:PASSWORD@HOST:PORT in HTTPS_PROXY.",
+    )
 
 
-_KINDS = (
-    ("overloaded", 529),
-    ("rate_limit", 429),
-    ("authentication", 401),
-    ("permission", 403),
-    ("not_found", 404),
-    ("invalid_request", 400),
-    ("context_length", 400),
-    ("invalid_prompt", 400),
-    ("timeout", 408),
-    ("server", 500),
-)
-_STATUS_CODES = {
-    401: "authentication",
-    402: "authentication",
-    403: "authentication",
-    404: "not_found",
-    408: "timeout",
-    409: "server",
-    429: "rate_limit",
-    529: "overloaded",
-    503: "overloaded",
-}
-
-
-def _code(status: int, said: str, kind: str) -> str:
-    if status == 413:
-        return "context_too_long"  # so many bytes that the server does not count tokens
-    if status in (400, 422) or (status == 500 and "exceed_context_size" in kind):
-        told = limits.stated(said)
-        if told.named and (told.output or 0) >= limits.LEAST:
-            return "output_too_long"
-        if _OUTPUT_TOO_LONG.search(said) and told.output is None and not _TOO_LONG.search(said):
-            return "output_too_long"
-        return "context_too_long" if _TOO_LONG.search(said) or _TOO_LONG.search(kind) else "invalid_request"
-    if status == 429 and "insufficient_quota" in kind:
-        return "authentication"  # waiting does not fill an account
-    if status in _STATUS_CODES:
-        return _STATUS_CODES[status]
-    return "server" if status >= 500 else "invalid_request"
-
-
-def _sentence(code: str, status: int, said: str, where: Where) -> str:
-    name = where.provider
-    why = f": {said}{'' if said[-1] in '.!?…' else '.'}" if said else "."
-    match code:
-        case "authentication" if status == 402 or "quota" in said.lower():
-            return f"The account at {name} has no credit left{why} Add credit, or choose another model with /model."
-        case "authentication":
-            key = f"check {where.key_env}" if where.key_env else "check its key"
-            return f'Invalid API key for "{name}" ({status}): {key}{f" — {said}" if said else "."}'
-        case "not_found":
-            return f"{name} does not know this model or address ({where.host}){why} `sakti models` lists what it has."
-        case "output_too_long":
-            return f"{name} allows no answer of that length{why}"
-        case "context_too_long" if status == 413:
-            return f"The request is larger than {name} takes ({status}){why} Send less at once, or start a new thread."
-        case "context_too_long":
-            return (
-                f"The thread is longer than the model's window{why} Start a new thread, or choose a model with a "
-                "larger window with /model."
-            )
-        case "invalid_request":
-            return f"{name} refused the request ({status}){why}"
-        case "rate_limit":
-            return f"{name} asks to slow down{why}"
-        case "overloaded":
-            return f"{name} is overloaded at the moment ({status}){why}"
-        case "timeout":
-            return f"{name} took too long ({status}){why}"
-        case _:
-            return f"{name} had an internal error ({status}){why}"
-
-
-def _said(body: Any, where: Where) -> tuple[str, str]:
-    """Return the server's message (one line, shortened) and its error's type and code."""
-    node: Any = body
-    if isinstance(node, list) and node:
-        node = cast("list[Any]", node)[0]
-    outer = cast("dict[str, Any]", node) if isinstance(node, dict) else {}
-    inner: Any = outer.get("error", outer)
-    if isinstance(inner, str):
-        return _clean(inner, where), str(outer.get("code") or "")
-    if not isinstance(inner, dict):
-        return (_clean(body, where) if isinstance(body, str) and "<" not in body else ""), ""
-    fields = cast("dict[str, Any]", inner)
-    message = fields.get("message") or _detail(fields.get("detail")) or ""
-    kind = " ".join(str(fields.get(k) or "") for k in ("type", "code", "status"))
-    return _clean(str(message), where), kind.strip()
-
-
-def _detail(value: Any) -> str:
-    """Join a validator's list (`[{"loc": ["body", "max_tokens"], "msg": "Field required"}]`) to one text."""
-    if not isinstance(value, list):
-        return str(value or "")
-    listed = cast("list[Any]", value)
-    found = [cast("Json", each) for each in listed if isinstance(each, dict)]
-    rows = (f"{'.'.join(map(str, cast('list[Any]', e.get('loc') or [])))}: {e.get('msg') or ''}" for e in found)
-    return "; ".join(rows) or str(listed)
-
-
-def _clean(text: str, where: Where) -> str:
-    text = " ".join(text.split())
-    if where.secret:
-        text = text.replace(where.secret, "•••")
-    text = re.sub(r"\b(sk|pk|key|gsk|AIza)[-_]?[A-Za-z0-9_\-*]{12,}", "•••", text)
-    return text if len(text) <= 300 else text[:299] + "…"
+def _proxy(where: Where) -> str:
+    """Return the proxy that requests to `where` go through, as host and port; empty for none."""
+    return urlsplit(network.proxy_for(where.base_url)).netloc.rpartition("@")[2]
 
 
 def _causes(error: BaseException) -> Generator[BaseException]:
@@ -345,7 +165,3 @@ def _causes(error: BaseException) -> Generator[BaseException]:
         seen.add(id(cause))
         yield cause
         cause = cause.__cause__ or cause.__context__
-
-
-def _error(code: str, message: str, *, status: int | None = None, retry_after: float | None = None) -> ProviderError:
-    return ProviderError(message, code=code, retryable=code in _RETRYABLE, status=status, retry_after=retry_after)

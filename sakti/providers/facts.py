@@ -7,18 +7,25 @@ themselves never gets the table's values: the user decides how much of a model i
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.lazy import lazy_imports
 from sakti.core.types import Effort, ModelInfo
+from sakti.providers.network import is_loopback
 from sakti.providers.presets import DEFAULT_TTL, PRESETS, Family, Preset
+
+if TYPE_CHECKING:
+    from sakti.providers.prices import Listed
 
 with lazy_imports:
     from sakti.providers import prices
 
-ASSUMED_WINDOW = 16_384  # tokens: what a server has at least that agents are run with, where nobody tells
+# Tokens, if neither the tables nor the server state a window. A server on this machine is often started with less
+# than its model has. The first overflow error that names a limit corrects either.
+ASSUMED_WINDOW, ASSUMED_ON_LOOPBACK = 128_000, 32_768
 UNKNOWN = Family("")
 _OPENAI_RETENTION = {"24h": 60 * 60_000, "in_memory": DEFAULT_TTL}
 _EFFORTS: tuple[Effort, ...] = ("off", "low", "medium", "high")
@@ -36,28 +43,29 @@ def family(provider: str, model: str) -> Family:
     own = PRESETS.get(provider)
     first = own.families if own is not None else ()
     others = (f for p in PRESETS.values() for f in p.families)
-    name = model.lower()
+    name = _maker_name(model.lower()) if own is not None and own.cloud else model.lower()
     return next((f for f in (*first, *others) if re.search(f.pattern, name)), UNKNOWN)
+
+
+def _maker_name(name: str) -> str:
+    """Strip what a cloud adds to a name: `us.anthropic.claude-x-v1:0`, `claude-x@20250929`."""
+    return re.sub(r"^([\w-]+\.)?anthropic\.|-v\d+(:\d+)?$", "", name).replace("@", "-")
 
 
 def known(
     provider: str, model: str, settings: ProviderSettings | None = None, served: Served | None = None
 ) -> ModelInfo:
     """Return all facts about `model`."""
-    own, preset, told = settings or ProviderSettings(), PRESETS.get(provider), served or Served()
+    own, preset = settings or ProviderSettings(), PRESETS.get(provider)
     found = family(provider, model)
     listed = prices.find(provider, model)
-    by_name = preset is None or not preset.local
-    window = own.context_window or told.window
-    if window is None and by_name:
-        window = (listed.window if listed is not None else None) or found.window
-    output = told.max_output or (found.max_output if by_name else None)
+    window, output = _limits(own, preset, served or Served(), listed, found)
     input_price, output_price = prices.per_million(listed)
     return ModelInfo(
         model,
         provider,
         window,
-        min(output, window) if output and window else output,
+        output,
         input_price,
         output_price,
         images=takes_images(provider, model, own),
@@ -67,6 +75,18 @@ def known(
         tokens=found.tokens,
         observes=found.observes,
     )
+
+
+def _limits(
+    own: ProviderSettings, preset: Preset | None, served: Served, listed: Listed | None, family: Family
+) -> tuple[int | None, int | None]:
+    """Return the context window and the longest answer of a model; None for what nobody states."""
+    window, output = own.context_window or served.window, served.max_output
+    # a server on this machine decides how much of a model it serves
+    if not (preset.local if preset is not None else is_loopback(own.base_url or "")):
+        window = window or (listed.window if listed is not None else None) or family.window
+        output = output or family.max_output
+    return window, min(output, window) if output and window else output
 
 
 def assumption(info: ModelInfo) -> str:
@@ -102,7 +122,8 @@ def resolve_auto_activation_ttl(provider: str | None, model: str | None, retenti
     """
     name = (provider or "").lower()
     preset = next(
-        (p for p in PRESETS.values() if name.startswith(p.name) or (p.prices and name.startswith(p.prices))), None
+        (p for p in PRESETS.values() if name.startswith((p.name, p.prices if p.prices and not p.cloud else p.name))),
+        None,
     )
     if preset is None:
         return DEFAULT_TTL

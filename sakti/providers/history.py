@@ -6,8 +6,10 @@ where no result was stored), and no result stands without its call.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
@@ -28,6 +30,8 @@ from sakti.core.types import (
 )
 
 INTERRUPTED = "interrupted"
+LONGEST_NAME = 64  # characters of a tool's name
+_VALID = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}")
 
 
 class Turn(Struct, frozen=True):
@@ -47,8 +51,8 @@ def turns(
 ) -> list[Turn]:
     """Convert `messages` to turns for `model` of `provider`.
 
-    Other models' thinking, markers and empty texts are left out. A `ContextPart` is appended to the text or result
-    that it came with, as `context` formats it.
+    Other models' thinking, markers and empty texts are left out, names of tools are made valid. A `ContextPart` is
+    appended to the text or result that it came with, as `context` formats it.
     """
     merged: list[tuple[Literal["user", "assistant"], list[Part]]] = []
     for message in messages:
@@ -59,6 +63,8 @@ def turns(
                 parts = with_text(parts, context(part.text)) if part.facts else parts
             elif isinstance(part, OutputPart):
                 parts.append(TextPart(output_text(part)))
+            elif isinstance(part, ToolCallPart):
+                parts.append(structs.replace(part, name=valid_name(part.name)))
             elif _is_sent(part, provider, model):
                 parts.append(part)
         if not parts:
@@ -114,9 +120,12 @@ def _answered(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]]])
 
 
 def _without_trailing_thinking(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Drop trailing thinking: an answer that was cut in its thinking ends with it, which the APIs refuse."""
+    """Drop trailing thinking: an answer that was cut in its thinking ends with it, which the APIs refuse.
+
+    Blocks of the server's own tools stay: a paused answer may end with them.
+    """
     end = len(parts)
-    while end and isinstance(parts[end - 1], ThinkingPart):
+    while end and isinstance(last := parts[end - 1], ThinkingPart) and "block" not in last.opaque:
         end -= 1
     return tuple(parts[:end])
 
@@ -210,6 +219,21 @@ def merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
         else:
             out[key] = value
     return out
+
+
+def valid_name(name: str) -> str:
+    """Return a tool's name as every API takes it: models also write `functions.read`, or no name at all."""
+    if _VALID.fullmatch(name):
+        return name
+    return re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:LONGEST_NAME] or "unnamed"
+
+
+def valid_id(call_id: str) -> str:
+    """Return a call's id within 64 letters, digits, `_` and `-`; different ids stay different."""
+    if _VALID.fullmatch(call_id):
+        return call_id
+    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{re.sub(r'[^a-zA-Z0-9_-]+', '_', call_id)[:40]}_{digest}"
 
 
 class CallIds:

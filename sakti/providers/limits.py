@@ -24,11 +24,17 @@ _MAXIMUM = (
 )
 _NAMED = lazy_pattern(r"max_(completion_|output_|new_)?tokens|(completion|output) tokens|in the completion", re.I)
 _WINDOW = lazy_pattern(
-    rf"context (length|window|size|limit)( is| of|:)?( only)? {_NUMBER}|n_ctx[^\d]{{0,6}}(\d+)", re.I
+    rf"context (length|window|size|limit)( is| of|:)?( only)? {_NUMBER}|n_ctx[^\d]{{0,6}}(\d+)|"
+    rf"tokens > {_NUMBER} maximum|token limit(?: of|:| is)? {_NUMBER}|token count .{{0,40}}the limit of {_NUMBER}|"
+    rf"input length should be \[\d+, ?{_NUMBER}\]|maximum model length (?:of|is) {_NUMBER}|"
+    rf"`?inputs`? tokens \+ .{{0,40}}must be <= ?{_NUMBER}|"
+    rf"maximum number of (?:input )?tokens(?: allowed)? \(?{_NUMBER}",
+    re.I,
 )
 _PROMPT = lazy_pattern(
     rf"{_NUMBER} (in the messages|in your prompt|input tokens|prompt tokens|tokens in the (messages|prompt))|"
-    rf"input (?:has|length is|of) {_NUMBER}",
+    rf"input (?:has|length is|of) {_NUMBER}|token count of {_NUMBER}|{_NUMBER} `?inputs`? tokens|"
+    rf"prompt is too long: {_NUMBER} tokens|prompt \(length {_NUMBER}\)|\(requested: {_NUMBER}\)",
     re.I,
 )
 _SUM = lazy_pattern(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")  # Anthropic: prompt + max_tokens > window

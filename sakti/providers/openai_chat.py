@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from msgspec import Struct, field
 
+from sakti.core.errors import ProviderError
 from sakti.core.types import (
     FilePart,
     ImagePart,
@@ -22,8 +23,8 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.providers import facts, prices
-from sakti.providers.errors import Where, from_event, stream_cut
+from sakti.providers import facts, prices, stops
+from sakti.providers.errors import stream_cut
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     CallIds,
@@ -37,28 +38,17 @@ from sakti.providers.history import (
     turns,
     words,
 )
-from sakti.providers.openai_client import OpenAIClient
 from sakti.providers.openai_responses import asked_effort
-from sakti.providers.protocol import (
-    Completed,
-    StopReason,
-    StreamEvent,
-    TextChunk,
-    ThinkingChunk,
-    ToolCallChunk,
-)
-from sakti.providers.sse import chunks, protocol_errors, whole_parts
+from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.providers.refusals import Where, from_event
+from sakti.providers.remote import RemoteProvider
+from sakti.providers.sse import DONE, chunks, protocol_errors, whole_parts
 from sakti.providers.usage import dollars, table, tokens
 
 STABLE = frozenset({"system", "instructions", "skills"})  # kinds of blocks that stay the same for the life of a session
 SHOWN = "[What the tools above returned, for this request:]"
+THINKING_FIELDS = ("reasoning_content", "reasoning")  # a text goes back under the field that it came in
 QUOTED = 2_000  # characters of the request behind images
-_STOPS: dict[str, StopReason] = {
-    "length": "length",
-    "content_filter": "refusal",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-}
 
 
 def render(request: Request, provider: str) -> Json:
@@ -143,8 +133,8 @@ def _assistant(turn: Turn) -> Json:
                 arguments = json.dumps(call_arguments(part), ensure_ascii=False)
                 calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
             case ThinkingPart(text, opaque=opaque):
-                if opaque.get("field") == "reasoning_content":
-                    message["reasoning_content"] = message.get("reasoning_content", "") + text
+                if (name := opaque.get("field")) in THINKING_FIELDS:
+                    message[name] = message.get(name, "") + text
                 if "details" in opaque:
                     message.setdefault("reasoning_details", []).extend(opaque["details"])
                 extras.update(opaque.get("extra", {}))
@@ -192,7 +182,7 @@ def _image(part: ImagePart) -> Json:
     return {"type": "image_url", "image_url": {"url": data_url(part)}}
 
 
-class ChatProvider(OpenAIClient):
+class ChatProvider(RemoteProvider):
     """Provider for `/chat/completions`."""
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
@@ -204,15 +194,14 @@ class ChatProvider(OpenAIClient):
 
     async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
-        async with self._open().stream("/chat/completions", body) as response:
-            async for chunk in chunks(response, self._where, _as_chunks, answer):
+        async with self._server.events("/chat/completions", body, _as_chunks) as events:
+            async for chunk in chunks(events, self._where, answer):
                 yield chunk
-        if not answer.finish:
-            raise stream_cut(self._where)
         with protocol_errors(self._where):
             parts = whole_parts(answer.parts())
         usage = prices.with_cost(answer.usage, self.name, request.model)
-        yield Completed(parts, answer.stop_reason(), usage, answer.model or request.model)
+        model = answer.model or request.model
+        yield stops.completed(answer.finish, parts, usage, model, refused=answer.refused)
 
 
 def _as_chunks(whole: Json) -> list[Json]:
@@ -224,7 +213,7 @@ def _as_chunks(whole: Json) -> list[Json]:
     calls = [{**c, "index": n} for n, c in enumerate(cast("list[Json]", message.get("tool_calls") or []))]
     delta = {**message, "tool_calls": calls}
     reason = choices[0].get("finish_reason") or "stop"
-    return [{**whole, "choices": [{"delta": delta, "finish_reason": reason}]}]
+    return [{**whole, "choices": [{"delta": delta, "finish_reason": reason, "error": choices[0].get("error")}]}]
 
 
 class _Call(Struct):
@@ -234,13 +223,30 @@ class _Call(Struct):
     pieces: list[str] = field(default_factory=list[str])
     extra: Json | None = None
 
+    def has_arguments(self) -> bool:
+        """Return whether the arguments received so far are a whole JSON object."""
+        return read_arguments("".join(self.pieces)) is not None
+
+    def is_followed_by(self, wire_id: str, name: str) -> bool:
+        """Return whether a delta with this call's number, but this id and name, begins another call.
+
+        Some servers number every call 0, or none; others repeat the name, or send a new id, with every delta.
+        """
+        if not name:
+            return False
+        if wire_id and wire_id != self.wire_id:
+            return self.has_arguments() and (bool(self.pieces) or name != self.name)
+        return not wire_id and bool(self.pieces) and self.has_arguments()
+
 
 class _Answer:
     """Collects the chunks of one stream into an answer."""
 
     def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
         self.done = False  # usage comes behind the end
+        self.ended = False  # by `[DONE]`
         self.finish = ""
+        self.refused = False
         self.model = ""
         self.usage = Usage()
         self._provider, self._asked = provider, asked
@@ -249,26 +255,42 @@ class _Answer:
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._thinking_field = ""
-        self._refused = False
         self._details: list[Json] = []
         self._calls: list[_Call] = []
         self._at: dict[int, _Call] = {}
 
+    @property
+    def complete(self) -> bool:
+        """Return whether the end was received; some servers send no more than `[DONE]`."""
+        if self.finish:
+            return stops.classify(self.finish) != "cut"
+        has_answer = bool(self._text or self._calls)
+        return self.ended and has_answer and all(c.has_arguments() for c in self._calls)
+
     def take(self, event: Json) -> list[StreamEvent]:
         if event.get("error"):
             raise from_event(event, self._where)
+        self.ended = self.ended or event is DONE
         self.model = self.model or str(event.get("model") or "")
         if isinstance(event.get("usage"), dict):
             self.usage = read_usage(event["usage"])
         choices = cast("list[Json]", event.get("choices") or [])
-        if not choices:
+        choice = next((c for c in choices if not c.get("index")), None)  # others are answers beside this one
+        if choice is None:
             return []
-        self.finish = str(choices[0].get("finish_reason") or "") or self.finish
-        return self._delta(cast("Json", choices[0].get("delta") or {}))
+        if choice.get("error"):
+            raise self._choice_error(choice)
+        self.finish = str(choice.get("finish_reason") or "") or self.finish
+        return self._delta(cast("Json", choice.get("delta") or {}))
+
+    def _choice_error(self, choice: Json) -> ProviderError:
+        """Build the error of an answer that the server broke off; retryable unless that cannot help."""
+        error = from_event(choice, self._where)
+        return stream_cut(self._where) if error.code == "server" else error
 
     def _delta(self, delta: Json) -> list[StreamEvent]:
         out: list[StreamEvent] = []
-        for name in ("reasoning_content", "reasoning"):
+        for name in THINKING_FIELDS:
             if isinstance(delta.get(name), str) and delta[name]:
                 self._thinking_field = self._thinking_field or name
                 out.append(self._think(delta[name]))
@@ -276,7 +298,7 @@ class _Answer:
         if isinstance(delta.get("reasoning_details"), list):
             self._details.extend(cast("list[Json]", delta["reasoning_details"]))
         content: Any = delta.get("content") or delta.get("refusal")
-        self._refused = self._refused or bool(delta.get("refusal"))
+        self.refused = self.refused or bool(delta.get("refusal"))
         if isinstance(content, str):
             out.append(self._say(content))
         elif isinstance(content, list):
@@ -309,8 +331,7 @@ class _Answer:
         index = delta.get("index")
         wire_id, name = str(delta.get("id") or ""), str(function.get("name") or "")
         known = self._at.get(index) if isinstance(index, int) else (self._calls[-1] if self._calls else None)
-        # Some servers number every call 0, or none: another id or a second name begins another call.
-        if known is None or (wire_id and wire_id != known.wire_id) or (name and not wire_id and known.pieces):
+        if known is None or known.is_followed_by(wire_id, name):
             known = _Call(self._ids.unique(wire_id or None), wire_id, name)
             self._calls.append(known)
         if isinstance(index, int):
@@ -323,18 +344,11 @@ class _Answer:
             known.extra = delta["extra_content"]
         return ToolCallChunk(known.call_id, known.name, text)
 
-    def stop_reason(self) -> StopReason:
-        if self._calls and self.finish not in ("length", "content_filter"):
-            return "tool_use"
-        if self._refused:
-            return "refusal"
-        return _STOPS.get(self.finish, "end") if self._calls or self.finish != "tool_calls" else "end"
-
     def parts(self) -> tuple[Part, ...]:
         parts: list[Part] = []
         opaque: Json = {}
-        if self._thinking and self._thinking_field != "reasoning":
-            opaque["field"] = self._thinking_field
+        if self._thinking_field and not (self._details and self._thinking_field == "reasoning"):
+            opaque["field"] = self._thinking_field  # details repeat the text of `reasoning`
         if self._details:
             opaque["details"] = self._details
         if extra := {c.call_id: c.extra for c in self._calls if c.extra}:

@@ -1,15 +1,23 @@
-"""Call OpenAI's Responses API. Nothing is stored there: reasoning comes back encrypted and is replayed."""
+"""Call OpenAI's Responses API.
+
+Nothing is stored there unless the settings say so: reasoning comes back encrypted and is replayed. The ids of items
+mean something only to a server that stores them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 from msgspec import Struct, field
 
+from sakti.core.errors import ProviderError
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import (
     FilePart,
     ImagePart,
@@ -22,8 +30,7 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.providers import facts, prices
-from sakti.providers.errors import Where, from_event, stream_cut
+from sakti.providers import facts, prices, stops
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     CallIds,
@@ -35,25 +42,32 @@ from sakti.providers.history import (
     read_arguments,
     split_tool_images,
     turns,
+    valid_id,
 )
-from sakti.providers.openai_client import OpenAIClient
-from sakti.providers.protocol import (
-    Completed,
-    StopReason,
-    StreamEvent,
-    TextChunk,
-    ThinkingChunk,
-    ToolCallChunk,
-)
-from sakti.providers.sse import chunks, protocol_errors, whole_parts
+from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.providers.refusals import Where, from_event
+from sakti.providers.remote import RemoteProvider
+from sakti.providers.sse import DONE, chunks, protocol_errors, whole_parts
 from sakti.providers.usage import table, tokens
 
+log = logging.getLogger(__name__)
 
-def render(request: Request, provider: str = "openai") -> Json:
-    """Render the JSON body of `request`, without `stream`."""
+_ID_UNKNOWN = lazy_pattern(
+    r"item with id .{0,200}not found|items are not persisted|provided without its required", re.I
+)
+_ID_MISSING = lazy_pattern(r"\bid\b.{0,80}(required|missing)|(required|missing).{0,80}\bid\b", re.I)
+
+
+def render(request: Request, provider: str = "openai", *, with_ids: bool | None = None) -> Json:
+    """Render the JSON body of `request`, without `stream`.
+
+    `with_ids`: whether items are sent with their ids; None: if the server is asked to store them.
+    """
     items: list[Json] = []
+    with_ids = request.extra.get("store") is True if with_ids is None else with_ids
     for turn in turns(request.messages, provider, request.model):
-        items.extend(_assistant_items(turn) if turn.role == "assistant" else _user_items(turn))
+        assistant = turn.role == "assistant"
+        items.extend(_assistant_items(turn, provider, request.model, with_ids) if assistant else _user_items(turn))
     _append_tail(items, request.tail.strip())
     body: Json = {"model": request.model, "input": items, "store": False}
     if instructions := "\n\n".join(b.text for b in request.system if b.text.strip()):
@@ -109,19 +123,21 @@ def _append_tail(items: list[Json], tail: str) -> None:
         items.append({"role": "user", "content": [{"type": "input_text", "text": tail}]})
 
 
-def _assistant_items(turn: Turn) -> list[Json]:
+def _assistant_items(turn: Turn, provider: str, model: str, with_ids: bool) -> list[Json]:
     items: list[Json] = []
     for part in turn.parts:
         match part:
-            case TextPart(text):
-                items.append({"role": "assistant", "content": [{"type": "output_text", "text": text}]})
+            case TextPart():
+                items.append(_message_item(part, provider, model, with_ids))
             case ThinkingPart(opaque=opaque) if "item" in opaque:
-                items.append(opaque["item"])
+                item = {k: v for k, v in opaque["item"].items() if with_ids or k != "id"}
+                if with_ids or "encrypted_content" in item:
+                    items.append(item)
             case ToolCallPart(call_id, name):
                 items.append(
                     {
                         "type": "function_call",
-                        "call_id": call_id,
+                        "call_id": valid_id(call_id),
                         "name": name,
                         "arguments": json.dumps(call_arguments(part), ensure_ascii=False),
                     }
@@ -129,6 +145,18 @@ def _assistant_items(turn: Turn) -> list[Json]:
             case _:
                 pass
     return items
+
+
+def _message_item(part: TextPart, provider: str, model: str, with_ids: bool) -> Json:
+    """Render a text of the assistant; its id and phase go back only to the model that sent them."""
+    item: Json = {"role": "assistant", "content": [{"type": "output_text", "text": part.text}]}
+    opaque = part.opaque or {}
+    if (opaque.get("provider"), opaque.get("model")) != (provider, model):
+        return item
+    if with_ids and "id" in opaque:
+        content = [{**item["content"][0], "annotations": list[Json]()}]
+        item |= {"type": "message", "id": opaque["id"], "status": "completed", "content": content}
+    return item | ({"phase": opaque["phase"]} if "phase" in opaque else {})
 
 
 def _user_items(turn: Turn) -> list[Json]:
@@ -142,7 +170,7 @@ def _user_items(turn: Turn) -> list[Json]:
     for part in parts:
         match part:
             case ToolResultPart(call_id, _, output):
-                items.append({"type": "function_call_output", "call_id": call_id, "output": output})
+                items.append({"type": "function_call_output", "call_id": valid_id(call_id), "output": output})
             case TextPart(text):
                 content.append({"type": "input_text", "text": text})
             case FilePart():
@@ -162,26 +190,52 @@ def _image(part: ImagePart) -> Json:
     return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
 
 
-class ResponsesProvider(OpenAIClient):
+class ResponsesProvider(RemoteProvider):
     """Provider for `/responses`."""
 
+    @cached_property
+    def _with_ids(self) -> dict[str, bool]:
+        """Return whether items have ids, by model, for servers that refused a request because of them."""
+        return {}
+
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        body = render(self._with_extra(request), self.name)
-        async with contextlib.aclosing(self._taken.stream(request.model, body, partial(self._once, request))) as events:
-            async for event in events:
-                yield event
+        while True:
+            known = self._with_ids.get(request.model)
+            body = render(self._with_extra(request), self.name, with_ids=known)
+            stream = self._taken.stream(request.model, body, partial(self._once, request))
+            try:
+                async with contextlib.aclosing(stream) as events:
+                    async for event in events:
+                        yield event
+                return
+            except ProviderError as e:
+                wanted = wants_ids(e)
+                if wanted is None or wanted == known:
+                    raise
+                self._with_ids[request.model] = wanted
+                log.warning(
+                    "items are sent %s ids to %s: %s", "with" if wanted else "without", request.model, e.message
+                )
 
     async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
-        async with self._open().stream("/responses", body) as response:
-            async for chunk in chunks(response, self._where, _as_events, answer):
+        async with self._server.events("/responses", body, _as_events) as events:
+            async for chunk in chunks(events, self._where, answer):
                 yield chunk
-        if not answer.done:
-            raise stream_cut(self._where)
         with protocol_errors(self._where):
             parts = whole_parts(answer.parts())
         usage = prices.with_cost(answer.usage, self.name, request.model)
-        yield Completed(parts, answer.stop_reason, usage, answer.model or request.model)
+        model = answer.model or request.model
+        yield stops.completed(answer.reason, parts, usage, model, refused=answer.refused)
+
+
+def wants_ids(error: ProviderError) -> bool | None:
+    """Return whether the server wants items with ids, None if the error is not about ids."""
+    if error.code not in ("invalid_request", "not_found"):
+        return None
+    if _ID_UNKNOWN.search(error.server_text):
+        return False
+    return True if _ID_MISSING.search(error.server_text) else None
 
 
 def _as_events(whole: Json) -> list[Json]:
@@ -210,22 +264,44 @@ class _Item(Struct):
     pieces: list[str] = field(default_factory=list[str])
     final: Json = field(default_factory=dict[str, Any])
 
+    def is_open(self, kind: str) -> bool:
+        return self.kind == kind and not self.final
+
+    @property
+    def refused(self) -> bool:
+        content = cast("list[Json]", self.final.get("content") or [])
+        return any(c.get("type") == "refusal" for c in content)
+
 
 class _Answer:
     """Collects the events of one stream into an answer."""
 
     def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
         self.done = False
-        self.stop_reason: StopReason = "end"
+        self.ended = False  # by `[DONE]`
+        self.reason = ""
         self.model = ""
         self.usage = Usage()
         self._provider, self._asked = provider, asked
         self._ids = ids
         self._where = where
         self._items: dict[int, _Item] = {}
+        self._places: dict[str, int] = {}  # by the ids of items
+
+    @property
+    def complete(self) -> bool:
+        """Return whether the end was received; some servers only send `[DONE]`, behind whole items."""
+        if self.done:
+            return stops.classify(self.reason) != "cut"
+        return self.ended and bool(self._items) and all(i.final for i in self._items.values())
+
+    @property
+    def refused(self) -> bool:
+        return any(i.refused for i in self._items.values())
 
     def take(self, event: Json) -> list[StreamEvent]:
         kind = str(event.get("type") or "")
+        self.ended = self.ended or event is DONE
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._piece(event, "message")
@@ -240,23 +316,33 @@ class _Answer:
             case "response.output_item.done":
                 item = cast("Json", event.get("item") or {})
                 self._item(event, str(item.get("type"))).final = item
-            case "response.completed" | "response.incomplete":
-                self._finish(cast("Json", event.get("response") or {}))
-            case "response.failed":
+            case "response.completed" | "response.incomplete" | "response.done" | "response.cancelled":
+                return self._finish(cast("Json", event.get("response") or {}), kind.removeprefix("response."))
+            case "response.failed" | "error":
                 raise from_event(event.get("response") or event, self._where)
-            case "error":
-                raise from_event(event, self._where)
-            case _ if not kind and "error" in event:
+            case "" if "error" in event:
                 raise from_event(event, self._where)
             case _:
                 pass
         return []
 
     def _item(self, event: Json, kind: str) -> _Item:
-        index = int(event.get("output_index", 0))
-        if index not in self._items:
-            self._items[index] = _Item(kind)
-        return self._items[index]
+        return self._items.setdefault(self._place(event, kind), _Item(kind))
+
+    def _place(self, event: Json, kind: str) -> int:
+        """Return the place of an event's item: its index, or the place of its id if there is none."""
+        item = cast("Json", event.get("item") or {})
+        item_id = str(event.get("item_id") or item.get("id") or item.get("call_id") or "")
+        place = event.get("output_index")
+        if place is None:
+            place = self._places.get(item_id)
+        if place is None:
+            last = max(self._items, default=-1)
+            goes_on = not item_id and last in self._items and self._items[last].is_open(kind)
+            place = last if goes_on and event.get("type") != "response.output_item.added" else last + 1
+        if item_id:
+            self._places.setdefault(item_id, int(place))
+        return int(place)
 
     def _added(self, event: Json) -> list[StreamEvent]:
         content = cast("Json", event.get("item") or {})
@@ -277,23 +363,29 @@ class _Answer:
             return [ThinkingChunk(text)]
         return [ToolCallChunk(item.call_id, item.name, text)]
 
-    def _finish(self, response: Json) -> None:
+    def _finish(self, response: Json, status: str) -> list[StreamEvent]:
+        """Read the end of a response; `status` holds if the response states none."""
+        if response.get("status") == "failed":
+            raise from_event(response, self._where)
         self.done = True
         self.model = str(response.get("model") or "")
         self.usage = read_usage(response.get("usage"))
         details = cast("Json", response.get("incomplete_details") or {})
-        reason = str(details.get("reason") or "")
-        if response.get("status") == "incomplete" or reason:
-            self.stop_reason = "refusal" if reason == "content_filter" else "length"
-        elif any(i.kind == "function_call" for i in self._items.values()):
-            self.stop_reason = "tool_use"
-        elif any(self._refused(i) for i in self._items.values()):
-            self.stop_reason = "refusal"
+        status = str(response.get("status") or status)
+        self.reason = str(details.get("reason") or "") or ("max_output_tokens" if status == "incomplete" else status)
+        return self._complete_items(cast("list[Json]", response.get("output") or []))
 
-    @staticmethod
-    def _refused(item: _Item) -> bool:
-        content = cast("list[Json]", item.final.get("content") or [])
-        return any(c.get("type") == "refusal" for c in content)
+    def _complete_items(self, output: list[Json]) -> list[StreamEvent]:
+        """Take over the items of a finished response that the stream did not bring, or not to their end."""
+        out: list[StreamEvent] = []
+        for place, final in enumerate(output):
+            item = self._items.setdefault(place, _Item(str(final.get("type"))))
+            if item.final or item.kind != final.get("type"):
+                continue
+            item.final = final
+            if not item.pieces and item.kind == "message":
+                out.append(TextChunk(_text_of(final)))
+        return out
 
     def parts(self) -> tuple[Part, ...]:
         return tuple(p for _, i in sorted(self._items.items()) if (p := self._part(i)) is not None)
@@ -302,13 +394,12 @@ class _Answer:
         text = "".join(item.pieces)
         match item.kind:
             case "message":
-                content = cast("list[Json]", item.final.get("content") or [])
-                whole = "".join(str(c.get("text") or c.get("refusal") or "") for c in content) or text
-                return TextPart(whole) if whole else None
+                whole = _text_of(item.final) or text
+                return TextPart(whole, self._message_opaque(item.final)) if whole else None
             case "reasoning":
-                kept = {k: v for k, v in item.final.items() if k in _REASONING_FIELDS and v is not None}
-                usable = "encrypted_content" in kept
-                opaque: Json = {"item": {"summary": list[Any](), **kept}} if usable else {}
+                fields = {k: v for k, v in item.final.items() if k in _REASONING_FIELDS and v is not None}
+                usable = fields.keys() & {"encrypted_content", "id"}
+                opaque: Json = {"item": {"summary": list[Any](), **fields}} if usable else {}
                 return ThinkingPart(text, self._provider, opaque, self._asked)
             case "function_call":
                 raw = str(item.final.get("arguments") or text)
@@ -318,6 +409,15 @@ class _Answer:
                 return ToolCallPart(call_id, name, arguments, raw if arguments is None else "")
             case _:
                 return None
+
+    def _message_opaque(self, final: Json) -> Json | None:
+        fields = {k: final[k] for k in ("id", "phase") if final.get(k)}
+        return {"provider": self._provider, "model": self._asked, **fields} if fields else None
+
+
+def _text_of(item: Json) -> str:
+    content = cast("list[Json]", item.get("content") or [])
+    return "".join(str(c.get("text") or c.get("refusal") or "") for c in content)
 
 
 _REASONING_FIELDS = ("type", "id", "summary", "encrypted_content")

@@ -13,6 +13,9 @@ from msgspec import Struct
 
 from sakti.core.types import ImageRule, ThinkingKind
 
+# the SDK clients: of anthropic the first four, of openai the others
+ClientKind = Literal["anthropic", "bedrock", "vertex", "foundry", "openai", "azure"]
+
 MINUTE, HOUR = 60_000, 3_600_000  # ms
 DEFAULT_TTL = 5 * MINUTE
 
@@ -45,7 +48,8 @@ class Preset(Struct, frozen=True):
 
     `keys` are the usual variables, the first has precedence; `small` is the model that observes. A local server needs
     no key, and is asked for its models. `prices` is the provider's name in the price list, `names` matches the bare
-    names of its models, `images` applies where no family decides, `image_rule` is how images are counted.
+    names of its models, `images` applies where no family decides, `image_rule` is how images are counted. `cloud` is
+    the SDK client of a cloud, which makes up the address and signs the requests.
     """
 
     name: str
@@ -62,10 +66,11 @@ class Preset(Struct, frozen=True):
     image_rule: ImageRule = ""
     cache_ttl: int = DEFAULT_TTL
     families: tuple[Family, ...] = ()
+    cloud: ClientKind | None = None
 
     @property
     def local(self) -> bool:
-        return not self.keys
+        return not self.keys and self.cloud is None
 
     @property
     def title(self) -> str:
@@ -109,16 +114,19 @@ _GEMINI = (
     Family(r"gemini-", 1_000_000, 8_192, True, tokens=1.1),
 )
 _DEEPSEEK = (
-    Family(r"deepseek-v4", 1_000_000, 64_000, False, tokens=1.15),
+    Family(r"deepseek-(v4|flash|pro)", 1_000_000, 64_000, False, tokens=1.15),
     Family(r"deepseek-reasoner", 128_000, 64_000, False, tokens=1.15),
     Family(r"deepseek-", 128_000, 8_192, False, tokens=1.15),
 )
 _MISTRAL = (
     Family(r"mistral-medium", 262_144, 32_768, True, tokens=1.2),
     Family(r"mistral-small", 131_072, 32_768, True, tokens=1.2),
-    Family(r"(devstral|codestral)-", 262_144, 32_768, False, tokens=1.2),
+    Family(r"(devstral|codestral|mistral-large)-", 262_144, 32_768, False, tokens=1.2),
+    Family(r"(magistral|ministral|mistral-nemo)", 131_072, 32_768, False, tokens=1.2),
+    Family(r"mixtral-|mistral-7b", 32_768, 8_192, False, tokens=1.2),
 )
-# Open models, whoever serves them: the window is the server's to say.
+# Open models and those of other makers, whoever serves them; a server on this machine says itself what it serves.
+# Windows are those of the makers' own services, November 2026.
 _OPEN = (
     Family(
         r"qwen2\.5-coder-1\.5b|[-:_](0\.5|0\.6|1|1\.5|1\.7|2|3)b\b",
@@ -126,7 +134,30 @@ _OPEN = (
         observes=False,
         measured="2026-11, by hand with Qwen2.5-Coder-1.5B; others of up to 3B are taken to be no better",
     ),
-    Family(r"llama-3\.[13]-", 131_072, 32_768, False, tokens=1.1),
+    Family(r"llama-?4", 1_000_000, 32_768, True, tokens=1.1),
+    Family(r"llama-?(v)?3[.p][1-3]-", 131_072, 32_768, False, tokens=1.1),
+    Family(r"llama-?3-", 8_192, 4_096, False, tokens=1.1),
+    Family(r"glm-?(5[.p-][2-9]|[6-9])", 1_000_000, 131_072, tokens=1.2),
+    Family(r"glm-?(4[.p-][67]|5)", 200_000, 131_072, tokens=1.2),
+    Family(r"glm-?4", 131_072, 98_304, tokens=1.2),
+    Family(r"kimi-?(k)?[3-9]", 1_000_000, 131_072, tokens=1.2),
+    Family(r"kimi", 262_144, 131_072, tokens=1.2),
+    Family(r"qwen-?(plus|flash|turbo)|qwen3[.p-]?(coder-)?(plus|flash)", 1_000_000, 65_536, tokens=1.2),
+    Family(r"qwen-?3([.p][5-9]|-coder|-max|-next|-vl|.*-2507)", 262_144, 65_536, tokens=1.2),
+    Family(r"qwen-?3", 40_960, 16_384, tokens=1.2),
+    Family(r"qwen-?2", 32_768, 8_192, tokens=1.2),
+    Family(r"qwen|qwq", 131_072, 32_768, tokens=1.2),
+    Family(r"grok-4[.-]?1?-fast", 2_000_000, 65_536, tokens=1.1),
+    Family(r"grok-4[.-](20|3)", 1_000_000, 65_536, tokens=1.1),
+    Family(r"grok-(4[.-][5-9]|[5-9])", 500_000, 65_536, tokens=1.1),
+    Family(r"grok-(4|code)", 256_000, 65_536, tokens=1.1),
+    Family(r"grok-", 131_072, 32_768, tokens=1.1),
+    Family(r"minimax-?(m)?1|minimax-text", 1_000_000, 65_536, tokens=1.2),
+    Family(r"minimax-?(m)?[3-9]", 512_000, 131_072, tokens=1.2),
+    Family(r"minimax", 196_608, 131_072, tokens=1.2),
+    Family(r"gemma-?4", 262_144, 32_768, True, tokens=1.1),
+    Family(r"gemma-?3", 131_072, 8_192, True, tokens=1.1),
+    Family(r"gemma", 8_192, 4_096, False, tokens=1.1),
 )
 
 _ALL = (
@@ -160,6 +191,65 @@ _ALL = (
         image_rule="openai",
         cache_ttl=HOUR,
         families=_GPT,
+    ),
+    Preset(
+        "bedrock",
+        "anthropic",
+        "",
+        ("AWS_BEARER_TOKEN_BEDROCK",),
+        "global.anthropic.claude-sonnet-5-5",
+        "global.anthropic.claude-haiku-5-5",
+        "ANTHROPIC_BEDROCK_BASE_URL",
+        "Amazon Bedrock",
+        prices="aws",
+        names=r"([a-z-]+\.)?anthropic\.claude-",
+        images=True,
+        image_rule="anthropic",
+        families=_CLAUDE,
+        cloud="bedrock",
+    ),
+    Preset(
+        "vertex",
+        "anthropic",
+        "",
+        (),
+        "claude-sonnet-5-5",
+        "claude-haiku-5-5",
+        "ANTHROPIC_VERTEX_BASE_URL",
+        "Google Vertex AI",
+        prices="google",
+        images=True,
+        image_rule="anthropic",
+        families=_CLAUDE,
+        cloud="vertex",
+    ),
+    Preset(
+        "foundry",
+        "anthropic",
+        "",
+        ("ANTHROPIC_FOUNDRY_API_KEY",),
+        "claude-sonnet-5-5",
+        "claude-haiku-5-5",
+        "ANTHROPIC_FOUNDRY_BASE_URL",
+        "Microsoft Foundry",
+        prices="anthropic",
+        images=True,
+        image_rule="anthropic",
+        families=_CLAUDE,
+        cloud="foundry",
+    ),
+    Preset(
+        "azure",
+        "chat",
+        "",
+        ("AZURE_OPENAI_API_KEY",),
+        base_url_env="AZURE_OPENAI_ENDPOINT",
+        label="Azure OpenAI",
+        prices="azure",
+        images=True,
+        image_rule="openai",
+        families=_GPT,
+        cloud="azure",
     ),
     Preset(
         "openrouter",

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import re
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from sakti.providers.network import is_loopback
+
 TIMEOUT = 0.3
 _LARGEST = 4 * 1024 * 1024
 _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "bge-", "minilm")
-
-
-def is_loopback(url: str) -> bool:
-    """Return whether `url` names this machine: `localhost` or a loopback address."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def served_models(base_url: str) -> list[str] | None:

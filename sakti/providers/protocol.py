@@ -10,7 +10,8 @@ from msgspec import Struct
 from sakti.core.types import ModelInfo, Part, Request, Usage
 from sakti.providers.facts import Served
 
-StopReason: TypeAlias = Literal["end", "tool_use", "length", "refusal"]
+# "pause": the server ended the step, not the turn; "unknown": a reason that no protocol defines
+StopReason: TypeAlias = Literal["end", "tool_use", "length", "refusal", "pause", "unknown"]
 
 
 class TextChunk(Struct, frozen=True):
@@ -37,12 +38,16 @@ class PromptProgress(Struct, frozen=True):
 
 
 class Completed(Struct, frozen=True):
-    """Last event of a complete stream: the whole answer as parts, in order."""
+    """Last event of a complete stream: the whole answer as parts, in order.
+
+    `unknown_reason` is the server's reason for its end if no protocol defines it, else empty.
+    """
 
     parts: tuple[Part, ...]
     stop_reason: StopReason
     usage: Usage
     model: str = ""
+    unknown_reason: str = ""
 
 
 StreamEvent: TypeAlias = TextChunk | ThinkingChunk | ToolCallChunk | PromptProgress | Completed
@@ -54,11 +59,12 @@ class Provider(Protocol):
     `stream` yields chunks and exactly one `Completed`, last; a stream that ends without it raised a `ProviderError`.
     Close the iterator (contextlib.aclosing) to cancel: it frees the connection. Nothing is retried inside, except
     once without a parameter that the server refuses by name. `elsewhere`: the server behind the name is not the
-    provider's own.
+    provider's own; `loopback`: it runs on this machine.
     """
 
     name: str
     elsewhere: bool
+    loopback: bool
 
     def stream(self, request: Request) -> AsyncIterator[StreamEvent]: ...
 
@@ -73,7 +79,7 @@ class Provider(Protocol):
         ...
 
     async def warm(self) -> None:
-        """Import the HTTP client and open connections where possible, so that the first answer does not wait."""
+        """Import what the first answer needs and open connections, so that it does not wait."""
         ...
 
     async def close(self) -> None: ...

@@ -10,14 +10,18 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.core.config.providers import ProviderSettings
-from sakti.core.errors import ConfigError, NoModelError
+from sakti.core.errors import NoModelError
 from sakti.core.lazy import lazy_imports
 from sakti.core.types import ModelInfo
+from sakti.providers import endpoint as endpoints
 from sakti.providers import facts
+from sakti.providers.endpoint import Api, Endpoint, check_base_url, split_base_url
+from sakti.providers.network import is_loopback
 from sakti.providers.presets import PRESETS, Preset
-from sakti.providers.probe import is_loopback, served_models
+from sakti.providers.probe import served_models
 from sakti.providers.protocol import Provider
 
 with lazy_imports:
@@ -122,10 +126,19 @@ def providers(settings: Mapping[str, ProviderSettings] = _NONE) -> list[str]:
 
 
 def small_model(full_name: str) -> str:
-    """Return the model that observes for `full_name`: its provider's small one, else the model itself."""
-    provider = full_name.partition("/")[0]
+    """Return the model that observes for `full_name`: its provider's small one, else the model itself.
+
+    On Bedrock it is the one of the same region (`eu.anthropic.…`); an inference profile observes for itself.
+    """
+    provider, _, model = full_name.partition("/")
     preset = PRESETS.get(provider)
-    return f"{provider}/{preset.small}" if preset is not None and preset.small else full_name
+    if preset is None or not preset.small:
+        return full_name
+    if preset.cloud == "bedrock":
+        region, maker, _ = model.partition("anthropic.")
+        small = preset.small.partition("anthropic.")[2]
+        return f"{provider}/{region}{maker}{small}" if maker and ":" not in region else full_name
+    return f"{provider}/{preset.small}"
 
 
 def create(
@@ -146,60 +159,90 @@ def create(
     if name == "scripted":
         return scripted_provider.ScriptedProvider.from_file(model)
     preset = PRESETS.get(name) or Preset(name, "chat", own.base_url or "")
-    return _remote(preset, own, env, keyring or keyring_lookup)
+    api, endpoint = _endpoint(preset, own, env, keyring or keyring_lookup)
+    match api:
+        case "anthropic":
+            return anthropic_messages.AnthropicProvider(endpoint)
+        case "responses":
+            return openai_responses.ResponsesProvider(endpoint)
+        case "chat":
+            return openai_chat.ChatProvider(endpoint)
 
 
-def _remote(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup) -> Provider:
-    base_url = _base_url(preset, own, env)
-    if not re.match(r"https?://", base_url):
-        raise ConfigError(f"providers.{preset.name}.base_url must begin with http:// or https://.")
-    genuine = base_url.rstrip("/") == preset.base_url.rstrip("/")
-    key_env, key = _key(preset, own, env, keyring)
-    timeout = max(own.timeout, LOCAL_SILENCE) if preset.local and own.timeout == 120.0 else own.timeout
-    api = own.api
-    if api == "auto":
-        api = "chat" if preset.api == "responses" and not genuine else preset.api
-    if api == "anthropic":
-        return anthropic_messages.AnthropicProvider(
-            key,
-            name=preset.name,
-            base_url=base_url,
-            key_env=key_env,
-            timeout=timeout,
-            context_window=own.context_window,
-            elsewhere=not genuine or preset.local,
-            extra=own.extra,
-        )
-    kind = openai_responses.ResponsesProvider if api == "responses" else openai_chat.ChatProvider
-    return kind(
-        key,
+def _endpoint(
+    preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup
+) -> tuple[Api, Endpoint]:
+    """Return a provider's API and how it is reached. Raises ConfigError for an address that is not HTTP."""
+    base_url, query, path_api = split_base_url(_configured_url(preset, own, env))
+    if base_url or preset.cloud is None:
+        check_base_url(preset.name, base_url)
+    genuine = preset.cloud is not None or base_url == preset.base_url
+    api = _api(preset, own, path_api, genuine=genuine)
+    variable, key = _key(preset, own, env, keyring)
+    endpoint = Endpoint(
         name=preset.name,
+        client=preset.cloud or ("anthropic" if api == "anthropic" else "openai"),
         base_url=base_url,
-        key_env=key_env,
-        timeout=timeout,
+        key=own.auth_token or key or "",
+        key_env=variable,
+        key_command=own.key_command or "",
+        bearer=bool(own.auth_token) or variable == "ANTHROPIC_AUTH_TOKEN",
         needs_key=genuine and not preset.local,
+        timeout=_silence(preset, own),
         context_window=own.context_window,
         elsewhere=not genuine or preset.local or preset.name not in PRESETS,
+        headers=own.headers,
+        query=query,
         extra=own.extra,
     )
+    if endpoint.client == "anthropic":  # the SDK adds the version to each path
+        return api, replace(endpoint, base_url=base_url.removesuffix("/v1"))
+    if preset.cloud == "azure":
+        version = own.api_version or query.pop("api-version", "") or env.get("OPENAI_API_VERSION", "")
+        return api, replace(endpoint, api_version=version)
+    return api, endpoint
 
 
-def missing_key(full_name: str, settings: Mapping[str, ProviderSettings], env: Mapping[str, str]) -> str:
-    """Return the variable of the key that a model's provider needs and does not have; empty where it can be asked.
+def _silence(preset: Preset, own: ProviderSettings) -> float:
+    """Return the seconds that a stream may be silent; a server on this machine gets more, unless the user says."""
+    return max(own.timeout, LOCAL_SILENCE) if preset.local and own.timeout == 120.0 else own.timeout
 
-    Slow where the keyring has to be asked: call it in a thread.
+
+def _api(preset: Preset, own: ProviderSettings, path_api: Api | None, *, genuine: bool) -> Api:
+    """Return the configured API, else the one that the address names, else the preset's.
+
+    Other servers than OpenAI's own rarely have the Responses API.
+    """
+    if own.api != "auto":
+        return own.api
+    return path_api or ("chat" if preset.api == "responses" and not genuine else preset.api)
+
+
+def missing(
+    full_name: str,
+    settings: Mapping[str, ProviderSettings],
+    env: Mapping[str, str],
+    keyring: KeyLookup | None = None,
+) -> str:
+    """Return one sentence that says what the provider of a model still needs; empty if it can be asked.
+
+    Slow if the keyring or a cloud's login has to be asked: call it in a thread.
     """
     name = full_name.partition("/")[0]
-    preset, own = PRESETS.get(name), settings.get(name, ProviderSettings())
-    if preset is None or preset.local or _base_url(preset, own, env).rstrip("/") != preset.base_url.rstrip("/"):
+    if (preset := PRESETS.get(name)) is None:
         return ""
-    variable, key = _key(preset, own, env, keyring_lookup)
-    return "" if key else variable
+    _, endpoint = _endpoint(preset, settings.get(name, ProviderSettings()), env, keyring or keyring_lookup)
+    return endpoints.missing(endpoint, env)
+
+
+def _configured_url(preset: Preset, own: ProviderSettings, env: Mapping[str, str]) -> str:
+    from_env = env.get(preset.base_url_env) if preset.base_url_env else None
+    return own.base_url or from_env or preset.base_url
 
 
 def _base_url(preset: Preset, own: ProviderSettings, env: Mapping[str, str]) -> str:
-    from_env = env.get(preset.base_url_env) if preset.base_url_env else None
-    return own.base_url or from_env or preset.base_url
+    """Return the address of the API, without a query or the path of an endpoint."""
+    return split_base_url(_configured_url(preset, own, env))[0]
 
 
 def _key(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup) -> tuple[str, str | None]:

@@ -10,7 +10,7 @@ from sakti.core.errors import ProviderError
 
 MAX_ATTEMPTS = 8
 # Failures that are seldom mended by waiting: attempts in all.
-FEWER_ATTEMPTS = {"unknown_host": 3, "unreachable": 4, "empty": 2, "unreadable": 2}
+FEWER_ATTEMPTS = {"unknown_host": 3, "unreachable": 4, "empty": 2, "unreadable": 2, "line_too_long": 2}
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 30.0
 LONGEST_RETRY_AFTER = 600.0

@@ -58,6 +58,7 @@ class Answer(Struct, frozen=True):
     calls: tuple[Call, ...] = ()
     usage: Usage | None = None
     stop_reason: StopReason | None = None
+    unknown_reason: str = ""
     error: str | None = None
     message: str = ""
     retry_after: float | None = None
@@ -88,7 +89,7 @@ class ScriptedProvider:
         count: Counter | None = None,
         context_window: int = 200_000,
     ) -> None:
-        self.name, self.elsewhere = name, False
+        self.name, self.elsewhere, self.loopback = name, False, True
         self.requests: list[Request] = []
         self._player = answers if callable(answers) else None
         self._left: list[Played] = [] if callable(answers) else list(answers)
@@ -125,7 +126,8 @@ class ScriptedProvider:
         if answer.cut or answer.error:
             raise _failure(answer)
         stop = answer.stop_reason or ("tool_use" if answer.calls else "end")
-        yield Completed(tuple(parts), stop, answer.usage or self._usage(request, parts), request.model)
+        usage = answer.usage or self._usage(request, parts)
+        yield Completed(tuple(parts), stop, usage, request.model, answer.unknown_reason)
 
     def _next(self, request: Request) -> Answer:
         if self._player is not None:

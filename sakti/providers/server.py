@@ -1,100 +1,143 @@
-"""Talk HTTP to a model server: one connection pool, the key in each request, failures as ProviderErrors.
+"""Send requests to a model server through its SDK and return raw responses; failures are ProviderErrors.
 
-The makers' SDKs would do no more here, since requests are rendered and streams read by sakti itself; importing one
-takes one to three seconds of CPU and 40 to 100 MB.
+Requests are rendered and streams are read by sakti itself: the typed events of an SDK cost two to fourteen times the
+CPU of a long answer. The SDK makes the connection, finds the proxy, signs the request and knows the clouds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import json
-import socket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec.structs import replace
+
+from sakti.core.errors import ProviderError
 from sakti.core.types import Json
-from sakti.providers import tls
-from sakti.providers.errors import Where, boundary, from_status, not_a_model
-from sakti.version import __version__
+from sakti.providers import endpoint as endpoints
+from sakti.providers.endpoint import Endpoint
+from sakti.providers.errors import boundary, not_a_model, proxy_login
+from sakti.providers.refusals import Where, from_status
+from sakti.providers.sse import answer_events
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncClient, Response
+    from httpx2 import Response
 
-CONNECT_S = 15.0
 LONGEST_ERROR = 1 << 20  # bytes of a refusal's body that are read
-# A model may think for minutes without a byte: what lies between keeps such a connection only while it is in use.
-_KEEP_ALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    *(
-        (socket.IPPROTO_TCP, getattr(socket, name), 60)
-        for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL")
-        if hasattr(socket, name)
-    ),
-)
+_RAW = {"headers": {"X-Stainless-Raw-Response": "stream"}}  # the SDK returns the response before its body is read
 
 
 class Server:
-    """Model server at `where.base_url`; `headers` go with every request. Connects at the first one."""
+    """Model server of an endpoint; its client is made in a thread, as the SDK loads slowly."""
 
-    def __init__(self, where: Where, headers: Mapping[str, str]) -> None:
-        self._where = where
-        self._headers = {"Accept": "application/json", "User-Agent": f"sakti/{__version__}", **headers}
-        self._client: AsyncClient | None = None
+    def __init__(self, endpoint: Endpoint) -> None:
+        secrets = tuple(s for s in (endpoint.key, *endpoint.headers.values()) if s)
+        self.where = Where(endpoint.name, endpoint.url, endpoint.key_env, secrets, endpoint.timeout)
+        self._endpoint = endpoint
+        self._key = endpoint.key
+        self._client: Any = None  # of one of the SDKs: all have the same `post` and `get`
+        self._opening = asyncio.Lock()
 
     @contextlib.asynccontextmanager
-    async def stream(self, path: str, body: Json) -> AsyncGenerator[Response]:
-        """Ask for `body` to be answered as a stream and yield the answer. Raises ProviderError, in its body as well."""
-        async with self._ask("POST", path, {**body, "stream": True}) as response:
-            yield response
+    async def events(
+        self, path: str, body: Json, whole: Callable[[Json], Iterable[Json]]
+    ) -> AsyncGenerator[AsyncIterator[Json]]:
+        """Ask for an answer as a stream and yield its events; `whole` converts one that is no stream.
+
+        Raises ProviderError, in its body as well.
+        """
+        body = {**body, "stream": True}
+        with boundary(self.where):
+            if self._endpoint.client == "bedrock":
+                async with await self._post_for_decoded_events(path, body) as events:
+                    yield events
+                return
+            response = await self._send("post", path, body=body)
+            try:
+                yield answer_events(response, self.where, whole)
+            finally:
+                await response.aclose()
 
     async def post(self, path: str, body: Json) -> Json:
         """Post `body` and return the JSON object that is answered. Raises ProviderError."""
-        async with self._ask("POST", path, body) as response:
-            return self._object(await response.aread())
+        return await self._ask("post", path, body=body)
 
     async def get(self, path: str) -> Json:
         """Return the JSON object at `path`. Raises ProviderError."""
-        async with self._ask("GET", path) as response:
-            return self._object(await response.aread())
+        return await self._ask("get", path)
 
-    @contextlib.asynccontextmanager
-    async def _ask(self, method: str, path: str, body: Json | None = None) -> AsyncGenerator[Response]:
-        with boundary(self._where):
-            url, sent, headers = f"{self._where.base_url}{path}", None, {}
-            if body is not None:
-                sent = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-                headers = {"Content-Type": "application/json"}
-            async with self.open().stream(method, url, content=sent, headers=headers) as response:
-                await self._refuse(response)
-                yield response
+    async def headers(self) -> dict[str, str]:
+        """Return the headers of requests that go past the SDK. Raises ProviderError."""
+        if self._endpoint.key_command and not self._key:
+            await self._run_key_command()
+        return {"Authorization": f"Bearer {self._key or 'none'}", **self._endpoint.request_headers(self._key)}
 
-    def open(self) -> AsyncClient:
-        """Return the pool of connections, made at the first call."""
-        if self._client is None:
-            import httpx2
-
-            timeout = self._where.timeout
-            self._client = httpx2.AsyncClient(
-                headers=self._headers,
-                timeout=httpx2.Timeout(timeout, connect=min(CONNECT_S, timeout)),
-                follow_redirects=True,
-                transport=httpx2.AsyncHTTPTransport(
-                    verify=tls.context(self._where.base_url), socket_options=_KEEP_ALIVE
-                ),
-            )
-        return self._client
+    async def open(self) -> Any:
+        """Return the SDK's client. Raises ProviderError if something is missing to make it."""
+        async with self._opening:
+            if self._client is None:
+                if self._endpoint.key_command and not self._key:
+                    await self._run_key_command()
+                self._client = await asyncio.to_thread(endpoints.create_client, self._endpoint, self._key, self._refuse)
+                self.where = replace(self.where, base_url=str(self._client.base_url).rstrip("/"))
+            return self._client
 
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await client.aclose()
+            await client.close()
+
+    async def _ask(self, method: str, path: str, **options: Any) -> Json:
+        with boundary(self.where):
+            response = await self._send(method, path, **options)
+            try:
+                return self._object(await response.aread())
+            finally:
+                await response.aclose()
+
+    async def _send(self, method: str, path: str, **options: Any) -> Response:
+        """Send a request, again with a new key if the old one expired; the body is not read yet."""
+        try:
+            return await self._send_once(method, path, **options)
+        except ProviderError as e:
+            if e.status != 401 or not self._endpoint.key_command:
+                raise
+        await self.close()
+        self._key = ""
+        return await self._send_once(method, path, **options)
+
+    async def _send_once(self, method: str, path: str, **options: Any) -> Response:
+        import httpx2
+
+        call = getattr(await self.open(), method)
+        with boundary(self.where):
+            try:
+                return await call(path, cast_to=httpx2.Response, options=_RAW, **options)
+            except UnicodeEncodeError:  # half of a surrogate pair in an old message
+                return await call(path, cast_to=httpx2.Response, options=_RAW, body=_encodable(options["body"]))
+
+    async def _post_for_decoded_events(self, path: str, body: Json) -> Any:
+        """Post `body` and return the SDK's stream, which decodes the binary frames of Bedrock."""
+        from anthropic import AsyncStream
+
+        client = await self.open()
+        return await client.post(
+            path, cast_to=object, body=_encodable(body), stream=True, stream_cls=AsyncStream[object]
+        )
+
+    async def _run_key_command(self) -> None:
+        command = self._endpoint.key_command
+        self._key = await asyncio.to_thread(endpoints.run_key_command, command, self._endpoint.name)
+        self.where = replace(self.where, secrets=(*self.where.secrets, self._key))
 
     async def _refuse(self, response: Response) -> None:
-        """Raise what a status says that is not a success."""
-        if response.is_success:
+        """Raise the error of a failed response; the SDKs would read its body without a limit."""
+        if not response.is_error:
             return
+        if response.status_code == 407:
+            raise proxy_login(self.where)
         data = b""
         async for piece in response.aiter_bytes():
             data += piece
@@ -105,7 +148,7 @@ class Server:
             body: Any = json.loads(text)
         except (ValueError, RecursionError):
             body = text
-        raise from_status(response.status_code, body, response.headers, self._where)
+        raise from_status(response.status_code, body, response.headers, self.where)
 
     def _object(self, data: bytes) -> Json:
         text = data.decode("utf-8", "replace")
@@ -114,10 +157,10 @@ class Server:
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
-            raise not_a_model(self._where, "something else", text)
+            raise not_a_model(self.where, "something else", text)
         return cast("Json", value)
 
 
-async def warm() -> None:
-    """Import what a call needs, in a thread."""
-    await asyncio.to_thread(importlib.import_module, "httpx2")
+def _encodable(body: Json) -> Json:
+    """Return `body` with lone surrogates replaced, which UTF-8 cannot encode."""
+    return cast("Json", json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")))

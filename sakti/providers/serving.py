@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from sakti.core.errors import ProviderError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
-from sakti.providers import tls
+from sakti.providers import network
 from sakti.providers.facts import Served
 
 PATIENCE = 3.0  # seconds for all questions together
@@ -47,9 +48,10 @@ async def served(
     root = base_url.rstrip("/").removesuffix("/v1")
     answered = False
     found = Served()
-    made = httpx2.AsyncClient(headers=dict(headers), timeout=PATIENCE, verify=tls.context(base_url))
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE), made as client:
+    with contextlib.suppress(TimeoutError, ProviderError):
+        options = network.client_options(base_url)
+        client = httpx2.AsyncClient(headers=dict(headers), timeout=PATIENCE, **options)
+        async with asyncio.timeout(PATIENCE), client:
             server = _Server(client)
             listing = await server.get(f"{base_url.rstrip('/')}/models")
             found = from_listing(listing, model)
@@ -89,8 +91,6 @@ class _Server:
         return await self._ask("POST", url, body)
 
     async def _ask(self, method: str, url: str, body: Json | None) -> Json:
-        import httpx2
-
         try:
             async with self._client.stream(method, url, json=body) as response:
                 self.answered = True
@@ -102,7 +102,7 @@ class _Server:
                     if len(text) > LARGEST:
                         return {}
             value: Any = json.loads(text)
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
+        except Exception:  # the question is optional: no failure of a server or of the network may end anything
             return {}
         return cast("Json", value) if isinstance(value, dict) else {}
 

@@ -6,9 +6,12 @@ them.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any, Protocol, cast
 
 from msgspec import MsgspecError
@@ -18,34 +21,60 @@ from msgspec.structs import replace
 from sakti.core.errors import ProviderError
 from sakti.core.text import join_surrogates
 from sakti.core.types import Json, Part, TextPart, ThinkingPart, storable
-from sakti.providers.errors import Where, from_success, not_a_model
+from sakti.providers.errors import line_too_long, not_a_model, only_keep_alives, stream_cut
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk
+from sakti.providers.refusals import Where, from_success
 
-LONGEST_EVENT = 32 * 1024 * 1024
+log = logging.getLogger(__name__)
+
+BOM = b"\xef\xbb\xbf"
+LONGEST_LINE = 4 * 1024 * 1024  # bytes; a line of a stream and an answer in one piece
+LONGEST_QUIET_S = 900.0  # without an event; comments and pings keep only the connection alive
+_PINGS = ("ping", "keepalive")
 _FIELDS = (b"data", b"event", b"id", b"retry", b"")  # what a line of a stream of events begins with, before its colon
 
 # what a reader raises at data that violates its protocol
 _OTHER_PROTOCOL = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
+DONE: Json = {"type": "[DONE]"}  # stands for the line that ends a stream
+
 _exact, _lenient = Decoder().decode, json.JSONDecoder(strict=False).decode  # the first takes a third of the time
 
 
 class Reader(Protocol):
-    """Collects the events of one answer; `done`: its end was received."""
+    """Collects the events of one answer.
+
+    `done`: its last event was received; `complete`: what was received is a whole answer.
+    """
 
     done: bool
+
+    @property
+    def complete(self) -> bool: ...
 
     def take(self, event: Json) -> list[StreamEvent]: ...
 
 
-async def chunks(
-    response: Any, where: Where, whole: Callable[[Json], Iterable[Json]], reader: Reader
-) -> AsyncIterator[StreamEvent]:
+async def chunks(events: AsyncIterator[Json], where: Where, reader: Reader) -> AsyncIterator[StreamEvent]:
     """Yield what `reader` makes of an answer, as it arrives.
 
-    Raises ProviderError as `answer_events`, and unreadable for an event that violates the protocol.
+    Raises ProviderError as `answer_events`, unreadable for an event that violates the protocol, and stream_cut for an
+    incomplete answer. A complete answer is kept, whatever happens to the rest of its stream.
     """
+    try:
+        async with contextlib.aclosing(_read_answer(events, where, reader)) as answer:
+            async for chunk in answer:
+                yield chunk
+    except Exception as e:
+        if not reader.complete:
+            raise
+        log.info("the stream of a complete answer broke: %s", type(e).__name__)
+    if not reader.complete:
+        raise stream_cut(where)
+
+
+async def _read_answer(events: AsyncIterator[Json], where: Where, reader: Reader) -> AsyncGenerator[StreamEvent]:
     held = ""  # half of a character, whose other half comes with the next piece
-    async for event in answer_events(response, where, whole):
+    async for event in events:
         try:
             found = reader.take(event)
         except _OTHER_PROTOCOL as e:
@@ -85,7 +114,8 @@ def whole_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
     for part in parts:
         match part:
             case TextPart(text):
-                out.append(TextPart(join_surrogates(text)))
+                opaque = part.opaque if storable(part.opaque) else None
+                out.append(TextPart(join_surrogates(text), opaque))
             case ThinkingPart(text, opaque=opaque):
                 clean = join_surrogates(text)
                 same = storable(opaque) and clean.count("\ufffd") == text.count("\ufffd")
@@ -106,8 +136,9 @@ async def answer_events(response: Any, where: Where, whole: Callable[[Json], Ite
     first = b""
     async for chunk in pieces:  # what it is shows in its first sign, whatever the header says
         first += chunk
-        if first.strip():
+        if first.strip() and not BOM.startswith(first):
             break
+    first = first.removeprefix(BOM)
     sign = first.lstrip()[:1]
     if sign == b"{" or (kind == "application/json" and sign not in (b"d", b":", b"e", b"i")):
         value = _loads(await _all(first, pieces))
@@ -127,13 +158,13 @@ async def answer_events(response: Any, where: Where, whole: Callable[[Json], Ite
     elif kind == "text/plain" and not _may_be_events(first):
         raise not_a_model(where, "a text", _text(await _all(first, pieces)))
     else:
-        async for event in json_events(_again(first, pieces)):
+        async for event in json_events(_again(first, pieces), where):
             yield event
 
 
 def _may_be_events(first: bytes) -> bool:
     """Return whether a stream of events may begin with `first`, which may be a part of its first line."""
-    name, colon, _ = first.lstrip(b"\xef\xbb\xbf \r\n").partition(b":")
+    name, colon, _ = first.lstrip().partition(b":")
     return name in _FIELDS if colon else any(field.startswith(name) for field in _FIELDS)
 
 
@@ -150,22 +181,24 @@ async def _all(first: bytes, rest: AsyncIterator[bytes]) -> bytes:
     async for chunk in rest:
         pieces.append(chunk)
         size += len(chunk)
-        if size > LONGEST_EVENT:
+        if size > LONGEST_LINE:
             break
     return b"".join(pieces)
 
 
-async def json_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+async def json_events(chunks: AsyncIterator[bytes], where: Where) -> AsyncIterator[dict[str, Any]]:
     """Yield every `data:` of the stream as an object, until `[DONE]` or the end of the bytes.
 
-    Raises ProviderError (stream_cut) for data that is not a JSON object, which is what a broken proxy sends.
+    The line `[DONE]` is yielded as the object `DONE`. Raises ProviderError: stream_cut for data that is not a JSON
+    object, which is what a broken proxy sends, line_too_long, and no_events for a stream that is only kept open.
     """
     data: list[bytes] = []
     rest = b""
+    last_event = monotonic()
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > LONGEST_EVENT:
-            raise ProviderError("The server sent a line without end.", code="stream_cut", retryable=True)
+        if len(rest) > LONGEST_LINE:
+            raise line_too_long(where, LONGEST_LINE)
         for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[5:].strip())
@@ -173,12 +206,19 @@ async def json_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, A
                 text = b"\n".join(data)
                 data = []
                 if text == b"[DONE]":
+                    yield DONE
                     return
-                yield _read(text)
+                event = _read(text)
+                if event.get("type") not in _PINGS:
+                    last_event = monotonic()
+                yield event
+        if monotonic() - last_event > LONGEST_QUIET_S:
+            raise only_keep_alives(where, LONGEST_QUIET_S)
     if rest.startswith(b"data:"):
         data.append(rest[5:].strip())
-    if data and (text := b"\n".join(data)) != b"[DONE]":
-        yield _read(text)
+    if data:
+        text = b"\n".join(data)
+        yield DONE if text == b"[DONE]" else _read(text)
 
 
 def _read(text: bytes) -> dict[str, Any]:

@@ -25,9 +25,10 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import archive_file, failures, files, mark_key, migrate, opening, unsaved
+from sakti.store import archive_file, failures, files, log_mark, mark_key, migrate, opening, unsaved
 from sakti.store.connection import Connection, Database, Snapshot
 from sakti.store.database_file import DatabaseFile
+from sakti.store.file_identity import FileIdentity, FileLoss, set_log_aside
 from sakti.store.maintenance import damage
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
@@ -50,10 +51,16 @@ UNSAVED = (
     "Nothing is saved in this run: messages, tasks and notes are gone when it ends. Earlier threads can be "
     "read and searched."
 )
+IN_MEMORY = (
+    "Nothing is saved any more: this window continues in memory until it is closed. In a chat, `/backup FILE` writes"
+    " everything that can still be read, and newer messages, to a new file."
+)
+LOST = "Nothing can be saved any more. Restore a backup, or close all windows and run `sakti db recover`."
 WAIT_S = 90.0  # for another process that writes
 AGAIN_S, BRIEFLY_S = 10.0, 1.0  # who gave up waiting so lately waits no longer than this
 log = logging.getLogger(__name__)
 
+MARK_S = 0.05  # between the write that marks a file and the checkpoint that copies the mark into it
 LOOK_AGAIN_S = 60.0  # between two looks for damage behind errors that nobody meant
 LOOK_AT_ONCE = 32 << 20  # bytes of a database that are looked at for damage before it is used, after a crash
 
@@ -74,6 +81,14 @@ class Connections(APSWDatabase):
             made.close()
             raise
         return made
+
+
+def _leave_file(connections: Connections, *, close: bool) -> None:
+    """Close the connection of this thread, now or later, without a checkpoint into a foreign file."""
+    if not connections.is_closed():
+        connections.connection().config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        if close:
+            connections.close()
 
 
 class Store:
@@ -104,6 +119,7 @@ class Store:
         self._gave_up = float("-inf")
         self._closed = False
         self._took = 0.0  # seconds in the newest transaction
+        self._marked = False  # the file was marked, but in its log only (`log_mark`)
         self._idle: asyncio.TimerHandle | None = None  # what is done when nothing was written for a while
         self._looked = float("-inf")  # when it was last looked for damage
         self.newer = False
@@ -113,6 +129,7 @@ class Store:
         self._searcher = Searcher()
         self._looking: asyncio.Future[str | None] | None = None
         self._copied: apsw.Connection | None = None
+        self._identity: FileIdentity | None = None  # of the file that is written to
 
     _db: Connections  # the writer's, once it is open
     _read_db: Connections  # the reader's
@@ -170,6 +187,9 @@ class Store:
         self.written += 1
         if self.written % UPKEEP_EVERY == 0 or self._took > LARGE_S:  # nobody waits for it
             self._schedule_upkeep(max(UPKEEP_S, self._took / 2))
+        elif self._marked:
+            self._marked = False
+            loop.call_later(MARK_S, self._schedule_upkeep, UPKEEP_S)
         if self._idle is not None:
             self._idle.cancel()
         self._idle = loop.call_later(IDLE_S, self._schedule_upkeep, IDLE_UPKEEP_S, self.written)
@@ -181,7 +201,7 @@ class Store:
         All its queries see the database as it was at the first of them, with everything that was committed before.
         """
         return await asyncio.get_running_loop().run_in_executor(
-            self._reader, lambda: self._with_reader(self._read_db, fn, *args, **kwargs)
+            self._reader, lambda: self._with_reader("_read_db", fn, *args, **kwargs)
         )
 
     async def search(self, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -191,7 +211,7 @@ class Store:
         """
 
         def work(gone: threading.Event) -> R:
-            return self._with_reader(self._search_db, self._searcher.stoppable(gone, fn), *args, **kwargs)
+            return self._with_reader("_search_db", self._searcher.stoppable(gone, fn), *args, **kwargs)
 
         return await self._searcher.run(work)
 
@@ -220,6 +240,7 @@ class Store:
         self._waiting.limit = self.wait
         try:
             opening.refuse_unusable(self.path)
+            had_log = log_mark.has_log(self.path)
             self._file = database = self._choose_file(scratch) if keep else self._in_memory()
             self._db = Connections(database, opening.settings(synchronous=synchronous, writes=True), self._waiting)
             reads = opening.settings(synchronous=synchronous, writes=False)
@@ -234,6 +255,9 @@ class Store:
             if keep or self.path.exists():
                 opening.refuse_foreign(self._db.connection(), self.path)
             self._look_at_version()
+            if not had_log and log_mark.lacks_log(self._db, self.path):
+                self.notices.append(log_mark.WARNING.format(path=self.path))
+                opening.mark_interrupted(self.path)
             mark_key.use(self._db)
             if database.writes and not self.newer:
                 if keep:
@@ -246,6 +270,8 @@ class Store:
                 self._check_for_damage()
             if self.read_only_reason:
                 self._db.execute_sql("PRAGMA query_only = 1")
+            elif keep and database.folder is None:
+                self._identity = FileIdentity(self.path)
         except (OSError, peewee.PeeweeException, apsw.Error) as e:
             raise self._cannot_open(e) from e
         finally:
@@ -254,6 +280,8 @@ class Store:
     def _choose_file(self, scratch: bool) -> DatabaseFile:
         """Decide how to open the database; where nothing can be saved in its place, note the reason."""
         if not self.path.exists():
+            if (log := set_log_aside(self.path)) is not None:
+                self.notices.append(f"{self.path} is missing and only its write-ahead log was there: it is now {log}.")
             try:
                 opening.create(self.path, self.clock, wal=opening.wal_wanted(self.path))
             except opening.NotWritable as e:
@@ -312,6 +340,55 @@ class Store:
             f"The database {self.path} cannot be opened: {error}. Run `sakti doctor`, or {opening.ANOTHER}."
         )
 
+    # --- loss of the file -----------------------------------------------------------------------------------
+
+    def _check_file(self) -> None:
+        """Continue in memory if the file was lost; runs on the writer's thread."""
+        if self._identity is not None and (loss := self._identity.find_loss()) is not None:
+            identity, self._identity = self._identity, None
+            self.not_saved = self._continue_in_memory(loss, identity)
+            self._call(lambda: self.on_damage and self.on_damage(self.not_saved or ""))
+
+    def _set_log_mark(self) -> bool:
+        """Mark the file in the open transaction; return whether the mark is new."""
+        identity = self._identity
+        return identity is not None and identity.has_log and log_mark.set_in(self._db, identity.inode)
+
+    def _continue_in_memory(self, loss: FileLoss, identity: FileIdentity) -> str:
+        """Copy the database into memory and use the copy; return the reason.
+
+        The open connection still reads the old files. Nothing more is written to them: a later start may open another
+        database by their names. If the copy fails or is damaged, nothing can be written from now on.
+        """
+        before = [(self._writer, self._db), (self._reader, self._read_db), (self._searcher.pool, self._search_db)]
+        memory = DatabaseFile(unsaved.new_name(), unsaved.FLAGS)
+        try:
+            if loss.can_checkpoint:
+                self._waiting.limit = 0
+                self._db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+            with contextlib.closing(unsaved.copy(self._db.connection(), memory.filename)):
+                if reason := damage.find(memory):
+                    raise StoreError(reason, code="damaged")
+                self._use(memory)
+        except (apsw.Error, peewee.PeeweeException, StoreError) as e:
+            log.warning("%s cannot be copied into memory: %s", self.path, e)
+            self.read_only_reason = f"{loss.words}, and the rest of it cannot be read. {LOST}"
+        if not loss.keeps_log:
+            identity.set_log_aside()
+        for pool, connections in before:
+            pool.submit(_leave_file, connections, close=self.read_only_reason is None)
+        return self.read_only_reason or f"{loss.words}. {IN_MEMORY}"
+
+    def _use(self, database: DatabaseFile) -> None:
+        """Open new connections to another database; those of the readers open when they are needed."""
+        writes, reads = (opening.settings(synchronous="FULL", writes=writes) for writes in (True, False))
+        connections = Connections(database, writes, self._waiting)
+        connections.connect()
+        self._file, self._db = database, connections
+        self._read_db, self._search_db = (
+            Connections(database, reads, Waiting(self.wait, self._report_wait)) for _ in range(2)
+        )
+
     # --- damage -------------------------------------------------------------------------------------------
 
     def _was_interrupted(self) -> bool:
@@ -365,6 +442,7 @@ class Store:
         return self._in_transaction(work, *args, **kwargs)
 
     def _in_transaction(self, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        self._check_file()
         if self.read_only_reason:
             raise StoreError(self.read_only_reason, code="read_only")
         lately = time.monotonic() - self._gave_up < AGAIN_S
@@ -373,6 +451,7 @@ class Store:
             with self._db.atomic():
                 began = time.perf_counter()
                 result = fn(self._db, *args, **kwargs)
+                self._marked |= self._set_log_mark()
             self._took = time.perf_counter() - began
             return result
         except Exception as e:
@@ -411,6 +490,7 @@ class Store:
         work.add_done_callback(go_on)
 
     def _empty_log(self) -> bool:
+        self._check_file()
         self._waiting.limit = FLUSH_S
         try:
             busy, *_ = self._db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -426,6 +506,7 @@ class Store:
         For about `seconds`, merge the newest segments of the indexes (all of them where nobody writes: `idle`), then
         checkpoint the write-ahead log. Return whether more is left.
         """
+        self._check_file()
         end = time.perf_counter() + seconds
         self._waiting.limit = 0  # who writes now does not wait for this either
         try:
@@ -435,6 +516,9 @@ class Store:
                     left = [self._merge_some(table, idle) for table in search_index.TABLES]
                 more = any(left)
             self._db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)")
+            if idle and not more and self._identity is not None:
+                log_mark.clear(self._db, self._identity.inode)
+                self._identity.note_checkpoint()
         except (peewee.PeeweeException, apsw.Error) as e:
             log.info("the upkeep of %s waits for the next time: %s", self.path, e)
             return False
@@ -447,8 +531,11 @@ class Store:
         return whole and index_upkeep.merge_some(self._db, table, whole=True)
 
     def _with_reader(
-        self, db: Connections, fn: Callable[Concatenate[Connections, P], R], *args: P.args, **kwargs: P.kwargs
+        self, name: str, fn: Callable[Concatenate[Connections, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
+        if self._identity is not None and self._identity.find_loss() is not None:
+            self._writer.submit(self._check_file).result()
+        db: Connections = getattr(self, name)
         try:
             if db.is_closed():
                 db.connect()
@@ -464,5 +551,10 @@ class Store:
 
     def _close_connection(self, name: str) -> None:
         database: Connections | None = getattr(self, name, None)
-        if database is not None and not database.is_closed():
-            database.close()
+        if database is None or database.is_closed():
+            return
+        if name == "_db" and self._identity is not None and self._identity.find_loss() is None:
+            self._waiting.limit = 0
+            with contextlib.suppress(peewee.PeeweeException, apsw.Error):
+                log_mark.clear(database, self._identity.inode)
+        database.close()

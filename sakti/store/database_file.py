@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from pathlib import Path
 
 import apsw
@@ -37,3 +38,13 @@ class DatabaseFile(Struct, frozen=True):
     def remove(self) -> None:
         if self.folder is not None:
             scratch.remove(self.folder)
+
+
+def make_read_only(path: Path, *, immutable: bool) -> DatabaseFile:
+    """Return how to open a database for reading.
+
+    SQLite makes no files beside an `immutable` one, and reads no write-ahead log.
+    """
+    options = "mode=ro&immutable=1" if immutable else "mode=ro"
+    name = f"file:{urllib.parse.quote(str(path.absolute()))}?{options}"
+    return DatabaseFile(name, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)

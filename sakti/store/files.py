@@ -28,6 +28,14 @@ def all_of(path: Path) -> list[Path]:
     return [p for p in (path, *(beside(path, s) for s in SIDES)) if p.exists()]
 
 
+def size_of(path: Path) -> int:
+    """Return the size of a file in bytes, 0 for one that is missing or cannot be seen."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def own(path: Path, kind: str) -> Path:
     """Return a name for an unfinished file beside the database, unique to this process.
 

@@ -27,10 +27,29 @@ def register(connection: apsw.Connection) -> None:
     functions: dict[str, tuple[Callable[..., Any], int]] = {
         "sakti_text": (codec.text_of, 2),  # (raw_content, parts) of a message: its text
         "sakti_unpacked": (codec.readable, 1),  # a packed column: its text, '' where it cannot be read
-        "sakti_folded": (folded, 1),
-        "sakti_identifiers": (_identifiers, 1),
-        "sakti_masked": (secrets.masked, 1),
-        "sakti_touched": (touched, 2),
+        "sakti_folded": (_of_texts(folded), 1),
+        "sakti_identifiers": (_of_texts(_identifiers), 1),
+        "sakti_masked": (_of_texts(secrets.masked), 1),
+        "sakti_touched": (_of_texts(touched), 2),
     }
     for name, (function, arguments) in functions.items():
         connection.create_scalar_function(name, function, arguments, deterministic=True)
+
+
+def _of_texts(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function of texts for SQL: NULL if an argument is NULL, numbers and bytes as text.
+
+    A column, or a value in JSON, may have any type. An exception here would end the whole statement, and a migration
+    with it.
+    """
+
+    def call(*values: Any) -> Any:
+        if None in values:
+            return None
+        return function(*(value if isinstance(value, str) else _as_text(value) for value in values))
+
+    return call
+
+
+def _as_text(value: float | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import apsw
+
 from sakti.core.errors import StoreError
 from sakti.core.patterns import lazy_pattern
-from sakti.store import packing
-from sakti.store.connection import Connection, Database
+from sakti.core.text import one_line
+from sakti.store import database_file, early_schema, failures, packing
+from sakti.store.connection import Connection, Database, plain
 from sakti.store.maintenance import copying
 
 if TYPE_CHECKING:
@@ -18,7 +22,23 @@ if TYPE_CHECKING:
 
 PACK_S = 2.0  # seconds of packing before a migrated database is used; the rest goes in the background
 ROOM = 1.3  # times the file: its copy, and an index that is made beside the old one
+_PASSING = ("busy", "full", "read_only")  # codes of failures that are no fault of a step
 NAME = lazy_pattern(r"(\d{4})_\w+\.sql")
+
+
+class MigrationError(StoreError):
+    """Failed step of a migration; `reason` is the error behind it in a few words."""
+
+    code = "migration"
+
+    def __init__(self, name: str, step: str, error: Exception, backup: Path | None) -> None:
+        self.step = step
+        self.reason = one_line(f"{type(error).__name__}: {failures.cause(error) or error}", 300).rstrip(".")
+        unchanged = f"the backup {backup} is untouched" if backup is not None else "nothing in the file was changed"
+        super().__init__(
+            f"The database {name} could not be migrated: step {step} failed ({self.reason}); {unchanged}, and"
+            " `sakti db recover` copies every readable row into a new database."
+        )
 
 
 def _files() -> dict[int, str]:
@@ -41,43 +61,101 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
 
     A database with content is copied first, to `<name>.before-<version>` beside it; without a `path` it is a copy
     already. Two processes may start at once: each step checks again under its lock. What takes long is left to the
-    upkeep (`packing`). Raises `StoreError` (full) where there is no room for the copy.
+    upkeep (`packing`). Raises `StoreError` (full) where there is no room for the copy, and `MigrationError`; then the
+    steps before the failed one are done.
     """
-    files = _files()
     notices: list[str] = []
     version = current_version(db)
+    backup = None
     if path is not None and 0 < version < LATEST:
-        backup = _keep(db, path.with_name(f"{path.name}.before-{LATEST:04d}"))
+        backup = _back_up(db, path.with_name(f"{path.name}.before-{LATEST:04d}"))
         notices.append(f"The database was migrated; a backup from before is {backup}.")
-    for number in sorted(n for n in files if n > version):
-        script = resources.files("sakti.store.migrations").joinpath(files[number]).read_text("utf-8")
-        with db.atomic():
-            if current_version(db) >= number:
-                continue
-            db.execute_sql(
-                "CREATE TABLE IF NOT EXISTS schema_migrations"
-                " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)"
-            )
-            db.execute_sql(script)
-            db.execute_sql("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, files[number], clock.now()))
-    if max(files) >= packing.MIGRATION:
-        if version < LATEST:
-            packing.pack_all(db, PACK_S)
-        if path is not None and (left := packing.progress(db)):
-            notices.append(f"The database is {left}; the rest is packed while you work.")
+    apply_steps(db, clock, name=str(path or "in memory"), backup=backup)
+    if version < LATEST:
+        notices += _pack(db)
+    if path is not None and (left := packing.progress(db)):
+        notices.append(f"The database is {left}; the rest is packed while you work.")
     return notices
 
 
-def _keep(db: Database, backup: Path) -> Path:
+def _pack(db: Database) -> list[str]:
+    """Pack for a while; if that fails, the database is complete all the same."""
+    try:
+        packing.pack_all(db, PACK_S)
+    except Exception as e:
+        return [f"Packing the database stopped ({type(e).__name__}: {e}); `sakti db check` tries again."]
+    return []
+
+
+def apply_steps(db: Database, clock: Clock, *, name: str, backup: Path | None = None) -> None:
+    """Apply missing migrations; the error's message names `name` and `backup`.
+
+    Raises `MigrationError`, and errors of SQLite that are no fault of a step (busy, full, read_only).
+    """
+    files = _files()
+    for number in sorted(files.keys() - _applied(db)):
+        try:
+            with db.atomic():
+                if number not in _applied(db):
+                    _apply(db, number, files[number], clock)
+        except Exception as e:
+            if failures.code_of(e) in _PASSING:
+                raise
+            raise MigrationError(name, files[number].removesuffix(".sql"), e, backup) from e
+
+
+def _apply(db: Database, number: int, file: str, clock: Clock) -> None:
+    db.execute_sql(
+        "CREATE TABLE IF NOT EXISTS schema_migrations"
+        " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)"
+    )
+    if number == 2 and early_schema.is_early(db, _script(_files()[1])):
+        early_schema.rebuild(db, (_script(_files()[1]), _script(file)))
+    else:
+        db.execute_sql(_script(file))
+    db.execute_sql("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, file, clock.now()))
+
+
+def _script(file: str) -> str:
+    return resources.files("sakti.store.migrations").joinpath(file).read_text("utf-8")
+
+
+def _applied(db: Connection) -> dict[int, int]:
+    """Return the applied migrations: number and time of each."""
+    if not current_version(db):
+        return {}
+    return dict(db.execute_sql("SELECT version, applied_at FROM schema_migrations").fetchall())
+
+
+def _back_up(db: Database, backup: Path) -> Path:
     """Copy the database as it is before migrating to `backup`.
 
     Processes that start at the same time each make a copy under a name of their own; the first complete one gets the
-    final name, and only then does any of them migrate. A copy left by an interrupted migration is replaced.
+    final name, and only then does any of them migrate. If a migration was interrupted or failed, its copy stays: it
+    is from before the first step, and the database is not any more.
     """
+    before = _applied(db)
+    if _is_from_before(backup, before):
+        return backup
     _require_room(db, backup)
-    before = current_version(db)
-    copying.copy(db, backup, replace=True, wanted=lambda copied: current_version(copied) == before)
+
+    def is_wanted(copied: Connection) -> bool:
+        return _applied(copied) == before and not _is_from_before(backup, before)
+
+    copying.copy(db, backup, replace=True, wanted=is_wanted)
     return backup
+
+
+def _is_from_before(backup: Path, applied: dict[int, int]) -> bool:
+    """Return whether `backup` is a copy of this database from before its latest steps."""
+    if not backup.exists():
+        return False
+    try:
+        with contextlib.closing(database_file.make_read_only(backup, immutable=True).connect()) as connection:
+            copied = _applied(plain(connection))
+    except apsw.Error:
+        return False
+    return bool(copied) and copied.items() < applied.items()
 
 
 def _require_room(db: Database, backup: Path) -> None:

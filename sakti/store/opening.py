@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.core.lazy import lazy_imports
 from sakti.core.patterns import lazy_pattern
-from sakti.store import archive_file, failures, files, marks, migrate
+from sakti.store import archive_file, database_file, failures, files, marks, migrate
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
 
@@ -57,6 +56,11 @@ with contextlib.suppress(apsw.Error):
 def was_interrupted(path: Path) -> bool:
     """Return whether this process found that the last user of a database was killed or lost power."""
     return os.path.realpath(path) in _unclean
+
+
+def mark_interrupted(path: Path) -> None:
+    """Note that a database has to be checked for damage."""
+    _unclean.add(os.path.realpath(path))
 
 
 def mark_checked(path: Path) -> None:
@@ -136,8 +140,8 @@ def read_only(path: Path) -> DatabaseFile:
     archive_file.know(path)
     wal = files.beside(path, "-wal")
     if not wal.exists() or not wal.stat().st_size:
-        return DatabaseFile(_uri(path, "mode=ro&immutable=1"), _READ)
-    database = DatabaseFile(_uri(path, "mode=ro"), _READ)
+        return database_file.make_read_only(path, immutable=True)
+    database = database_file.make_read_only(path, immutable=False)
     try:
         connection = database.connect()
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
@@ -155,13 +159,6 @@ def version_of(database: DatabaseFile) -> int:
         return migrate.current_version(plain(connection))
     finally:
         connection.close()
-
-
-_READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-
-
-def _uri(path: Path, options: str) -> str:
-    return f"file:{urllib.parse.quote(str(path.absolute()))}?{options}"
 
 
 def scratch_copy(database: DatabaseFile | None, name: str, clock: Clock) -> DatabaseFile:

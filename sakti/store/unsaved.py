@@ -37,18 +37,29 @@ def fill(name: str, path: Path) -> apsw.Connection:
             code="too_large",
         )
     archive_file.know(path)
-    target = _open(name)
     if not size:
-        return target
+        return _open(name)
+    source = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        source = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            source.set_busy_timeout(5_000)
-            source.execute("PRAGMA query_only = 1").fetchall()
-            with target.backup("main", source, "main") as backup:
-                backup.step(-1)
-        finally:
-            source.close()
+        source.set_busy_timeout(5_000)
+        source.execute("PRAGMA query_only = 1").fetchall()
+        target = copy(source, name)
+    finally:
+        source.close()
+    with contextlib.suppress(apsw.SQLError):  # an empty database has none
+        target.execute("DELETE FROM leases").fetchall()
+    return target
+
+
+def copy(source: apsw.Connection, name: str) -> apsw.Connection:
+    """Copy an open database to `name`; it exists while a connection, such as the returned one, is open.
+
+    Raises `apsw.Error`.
+    """
+    target = _open(name)
+    try:
+        with target.backup("main", source, "main") as backup:
+            backup.step(-1)
         return _without_log(name, target)
     except BaseException:
         target.close()
@@ -72,9 +83,6 @@ def _without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
         if file.xFileSize() >= _HEADER:
             file.xWrite(b"\x01\x01", _VERSIONS)
         filled.close()  # it has the old header in its cache
-        fresh = _open(name)
+        return _open(name)
     finally:
         file.xClose()
-    with contextlib.suppress(apsw.SQLError):  # an empty database has none
-        fresh.execute("DELETE FROM leases").fetchall()
-    return fresh

@@ -56,6 +56,11 @@ def keep_unsent(
         rows.insert(db, UnsentRow, resource_id=resource_id, owner=holder, **held)
 
 
+def forget_unsent(db: Database, resource_id: str, owner: str) -> None:
+    """Remove the draft and the queue of `owner`'s window."""
+    rows.delete(db, UnsentRow, resource_id=resource_id, owner=owner)
+
+
 def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[str, list[str]]:
     """Take over the drafts and queued messages of closed windows of this workspace.
 

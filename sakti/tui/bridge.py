@@ -114,7 +114,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
         case StoreWaiting(seconds):
             chat.status_line.waiting(seconds)
         case Notice(severity, title, text):
-            chat.header.not_saved = bool(chat.host.session.not_saved)
+            chat.show_saving()
             live.add_block(NoticeBlock(tone=severity, title=title, text=text))
         case _:
             _memory(chat, event)

@@ -66,6 +66,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
                 print(sanitise(e.message), file=sys.stderr)
         except Exception as e:
             log_error(e)
+        not_saved = session.not_saved
         try:
             await session.close()
         except Exception as e:
@@ -76,6 +77,8 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
     with contextlib.suppress(OSError):
         if not session.saved:
             print(NOT_KEPT, file=sys.stderr)
+        elif not_saved:
+            print(f"Not saved: {sanitise(not_saved.partition('. ')[0])}.", file=sys.stderr)
         elif session.thread is not None and session.thread.title:  # an empty thread is not stored
             print(f"Resume with: sakti -c, or at any time: sakti -r {session.thread.id[-8:]}", file=sys.stderr)
     if app.crash_message:

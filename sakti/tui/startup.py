@@ -38,7 +38,7 @@ class Startup:
     ) -> None:
         self._host, self._chat, self._commands, self._welcome = host, chat, commands, welcome
         self._prompt, self._pick_thread = prompt, pick_thread
-        self._opened = self._failed = False
+        self._opened = self._failed = self._warmed = False
         self._waiting: list[str] = []
 
     async def run(self) -> None:
@@ -55,9 +55,11 @@ class Startup:
             raise
         finally:
             chat.show_modes()
-            chat.header.not_saved = bool(session.not_saved)
+            chat.show_saving()
             chat.show_git()
         self._opened = True
+        if self._prompt:
+            self._host.go(self.warm, group="warm")
         chat.set_interval(LOOK, chat.sync.look)
         chat.set_interval(POLL, chat.panes.poll_board)
         chat.panes.load_board()
@@ -110,7 +112,10 @@ class Startup:
                 await self._host.session.views.add_history(text)
 
     async def warm(self) -> None:
-        """Load what the first answer needs, while it is being asked for."""
+        """Load what the first answer needs, while it is being asked for; once."""
+        if self._warmed:
+            return
+        self._warmed = True
         await self._host.session.warm()
         self._chat.show_modes()  # what holds commands is known now
         await asyncio.to_thread(warm_renderers)

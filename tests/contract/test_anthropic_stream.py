@@ -8,8 +8,8 @@ import pytest
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ThinkingPart, ToolCallPart
-from sakti.providers.anthropic import AnthropicProvider
 from sakti.providers.protocol import ThinkingChunk
+from tests.fakes.endpoints import anthropic_provider
 from tests.fakes.http import serving
 from tests.fakes.requests import READ, call, message, play, request, result
 
@@ -63,7 +63,7 @@ THINKING = [
 
 async def test_thinking_tools_and_usage():
     async with serving(THINKING) as server:
-        provider = AnthropicProvider("key", base_url=server.url)
+        provider = anthropic_provider("key", base_url=server.url)
         events, done = await play(provider, request(tools=(READ,)))
         assert done.parts == (
             ThinkingPart("Let me see.", "anthropic", {"signature": "sig=="}, "test-model"),
@@ -97,7 +97,7 @@ async def test_thinking_tools_and_usage():
 
 async def test_a_used_id_becomes_another():
     async with serving(THINKING) as server:
-        provider = AnthropicProvider("key", base_url=server.url)
+        provider = anthropic_provider("key", base_url=server.url)
         earlier = (
             message("user", "hi"),
             message("assistant", call("toolu_1")),
@@ -114,7 +114,7 @@ async def test_error_in_mid_stream():
         {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
     ]
     async with serving(broken) as server:
-        provider = AnthropicProvider("key", base_url=server.url)
+        provider = anthropic_provider("key", base_url=server.url)
         with pytest.raises(ProviderError) as caught:
             await play(provider, request())
         assert (caught.value.code, caught.value.retryable) == ("overloaded", True)
@@ -123,7 +123,7 @@ async def test_error_in_mid_stream():
 
 async def test_giving_up_closes_the_connection():
     async with serving(THINKING[:5], hold=True) as server:
-        provider = AnthropicProvider("key", base_url=server.url)
+        provider = anthropic_provider("key", base_url=server.url)
         async with aclosing(provider.stream(request())) as stream:
             async for _ in stream:
                 break

@@ -11,9 +11,7 @@ import pytest
 from sakti.core.errors import ProviderError
 from sakti.core.types import ContextPart, ImagePart
 from sakti.providers import openai_chat, openai_responses
-from sakti.providers.anthropic import AnthropicProvider
-from sakti.providers.openai_chat import ChatProvider
-from sakti.providers.openai_responses import ResponsesProvider
+from tests.fakes.endpoints import anthropic_provider, chat_provider, responses_provider
 from tests.fakes.http import serving
 from tests.fakes.requests import call, message, play, request, result
 
@@ -24,10 +22,10 @@ URL = f"data:image/png;base64,{DATA}"
 @pytest.mark.parametrize(
     ("kind", "field", "wanted"),
     [
-        (ChatProvider, "messages", {"type": "image_url", "image_url": {"url": URL}}),
-        (ResponsesProvider, "input", {"type": "input_image", "image_url": URL, "detail": "auto"}),
+        (chat_provider, "messages", {"type": "image_url", "image_url": {"url": URL}}),
+        (responses_provider, "input", {"type": "input_image", "image_url": URL, "detail": "auto"}),
         (
-            AnthropicProvider,
+            anthropic_provider,
             "messages",
             {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}},
         ),

@@ -13,15 +13,13 @@ import pytest
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ToolCallPart
-from sakti.providers import errors
-from sakti.providers.anthropic import AnthropicProvider
-from sakti.providers.openai_chat import ChatProvider
-from sakti.providers.openai_responses import ResponsesProvider
+from sakti.providers import refusals, waits
 from sakti.providers.protocol import Completed, TextChunk
+from tests.fakes.endpoints import anthropic_provider, chat_provider, responses_provider
 from tests.fakes.requests import play, request
 
 KEY = "sk-test-0123456789abcdef"
-KINDS = {"anthropic": AnthropicProvider, "chat": ChatProvider, "responses": ResponsesProvider}
+KINDS = {"anthropic": anthropic_provider, "chat": chat_provider, "responses": responses_provider}
 
 
 @asynccontextmanager
@@ -338,15 +336,15 @@ async def test_a_certificate_is_never_tried_again(api, monkeypatch):
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "soon", ""])
 def test_an_absurd_wait_is_none(value):
-    assert errors.retry_after({"retry-after": value}) in (None, 0.0)
+    assert waits.retry_after({"retry-after": value}) in (None, 0.0)
 
 
 def test_an_empty_account_and_a_list_of_faults_are_said_in_words():
-    empty = errors.from_status(402, {"error": {"message": "Insufficient credits"}}, {}, errors.Where("p"))
+    empty = refusals.from_status(402, {"error": {"message": "Insufficient credits"}}, {}, refusals.Where("p"))
     assert (empty.code, empty.retryable) == ("authentication", False)
     assert "no credit left: Insufficient credits. Add credit" in empty.message
     listed = {"detail": [{"loc": ["body", "max_tokens"], "msg": "Field required", "type": "missing"}]}
-    assert "body.max_tokens: Field required" in errors.from_status(422, listed, {}, errors.Where("p")).message
+    assert "body.max_tokens: Field required" in refusals.from_status(422, listed, {}, refusals.Where("p")).message
 
 
 @every
@@ -374,7 +372,7 @@ async def test_what_cannot_be_decompressed_is_said_so(api):
 
 # --- limits that servers name -----------------------------------------------------------------------------------
 
-WHERE = errors.Where("p")
+WHERE = refusals.Where("p")
 
 
 @pytest.mark.parametrize(
@@ -396,13 +394,13 @@ WHERE = errors.Where("p")
         ("max_tokens is too large", "output_too_long", None, None, None),
         ("This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8100 in the "
          "messages, 900 in the completion).", "context_too_long", 92, None, 8_192),
-        ("prompt is too long: 210000 tokens > 200000 maximum", "context_too_long", None, None, None),
+        ("prompt is too long: 210000 tokens > 200000 maximum", "context_too_long", -10_000, None, 200_000),
         ("the request exceeds the available context size. try increasing the context size", "context_too_long", None,
          None, None),
         ("max_tokens must be an integer", "invalid_request", None, None, None),
     ],
 )  # fmt: skip
 def test_limits_are_read_from_the_servers_words(said, code, output, maximum, window):
-    error = errors.from_status(400, {"error": {"message": said}}, {}, WHERE)
+    error = refusals.from_status(400, {"error": {"message": said}}, {}, WHERE)
     assert (error.code, error.retryable) == (code, False)
     assert (error.output_limit, error.max_output, error.window) == (output, maximum, window)

@@ -9,9 +9,8 @@ import pytest
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ThinkingPart, ToolCallPart
-from sakti.providers.openai_chat import ChatProvider
-from sakti.providers.openai_responses import ResponsesProvider
 from sakti.providers.protocol import ThinkingChunk
+from tests.fakes.endpoints import chat_provider, responses_provider
 from tests.fakes.http import serving
 from tests.fakes.requests import READ, message, play, request, result
 
@@ -56,7 +55,7 @@ def completed(**fields):
 
 async def test_reasoning_comes_back_and_goes_back():
     async with serving([*RESPONSE, completed()]) as server:
-        provider = ResponsesProvider("key", base_url=server.url)
+        provider = responses_provider("key", base_url=server.url)
         events, done = await play(provider, request(model="gpt-5.4", tools=(READ,)))
         kept = {k: v for k, v in REASONING.items() if k != "status"}
         assert done.parts == (
@@ -88,7 +87,7 @@ async def test_reasoning_comes_back_and_goes_back():
         assert body["store"] is False
         assert body["include"] == ["reasoning.encrypted_content"]
         assert body["input"][1:] == [
-            kept,
+            {k: v for k, v in kept.items() if k != "id"},
             {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": '{"path": "a.py"}'},
             {"type": "function_call_output", "call_id": "call_1", "output": "1\tx = 1"},
         ]
@@ -106,7 +105,7 @@ async def test_incomplete_is_an_end_too():
     }
     said = {"type": "response.output_text.delta", "output_index": 0, "delta": "half"}
     async with serving([said, end]) as server:
-        provider = ResponsesProvider("key", base_url=server.url)
+        provider = responses_provider("key", base_url=server.url)
         _, done = await play(provider, request())
         assert (done.parts, done.stop_reason) == ((TextPart("half"),), "length")
         await provider.close()
@@ -124,7 +123,7 @@ async def test_incomplete_is_an_end_too():
 )
 async def test_failed_responses(event):
     async with serving([*RESPONSE[:3], event]) as server:
-        provider = ResponsesProvider("key", base_url=server.url)
+        provider = responses_provider("key", base_url=server.url)
         with pytest.raises(ProviderError) as caught:
             await play(provider, request())
         assert (caught.value.code, caught.value.retryable) == ("rate_limit", True)
@@ -141,7 +140,7 @@ def tool(name="", arguments="", call_id=None, index=0):
 
 async def chat(events, asked=None):
     async with serving(events) as server:
-        provider = ChatProvider("key", name="deepseek", base_url=server.url)
+        provider = chat_provider("key", name="deepseek", base_url=server.url)
         try:
             return (*await play(provider, asked or request(tools=(READ,))), server.bodies[0])
         finally:
@@ -227,7 +226,7 @@ async def test_error_object_in_the_stream():
 
 async def test_giving_up_closes_the_connection():
     async with serving([chunk({"content": "x"})], hold=True) as server:
-        provider = ChatProvider("key", base_url=server.url)
+        provider = chat_provider("key", base_url=server.url)
         async with aclosing(provider.stream(request())) as stream:
             async for _ in stream:
                 break

@@ -6,19 +6,17 @@ import pytest
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import ToolCallPart
-from sakti.providers.anthropic import AnthropicProvider
-from sakti.providers.openai_chat import ChatProvider
-from sakti.providers.openai_responses import ResponsesProvider
 from sakti.providers.protocol import TextChunk, ToolCallChunk
+from tests.fakes.endpoints import anthropic_provider, chat_provider, responses_provider
 from tests.fakes.requests import READ, play, request
 
 KEY = "sk-test-0123456789abcdef"
 
 
 KINDS = {
-    "anthropic": (AnthropicProvider, "anthropic"),
-    "chat": (ChatProvider, "openai"),
-    "responses": (ResponsesProvider, "openai"),
+    "anthropic": (anthropic_provider, "anthropic"),
+    "chat": (chat_provider, "openai"),
+    "responses": (responses_provider, "openai"),
 }
 
 
@@ -73,7 +71,7 @@ async def test_broken_arguments_are_kept_as_written(provider, llmock):
     [
         (400, "invalid_request", False),
         (401, "authentication", False),
-        (403, "authentication", False),
+        (403, "permission", False),
         (404, "not_found", False),
         (408, "timeout", True),
         (409, "server", True),
@@ -129,14 +127,14 @@ async def test_a_silent_server_is_given_up(name, llmock):
 
 
 async def test_nobody_listens():
-    made = ChatProvider(KEY, base_url="http://127.0.0.1:9/v1", timeout=1)
+    made = chat_provider(KEY, base_url="http://127.0.0.1:9/v1", timeout=1)
     error = await failure(made)
     assert (error.code, error.retryable) == ("unreachable", True)
     assert "127.0.0.1:9" in error.message
 
 
 async def test_without_a_key_nothing_is_sent():
-    for made in (AnthropicProvider(None), ResponsesProvider(None)):
+    for made in (anthropic_provider(""), responses_provider("")):
         error = await failure(made)
         assert error.code == "authentication"
 

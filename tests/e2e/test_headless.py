@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.e2e.conftest import Place
-from tests.e2e.server import Reply
+from tests.e2e.server import Reply, Said
 
 
 def test_text_json_stream_and_stdin(place: Place) -> None:
@@ -140,3 +142,17 @@ def test_interrupted_keeps_what_was_said(place: Place) -> None:
     rows = place.messages()
     assert [r for r, _ in rows] == ["user", "assistant"] and "A long answer that" in rows[1][1]
     place.sound()
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_database_removed_during_a_run_is_reported(place: Place, output: str) -> None:
+    answer = place.model.answer
+
+    def remove_and_answer(said: list[Said], *, observer: bool) -> Reply:
+        place.path.unlink(missing_ok=True)
+        return answer(said, observer=observer)
+
+    place.model.answer = remove_and_answer
+    done = place.run("run", "hello", "--model", "openai/bench", "--output", output)
+    assert done.returncode == 0 and "ok" in done.stdout
+    assert "sakti.db was removed while it was in use. Nothing is saved any more" in done.stderr

@@ -12,11 +12,12 @@ from typing import Any
 
 @dataclass
 class FakeServer:
-    """`events` are sent to every request, each as one `data:` line; `hold` then keeps the connection open.
-    `closed` is set when a client hangs up."""
+    """`prefix`, then `events`, each as one `data:` line, are sent to every request; `hold` then keeps the connection
+    open. `closed` is set when a client hangs up."""
 
     events: Sequence[dict[str, Any] | str] = ()
     hold: bool = False
+    prefix: bytes = b""
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -32,6 +33,7 @@ class FakeServer:
         self.headers.append(headers)
         self.bodies.append(json.loads(body) if body else {})
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        writer.write(self.prefix)
         for event in self.events:
             text = event if isinstance(event, str) else json.dumps(event)
             writer.write(f"data: {text}\n\n".encode())

@@ -11,6 +11,7 @@ from sakti.core.config import Config, load
 from sakti.core.events import Event
 from sakti.core.tokens import Estimator
 from sakti.core.types import ModelInfo
+from sakti.providers.protocol import Provider
 from sakti.providers.scripted import Played, Player, ScriptedProvider
 from sakti.store.database import Store
 from tests.fakes.clock import FakeClock
@@ -50,12 +51,14 @@ async def start(
     continue_last: bool = False,
     small: bool = False,
     config: Config | None = None,
+    provider: Provider | None = None,
+    model: ModelInfo | None = None,
 ) -> Recorded:
     workspace.mkdir(exist_ok=True)
     clock = store.clock
     assert isinstance(clock, FakeClock)
     counter = Estimator()
-    provider = ScriptedProvider(answers, clock=clock, count=counter.count)
+    scripted = ScriptedProvider(answers, clock=clock, count=counter.count)
     options = Options(
         workspace,
         config or load(overrides=("memory.model=extractive", *overrides)).config,
@@ -64,10 +67,16 @@ async def start(
         interactive=interactive,
         env={"PATH": "/usr/bin:/bin"},
     )
-    model = ModelInfo("demo", "scripted", context_window=window, small=small)
+    model = model or ModelInfo("demo", "scripted", context_window=window, small=small)
     session = Session(
-        options, clock=clock, counter=counter, provider=provider, model=model, store=store, processors=processors
+        options,
+        clock=clock,
+        counter=counter,
+        provider=provider or scripted,
+        model=model,
+        store=store,
+        processors=processors,
     )
-    recorded = Recorded(session, provider)
+    recorded = Recorded(session, scripted)
     await session.start()
     return recorded

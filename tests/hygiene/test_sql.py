@@ -33,6 +33,8 @@ RAW: dict[str, str] = {
     "search/said_before.py": _HOT,
     "threads/message_removal.py": _TEXT,
     "migrate.py": _FILE,
+    "early_schema.py": _FILE,
+    "log_mark.py": _FILE,
     "opening.py": _FILE,
     "maintenance/recovery_repairs.py": _FILE,
     "memory/integrity.py": _FILE,

@@ -74,3 +74,17 @@ async def test_what_comes_back_is_shown_harmlessly(running, session):
     session.views.unsent = (EVIL, [EVIL])
     async with running() as (app, _):
         check(app)
+
+
+async def test_a_stored_draft_is_erased_at_once_when_it_is_sent(running, session, monkeypatch):
+    monkeypatch.setattr("sakti.tui.chat.drafts.PAUSE", 0.001)
+    async with running() as (app, pilot):
+        await pilot.press(*"ab")
+        await pilot.pause(0.01)
+        await settle(app, pilot)
+        assert session.views.kept[-1] == ("ab", (), False)
+        monkeypatch.setattr("sakti.tui.chat.drafts.PAUSE", 600)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert session.sent == ["ab"]
+        assert session.views.kept[-1] == ("", (), False)

@@ -598,6 +598,7 @@ async def test_what_is_not_saved_says_so_all_the_time(running, session):
         session.not_saved = "the disk is not writable"
         session.emit(Notice("error", "Not saved", session.not_saved))
         await settle(app, pilot)
-        assert "NOT SAVED" in screen_text(app).splitlines()[0]
+        first, *_, last = screen_text(app).splitlines()
+        assert "NOT SAVED" in first and "NOT SAVED" in last
     async with running(size=(50, 20)) as (app, _):
         assert "NOT SAVED" in screen_text(app).splitlines()[0]

@@ -13,6 +13,7 @@ from sakti.core.events import TurnFinished
 from sakti.core.tokens import Estimator
 from sakti.core.types import ModelInfo
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
+from sakti.store.database import Store
 from sakti.tui.app import SaktiApp
 from tests.tui.conftest import chat_text, screen_text, settle
 
@@ -155,6 +156,31 @@ async def test_what_is_not_kept_says_so_all_the_time(make, store):
         assert "memory is read-only: nothing is" in screen_text(app)
     await app.session.close()
     assert await store.read(lambda db: db.execute_sql("SELECT count(*) FROM messages").fetchone()) == (0,)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 35)])
+async def test_chat_continues_in_memory_after_its_database_was_removed(make, store, tmp_path, size):
+    app = SaktiApp(make("Hello.", "And again."))
+    async with app.run_test(size=size) as pilot:
+        await settle(app, pilot)
+        await pilot.press(*"hi there", "enter")
+        await turn(app, pilot)
+        assert "NOT SAVED" not in screen_text(app)
+        store.path.unlink()
+        await pilot.press(*"second", "enter")
+        await turn(app, pilot)
+        assert "was removed while it was in use" in chat_text(app).replace("\n", " ")
+        assert "And again." in chat_text(app)
+        first, *_, last = screen_text(app).splitlines()
+        assert "NOT SAVED" in first and "NOT SAVED" in last
+        await pilot.press(*f"/backup {tmp_path / 'copy.db'}", "enter")
+        await settle(app, pilot)
+        assert "sakti -c" in chat_text(app)
+    await app.session.close()
+    saved = await Store.open(tmp_path / "copy.db")
+    rows = await saved.read(lambda db: db.execute_sql("SELECT sakti_text(raw_content, parts) FROM messages").fetchall())
+    assert [text for (text,) in rows] == ["hi there", "Hello.", "second", "And again."]
+    await saved.close()
 
 
 async def test_health_shows_problems_in_colour(running, session, monkeypatch):

@@ -93,12 +93,7 @@ async def reflect(scope: Scope, **where: Any) -> Value:
 
 
 @action(
-    arg(
-        "what",
-        "observation or reflection: undo the last one.",
-        metavar="observation|reflection",
-        offers=("observation", "reflection"),
-    ),
+    arg("what", "Undo the last one.", choices=("observation", "reflection")),
     option("--generation", kind="whole", metavar="N", help="The reflection to undo (default: the newest)."),
     *WHERE,
     shell="memory undo",
@@ -106,8 +101,6 @@ async def reflect(scope: Scope, **where: Any) -> Value:
 )
 async def undo(scope: Scope, what: str, generation: int | None, **where: Any) -> Value:
     """Undo the last `observe` or /compact, or a reflection: the log is as it was before."""
-    if what not in ("observation", "reflection"):
-        raise Refused(f"{what!r} cannot be undone; write observation or reflection.", code=USAGE)
     if generation is not None and what != "reflection":
         raise Refused("--generation names a reflection.", code=USAGE)
     async with remembered(scope, **where) as session:

@@ -116,7 +116,10 @@ class Undoing:
     # --- what there is ----------------------------------------------------------------------------------------
 
     async def turns(self) -> list[Past]:
-        """Return the turns of the thread, oldest first."""
+        """Return the turns of the thread that were not undone with their conversation, oldest first."""
+        thread = await self._store.read(stored_threads.get, self._thread.id)
+        if thread is not None and stored_threads.goes_on_as(thread):
+            return []
         said = await self._store.read(stored_messages.after, self._thread.id, -1)
         changed, undone = await asyncio.to_thread(self._recorded)
         own = [
@@ -229,6 +232,8 @@ class Undoing:
             )
             # a kill before this leaves the turn in the thread, its files undone: both /undo and /redo go on from there
             thread = await self._fork(preview.turns[0].index, went_to) if forks else None
+            if went_to and not forks:
+                await self._mark_undone(self._thread.id, went_to)
         finally:
             await lease.give_back()
         await self._files_changed()
@@ -241,15 +246,16 @@ class Undoing:
     async def _goes_on(self, preview: Preview) -> tuple[str, bool]:
         """Return the id of the thread in which the conversation goes on, and whether it is a fork of this one.
 
-        Where nothing was said before the first undone message it is an empty one; without a session the conversation
-        stays then ("").
+        Where nothing was said before the first undone message it is an empty one.
         """
         if preview.what == "files":
             return "", False
         index, new_id = preview.turns[0].index, self._store.ids.new()
-        if not await self._store.read(stored_messages.page, self._thread.id, before=index, limit=1):
-            return (new_id if self._live is not None else ""), False
-        return new_id, True
+        return new_id, bool(await self._store.read(stored_messages.page, self._thread.id, before=index, limit=1))
+
+    async def _mark_undone(self, thread_id: str, went_to: str) -> None:
+        """Let `sakti -c` go on with an empty thread instead of this one; `went_to` empty: with this one again."""
+        await self._store.write(stored_threads.mark_undone, thread_id, went_to, self._store.clock.now())
 
     async def _fork(self, index: int, new_id: str) -> Thread:
         """Fork the thread before the first undone message."""
@@ -285,6 +291,7 @@ class Undoing:
         if self._live is not None and thread is not None:
             await self._live.open_thread(thread.id)
         if thread is not None:
+            await self._mark_undone(thread.id, "")
             await self._drop_unused(done.went_to)
         return Result(done, tuple(left), tuple(i.path for i in plan.conflicts if i.path not in taken), thread)
 

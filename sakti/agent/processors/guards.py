@@ -57,6 +57,9 @@ class SecretRedactor(Processor):
 
     kind = "secrets"
 
+    async def process_input(self, turn: TurnInput) -> TurnInput:
+        return replace(turn, message=masking.message(turn.message))
+
     async def process_input_step(self, step: StepInput) -> StepInput:
         return replace(
             step,

@@ -179,7 +179,8 @@ async def _model(env: Mapping[str, str], config: Config) -> Line:
         return Line("model", False, e.message)
     if choice is None:
         return Line("model", False, "none:", "set a key, start a local server, or run `sakti local install`.")
-    return Line("model", True, f"{choice.model} ({choice.reason})")
+    problem = await asyncio.to_thread(registry.missing, choice.model, config.providers, env)
+    return Line("model", not problem, f"{choice.model} ({choice.reason})", problem)
 
 
 def _keyring() -> Line:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from sakti.agent import trust
-from sakti.core.config import Config, Meaning, check, flat, load, meaning, replace_setting, takes
+from sakti.core.config import Config, Meaning, check, flat, load, masked_value, meaning, replace_setting, takes
 from sakti.core.errors import ConfigError
 
 HERE = "this window"  # set on the command line, or while it runs
@@ -50,7 +50,7 @@ def settings(config: Config, *, user_file: Path, project_file: Path, env: Mappin
     return [
         Setting(
             name,
-            value,
+            masked_value(name, value),
             defaults.get(name),
             loaded.origins.get(name, "default") if stored.get(name) == value else HERE,
             meaning(name),

@@ -36,6 +36,7 @@ with lazy_imports:
     from sakti.agent.hooks import guard as hook_guard
     from sakti.agent.instructions import find as instructions
     from sakti.agent.instructions import nearby
+    from sakti.agent.processors import base as processing
     from sakti.agent.processors import builtin, registry
     from sakti.agent.sandbox import environment, proxy, undumpable
     from sakti.agent.sandbox import sandbox as sandboxes
@@ -222,8 +223,13 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
         made.hooks = (state.nearby,)
     if state.hooks is not None:
         made.guard = hook_guard.HookGuard(state.hooks, bench)
-    made.count(state.counter, made.specs(small=bool(state.model_info and state.model_info.brief)))
+    made.count(state.counter, made.specs(state.model_info))
     return made
+
+
+def changes_prompts(state: State) -> bool:
+    """Return whether a processor may change a prompt: what is derived from it then waits for the result."""
+    return any(processing.overrides(p, "process_input") for p in processors(state))
 
 
 def own_environment(state: State) -> dict[str, str]:
@@ -324,7 +330,7 @@ def system(state: State) -> tuple[Block, ...]:
     limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
     sources = instructions.limited(instructions.kept(state.thread), (), limit).sources
     told = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
-    if not brief and (listed := skills.kept(state.thread)):
+    if (state.model_info is None or state.model_info.has_memory_tools) and (listed := skills.kept(state.thread)):
         told.append(("skills", listed))
     stable = len(told) - 1  # a prompt cache breaks behind all of them
     if state.project and state.model_info is not None and state.model_info.small:
@@ -354,16 +360,28 @@ async def learn(state: State) -> ModelInfo:
     """Return the actor with all that is known of it; memory goes by its window from then on."""
     before = state.models.info
     info = await state.models.learn()
+    if info.brief and not info.small and state.told_window != info.context_window:
+        state.told_window = info.context_window
+        state.emit(Notice("information", "Small window", _left_out(state, info)))
     if info is not before and state.opened_engine is not None:
         state.opened_engine.set_models(*make_observers(state))
     return info
+
+
+def _left_out(state: State, info: ModelInfo) -> str:
+    """Return the sentence that names everything a small window has no room for."""
+    tools, offered = toolbox(state), skills.library(state).offered
+    missing = {t.name for t in tools.specs()} - {t.name for t in tools.specs(info)}
+    names = [*sorted(missing), *(["the list of skills"] if offered and not info.has_memory_tools else [])]
+    left_out = ", ".join([*names, "the overview of the workspace"])
+    return f"{info.name} has {info.context_window:,} tokens: it is not offered {left_out}, and its prompt is shorter."
 
 
 def small_budget(state: State) -> int:
     """Tokens that a small model's window leaves for memory and messages: its gauges show them from the start."""
     assert state.model_info is not None
     counter, tools = state.counter, toolbox(state)
-    fixed = sum(b.tokens for b in system(state)) + tools.count(counter, tools.specs(small=True))
+    fixed = sum(b.tokens for b in system(state)) + tools.count(counter, tools.specs(state.model_info))
     return budget.room(state.model_info, state.config.agent, fixed)[1] or 0
 
 

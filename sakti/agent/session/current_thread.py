@@ -45,6 +45,10 @@ async def first(state: State) -> None:
         found = [stored] if stored is not None else []
     elif options.continue_last:
         found = await state.store.read(stored_threads.recent, state.resource_id, 1)
+        if found and (went_to := stored_threads.goes_on_as(found[0])):
+            exists = await state.store.read(stored_threads.get, went_to) is not None
+            await new(state, None if exists else went_to)
+            return
     if found:
         await use(state, found[0])
     else:
@@ -143,21 +147,17 @@ async def store(state: State, first_text: str = "") -> None:
     A thread that a guardrail left without a title gets one, too.
     """
     assert state.thread is not None
-    title = titles.first_title(secrets.masked(first_text))
     await skills.refresh(state)
     if not state.thread_is_new:
         if state.options.instructed:
             build.toolbox(state)  # it knows what its results showed
         await instructed.refresh(state)
-    if not state.thread_is_new and not state.thread.title and title:
-        now = state.clock.now()
-        renamed = await state.store.write(stored_threads.rename, state.thread.id, title, now, by_user=False)
-        state.emit(ThreadChanged(renamed or state.thread))
+        await name(state, first_text)
     if state.thread_is_new:
         state.thread_is_new = False
         thread = replace(
             state.thread,
-            title=title,
+            title=titles.first_title(secrets.masked(first_text)),
             metadata={
                 **state.thread.metadata,
                 system_prompt.OVERVIEW: await file_list.overview_of(state.workspace, trusted=state.options.trusted),
@@ -167,6 +167,14 @@ async def store(state: State, first_text: str = "") -> None:
             },
         )
         state.emit(ThreadChanged(await state.store.write(stored_threads.create, thread)))
+
+
+async def name(state: State, text: str) -> None:
+    """Give a stored thread without a title one made of `text`."""
+    thread, title = state.thread, titles.first_title(secrets.masked(text))
+    if thread is not None and not thread.title and title:
+        renamed = await state.store.write(stored_threads.rename, thread.id, title, state.clock.now(), by_user=False)
+        state.emit(ThreadChanged(renamed or thread))
 
 
 async def read_again(state: State) -> None:

@@ -19,7 +19,7 @@ from sakti.agent.processors.base import Processor, StepInput
 from sakti.agent.sandbox import environment
 from sakti.agent.session import build
 from sakti.core import resources
-from sakti.core.errors import SaktiError
+from sakti.core.errors import BLOCKED, SaktiError
 from sakti.core.events import (
     ApprovalRequested,
     CompactionFinished,
@@ -46,7 +46,6 @@ IDLE = 60.0  # seconds after a turn until hooks hear that sakti waits
 LEAVING = 5.0  # seconds that a hook may take at the end of a session
 MOST_CLOSED = 50  # closings of tasks that are looked at
 FACT = "hook"  # the name of what hooks tell the model, in the message that it comes with
-BLOCKED = "hook"  # the code of an error
 
 
 def begin(state: State) -> SessionHooks | None:

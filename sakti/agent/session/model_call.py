@@ -14,8 +14,8 @@ from typing import cast
 from msgspec import Struct, structs
 
 from sakti.agent import budget
-from sakti.agent.mentions import unseen
 from sakti.agent.processors.base import Processor, StepInput, overrides, returned
+from sakti.agent.session import omissions
 from sakti.agent.session.turn import Stop, Turn
 from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.events import (
@@ -32,6 +32,7 @@ from sakti.core.events import (
 from sakti.core.types import Part, Request, TextPart, ThinkingPart, ToolCallPart
 from sakti.providers import limits, retry
 from sakti.providers.protocol import Completed, PromptProgress, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.providers.refused_pieces import Omission
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import requests
 
@@ -46,7 +47,10 @@ LOWERED = 3  # times that a maximum of output is lowered for one call
 
 
 class Call(Struct):
-    """A call while it is made. `done` is the answer, None until there is one."""
+    """A call while it is made.
+
+    `done` is the answer, `omission` what is left out to try because of `refusal`; None until there is one.
+    """
 
     step: StepInput
     request: Request
@@ -57,13 +61,15 @@ class Call(Struct):
     observed: bool = False
     lowered: int = 0
     fell_back: bool = False
+    omission: Omission | None = None
+    refusal: ProviderError | None = None
 
 
 async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
     """Collect everything of the next call, as the processors leave it; the model that they name answers this step."""
     if turn.own is not None:
         (turn.provider, turn.model), turn.own = turn.own, None
-    tools = turn.toolbox.specs(small=turn.model.brief)
+    tools = turn.toolbox.specs(turn.model)
     fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
     output, left = budget.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
     step = StepInput(
@@ -102,15 +108,16 @@ def _tail(turn: Turn, last: bool) -> tuple[str, ...]:
     return (*out, LAST_STEP) if last else tuple(out)
 
 
-def make_request(turn: Turn, step: StepInput) -> Request:
+def make_request(turn: Turn, step: StepInput, omission: Omission | None = None) -> Request:
     """Make the request of a step; what is written of the answer never goes beyond the window."""
+    marks = {**turn.left_out, **(omission.marks(turn.model.full_name) if omission else {})}
     tail = list(step.tail)
     if step.retry_reason:
         tail.append(f"Your last answer to this was not accepted: {step.retry_reason} Answer again.")
     request = Request(
         model=step.model,
         system=step.system,
-        messages=step.messages if turn.model.images else unseen(step.messages),
+        messages=omissions.sendable(turn, step.messages, marks),
         tools=step.tools,
         tool_choice=step.tool_choice,
         tail="\n\n".join(t for t in tail if t),
@@ -146,6 +153,8 @@ async def ask(turn: Turn, step: StepInput, done: list[Completed]) -> AsyncGenera
                 async for event in events:
                     yield event
             assert call.done is not None
+            if call.omission is not None:
+                yield await omissions.keep_omission(turn, call.omission)
             done[:] = [call.done]
             return
         except ProviderError as e:
@@ -248,7 +257,7 @@ def _must_be_an_answer(done: Completed | None) -> None:
     if done is None:
         raise ProviderError("The answer broke off before its end.", code="stream_cut", retryable=True)
     said = any(isinstance(p, ToolCallPart) or (isinstance(p, TextPart) and p.text.strip()) for p in done.parts)
-    if not said and done.stop_reason not in ("length", "refusal"):
+    if not said and done.stop_reason not in ("length", "refusal", "pause"):
         raise ProviderError(
             "The model gave an empty answer. Ask again, or choose another model with /model.",
             code="empty",
@@ -258,6 +267,10 @@ def _must_be_an_answer(done: Completed | None) -> None:
 
 async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerator[Event, None]:
     """Make the next try possible: a smaller request, a wait, another model. Raises `error` where there is none."""
+    if await _leave_out(turn, call, error):
+        if turn.streamed or turn.thinking:
+            yield StepDiscarded(turn.step, error.message)
+        return
     narrower = _take_in(turn, error)
     if error.code == "output_too_long" and call.lowered < LOWERED:
         call.lowered += 1
@@ -280,18 +293,39 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
         yield RetryScheduled(call.retries.attempt, retry.attempts(error), seconds, error.message)
         await _wait(turn, seconds, error)
         return
+    streamed = turn.streamed or turn.thinking
+    text = await _fall_back(turn, call, error)
+    if streamed:
+        yield StepDiscarded(turn.step, error.message)
+    yield Notice("warning", "Another model", text)
+
+
+async def _fall_back(turn: Turn, call: Call, error: ProviderError) -> str:
+    """Let another model answer the rest of the turn; return the notice. Raises `error` without one."""
     other = None if call.fell_back or not error.retryable or error.code == "empty" else await turn.fallback()
     if other is None:
-        raise _given_up(error, call.retries.attempt) if error.retryable else error
+        if error.retryable:
+            raise _given_up(error, call.retries.attempt)
+        raise omissions.final_error(error, call.refusal or error)
     first, call.fell_back = turn.model.full_name, True
-    if turn.streamed or turn.thinking:
-        yield StepDiscarded(turn.step, error.message)
     turn.provider, turn.model, turn.own = *other, None
     turn.correct = _forget
     call.retries.attempt = 0
     await _renew(turn, call)
-    text = f"{first} does not answer ({error.message}) {turn.model.full_name} answers the rest of this turn."
-    yield Notice("warning", "Another model", text)
+    return f"{first} does not answer ({error.message}) {turn.model.full_name} answers the rest of this turn."
+
+
+async def _leave_out(turn: Turn, call: Call, error: ProviderError) -> bool:
+    """Prepare one more try without the pieces that a server refuses; False if there is none."""
+    if call.refusal is None:
+        call.omission = await omissions.find_omission(turn, call.request.messages, error)
+        if call.omission is not None:
+            call.refusal = error
+            call.request = make_request(turn, call.step, call.omission)
+            return True
+    elif not error.retryable:
+        call.omission = None  # it was not these pieces
+    return False
 
 
 def _given_up(error: ProviderError, times: int) -> ProviderError:
@@ -330,7 +364,7 @@ def _take_in(turn: Turn, error: ProviderError) -> bool:
 async def _renew(turn: Turn, call: Call) -> None:
     step = call.step
     call.step = await step_input(turn, step.tool_choice == "none", step.retry_count, step.retry_reason)
-    call.request = make_request(turn, call.step)
+    call.request = make_request(turn, call.step, call.omission)
 
 
 async def _wait(turn: Turn, seconds: float, error: ProviderError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,15 @@ class Models:
         self.said = ModelChanged(self.info.full_name, reason, self.info.context_window)
         self._emit(self.said)
 
+    async def warm(self) -> None:
+        """Load the SDKs of all models in use: actor, Observer, Reflector, fallback."""
+        with contextlib.suppress(SaktiError):  # a wrong name is reported when the fallback is needed
+            if name := self._config.fallback_model:
+                self.background(registry.resolve(name, self._config.providers))
+        for provider in (self.provider, *self._background.values()):
+            if provider is not None:
+                await provider.warm()
+
     async def learn(self) -> ModelInfo:
         """Complete what is known of the actor's model, once, before its first request.
 
@@ -107,7 +117,8 @@ class Models:
             if served is not None:
                 found = await asyncio.to_thread(facts.known, info.provider, info.name, settings, served)
         if found.context_window is None:
-            found = replace(found, context_window=facts.ASSUMED_WINDOW, assumed=True)
+            window = facts.ASSUMED_ON_LOOPBACK if self.provider.loopback else facts.ASSUMED_WINDOW
+            found = replace(found, context_window=window, assumed=True)
             if self._learned:
                 self._emit(Notice("warning", "Window not known", facts.assumption(found)))
         changed = found.context_window != info.context_window
@@ -135,8 +146,8 @@ class Models:
             return None
         try:
             full_name = await registry.complete(wanted, self._env, self._config.providers)
-            if missing := await asyncio.to_thread(registry.missing_key, full_name, self._config.providers, self._env):
-                raise SaktiError(f"{missing} is not set")
+            if problem := await asyncio.to_thread(registry.missing, full_name, self._config.providers, self._env):
+                raise SaktiError(problem)
             return await self._other(full_name)
         except SaktiError as e:
             text = f"{name} was asked for ({e.message.rstrip('.')}); {self.info.full_name} answers."
@@ -170,11 +181,9 @@ class Models:
 
         The provider's small one, or the actor's own where another server stands behind the provider's name.
         """
-        if self.info is None:
+        if self.info is None or self.provider is None:
             return None
-        settings = self._config.providers.get(self.info.provider)
-        elsewhere = (settings and settings.base_url) or self._env.get(f"{self.info.provider.upper()}_BASE_URL")
-        return self.info.full_name if elsewhere else registry.small_model(self.info.full_name)
+        return self.info.full_name if self.provider.elsewhere else registry.small_model(self.info.full_name)
 
     def fit(self, full_name: str | None) -> bool:
         """Return whether a model that nobody named may observe: one that was found unfit may not."""

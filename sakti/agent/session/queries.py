@@ -80,7 +80,6 @@ class Views:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._window = ""  # the name that what was not sent is kept under
 
     async def transcript(self, thread_id: str, before: int | None = None, limit: int = 200) -> list[Message]:
         """Return `limit` messages of a thread before index `before` (the newest where None), oldest first."""
@@ -219,7 +218,7 @@ class Views:
         """Return the request as it would be sent if the user wrote now."""
         state = self._state
         counter, info = state.counter, state.model_info
-        tools = build.toolbox(state).specs(small=bool(info and info.brief))
+        tools = build.toolbox(state).specs(info)
         listed = "\n\n".join(f"{t.name}: {t.description}\n{json.dumps(t.parameters, indent=1)}" for t in tools)
         prepared = state.engine.preview()
         out = [ContextBlock("tools", f"{len(tools)} tools", build.toolbox(state).count(counter, tools), listed, True)]
@@ -262,24 +261,25 @@ class Views:
     async def add_history(self, text: str) -> None:
         state = self._state
         thread = state.thread.id if state.thread is not None else None
+        text = state.sent_as.get(text, text)
         await state.store.write(user_state.add_history, state.resource_id, text, state.clock.now(), thread)
 
     async def take_unsent(self) -> tuple[str, list[str]]:
         """Take over the draft and the queued messages of ended windows of this workspace."""
         state = self._state
-        self._window = leases.new_owner()
+        self._state.window = leases.new_owner()
         if state.store.read_only_reason:
             return "", []
-        return await state.store.write(user_state.take_unsent, state.resource_id, self._window, state.clock.now())
+        return await state.store.write(user_state.take_unsent, state.resource_id, self._state.window, state.clock.now())
 
     async def keep_unsent(self, draft: str, queued: Sequence[str], *, left: bool = False) -> None:
         """Keep what this window holds unsent, if anything can be written; `left`: it closes."""
         state = self._state
-        if self._window and not state.store.read_only_reason:
+        if self._state.window and not state.store.read_only_reason:
             await state.store.write(
                 user_state.keep_unsent,
                 state.resource_id,
-                self._window,
+                self._state.window,
                 draft,
                 tuple(queued),
                 state.clock.now(),

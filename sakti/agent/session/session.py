@@ -19,7 +19,7 @@ from sakti.agent.session.state import Options, State
 from sakti.agent.session.turns import Turns
 from sakti.agent.threads.reindexing import Indexing
 from sakti.core.clock import Clock
-from sakti.core.config import APPROVAL_MODES, Config
+from sakti.core.config import APPROVAL_MODES, Config, refuse_mode
 from sakti.core.errors import ConfigError
 from sakti.core.events import ApprovalRequested, CompactionFinished, Grant, Notice, StoreWaiting, ThreadChanged
 from sakti.core.lazy import lazy_imports
@@ -41,7 +41,6 @@ with lazy_imports:
     from sakti.agent.session import hooking, skills, turn_lease
     from sakti.agent.tools import approvals as tool_approvals
     from sakti.agent.tools import background
-    from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
     from sakti.providers import protocol
     from sakti.store import leases
@@ -160,10 +159,10 @@ class Session(State):
         await current_thread.look(self)
 
     async def warm(self) -> None:
-        """Load what the first answer needs, in threads: HTTP client, tokenizer, tools."""
+        """Load what the first answer needs, in threads: SDK, tokenizer, tools."""
         await current_thread.warm_counter(self)
         if self.provider is not None:
-            await self.provider.warm()
+            await self.models.warm()
             await self.learn()
         if self.opened_store is not None and self.made_toolbox is None:
             build.use_toolbox(self, await asyncio.to_thread(build.make_toolbox, self))
@@ -174,7 +173,7 @@ class Session(State):
     async def _prepare(self, system: tuple[Block, ...]) -> None:
         """Have a model on this machine read what every request here begins with, before the first question."""
         if self.model_info is not None and not self.busy and isinstance(self.provider, protocol.Prepares):
-            tools = self.toolbox.specs(small=self.model_info.brief)
+            tools = self.toolbox.specs(self.model_info)
             await self.provider.prepare(Request(self.model_info.name, system, tools=tools))
 
     async def close(self) -> None:
@@ -243,8 +242,8 @@ class Session(State):
     async def set_mode(self, mode: str) -> None:
         """Change what the Observer looks for. Raises `ConfigError` for an unknown mode."""
         self._must_rest("mode")
-        if mode not in memory_modes.names():
-            raise ConfigError(f"There is no mode {mode!r}: it is one of {', '.join(memory_modes.names())}.")
+        if reason := refuse_mode(mode):
+            raise ConfigError(f"{reason[0].upper()}{reason[1:]}")
         self.mode = mode
         if self.thread is not None:
             await self.store.write(stored_threads.set_mode, self.thread.id, mode)

@@ -165,6 +165,8 @@ class State:
         self.hook_context = ""  # what those of the session's start tell the model
         self.inbox = Inbox()
         self.failed: tuple[Part, ...] | None = None
+        self.window = ""  # the name that what was not sent is kept under
+        self.sent_as: dict[str, str] = {}  # prompts that a processor changed, as they were typed
         self.thread: Thread | None = None
         self.thread_is_new = False
         self.newest = -1
@@ -173,6 +175,7 @@ class State:
         self.usage = Usage()
         self.git: GitState | None = None
         self.system_blocks: tuple[Block, ...] = ()
+        self.told_window: int | None = None  # whose notice about what is left out was shown
         self.project: str | None = None  # what a small model is told of the workspace, None: not looked at yet
         self.opened_store: Store | None = None
         self.opened_engine: MemoryEngine | None = None

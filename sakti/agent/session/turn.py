@@ -62,6 +62,10 @@ async def _ends(_answer: str, _held: int) -> tuple[Part, ...]:
     return ()
 
 
+async def _as_processed(_typed: Message, message: Message) -> Message:
+    return message
+
+
 class Stop(Exception):
     """Ends the turn with a status that is not an answer."""
 
@@ -76,8 +80,8 @@ class Turn(Struct):
 
     `facts` are what moves, by name; `fallback` gives the model that answers when the first one stays overloaded;
     `correct` hears what an answer has shown of the model, `named` gives the model that a processor names for a step.
-    `may_end` is asked with the answer, and how often it held the turn, for what the turn goes on with; nothing: it
-    ends.
+    `accept` gets a prompt as it was typed and as processors left it, and returns the message to store. `may_end` is
+    asked with the answer, and how often it held the turn, for what the turn goes on with; nothing: it ends.
     """
 
     store: Store
@@ -100,6 +104,7 @@ class Turn(Struct):
     fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody
     correct: Callable[[ModelInfo], None] = lambda _info: None
     named: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody_named
+    accept: Callable[[Message, Message], Awaitable[Message]] = _as_processed
     may_end: Callable[[str, int], Awaitable[tuple[Part, ...]]] = _ends
     interrupted: bool = False
     out_of_time: bool = False
@@ -118,6 +123,7 @@ class Turn(Struct):
     cut: int = 0  # answers in a row that ended at their limit
     cut_at: int = 0  # tokens at which the last one was cut; 0: it was not
     circles: Circles = field(default_factory=Circles)
+    left_out: dict[str, str] = field(default_factory=dict[str, str])  # pieces of the thread that were refused
     own: tuple[Provider, ModelInfo] | None = None  # what answers again behind a step with a model of its own
     refused: Message | None = None  # of the user, while processors look at it: not stored yet
     written: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])  # calls with the secrets in them
@@ -163,12 +169,17 @@ class Turn(Struct):
         self.model = structs.replace(self.model, **changes)  # pyright: ignore[reportArgumentType]
         self.correct(self.model)
 
+    def paused(self) -> bool:
+        """Return whether the server paused the last answer, to be continued as it stands."""
+        return self.steps[-1].stop_reason == "pause"
+
     def text(self) -> str:
-        """Return the last answer, with the pieces before it that were cut and went on in it."""
+        """Return the last answer, with the pieces before it that were cut, or paused, and went on in it."""
         answers = [m for m in self.messages if m.role == "assistant"]
         pieces = [m.text for m in answers[-1:]]
+        paused = {step.message.id for step in self.steps if step.stop_reason == "pause"}
         for before in reversed(answers[:-1]):
-            if not was_cut(before) or before.tool_calls:
+            if not (was_cut(before) or before.id in paused) or before.tool_calls:
                 break
             pieces.append(before.text)
         return "".join(reversed(pieces))

@@ -7,13 +7,15 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sakti.agent import mentions
 from sakti.agent.session import build, current_thread, titling
-from sakti.core.errors import NoModelError, SaktiError
+from sakti.core.errors import BLOCKED, NoModelError, SaktiError
 from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFinished, TurnStarted
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import clean_surrogates, count_k
-from sakti.core.tokens import Counter, count_parts
+from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import FilePart, Message, Part, TextPart, Usage
 
 if TYPE_CHECKING:
@@ -21,12 +23,15 @@ if TYPE_CHECKING:
     from sakti.agent.session.hooking import SessionHooks
     from sakti.agent.session.state import State
     from sakti.agent.session.turn_lease import TurnLease
+    from sakti.store.connection import Database
 
 with lazy_imports:
     from sakti.agent import loop
     from sakti.agent.processors import builtin
     from sakti.agent.session import called as calling
     from sakti.agent.session import skills, turn_lease
+    from sakti.store import user_state
+    from sakti.store.threads import message_removal
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +87,7 @@ class Turns:
             )
             parts = (*parts, sent.file, *named[1:])
         await self._check_length(parts)
-        if self.hooking is not None:
+        if self.hooking is not None and not build.changes_prompts(self._state):
             parts = await self.hooking.prompt(text, parts)
         inbox = self._state.inbox
         if not self.busy and not inbox.queued:
@@ -111,8 +116,9 @@ class Turns:
         self._state.emit(QueueChanged(inbox.texts()))
         try:
             await self._begin(parts)
-        except SaktiError:
-            inbox.queued.insert(0, parts)
+        except SaktiError as e:
+            if e.code != BLOCKED:
+                inbox.queued.insert(0, parts)
             self._state.emit(QueueChanged(inbox.texts()))
             raise
 
@@ -204,7 +210,7 @@ class Turns:
         except asyncio.CancelledError:
             error = None if taken.done() else SaktiError("Stopped before it was sent.", title="Not sent")
         except SaktiError as e:
-            if e.code not in (turn_lease.BUSY, turn_lease.DELETED, turn_lease.REMOVED):
+            if e.code not in (turn_lease.BUSY, turn_lease.DELETED, turn_lease.REMOVED, BLOCKED):
                 log.exception("turn failed")
             error = e
         except Exception as e:
@@ -222,7 +228,7 @@ class Turns:
     async def _play(self, parts: tuple[Part, ...], lease: TurnLease, taken: asyncio.Future[None], model: str) -> None:
         await current_thread.catch_up(self._state)
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
-        await current_thread.store(self._state, text)
+        await current_thread.store(self._state, "" if build.changes_prompts(self._state) else text)
         await build.load_rules(self._state)
         if self.hooking is not None:
             await self.hooking.ready()
@@ -247,7 +253,8 @@ class Turns:
                     self._state.emit(self._state.engine.status())
                 self._state.emit(event)
                 if isinstance(event, TurnFinished) and event.status == "answered":
-                    self._titling.begin(text, event.text)
+                    prompt = next((m.text for m in turn.messages if m.role == "user"), "")
+                    self._titling.begin(prompt, event.text)
         if self._state.failed is None and not turn.interrupted:
             await self._send_queued()
 
@@ -317,7 +324,38 @@ class Turns:
         )
         if hooks is not None:
             turn.may_end = hooks.stopping
+        if build.changes_prompts(state):
+            turn.accept = self._accept
         return turn
+
+    async def _accept(self, typed: Message, message: Message) -> Message:
+        """Return a prompt with what hooks add, all as processors left it; the typed one is kept nowhere.
+
+        Raises `SaktiError` if a hook blocks it.
+        """
+        state = self._state
+        if message.text != typed.text:
+            await self._forget_typed(typed.text, message.text)
+        if self.hooking is not None:
+            parts = await self.hooking.prompt(message.text, message.parts)
+            counted = count_parts(state.counter, parts)
+            message = replace(message, parts=parts, part_tokens=counted, tokens=message_tokens(counted))
+        await current_thread.name(state, message.text)
+        return message
+
+    async def _forget_typed(self, typed: str, sent: str) -> None:
+        """Replace a prompt by what was sent, in the history, the drafts and the free space of the database."""
+        state, thread = self._state, self._state.thread
+        assert thread is not None
+        state.sent_as[typed] = sent
+
+        def replace_typed(db: Database) -> None:
+            user_state.forget_unsent(db, state.resource_id, state.window)
+            if message_removal.forget_typed(db, state.resource_id, thread.id, typed):
+                user_state.add_history(db, state.resource_id, sent, state.clock.now(), thread.id)
+
+        await state.store.write(replace_typed)
+        await state.store.flush()
 
 
 def _tokens(counter: Counter, parts: tuple[Part, ...], limit: int) -> int:

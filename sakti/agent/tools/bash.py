@@ -155,6 +155,7 @@ async def bash(
     finally:
         if not left:
             await running.stop()
+        running.output.settle()
         changed = _changes(bench, OwnCommand(command, started.begin, time.time_ns()), before)
         _follow(bench, started)
         if started.sandbox is not None:

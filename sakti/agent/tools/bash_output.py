@@ -13,7 +13,7 @@ async def bash_output(run: ToolRun, id: Annotated[str, "number that bash gave"])
     """Return what a background command has printed since the last call, and whether it still runs."""
     running = background.find(run, id)
     running.drain()
-    text = running.output.take_unread().rstrip("\n") or "[nothing new]"
+    text = running.output.take_unread().removeprefix("\r").rstrip("\n") or "[nothing new]"
     members = running.members()
     code = running.process.returncode
     state = "[still running]" if members else f"[ended with exit code {code}]"

@@ -5,6 +5,7 @@ These are heredocs of patches, SEARCH/REPLACE blocks, unified diffs, almost vali
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any, cast
@@ -20,6 +21,13 @@ _HEREDOC = lazy_pattern(
 )
 _ARGUMENT = lazy_pattern(
     r"\s*apply_?patch\s+(?P<q>['\"])(?P<body>\*\*\* Begin Patch\n.*?\*\*\* End Patch)\s*(?P=q)\s*", re.DOTALL
+)
+
+# A string, a bracket, or (`odd`) anything else but separators, constants, numbers and names before a colon.
+_PIECE = lazy_pattern(
+    r'(?P<string>"(?:[^"\\]|\\.)*")|[{}\[\],:]|(?:true|false|null|True|False|None|-?\d[\d.eE+-]*)\b'
+    r"|\w+(?=\s*:)|\s+|(?P<odd>.)",
+    re.DOTALL,
 )
 
 
@@ -56,25 +64,54 @@ def hunks(text: str) -> list[Json]:
 
 
 def loaded(text: str) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError) as e:
-        raise ToolError(f"edits is not a list but text that is no JSON: {e}. Give a list of objects.") from e
+    value = _repaired(text)
+    if value is None:
+        raise ToolError("edits is not a list but text that is no JSON. Give a list of objects.")
+    return value
 
 
 def parse_leniently(raw: str) -> Json | None:
-    """Parse arguments that are almost a JSON object, None where they are not one.
+    """Parse arguments that are almost a JSON object, None if they are not one or not all of one.
 
-    Accepts line breaks inside strings, a code fence around it, a JSON string of it; truncated text is never
-    completed.
+    Accepts line breaks inside strings, a code fence or words around it, a JSON string of it, braces too many, a comma
+    too many. A text that may have been cut is never completed: a file would be written in part.
     """
-    text = raw.strip()
-    if fenced := re.fullmatch(r"```\w*\n(.*)\n```", text, re.DOTALL):
-        text = fenced[1]
+    value = _repaired(raw)
+    return cast("Json", value) if isinstance(value, dict) else None
+
+
+def _repaired(text: str, *, inside: bool = False) -> Any:
+    """Return the one value that a text holds, None if it is cut, unclear or not the only one."""
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(text, strict=False)
+        return _repaired(value, inside=True) if isinstance(value, str) and not inside else value
+    if not _is_one_value(text):
+        return None
+    import json_repair  # 0.06 s, for a call that is not JSON
+
     try:
-        value: Any = json.loads(text, strict=False)
-        if isinstance(value, str):
-            value = json.loads(value, strict=False)
+        return json_repair.loads(text, skip_json_loads=True)
     except (ValueError, RecursionError):
         return None
-    return cast("Json", value) if isinstance(value, dict) else None
+
+
+def _is_one_value(text: str) -> bool:
+    """Return whether a text holds exactly one object or list, ended, of which only the punctuation is odd.
+
+    Words outside of quotes, single quotes and two texts side by side leave open where a text begins and ends.
+    """
+    depth = values = 0
+    before = ""
+    for piece in _PIECE.finditer(text):
+        sign = piece[0]
+        if sign.isspace() or (not depth and sign not in "{["):
+            continue  # outside: words around the value, and braces behind it
+        if sign in "{[":
+            values += not depth
+            depth += 1
+        elif sign in "}]":
+            depth -= 1
+        elif piece["odd"] or (piece["string"] and before):
+            return False
+        before = piece["string"] or ""
+    return values == 1 and not depth

@@ -50,6 +50,7 @@ def written(bench: Workbench, path: str, content: str) -> Changed:
     except ToolError:  # binary or very large: replaced as it was asked for, without a diff
         return Changed(found, name, "", content, FileText("").encode(content))
     content = revealed(content, there.text)
+    there.check_whole(content)
     return Changed(found, name, there.text, content, there.encode(_kept_ends(there.text, content)))
 
 

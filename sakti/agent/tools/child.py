@@ -55,6 +55,11 @@ def script(name: str) -> list[str]:
     return [sys.executable, "-P", "-B", str(Path(__file__).with_name(name))]
 
 
+def environment() -> dict[str, str]:
+    """Return the variables that a program of our own gets."""
+    return {name: os.environ[name] for name in KEPT if name in os.environ}
+
+
 async def chunks(
     command: Sequence[str], cwd: Path, ended: Ended, *, data: bytes = b"", deadline: float
 ) -> AsyncGenerator[bytes, None]:
@@ -65,7 +70,7 @@ async def chunks(
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
-        env={name: os.environ[name] for name in KEPT if name in os.environ},
+        env=environment(),
         stdin=asyncio.subprocess.PIPE if data else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

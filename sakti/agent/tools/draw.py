@@ -1,7 +1,7 @@
 """Draw images and pages of PDFs at the size that models see, as a program of its own.
 
 Reads a JSON object on standard input and prints one: `images` (base64), and of a PDF its number of `pages` and the
-`texts` of those drawn; `error` where it fails.
+`texts` of those drawn; of a `check` nothing; `error` if it fails.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import importlib
 import io
 import json
 import sys
+from pathlib import Path
 from typing import Any
+
+from PIL import Image, ImageOps, ImageSequence
 
 MEMORY = 3 << 30  # bytes
 
@@ -20,7 +23,7 @@ def main() -> int:
     wanted = json.load(sys.stdin)
     limit_memory()
     try:
-        done = pdf(wanted) if "pdf" in wanted else {"images": [image(wanted)]}
+        done = pdf(wanted) if "pdf" in wanted else check(wanted) if "check" in wanted else {"images": [image(wanted)]}
     except ImportError as e:
         done = {"error": f"{e.name} is not installed"}
     except Exception as e:  # the root of a program: whatever a damaged file brings up is told, not raised
@@ -38,9 +41,36 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
-def image(wanted: dict[str, Any]) -> dict[str, Any]:
-    from PIL import Image, ImageOps
+def check(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Decode every frame of an image. Raises an exception if it is damaged or cut."""
+    must_be_whole(wanted["check"])
+    with Image.open(wanted["check"]) as found:
+        for frame in ImageSequence.Iterator(found):
+            frame.load()
+    return {}
 
+
+def must_be_whole(path: str) -> None:
+    """Raise an exception for a file without its end: decoders only miss pixels."""
+    if lacks_end(Path(path).read_bytes()):
+        raise OSError("image file is truncated")
+    with Image.open(path) as found:
+        found.verify()  # of a PNG every chunk
+
+
+def lacks_end(data: bytes) -> bool:
+    """Return whether the bytes that end an image of this format are missing; bytes behind them do no harm."""
+    if data.startswith(b"\x89PNG"):
+        return b"IEND\xaeB`\x82" not in data
+    if data.startswith(b"\xff\xd8"):
+        return data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda")  # end of image, start of the last scan
+    if data.startswith(b"RIFF"):
+        return len(data) < int.from_bytes(data[4:8], "little") + 8
+    return data.startswith(b"GIF8") and b"\x00;" not in data[-64:]
+
+
+def image(wanted: dict[str, Any]) -> dict[str, Any]:
+    must_be_whole(wanted["image"])
     with Image.open(wanted["image"]) as found:
         if found.format == "JPEG":
             found.draft("RGB", (wanted["edge"], wanted["edge"]))
@@ -49,8 +79,6 @@ def image(wanted: dict[str, Any]) -> dict[str, Any]:
 
 def encoded(picture: Any, wanted: dict[str, Any]) -> dict[str, Any]:
     """Encode a picture scaled to the longest edge, as PNG where it is small enough, else as JPEG."""
-    from PIL import Image
-
     picture = picture.convert(
         "RGBA" if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info else "RGB"
     )

@@ -143,7 +143,8 @@ def _name(name: bytes) -> str:
 
 
 def _told(search: Search, show: Callable[[str], str], found: Listing, secret: list[str], timed_out: bool) -> Outcome:
-    rows = search.rows or ["No match."]
+    only = "" if search.pattern.isascii() else " Only files in UTF-8 and UTF-16 were searched for it."
+    rows = search.rows or [f"No match.{only}"]
     if search.more:
         what = "files" if search.files_only else "matches"
         rows += [f"[The first {search.limit} {what}, there are more: narrow pattern, path or include]"]

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,21 @@ async def show(path: Path, name: str, what: str, offset: int, limit: int | None)
     return await (_image(path, name) if what == "image" else _pdf(path, name, offset, limit))
 
 
+def find_damage(path: Path) -> str:
+    """Decode an image completely; return why it cannot be read, empty if it can. Blocks."""
+    request = json.dumps({"check": str(path)}).encode()
+    try:
+        run = subprocess.run(
+            child.script("draw.py"), input=request, capture_output=True, timeout=SECONDS, env=child.environment(),
+            check=False,
+        )  # fmt: skip
+        return str(json.loads(run.stdout).get("error", ""))
+    except subprocess.TimeoutExpired:
+        return f"it could not be decoded within {SECONDS:.0f} s"
+    except ValueError:
+        return "its decoding failed"
+
+
 async def _image(path: Path, name: str) -> Outcome:
     data = await asyncio.to_thread(path.read_bytes)
     found = images.look(data[: images.HEAD])
@@ -49,6 +65,8 @@ async def _image(path: Path, name: str) -> Outcome:
     told = f"{name}: {media_type}, {width} × {height} pixels, {images.in_words(len(data))}"
     fits = 0 < max(width, height) <= LONG_EDGE and len(data) <= images.LIMIT
     if fits:
+        if damage := await asyncio.to_thread(find_damage, path):
+            raise ToolError(f"{name} cannot be shown: {damage}.")
         part = ImagePart(media_type, base64.b64encode(data).decode("ascii"), name, width, height)
         return Outcome(f"{told}; it is shown below.", details={"path": name}, images=(part,))
     drawn = await _drawn({"image": str(path), "edge": LONG_EDGE, "bytes": images.LIMIT}, name)

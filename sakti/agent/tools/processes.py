@@ -18,6 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from sakti.agent.tools.terminal_text import TerminalText, plain_text, split_unfinished
 from sakti.core.text import one_line
 from sakti.store import secrets
 
@@ -30,7 +31,10 @@ PAUSE = 0.002  # seconds between two reads of an output that is too long to be k
 
 
 class Output(Struct):
-    """Output of a command: head and tail in memory, all of it (up to a limit) in a file."""
+    """Output of a command as plain text: head and tail in memory, all of it (up to a limit) in a file.
+
+    Redrawn lines are kept as they end up; `total` and the file count what is kept. `unread` is as it came.
+    """
 
     path: Path
     head: str = ""
@@ -38,10 +42,21 @@ class Output(Struct):
     total: int = 0
     unread: str = ""
     cut: bool = False  # the file does not hold all of it
+    received: int = 0  # characters, with those that were redrawn
     _written: int = field(default=0)
     _unsaved: str = ""
+    _screen: TerminalText = field(default_factory=TerminalText)
 
     def add(self, text: str) -> None:
+        self.received += len(text)
+        self.unread = (self.unread + text)[-MEMORY_LIMIT // 2 :]
+        self._keep(self._screen.feed(text))
+
+    def settle(self) -> None:
+        """Take the last lines as they are now: no later output redraws them."""
+        self._keep(self._screen.flush())
+
+    def _keep(self, text: str) -> None:
         if not text:
             return
         self.total += len(text)
@@ -51,7 +66,6 @@ class Output(Struct):
         else:
             text_rest = text
         self.tail = (self.tail + text_rest)[-MEMORY_LIMIT // 2 :]
-        self.unread = (self.unread + text)[-MEMORY_LIMIT // 2 :]
         if self._written >= FILE_LIMIT:
             self.cut = True
             return
@@ -82,8 +96,10 @@ class Output(Struct):
         return self.head + gap + self.tail
 
     def take_unread(self) -> str:
-        text, self.unread = self.unread, ""
-        return text
+        r"""Return the new output as plain text; a leading \r means that it redraws the line before it."""
+        text, self.unread = split_unfinished(self.unread)
+        redraws = "\r" in text.partition("\n")[0].removesuffix("\r")
+        return "\r" * redraws + plain_text(text)
 
 
 class Running:
@@ -122,7 +138,7 @@ class Running:
     def _arrived(self) -> None:
         """Read what arrived, within a time limit when the pipe is flooded."""
         loop = asyncio.get_running_loop()
-        if self._read() and self.output.cut:
+        if self._read() and self.output.received > FILE_LIMIT:
             loop.remove_reader(self._pipe)
             loop.call_later(PAUSE, self._listen)
 
@@ -144,6 +160,7 @@ class Running:
             assert self.process.stdout is not None
             self.process.stdout.close()
             self.output.add(self._decoder.decode(b"", final=True))
+            self.output.settle()
             if self.output.total > MEMORY_LIMIT:
                 self.output.save()
         if self.notes is not None:

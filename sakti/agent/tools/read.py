@@ -64,10 +64,11 @@ def _shown(text: str) -> list[str]:
 
 def _written(text: FileText) -> str:
     """Describe the file's encoding and line ends where they are unusual."""
-    what = [] if text.encoding == "utf-8" else [text.encoding]
+    what = [] if text.encoding == "utf-8" else [text.label]
     end = textfile.usual_end(textfile.lines(text.text)) if "\r" in text.text else "\n"
     what += [{"\r\n": "CRLF line ends", "\r": "CR line ends"}[end]] if end != "\n" else []
-    return f"\n[Written with {' and '.join(what)}, which edit and write keep.]" if what else ""
+    only = "; new text has to be ASCII" if text.guess else ""
+    return f"\n[Written with {' and '.join(what)}, which edit and write keep{only}.]" if what else ""
 
 
 def _rows(bodies: Iterable[str], first: int, width: int, room: int) -> list[str]:

@@ -1,20 +1,29 @@
 """Decode a text file and encode it again: encoding, byte order mark and line ends stay the same.
 
-Whatever a file is written in, `decode(data).encode(decode(data).text) == data`. A wrongly detected encoding (Shift
-JIS taken for Latin-1) looks odd, but what an edit does not touch still keeps its bytes.
+Whatever a file is written in, `decode(data).encode(decode(data).text) == data`. Under a guessed encoding text may look
+odd, but what an edit does not touch keeps its bytes, and no new text beyond ASCII is written.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
 from collections.abc import Iterator
+from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.core.errors import ToolError
+from sakti.core.lazy import lazy_imports
 from sakti.core.patterns import lazy_pattern
 
+with lazy_imports:
+    from sakti.core import encodings
+
+EVIDENCE = 500  # bytes beyond ASCII from which a guessed encoding is named
+FEW = 20  # bytes beyond ASCII below which a text is shown as a Western one
 HEAD = 8_192  # bytes in which a sign of a binary file is looked for
 
 _MARKS = (  # the longer first: the mark of UTF-32 begins as that of UTF-16
@@ -28,23 +37,44 @@ _MARKS = (  # the longer first: the mark of UTF-32 begins as that of UTF-16
 _DECLARED = re.compile(rb"(?:coding[:=]\s*|encoding\s*=\s*[\"']|charset\s*=\s*[\"']?)([-\w.]{2,30})")
 # Encodings without a state: what stands before and behind a change is written as it was.
 _STATELESS = lazy_pattern(r"latin|iso8859|cp\d|koi8|mac|ptcp|kz1048|tis|shift_jis|euc_|gbk|gb18030|gb2312|big5|johab")
+_ASCII = bytes(range(0x80))
 _MANY = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_BEYOND_ASCII = lazy_pattern(r"[^\x00-\x7f]+")
 _CONTROL = lazy_pattern("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 class FileText(Struct, frozen=True):
     """Text of a file, with its line ends, and its encoding.
 
-    `mark` is its byte order mark, `errors` how bytes outside of the encoding are carried through.
+    `mark` is its byte order mark, `errors` how bytes outside of the encoding are carried through. A guess is "likely",
+    or "weak" if there are too few bytes to name it.
     """
 
     text: str
     encoding: str = "utf-8"
     mark: bytes = b""
     errors: str = "strict"
+    guess: Literal["", "likely", "weak"] = ""
+
+    @property
+    def label(self) -> str:
+        """Describe the encoding, never a guess as a fact."""
+        if not self.guess:
+            return self.encoding
+        if self.guess == "likely":
+            return f"{self.encoding} (guessed from its bytes)"
+        return f"an unknown 8-bit encoding (shown as {self.encoding})"
 
     def encode(self, text: str) -> bytes:
-        """Encode `text` for this file. Raises `ToolError` where its encoding lacks a character."""
+        """Encode `text` for this file.
+
+        Raises `ToolError` if its encoding lacks a character, or is guessed and `text` has new ones beyond ASCII.
+        """
+        if self.guess and (new := _new_text(self.text, text)):
+            raise ToolError(
+                f"The file is written in {self.label}, so {new[:40]!r}, which is not in it yet, may come out wrong; "
+                "nothing was changed. Use ASCII for new text, or convert the file to UTF-8 first."
+            )
         try:
             return self.mark + text.encode(self.encoding, self.errors)
         except UnicodeEncodeError as e:
@@ -53,6 +83,25 @@ class FileText(Struct, frozen=True):
                 f"The file is written in {self.encoding}, which has no {sign!r} (U+{ord(sign):04X}); nothing was "
                 "changed. Use other characters, or convert the file first."
             ) from e
+
+    def check_whole(self, text: str) -> None:
+        """Raise `ToolError` if `text`, written over the whole file, would lose text whose encoding is guessed."""
+        if self.guess and (lost := _new_text(text, self.text)):
+            raise ToolError(
+                f"The file is written in {self.label}, and writing it whole would lose {lost[:40]!r}, which may be "
+                "other text than it looks; nothing was changed. Change parts with edit, or convert the file to UTF-8 "
+                "first."
+            )
+
+
+def _new_text(old: str, new: str) -> str:
+    """Return the first text beyond ASCII that `new` has more often than `old`, "" if there is none.
+
+    A part of a text that goes is not new.
+    """
+    before, after = Counter(_BEYOND_ASCII.findall(old)), Counter(_BEYOND_ASCII.findall(new))
+    gone = before - after
+    return next((run for run in after - before if not any(run in one for one in gone)), "")
 
 
 def decode(data: bytes) -> FileText | None:
@@ -109,13 +158,17 @@ def _declared(data: bytes) -> FileText | None:
 
 
 def _guessed(data: bytes) -> FileText:
-    """Guess the encoding: UTF-8 with a few wrong bytes, cp1252, else Latin-1, which has every byte."""
+    """Guess the encoding: UTF-8 with a few wrong bytes, else the likeliest one; Latin-1 has every byte."""
     many = sum(len(m) for m in _MANY.findall(data))
-    if many > sum(b >= 0x80 for b in data) // 2 and (found := _exact(data, "utf-8", errors="surrogateescape")):
+    if many > len(data.translate(None, _ASCII)) // 2 and (found := _exact(data, "utf-8", errors="surrogateescape")):
         return found
-    if any(0x80 <= b <= 0x9F for b in data) and (found := _exact(data, "cp1252")):
-        return found
-    return FileText(data.decode("latin-1"), "latin-1")
+    evidence = len(data.translate(None, _ASCII))
+    for name in encodings.likely(data) if evidence >= FEW else ():
+        if text := _exact(data, name):
+            return replace(text, guess="likely" if evidence >= EVIDENCE else "weak")
+    controls = any(0x80 <= b <= 0x9F for b in data)
+    text = (controls and _exact(data, "cp1252")) or FileText(data.decode("latin-1"), "latin-1")
+    return replace(text, guess="weak")
 
 
 # --- lines: they end with \n, \r\n, or, in a file that has no \n at all, with \r --------------------------------------

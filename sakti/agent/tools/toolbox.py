@@ -25,13 +25,14 @@ from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
-from sakti.core.types import DEEPEST, ImagePart, Json, Message, ToolCallPart, ToolResultPart, ToolSpec
+from sakti.core.types import DEEPEST, ImagePart, Json, Message, ModelInfo, ToolCallPart, ToolResultPart, ToolSpec
 from sakti.store.secrets import masked, masked_value
 
 log = logging.getLogger(__name__)
 
 TOLD_AFTER, STOPPED_AFTER = 3, 5
 MAX_PARALLEL = 8
+MEMORY_TOOLS = ("memory-search", "skill", "task-mutate", "task-query")
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
 
 
@@ -71,24 +72,27 @@ class Toolbox(Struct):
     guard: call_hooks.Guard | None = None
     removed: frozenset[str] = frozenset()  # tools that this step's processors took out: a call of one is refused
     images: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict[str, tuple[ImagePart, ...]])
-    _specs: dict[tuple[bool, bool], tuple[ToolSpec, ...]] = field(
-        default_factory=dict[tuple[bool, bool], tuple[ToolSpec, ...]]
+    _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
+        default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
     )
     _counted: tuple[tuple[ToolSpec, ...], int] = ((), 0)
 
-    def specs(self, *, small: bool = False) -> tuple[ToolSpec, ...]:
+    def specs(self, model: ModelInfo | None = None) -> tuple[ToolSpec, ...]:
         """Return the tools in a fixed order, so that the request's prefix is stable.
 
-        A small model gets the most useful ones, one that was trained to write patches `apply_patch` instead of
-        `edit`.
+        A model with a small window gets the most useful ones, one that was trained to write patches `apply_patch`
+        instead of `edit`.
         """
+        small = model is not None and model.brief
+        memory = model is None or model.has_memory_tools
         patches = not small and knows_patches(self.model())
-        if (small, patches) not in self._specs:
+        if (small, memory, patches) not in self._specs:
             left_out = "edit" if patches else "apply_patch"
             ranked = sorted((t.small, t.name) for t in self.tools.values() if t.small is not None)
             names = [name for _, name in ranked] if small else sorted(self.tools.keys() - {left_out} - self.searched)
-            self._specs[small, patches] = tuple(_offered(self.tools[n], short=small) for n in names)
-        return self._specs[small, patches]
+            names += [name for name in MEMORY_TOOLS if small and memory and name in self.tools.keys() - self.searched]
+            self._specs[small, memory, patches] = tuple(_offered(self.tools[n], short=small) for n in names)
+        return self._specs[small, memory, patches]
 
     def count(self, counter: Counter, tools: tuple[ToolSpec, ...]) -> int:
         """Return the tokens of `tools`, counted once as long as they stay the same."""

@@ -17,12 +17,14 @@ from sakti.core.config.fields import (
     StoreSettings,
     UiSettings,
     WorkingMemorySettings,
+    refuse_mode,
 )
 from sakti.core.config.hooks import HookSettings
 from sakti.core.config.load import (
     Loaded,
     flat,
     load,
+    masked_value,
     meaning,
     names,
     project_may_set,
@@ -56,10 +58,12 @@ __all__ = [
     "choices",
     "flat",
     "load",
+    "masked_value",
     "meaning",
     "model_choices",
     "names",
     "project_may_set",
+    "refuse_mode",
     "replace_setting",
     "takes",
 ]

@@ -40,6 +40,9 @@ def check(config: Config) -> None:
     """Raise `ConfigError` for the first contradiction."""
     for provider, own in config.providers.items():
         _check_extra(f"providers.{provider}.extra", own.extra)
+        for header, value in own.headers.items():
+            if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] - as the file has it
+                raise ConfigError(f'providers.{provider}.headers.{header} must be text, as in {header} = "{value}".')
     _check_memory(config.memory)
     for number, hook in enumerate(config.hooks, 1):
         if why := wrong(hook):

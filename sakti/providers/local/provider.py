@@ -46,6 +46,7 @@ class LocalProvider:
 
     name = "local"
     elsewhere = False
+    loopback = True
 
     def __init__(self, context: int | None = None, worker: Worker | None = None) -> None:
         self._context = context or CONTEXT

@@ -320,13 +320,15 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
     """Return what a new thread of a workspace may be told of earlier work; None without an earlier thread."""
     row, said = ThreadRow, MessageRow
     held = said.select(said.pk).where(said.thread_id == row.id)
-    others = row.select(row.id, row.title, row.metadata).where(row.resource_id == resource_id, row.id != thread_id)
+    columns = row.id, row.title, row.metadata, row.updated_at
+    others = row.select(*columns).where(row.resource_id == resource_id, row.id != thread_id)
     open_ones = others.where(row.parent_id.is_null(), row.deleted_at.is_null(), fn.EXISTS(held))
-    threads = open_ones.order_by(row.updated_at.desc()).limit(recent).tuples().execute(db)
-    if not threads:
+    newest = open_ones.order_by(row.updated_at.desc()).limit(recent).tuples().execute(db)
+    earlier = [each[:3] for each in newest if not threads.is_undone(*each[2:])]
+    if not earlier:
         return None
     lines: dict[str, str] = {}  # text: where it was said last
-    for identifier, _, _ in threads:
+    for identifier, _, _ in earlier:
         log = with_earlier([x for x, _ in lines_where(db, "g.thread_id = ? AND g.state = 'active'", (identifier,))])
         worth = [x for x in reversed(log) if not x.forgotten and (x.pinned or (x.priority == "high" and not x.depth))]
         worth.sort(key=lambda x: not x.pinned)
@@ -337,7 +339,7 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
         task.resource_id == resource_id, task.status.in_(("open", "in_progress")), task.deleted_at.is_null()
     )
     tasks = unclosed.order_by(task.status.desc(), task.priority, task.created_at).limit(12).tuples().execute(db)
-    last, title, metadata = threads[0]
+    last, title, metadata = earlier[0]
     return CarryOver(
         last,
         title,

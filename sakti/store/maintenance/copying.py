@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from sakti.core.errors import StoreError
-from sakti.store import failures, files
+from sakti.store import failures, files, marks
 from sakti.store.connection import Snapshot, plain
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import damage
@@ -61,6 +61,9 @@ def _pages(source: apsw.Connection, part: Path) -> None:
             with destination.backup("main", source, "main") as backup:
                 while not backup.done:
                     backup.step(PAGES)
+        version = int(str(destination.execute("PRAGMA user_version").get))
+        if version & marks.PENDING:  # the copy has everything
+            destination.execute(f"PRAGMA user_version = {version & ~marks.PENDING}")
     finally:
         destination.close()
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 import apsw
 
+from sakti.core.clock import SystemClock
 from sakti.core.errors import StoreError
 from sakti.store import failures, files, migrate, opening
 from sakti.store.connection import plain
@@ -92,7 +94,8 @@ def _contents(path: Path, database: DatabaseFile, *, deep: bool) -> list[Finding
         opening.refuse_foreign(connection, path)
         version = migrate.current_version(db)
         if version != migrate.LATEST:
-            return [_schema(version), *maintenance.integrity_findings(db)]
+            integrity = maintenance.integrity_findings(db)
+            return [_schema(version, path, database if all(f.ok for f in integrity) else None), *integrity]
         return maintenance.check(db, deep=deep)
     except StoreError as e:
         return [_file(e)]
@@ -104,11 +107,33 @@ def _contents(path: Path, database: DatabaseFile, *, deep: bool) -> list[Finding
         connection.close()
 
 
-def _schema(version: int) -> Finding:
+def _schema(version: int, path: Path, database: DatabaseFile | None) -> Finding:
+    """Compare the schema with the latest; missing migrations are tried on a copy of `database`."""
     if version > migrate.LATEST:
         detail = f"made by a newer sakti (schema {version}, this one knows {migrate.LATEST}): it is open read-only"
         return Finding("schema", False, detail, "Update sakti to write to it.")
-    return Finding("schema", True, f"schema {version}; it is migrated to {migrate.LATEST} at the next start")
+    pending = f"schema {version}; it is migrated to {migrate.LATEST} at the next start"
+    if database is None:
+        return Finding("schema", True, pending)
+    try:
+        _try_migrations(path, database)
+    except migrate.MigrationError as e:
+        detail = f"schema {version}; migrating a copy of it failed at step {e.step} ({e.reason})"
+        return Finding("schema", False, detail, failures.RECOVER)
+    except (OSError, apsw.Error) as e:
+        return Finding("schema", True, f"{pending} (not tried on a copy: {e})")
+    return Finding("schema", True, pending)
+
+
+def _try_migrations(path: Path, database: DatabaseFile) -> None:
+    """Migrate a temporary copy. Raises `OSError` or `apsw.Error` where none can be made."""
+    time = SystemClock()
+    copy = opening.scratch_copy(database, path.name, time)
+    try:
+        with contextlib.closing(copy.connect()) as connection:
+            migrate.apply_steps(plain(connection), time, name=str(path))
+    finally:
+        copy.remove()
 
 
 def _unreadable(error: apsw.Error, path: Path) -> Finding:

@@ -34,7 +34,7 @@ from sakti.store.threads import removal as thread_removal
 log = logging.getLogger(__name__)
 
 ROWS = 10  # that go between two looks at the clock
-COPIES = ("before", "backup", "damaged")
+COPIES = ("before", "backup", "damaged", "wal")
 
 
 def is_clean(db: Database) -> bool:

@@ -50,7 +50,10 @@ NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 def encode(part: Part) -> Json:
-    return {"t": NAMES[type(part)], **structs.asdict(part)}
+    fields = structs.asdict(part)
+    if isinstance(part, TextPart) and part.opaque is None:
+        del fields["opaque"]  # older versions read texts without it
+    return {"t": NAMES[type(part)], **fields}
 
 
 def decode(data: Json) -> Part:

@@ -30,6 +30,7 @@ from sakti.store.models import (
 )
 from sakti.store.search import index as search_index
 from sakti.store.search.said_before import said_before
+from sakti.store.text_registry import entering
 from sakti.store.threads import messages, threads
 
 MARK = MarkerPart("deleted", "This message was deleted.")
@@ -89,11 +90,17 @@ def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
         rows.delete(db, RequestBlockRow, thread_id=thread_id)
 
 
-def forget_typed(db: Database, resource_id: str, thread_id: str, text: str) -> None:
-    """Remove what the user typed from the prompt history, the drafts, and the title made of it."""
-    rows.delete(db, PromptRow, resource_id=resource_id, text=text)
-    rows.delete(db, UnsentRow, resource_id=resource_id, draft=text)
+def forget_typed(db: Database, resource_id: str, thread_id: str, text: str) -> bool:
+    """Remove a typed text from the prompt history, the drafts, and the title made of it.
+
+    Return whether the history had it.
+    """
+    row, stored = PromptRow, entering("prompt_history", "text", text)
+    had = rows.first(db, row.select(row.pk).where(row.resource_id == resource_id, row.text == stored)) is not None
+    rows.delete(db, PromptRow, resource_id=resource_id, text=stored)
+    rows.delete(db, UnsentRow, resource_id=resource_id, draft=entering("unsent", "draft", text))
     _untitle(db, thread_id, text)
+    return had
 
 
 def _with_its_other_half(db: Database, message: Message) -> list[Message]:

@@ -94,6 +94,13 @@ def steps(db: Database, thread_id: str) -> list[Step]:
     return [Step(number, *call) for number, call in enumerate(calls.tuples().execute(db), 1)]
 
 
+def newest_accepted(db: Database, thread_id: str, model: str) -> int:
+    """Return the index of the newest message that `model` has answered a request with; -1: none."""
+    sent = [step.request["messages"] for step in steps(db, thread_id) if step.model == model and step.request]
+    indexes = [entry[1] for messages in sent for entry in messages if isinstance(entry[1], int)]
+    return max(indexes, default=-1)
+
+
 def texts(db: Database, thread_id: str) -> dict[str, str]:
     """Return the texts of a thread's requests by hash."""
     row = RequestBlockRow

@@ -18,8 +18,11 @@ from sakti.store.secrets import masked_value
 from sakti.store.text_registry import entering, leaving
 
 TITLE_LIMIT = 60
+LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again, by whom they were refused
 HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
 HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest meanwhile, as before what was undone
+
+UNDONE = "undone"  # in a thread's metadata: when all its turns were undone, and the id under which it goes on
 
 
 def create(db: Database, thread: Thread) -> Thread:
@@ -90,6 +93,33 @@ def update_metadata(db: Database, thread_id: str, changes: Json) -> None:
         return
     merged = {k: v for k, v in {**json.loads(row[0]), **changes}.items() if v is not None}
     rows.update(db, ThreadRow, thread_id, metadata=merged)
+
+
+def add_left_out(db: Database, thread_id: str, marks: dict[str, str]) -> None:
+    """Add pieces of the thread's messages that are not sent again (see `providers.refused_pieces`)."""
+    update_metadata(db, thread_id, {LEFT_OUT: {**left_out(db, thread_id), **marks}})
+
+
+def left_out(db: Database, thread_id: str) -> dict[str, str]:
+    """Return the pieces of the thread's messages that are not sent again."""
+    thread = get(db, thread_id)
+    return dict(thread.metadata.get(LEFT_OUT, {})) if thread is not None else {}
+
+
+def mark_undone(db: Database, thread_id: str, went_to: str, now: int) -> None:
+    """Mark a thread whose turns were all undone, to go on as the empty thread `went_to`; "": unmark."""
+    update_metadata(db, thread_id, {UNDONE: {"at": now, "went_to": went_to} if went_to else None})
+
+
+def goes_on_as(thread: Thread) -> str:
+    """Return the id of the empty thread as which an undone one goes on; empty if it was not undone."""
+    return str(thread.metadata[UNDONE]["went_to"]) if is_undone(thread.metadata, thread.updated_at) else ""
+
+
+def is_undone(metadata: Json, updated_at: int) -> bool:
+    """Return whether all turns of a thread were undone, and nothing was said in it since."""
+    mark = metadata.get(UNDONE)
+    return bool(mark) and updated_at <= mark["at"]
 
 
 def set_mode(db: Database, thread_id: str, mode: str) -> None:

@@ -39,10 +39,11 @@ class Drafts:
         self.changed()
 
     def changed(self) -> None:
-        """Store what there is, in a moment; a queue that grew at once."""
+        """Store what there is, in a moment; at once a queue that grew, and that the prompt is empty."""
         if not self._keeps:
             return
-        if self._kept is not None and len(self._host.session.queued) > len(self._kept[1]):
+        queue_grew = self._kept is not None and len(self._host.session.queued) > len(self._kept[1])
+        if queue_grew or (self._kept != ("", ()) and not self._prompt.value):
             self._begin()
         elif self._timer is None:
             self._timer = self._prompt.set_timer(PAUSE, self._begin)

@@ -192,6 +192,10 @@ class ChatScreen(Screen[None]):
         level = self.host.session.level
         self.status_line.sandbox = (level.name, level.text) if level is not None else ("", "")
 
+    def show_saving(self) -> None:
+        """Show whether what happens here is saved."""
+        self.header.not_saved = self.status_line.not_saved = bool(self.host.session.not_saved)
+
     def show_git(self) -> None:
         git = self.host.session.git
         self.header.branch, self.header.changed = (git.branch, git.changed) if git else ("", 0)

@@ -20,6 +20,7 @@ from sakti.core.events import Event
 from sakti.core.text import one_line
 from sakti.tui.activity import Activity
 from sakti.tui.transcript.wrap import shorten
+from sakti.tui.widgets.header import NOT_SAVED
 
 # key, what it does, and the action that a click on it runs
 KEYS = (
@@ -58,12 +59,12 @@ class Browsing(Struct, frozen=True):
 
 
 class StatusLine(Widget):
-    """`browsing`: what has the keys instead of the prompt.
+    """Last line of the chat; its timer runs only while something is under way.
 
-    `approval`: the mode, and the key that changes it; `sandbox`: what holds commands, in a word and in full; `vim`: the
-    mode of the prompt where it has vim's keys; `context`
-    in tokens (0: not known yet); `why` this model answers, shown where there is room. Its timer runs only while
-    something is under way.
+    `browsing`: the pane that has the keys instead of the prompt. `approval`: the mode, and the key that changes it.
+    `sandbox`: how commands are confined, in a word and in full. `not_saved`: nothing that happens here is kept. `vim`:
+    the mode of the prompt if it has vim's keys. `context` in tokens, 0 if not known yet. `why`: the reason for the
+    model, shown if there is room.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -77,6 +78,7 @@ class StatusLine(Widget):
     context: reactive[int] = reactive(0)
     window: reactive[int] = reactive(0)
     queued: reactive[int] = reactive(0)
+    not_saved: reactive[bool] = reactive(False)
     hint: reactive[str] = reactive("")
     why: reactive[str] = reactive("")
 
@@ -194,6 +196,8 @@ class StatusLine(Widget):
             text.append(self.approval[0], self._of_mode(warn, muted))
             text.append(f" {self.approval[1]}", key)
         parts: list[tuple[str, object]] = []
+        if self.not_saved:
+            parts.append((NOT_SAVED, self.get_component_rich_style("status--danger", partial=True)))
         if self.sandbox[0]:
             word, whole = self.sandbox
             said = shorten(one_line(whole, 200), width // 3) if width >= ROOMY else word

@@ -63,8 +63,8 @@ MUTANTS = (
     M(
         "observe-own-messages",
         f"{OBSERVATION}:Observation._request",
-        "tuple(m for m in piece if observable(m))",
-        "tuple(piece)",
+        "[m for m in piece if observable(m)]",
+        "piece",
         by="replay:81",
     ),
     M(

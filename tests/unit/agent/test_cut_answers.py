@@ -10,6 +10,7 @@ from sakti.agent import budget
 from sakti.core.config import AgentSettings
 from sakti.core.events import Notice, RetryScheduled, StepDiscarded
 from sakti.core.types import MarkerPart, ModelInfo, Request
+from sakti.providers.protocol import StopReason
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.store.threads import messages
@@ -153,11 +154,11 @@ async def test_no_request_asks_for_more_than_the_window(store: Store, tmp_path: 
 
 
 async def test_a_maximum_that_the_server_names_is_taken(store: Store, tmp_path: Path, monkeypatch) -> None:
-    from sakti.providers import errors, scripted
+    from sakti.providers import refusals, scripted
 
-    where = errors.Where("scripted")
+    where = refusals.Where("scripted")
     said = "max_tokens: 32000 > 4096, which is the maximum allowed number of output tokens for demo"
-    monkeypatch.setattr(scripted, "_failure", lambda _a: errors.from_status(400, {"message": said}, {}, where))
+    monkeypatch.setattr(scripted, "_failure", lambda _a: refusals.from_status(400, {"message": said}, {}, where))
     run = await start(store, tmp_path / "w", [Answer(error="x"), "fits", "again"])
     assert (await run.ask("hi")).text == "fits"
     assert [r.max_output_tokens for r in run.provider.requests] == [32_000, 4_096]
@@ -167,16 +168,86 @@ async def test_a_maximum_that_the_server_names_is_taken(store: Store, tmp_path: 
 
 
 async def test_a_window_that_the_server_names_is_taken(store: Store, tmp_path: Path, monkeypatch) -> None:
-    from sakti.providers import errors, scripted
+    from sakti.providers import refusals, scripted
 
-    where = errors.Where("scripted")
+    where = refusals.Where("scripted")
     said = (
         "This model's maximum context length is 8192 tokens. However, you requested 11662 tokens (3470 in the "
         "messages, 8192 in the completion)."
     )
-    monkeypatch.setattr(scripted, "_failure", lambda _a: errors.from_status(400, {"message": said}, {}, where))
+    monkeypatch.setattr(scripted, "_failure", lambda _a: refusals.from_status(400, {"message": said}, {}, where))
     run = await start(store, tmp_path / "w", [Answer(error="x"), "fits"])
     assert (await run.ask("hi")).text == "fits"
     assert run.provider.requests[-1].max_output_tokens <= 8_192 - 3_470
     assert run.session.model_info.context_window == 8_192
     assert run.of(Notice) == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "stop_reason"),
+    [
+        ('{"path": "a.txt", "content": "part"}}', "length"),
+        ('```json\n{"path": "a.txt", "content": "part"}\n```', "length"),
+        ('"{\\"path\\": \\"a.txt\\", \\"content\\": \\"part\\"}"', "length"),
+        ('{"path": "a.txt", "content": "part', "tool_use"),
+        ('```json\n{"path": "a.txt", "content": "part {}\n', "tool_use"),
+        ('"{\\"path\\": \\"a.txt\\", \\"content\\": \\"part', "tool_use"),
+    ],
+)
+async def test_a_call_that_may_have_been_cut_is_never_repaired(
+    store: Store, tmp_path: Path, raw: str, stop_reason: StopReason
+) -> None:
+    answers = [Answer(calls=(Call("write", raw=raw),), stop_reason=stop_reason), "done"]
+    run = await start(store, tmp_path / "w", answers, overrides=("approval.mode=edits",))
+    assert (await run.ask("write it")).status == "answered"
+    (result,) = (await stored(run))[2].tool_results
+    assert result.is_error and not (tmp_path / "w/a.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"path": "a.txt", "content": "it\\n"}}',
+        '```json\n{"path": "a.txt", "content": "it\\n"}\n```',
+        '"{\\"path\\": \\"a.txt\\", \\"content\\": \\"it\\\\n\\"}"',
+    ],
+)
+async def test_a_whole_call_with_a_slip_is_run(store: Store, tmp_path: Path, raw: str) -> None:
+    answers = [Answer(calls=(Call("write", raw=raw),)), "done"]
+    run = await start(store, tmp_path / "w", answers, overrides=("approval.mode=edits",))
+    assert (await run.ask("write it")).status == "answered"
+    assert (tmp_path / "w/a.txt").read_text() == "it\n"
+
+
+async def test_a_paused_answer_is_continued_as_it_stands(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", [Answer("Searching. ", stop_reason="pause"), "Found it.", "later"])
+    end = await run.ask("search")
+    assert (end.status, end.text, end.steps) == ("answered", "Searching. Found it.", 2)
+    second = run.provider.requests[1]
+    assert (second.messages[-1].role, second.tail) == ("assistant", ""), "nothing is said in between"
+    assert (await run.ask("thanks")).text == "later"
+
+
+async def test_an_answer_that_pauses_for_ever_ends_at_the_step_limit(store: Store, tmp_path: Path) -> None:
+    play = [Answer("more ", stop_reason="pause") for _ in range(3)]
+    run = await start(store, tmp_path / "w", play, overrides=("agent.max_steps=3",))
+    end = await run.ask("search")
+    assert (end.status, end.error_code, end.steps) == ("limit", "max_steps", 3)
+
+
+async def test_an_unknown_end_keeps_the_answer_and_is_no_success(store: Store, tmp_path: Path) -> None:
+    odd = Answer("Half an", stop_reason="unknown", unknown_reason="quantum_flux")
+    run = await start(store, tmp_path / "w", [odd, "whole"])
+    end = await run.ask("tell me")
+    assert (end.status, end.text, end.error_code) == ("length", "Half an", "unknown_stop")
+    (notice,) = run.of(Notice)
+    assert "'quantum_flux'" in notice.message
+    assert (await stored(run))[-1].text == "Half an"
+    assert (await run.ask("go on")).status == "answered"
+
+
+async def test_calls_with_an_unknown_end_are_run(store: Store, tmp_path: Path) -> None:
+    odd = Answer(calls=(Call("ls", {}),), stop_reason="tool_use", unknown_reason="quantum_flux")
+    run = await start(store, tmp_path / "w", [odd, "done"])
+    assert (await run.ask("look")).status == "answered"
+    assert len(run.of(Notice)) == 1

@@ -13,9 +13,11 @@ from sakti.core.errors import SaktiError
 from sakti.core.types import ContextPart, FilePart, ImagePart, TextPart
 from sakti.providers.scripted import Answer
 from sakti.store.database import Store
+from tests.fakes.pictures import FORMATS, picture
 from tests.fakes.requests import message
 from tests.fakes.session import start
-from tests.unit.core.test_images import JPEG, PNG
+
+PNG, JPEG = picture("PNG"), picture("JPEG")
 
 
 @pytest.fixture
@@ -114,3 +116,11 @@ async def test_what_is_longer_than_the_window_is_not_sent(store: Store, tmp_path
     assert end.error_code == "context_too_long" and "it was not sent" in end.error
     assert recorded.provider.requests == []
     assert (await recorded.ask("and now")).status == "answered"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_damaged_image_is_named_instead_of_sent(tmp_path: Path, form: str) -> None:
+    (tmp_path / "cut.png").write_bytes(picture(form)[: len(picture(form)) // 2])
+    _, part = with_files("see @cut.png", tmp_path, ())
+    assert isinstance(part, FilePart) and part.path == "cut.png"
+    assert "cannot be read and was not sent" in part.text

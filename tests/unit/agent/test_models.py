@@ -7,7 +7,7 @@ import pytest
 from sakti.agent.session.models import Models
 from sakti.core.config import load
 from sakti.core.events import ModelChanged, Notice
-from sakti.providers.facts import ASSUMED_WINDOW
+from sakti.providers.facts import ASSUMED_ON_LOOPBACK
 from tests.contract.test_serving import server
 
 
@@ -36,9 +36,9 @@ async def test_where_nobody_knows_little_is_assumed_and_said_once() -> None:
         for _ in range(2):
             info = await models.learn()
         await models.close()
-    assert (info.context_window, info.assumed) == (ASSUMED_WINDOW, True)
+    assert (info.context_window, info.assumed) == (ASSUMED_ON_LOOPBACK, True)
     (notice,) = [e for e in events if isinstance(e, Notice)]
-    assert "providers.mine.context_window" in notice.message and f"{ASSUMED_WINDOW:,}" in notice.message
+    assert "providers.mine.context_window" in notice.message and f"{ASSUMED_ON_LOOPBACK:,}" in notice.message
     assert asked.count("/v1/models") == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from sakti.core.types import ImagePart, ToolCallPart, storable
+from sakti.core.types import ImagePart, ModelInfo, ToolCallPart, storable
 from sakti.providers.history import read_arguments
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
@@ -162,7 +162,7 @@ async def test_paths_of_calls_are_known_by_any_name(store: Store, tmp_path: Path
 async def test_a_small_model_gets_short_tools_and_one_that_patches_its_own(store: Store, tmp_path: Path) -> None:
     run = await start(store, tmp_path / "w", [])
     toolbox = run.session.toolbox
-    small = {s.name: s for s in toolbox.specs(small=True)}
+    small = {s.name: s for s in toolbox.specs(ModelInfo("m", "p", small=True))}
     assert set(small) == {"bash", "edit", "grep", "ls", "read", "write"}
     assert small["bash"].description == "Run a command in bash."
     assert set(small["grep"].parameters["properties"]) == {"pattern", "path", "ignore_case", "context"}

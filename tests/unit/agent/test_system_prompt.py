@@ -8,6 +8,7 @@ import pytest
 
 from sakti.agent import file_list
 from sakti.agent.reports.overview import LINES, ROOT_FILES, overview
+from sakti.core.events import Notice
 from sakti.core.resources import read_prompt
 from sakti.core.tokens import O200k, count_tools
 from sakti.store.database import Store
@@ -87,7 +88,28 @@ async def test_prompt_and_tools_leave_the_window_to_the_work(store: Store, tmp_p
     counter = O200k()
     tokens = sum(counter.count(b.text) for b in request.system) + count_tools(counter, request.tools)
     assert tokens <= (7_000 if window >= 32_000 else window / 4)
-    assert len(request.tools) == (12 if window >= 32_000 else 6)
+    assert len(request.tools) == (12 if window >= 32_000 else 9 if window >= 16_000 else 6)
+
+
+@pytest.mark.parametrize("window", [8_192, 15_999, 16_000, 20_000, 31_999, 32_000, 200_000])
+async def test_memory_tasks_and_skills_are_offered_from_16_000_tokens_on(
+    store: Store, tmp_path: Path, window: int
+) -> None:
+    skill = tmp_path / "home/.claude/skills/fold/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: fold\ndescription: Fold a map.\n---\nFold it.\n")
+    run = await start(store, tmp_path / "w", ["one", "two"], window=window)
+    await run.ask("hello")
+    await run.ask("again")
+    request = run.provider.requests[-1]
+    offered = {"memory-search", "task-query", "task-mutate", "skill"} & {t.name for t in request.tools}
+    assert len(offered) == (4 if window >= 16_000 else 0)
+    assert any("Fold a map." in b.text for b in request.system) == (window >= 16_000)
+    notices = [e.message for e in run.of(Notice) if e.title == "Small window"]
+    assert len(notices) == (window < 32_000)
+    for name in {t.name for t in run.session.toolbox.specs()} - {t.name for t in request.tools}:
+        assert name in notices[0]
+    assert ("the list of skills" in "".join(notices)) == (window < 16_000)
 
 
 async def test_a_command_is_told_that_nobody_is_there(store: Store, tmp_path: Path) -> None:

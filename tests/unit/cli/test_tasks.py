@@ -66,7 +66,7 @@ def test_a_task_from_its_making_to_its_end(run: Any) -> None:
 
 def test_wrong_usage_is_two_and_a_refusal_one(run: Any) -> None:
     run("create", "x", "-p", "9", code=2)
-    run("create", "x", "-t", "wish", code=1)
+    run("create", "x", "-t", "wish", code=2)
     run("list", "--status", "stuck", code=2)
     run("update", "t", code=2)
     run("undo", code=1)

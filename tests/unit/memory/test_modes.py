@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sakti.core.config import MemorySettings, ObservationSettings
-from sakti.core.resources import read_prompt
+from sakti.core.resources import mode_names, read_prompt
 from sakti.memory import modes
 from sakti.memory.log import lines, parse
 from sakti.memory.observe.model import system_prompt
@@ -16,7 +16,7 @@ from sakti.store.log import lines as memory_log
 from tests.fakes.memory import Driver, settings
 from tests.unit.memory.test_observers import Answers, asked, built
 
-MODES = tuple(m for m in modes.names() if m != "default")
+MODES = tuple(m for m in mode_names() if m != "default")
 ANSWER = """<observations>
 Date: Jan 15, 2026
 * 🔴 (12:00) User stated that the pool leaks

@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from sakti.core.resources import read_prompt
+from sakti.core.resources import mode_names, read_prompt
 from sakti.core.tokens import O200k
-from sakti.memory import modes
 from sakti.memory.observe.model import system_prompt
 
 MODES = ("default", "bug_fixing", "debugging", "explore", "refactoring", "research", "testing")
@@ -117,7 +116,7 @@ def sections(prompt: str) -> dict[str, str]:
 
 
 def test_these_are_the_modes() -> None:
-    assert set(MODES) <= set(modes.names())
+    assert set(MODES) <= set(mode_names())
 
 
 @pytest.mark.parametrize("mode", MODES)

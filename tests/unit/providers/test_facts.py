@@ -25,6 +25,13 @@ from tests.fakes.requests import message, request
         ("openrouter/anthropic/claude-sonnet-5.5", 1_000_000, 128_000, "adaptive"),
         ("gemini/gemini-3.8-flash", 1_000_000, 65_536, "effort"),
         ("groq/openai/gpt-oss-120b", 131_072, 65_536, "effort"),
+        ("bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", 200_000, 64_000, "budget"),
+        ("bedrock/anthropic.claude-opus-4-1-20250805-v1:0", 200_000, 32_000, "budget"),
+        ("bedrock/global.anthropic.claude-sonnet-5-5", 1_000_000, 128_000, "adaptive"),
+        ("vertex/claude-opus-4-1@20250805", 200_000, 32_000, "budget"),
+        ("vertex/claude-haiku-5-5", 1_000_000, 128_000, "adaptive"),
+        ("foundry/claude-sonnet-5-5", 1_000_000, 128_000, "adaptive"),
+        ("azure/gpt-5.1", 400_000, 128_000, "effort"),
     ],
 )
 def test_what_is_known_of_models(name, window, output, thinking):
@@ -32,11 +39,64 @@ def test_what_is_known_of_models(name, window, output, thinking):
     assert (info.context_window, info.max_output, info.thinking) == (window, output, thinking)
 
 
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        ("zai-org/GLM-5.3", 1_000_000),
+        ("glm-4.7", 200_000),
+        ("glm-4.5-air", 131_072),
+        ("moonshotai/kimi-k3", 1_000_000),
+        ("kimi-k2-0905-preview", 262_144),
+        ("qwen3-coder-480b-a35b-instruct", 262_144),
+        ("Qwen/Qwen3.8-27B", 262_144),
+        ("qwen3-32b", 40_960),
+        ("qwen2.5-coder-32b-instruct", 32_768),
+        ("deepseek-v3.2", 128_000),
+        ("deepseek-v4-pro", 1_000_000),
+        ("x-ai/grok-4.6", 500_000),
+        ("grok-code-fast-1", 256_000),
+        ("MiniMax-M2.7", 196_608),
+        ("minimax-m3", 512_000),
+        ("openai/gpt-oss-20b", 131_072),
+        ("meta-llama/llama-4-maverick", 1_000_000),
+        ("llama-3.3-70b-instruct", 131_072),
+        ("devstral-2512", 262_144),
+        ("mistral-small-2603", 131_072),
+        ("google/gemma-4-31b-it", 262_144),
+        ("gemma-3-27b-it", 131_072),
+    ],
+)
+def test_open_families_have_a_window_wherever_they_are_served(name: str, window: int) -> None:
+    assert facts.known("mine", name).context_window == window
+    here = ProviderSettings(base_url="http://127.0.0.1:9000/v1")
+    assert facts.known("mine", name, here).context_window is None, "a server on this machine decides it"
+
+
+def test_prices_of_clouds_are_found_by_their_own_names() -> None:
+    for name in ("bedrock/eu.anthropic.claude-haiku-5-5", "vertex/claude-sonnet-4-5@20250929", "azure/gpt-5.1"):
+        assert registry.model_info(name).input_price is not None, name
+
+
+@pytest.mark.parametrize(
+    ("actor", "observer"),
+    [
+        ("bedrock/us.anthropic.claude-sonnet-5-5", "bedrock/us.anthropic.claude-haiku-5-5"),
+        ("bedrock/anthropic.claude-sonnet-4-6", "bedrock/anthropic.claude-haiku-5-5"),
+        ("bedrock/arn:aws:bedrock:us-east-1:1:application-inference-profile/x", None),
+        ("bedrock/arn:aws:bedrock:eu:1:inference-profile/eu.anthropic.claude-x", None),
+        ("vertex/claude-opus-5-5", "vertex/claude-haiku-5-5"),
+        ("azure/my-deployment", None),
+    ],
+)
+def test_the_observer_of_a_cloud_is_its_small_model_of_the_same_region(actor: str, observer: str | None) -> None:
+    assert registry.small_model(actor) == (observer or actor)
+
+
 def test_every_preset_has_all_its_facts():
     for preset in PRESETS.values():
         if preset.local:
             continue
-        for model in (preset.model, preset.small):
+        for model in filter(None, (preset.model, preset.small)):
             info = facts.known(preset.name, model)
             assert info.context_window, model
             assert info.max_output, model

@@ -14,10 +14,11 @@ from sakti.core.errors import ConfigError, NoModelError
 from sakti.providers import registry
 from sakti.providers.anthropic import AnthropicProvider
 from sakti.providers.local.provider import LocalProvider
+from sakti.providers.network import is_loopback
 from sakti.providers.openai_chat import ChatProvider
 from sakti.providers.openai_responses import ResponsesProvider
 from sakti.providers.presets import PRESETS
-from sakti.providers.probe import is_loopback, served_models
+from sakti.providers.probe import served_models
 from sakti.providers.registry import Choice
 from sakti.providers.scripted import ScriptedProvider
 

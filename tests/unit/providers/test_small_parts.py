@@ -9,10 +9,10 @@ import pytest
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.core.types import ThinkingPart, ToolCallPart, Usage
-from sakti.providers import errors, facts, prices, retry
+from sakti.providers import facts, prices, refusals, retry, waits
 from sakti.providers.protocol import TextChunk
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
-from sakti.providers.sse import json_events
+from sakti.providers.sse import DONE, json_events
 from tests.fakes.requests import play, request
 
 
@@ -64,7 +64,7 @@ def test_model_info():
     assert facts.known("anthropic", "claude-x", ProviderSettings(context_window=5)).context_window == 5
 
 
-WHERE = errors.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", "sk-very-secret-0123456789")
+WHERE = refusals.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", ("sk-very-secret-0123456789",))
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ WHERE = errors.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API
     ],
 )
 def test_too_long_is_recognised(body):
-    assert errors.from_status(400, body, {}, WHERE).code == "context_too_long"
+    assert refusals.from_status(400, body, {}, WHERE).code == "context_too_long"
 
 
 def test_keys_never_show():
     body = {
         "error": {"message": "Incorrect API key provided: sk-very-secret-0123456789. Also sk-proj-abcdefghijklmnop"}
     }
-    said = errors.from_status(401, body, {}, WHERE).message
+    said = refusals.from_status(401, body, {}, WHERE).message
     assert "secret" not in said
     assert "abcdefgh" not in said
     assert WHERE.host == "api.example.com"
@@ -109,7 +109,7 @@ def test_keys_never_show():
 
 def test_an_empty_account_is_not_retried():
     body = {"error": {"message": "You exceeded your current quota", "type": "insufficient_quota"}}
-    assert not errors.from_status(429, body, {}, WHERE).retryable
+    assert not refusals.from_status(429, body, {}, WHERE).retryable
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_an_empty_account_is_not_retried():
     ],
 )
 def test_retry_after(headers, seconds):
-    assert errors.retry_after(headers) == seconds
+    assert waits.retry_after(headers) == seconds
 
 
 async def lines(*chunks):
@@ -131,7 +131,7 @@ async def lines(*chunks):
         for chunk in chunks:
             yield chunk
 
-    return [e async for e in json_events(source())]
+    return [e async for e in json_events(source(), WHERE)]
 
 
 async def test_events_cut_anywhere():
@@ -139,7 +139,7 @@ async def test_events_cut_anywhere():
         b': hi\r\nevent: x\r\ndata: {"a": "\xc3\xa9"}\r\n\r\ndata: {"b":\ndata: 2}\n\n'
         b'data: [DONE]\n\ndata: {"c": 3}\n\n'
     )
-    expected = [{"a": "é"}, {"b": 2}]
+    expected = [{"a": "é"}, {"b": 2}, DONE]
     assert await lines(whole) == expected
     assert await lines(*(whole[i : i + 1] for i in range(len(whole)))) == expected
 

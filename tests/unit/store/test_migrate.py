@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,11 @@ from typing import Any
 import apsw
 import pytest
 
+from sakti.core.clock import SystemClock
 from sakti.store import memory, migrate, opening
 from sakti.store.database import Store
 from sakti.store.database_file import DatabaseFile
-from sakti.store.maintenance import maintenance
+from sakti.store.maintenance import inspection, maintenance, recovery
 from sakti.store.memory import integrity
 from sakti.store.search import search
 from sakti.store.tasks import questions
@@ -100,12 +103,17 @@ EDGES = (
 def as_of(path: Path, version: int) -> None:
     """The same as that schema left it."""
     first_version(path)
+    names = sorted(f.name for f in resources.files("sakti.store.migrations").iterdir() if f.name.endswith(".sql"))
+    for number, name in enumerate(names[1:version], 2):
+        apply(path, number, name)
+
+
+def apply(path: Path, number: int, name: str) -> None:
+    """Apply one migration as it was when it was the newest."""
     db = apsw.Connection(str(path))
-    scripts = sorted(resources.files("sakti.store.migrations").iterdir(), key=lambda f: f.name)
-    for number, script in enumerate([f for f in scripts if f.name.endswith(".sql")][1:version], 2):
-        with db:
-            db.execute(script.read_text("utf-8"))
-            db.execute("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, script.name, number))
+    with db:
+        db.execute(resources.files("sakti.store.migrations").joinpath(name).read_text("utf-8"))
+        db.execute("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, name, number))
     db.close()
 
 
@@ -192,6 +200,94 @@ async def test_a_copy_that_an_unfinished_migration_left_is_made_anew(old: Path, 
     backup = apsw.Connection(str(stale))
     assert backup.execute("SELECT max(version) FROM schema_migrations").get == before
     backup.close()
+
+
+def fail(connection: apsw.Connection) -> None:
+    """Replace the function that the migrations to schema 6 and 8 call by one that always fails."""
+
+    def masked(_text: str) -> str:
+        raise TypeError("object of type 'NoneType' has no len()")
+
+    connection.create_scalar_function("sakti_masked", masked, 1, deterministic=True)
+
+
+@pytest.fixture
+def failing() -> Iterator[None]:
+    apsw.connection_hooks.append(fail)
+    yield
+    apsw.connection_hooks.remove(fail)
+
+
+@pytest.mark.parametrize("old", [2, 7], indirect=True)
+async def test_failed_migration_is_one_sentence_with_step_backup_and_remedy(
+    old: Path, failing: None, tmp_path: Path
+) -> None:
+    before, backup = version_of(old), tmp_path / f"s.db.before-{migrate.LATEST:04d}"
+    steps = {2: "0006_removed_for_good", 7: "0008_task_titles"}
+    for _ in range(2):  # the second start finds the database at the failed step
+        with pytest.raises(migrate.MigrationError) as caught:
+            await Store.open(old)
+        message = caught.value.message
+        assert "\n" not in message
+        for part in (str(old), steps[before], str(backup), "`sakti db recover`", "TypeError: object of type"):
+            assert part in message
+        assert version_of(backup) == before
+
+
+@pytest.mark.parametrize("old", [2], indirect=True)
+def test_check_reports_a_migration_that_would_fail(old: Path, failing: None) -> None:
+    old.chmod(0o600)
+    schema, *rest = inspection.inspect(old)
+    assert (schema.name, schema.ok) == ("schema", False)
+    assert "0006_removed_for_good" in schema.detail and "`sakti db recover`" in schema.mend
+    assert all(finding.ok for finding in rest)
+    assert version_of(old) == 2
+
+
+@pytest.mark.parametrize("old", [2], indirect=True)
+async def test_recovery_reads_a_database_that_cannot_be_migrated(old: Path, tmp_path: Path) -> None:
+    apsw.connection_hooks.append(fail)
+    try:
+        with pytest.raises(migrate.MigrationError):
+            await Store.open(old)
+    finally:
+        apsw.connection_hooks.remove(fail)
+    recovered = recovery.recover(old, SystemClock())
+    assert recovered.lost == 0
+    await (await whole(old)).close()
+
+
+async def test_backup_of_an_interrupted_migration_is_kept(tmp_path: Path) -> None:
+    as_of(tmp_path / "s.db", 2)
+    backup = tmp_path / f"s.db.before-{migrate.LATEST:04d}"
+    shutil.copyfile(tmp_path / "s.db", backup)
+    for number, script in ((3, "0003_memory_moves.sql"), (4, "0004_safe_keeping.sql")):
+        apply(tmp_path / "s.db", number, script)
+    original = backup.read_bytes()
+    await (await whole(tmp_path / "s.db")).close()
+    assert backup.read_bytes() == original
+
+
+async def test_backup_of_another_database_is_replaced(tmp_path: Path) -> None:
+    as_of(tmp_path / "other.db", 2)
+    connection = apsw.Connection(str(tmp_path / "other.db"))
+    connection.execute("UPDATE schema_migrations SET applied_at = 77")
+    connection.close()
+    backup = (tmp_path / "other.db").rename(tmp_path / f"s.db.before-{migrate.LATEST:04d}")
+    as_of(tmp_path / "s.db", 4)
+    await (await whole(tmp_path / "s.db")).close()
+    assert version_of(backup) == 4
+
+
+async def test_missing_step_before_the_latest_is_applied(tmp_path: Path) -> None:
+    """A branch released schema 9 before schema 8."""
+    as_of(tmp_path / "s.db", 7)
+    apply(tmp_path / "s.db", 9, "0009_requests.sql")
+    await (await whole(tmp_path / "s.db")).close()
+    connection = apsw.Connection(str(tmp_path / "s.db"))
+    rows = connection.execute("SELECT version FROM schema_migrations ORDER BY version").fetchall()
+    connection.close()
+    assert [version for (version,) in rows] == list(range(1, migrate.LATEST + 1))
 
 
 async def test_killed_in_the_middle_it_begins_again(old: Path) -> None:

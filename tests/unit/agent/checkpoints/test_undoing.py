@@ -8,6 +8,7 @@ import pytest
 
 from sakti.actions import diff, line, redo, undo
 from sakti.actions.scope import Scope
+from sakti.actions.values import Refused
 from sakti.agent.checkpoints import undoing
 from sakti.agent.threads import purge
 from sakti.core.errors import SaktiError
@@ -232,15 +233,7 @@ async def test_the_shell_shows_first_and_undoes_with_yes(store, tmp_path, monkey
     here, root = await worked(store, tmp_path)
     await here.session.close()
 
-    opened = store
-
-    class Shell(Scope):
-        json = False
-        store = opened
-        workspace = here.session.workspace
-        resource = here.session.resource_id
-
-    scope = Shell(None, lambda _value: None)
+    scope = shell(store, here.session)
     given = {"number": 1, "files": False, "conversation": False, "restore_conflicts": False, "thread": ""}
     shown = await undo.undo.run(scope, **given, yes=False)
     assert (root / "two.txt").exists()
@@ -271,3 +264,84 @@ async def test_a_purged_thread_takes_its_checkpoints(store, tmp_path):
     await purge.purge(store, before=2, do=True)
     assert records.turns(session.thread.id) == []
     await session.close()
+
+
+def shell(store, session) -> Scope:
+    opened = store
+
+    class Shell(Scope):
+        json = False
+        store = opened
+        workspace = session.workspace
+        resource = session.resource_id
+
+    return Shell(None, lambda _value: None)
+
+
+async def shell_undo(store, session):
+    given = {"number": 1, "files": False, "conversation": False, "restore_conflicts": False, "thread": ""}
+    return await undo.undo.run(shell(store, session), **given, yes=True)
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_thread_whose_first_turn_is_undone_goes_on_empty(store, tmp_path, live):
+    root = tmp_path / "w"
+    here = await start(store, root, ["first answer"])
+    await here.ask("first question")
+    first = here.session.thread.id
+    if live:
+        found = undoing.of_session(here.session)
+        await found.undo(await found.preview())
+    await here.session.close()
+    if not live:
+        await shell_undo(store, here.session)
+    again = await start(store, root, ["second answer"], continue_last=True)
+    assert again.session.thread.id != first
+    await again.ask("second question")
+    assert [m.text for m in again.provider.requests[-1].messages] == ["second question"]
+    assert [m.text for m in await store.read(messages.after, first, -1)] == ["first question", "first answer"]
+    await again.session.close()
+    last = await start(store, root, ["third answer"], continue_last=True)
+    assert last.session.thread.id == again.session.thread.id
+
+
+async def test_a_redo_of_the_first_turn_brings_the_thread_back(store, tmp_path):
+    root = tmp_path / "w"
+    here = await start(store, root, ["first answer"])
+    await here.ask("first question")
+    first = here.session.thread.id
+    await here.session.close()
+    await shell_undo(store, here.session)
+    with pytest.raises(Refused, match="Nothing was said"):
+        await shell_undo(store, here.session)
+    await redo.redo.run(shell(store, here.session), restore_conflicts=False, thread="")
+    again = await start(store, root, ["second answer"], continue_last=True)
+    assert again.session.thread.id == first
+
+
+async def test_a_thread_that_was_undone_counts_again_once_something_is_said_in_it(store, tmp_path):
+    root = tmp_path / "w"
+    here = await start(store, root, ["first answer"])
+    await here.ask("first question")
+    first = here.session.thread.id
+    await here.session.close()
+    await shell_undo(store, here.session)
+    store.clock.advance(5)
+    named = await start(store, root, ["second answer"], resume=first)
+    await named.ask("second question")
+    assert [t.text for t in await undoing.of_session(named.session).turns()] == ["first question", "second question"]
+    await named.session.close()
+    last = await start(store, root, [], continue_last=True)
+    assert last.session.thread.id == first
+
+
+async def test_an_undone_thread_is_not_carried_over(store, tmp_path):
+    root = tmp_path / "w"
+    here = await start(store, root, ["first answer"])
+    await here.ask("odd words of the first question")
+    await here.session.close()
+    await shell_undo(store, here.session)
+    again = await start(store, root, ["second answer"], continue_last=True)
+    await again.ask("second question")
+    request = again.provider.requests[-1]
+    assert not any("odd words" in block.text for block in request.system)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -255,10 +256,63 @@ async def test_what_means_nothing_is_still_refused(bench: Workbench, source: Pat
         ('{"command": "a', None),
         ("[1]", None),
         ("[" * 20_000, None),
+        ('```\n{"command": "a"}```', {"command": "a"}),
+        ('Here is the call:\n```json\n{"command": "a"}\n```\nIt\'s done.', {"command": "a"}),
+        ('"```json\\n{\\"command\\": \\"a\\"}\\n```"', {"command": "a"}),
+        ('{"command": "echo {"}}', {"command": "echo {"}),
+        ('{"command": "a"}}}\n', {"command": "a"}),
+        ('{{"command": "a"}}', {"command": "a"}),
+        ('{"command": "a",}', {"command": "a"}),
+        ('{"command": "a" "background": true}', None),  # one text or two?
+        ('{"command": "a", "background": True}', {"command": "a", "background": True}),
+        ('{command: "a"}', {"command": "a"}),
+        ('{"command": "grep \\d"}', {"command": "grep \\d"}),
+        ('{"edits": [{"old": "a"}]]}', {"edits": [{"old": "a"}]}),
+        ('{"command": "a"}{"command": "b"}', None),
+        ('{"content": "say "hi" to me"}', None),
+        ("{'content': 'x }", None),
+        ("{'command': 'a'}", None),
+        ('{"command": rm -r {x}}', None),
+        ('{"a": 1} and {"b": 2}', None),
+        ('"{\\"command\\": \\"a', None),
+        ('"{\\"command\\": \\"a"', None),
+        ("", None),
+        ("}" * 20_000, None),
     ],
 )
 def test_arguments_that_are_almost_json(raw: str, expected: dict[str, Any] | None) -> None:
     assert call_texts.parse_leniently(raw) == expected
+
+
+WHOLE = {
+    "path": "a.c",
+    "content": 'if (x) {\n  puts("}");\n}\n',
+    "edits": [{"old": "[", "new": "it's {}"}],
+    "limit": 120,
+}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        json.dumps(WHOLE),
+        json.dumps(WHOLE).replace("\\n", "\n"),
+        f"```json\n{json.dumps(WHOLE, indent=2)}\n",
+        f"Calling it's tool: {json.dumps(WHOLE)}",
+        json.dumps(json.dumps(WHOLE)),
+        "{" + json.dumps(WHOLE),
+    ],
+)
+def test_no_beginning_of_a_call_is_taken_for_the_call(raw: str) -> None:
+    for end in range(len(raw)):
+        assert call_texts.parse_leniently(raw[:end]) in (None, WHOLE)
+
+
+@given(st.dictionaries(st.text(max_size=9), st.text() | st.integers() | st.lists(st.text(max_size=9)), min_size=1))
+def test_braces_fences_and_double_encoding_lose_nothing(arguments: dict[str, Any]) -> None:
+    text = json.dumps(arguments)
+    for raw in (text, f"{text}}}", f"```json\n{text}\n```", json.dumps(text), json.dumps(f"```\n{text}\n```")):
+        assert call_texts.parse_leniently(raw) == arguments
 
 
 def test_only_a_heredoc_that_is_nothing_else_is_a_patch() -> None:

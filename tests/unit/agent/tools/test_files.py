@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
+from sakti.agent.tools import textfile
 from sakti.agent.tools.base import Workbench
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.diffs import unified_diff
@@ -22,6 +23,7 @@ from sakti.agent.tools.read import read
 from sakti.agent.tools.write import write
 from sakti.core import images
 from sakti.core.errors import ToolError
+from tests.fakes.pictures import FORMATS, picture
 from tests.fakes.tools import TOOLS, call
 
 # --- reading on -------------------------------------------------------------------------------------------------------
@@ -86,7 +88,9 @@ async def test_a_folder_is_listed_and_encodings_are_named(bench: Workbench) -> N
     (bench.workspace / "latin.txt").write_bytes(b"M\xfcller\r\n")
     assert "latin.txt  8" in (await call(bench, read, path=".")).content
     assert (await call(bench, read, path="latin.txt")).content == (
-        "1\tMüller\n[Written with latin-1 and CRLF line ends, which edit and write keep.]"
+        "1\tMüller\n"
+        "[Written with an unknown 8-bit encoding (shown as latin-1) and CRLF line ends, which edit and write keep; "
+        "new text has to be ASCII.]"
     )
     with pytest.raises(ToolError, match="is a file"):
         await call(bench, ls, path="latin.txt")
@@ -99,10 +103,11 @@ async def test_an_edit_leaves_latin_1_as_it_is(bench: Workbench) -> None:
     path = bench.workspace / "a.py"
     path.write_bytes(b"name = 'M\xfcller'\nx = 1\n")
     await call(bench, read, path="a.py")
-    await call(bench, edit, path="a.py", old="x = 1", new="x = 2  # für")
-    assert path.read_bytes() == b"name = 'M\xfcller'\nx = 2  # f\xfcr\n"
-    with pytest.raises(ToolError, match="latin-1, which has no '→'"):
-        await call(bench, edit, path="a.py", old="x = 2", new="x → 3")
+    await call(bench, edit, path="a.py", old="x = 1", new="x = 2  # new")
+    assert path.read_bytes() == b"name = 'M\xfcller'\nx = 2  # new\n"
+    for new in ("x → 3", "für"):
+        with pytest.raises(ToolError, match=r"unknown 8-bit encoding \(shown as latin-1\), so .* may come out wrong"):
+            await call(bench, edit, path="a.py", old="x = 2", new=new)
     assert b"x = 2" in path.read_bytes()
 
 
@@ -133,7 +138,10 @@ async def test_whatever_a_file_is_written_in_only_the_edited_line_changes(
 
     path.write_bytes(whole(rows[number]))
     bench.saw(path)
-    await call(bench, edit, path="f", old=rows[number], new=f"{rows[number]}neu")
+    text = textfile.decode(path.read_bytes())
+    assert text is not None
+    seen = rows[number] if text.mark else rows[number].encode(encoding).decode(text.encoding)
+    await call(bench, edit, path="f", old=seen, new=f"{seen}neu")
     assert path.read_bytes() == whole(f"{rows[number]}neu")
 
 
@@ -291,3 +299,38 @@ async def test_what_cannot_be_drawn_is_a_sentence(bench: Workbench) -> None:
     for name in ("a.pdf", "a.png"):
         with pytest.raises(ToolError, match=f"{name} cannot be shown"):
             await call(bench, read, path=name)
+
+
+def cuts(form: str) -> list[bytes]:
+    """A picture cut at many places, its last bytes among them."""
+    out: list[bytes] = []
+    for frames in (1, 3) if form in ("GIF", "WEBP") else (1,):
+        data = picture(form, 64, 48, frames=frames)
+        out += [data[:end] for end in (len(data) // 2, len(data) * 9 // 10, len(data) - 12, len(data) - 2)]
+    return out
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_a_cut_image_is_unreadable(bench: Workbench, form: str) -> None:
+    for number, data in enumerate(cuts(form)):
+        (bench.workspace / "cut").write_bytes(data)
+        with pytest.raises(ToolError, match="cut cannot be shown: .*([Tt]runcated|broken)"):
+            await call(bench, read, path="cut")
+        assert number or images.look(data) is not None, "it looks like an image"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_a_large_cut_image_is_unreadable(bench: Workbench, form: str) -> None:
+    data = picture(form, 1_700, 900)
+    (bench.workspace / "cut").write_bytes(data[: len(data) - 8])
+    with pytest.raises(ToolError, match="cut cannot be shown"):
+        await call(bench, read, path="cut")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("behind", [b"", b"\0\0", b"\r\n", b"bytes of a camera"])
+async def test_a_whole_image_is_shown(bench: Workbench, form: str, behind: bytes) -> None:
+    data = picture(form, 64, 48) + behind
+    (bench.workspace / "a").write_bytes(data)
+    (image,) = (await call(bench, read, path="a")).images
+    assert base64.b64decode(image.data) == data

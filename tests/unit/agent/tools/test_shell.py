@@ -46,7 +46,7 @@ async def test_what_was_left_running_is_read_on(bench: Workbench) -> None:
     await call(bench, bash, command="(while [ ! -e go ]; do sleep 0.05; done; echo later; exec sleep 600) & echo now")
     (bench.workspace / "go").touch()
     running = bench.background["1"]
-    while "later" not in running.output.tail + running.output.head:
+    while "later" not in running.output.unread:
         await asyncio.sleep(0.01)
     assert (await call(bench, bash_output, id="1")).content == "later\n[still running]"
 
@@ -229,10 +229,67 @@ async def test_the_size_that_is_told_is_the_true_one(bench: Workbench) -> None:
 def test_an_output_beyond_its_file_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sakti.agent.tools.processes.FILE_LIMIT", 10)
     output = Output(tmp_path / "o")
-    output.add("12345678")
-    output.save()
-    assert not output.cut
-    output.add("9abc")
-    output.save()
+    for text in ("12345678", "9abc"):
+        assert not output.cut
+        output.add(text)
+        output.settle()
+        output.save()
     assert output.cut
     assert (tmp_path / "o").read_text() == "123456789a"
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("for i in $(seq 1 3000); do printf '\\rprogress %d%%' $i; done; echo; echo built", "progress 3000%\nbuilt"),
+        ("for i in $(seq 1 3000); do printf '\\r\\033[2K%d' $i; done", "3000"),
+        ("for i in $(seq 1 300); do printf '%3d%%\\b\\b\\b\\b' $i; done; echo", "300%"),
+        ("echo; for i in $(seq 1 300); do printf '\\033[1A\\033[Klayer %d\\n' $i; done", "layer 300"),
+        ("printf '\\033[1;31mred\\033[0m \\033]8;;http://x\\033\\\\link\\033]8;;\\033\\\\\\n'", "red link"),
+        ("printf 'one\\r\\ntwo\\r\\n'", "one\ntwo"),
+        ("printf 'kept  \\n\\tas it is\\n'", "kept  \n\tas it is"),
+        ("printf 'no line end \\033[3'; exit 3", "no line end \n[exit code 3]"),
+    ],
+)
+async def test_a_redrawn_output_reaches_the_model_as_it_ends_up(bench: Workbench, command: str, shown: str) -> None:
+    done = await call(bench, bash, command=command)
+    assert done.content == shown
+    assert "output_file" not in done.details
+
+
+async def test_the_size_and_the_file_of_a_redrawn_output_are_those_of_its_text(bench: Workbench) -> None:
+    done = await call(
+        bench, bash, command="for i in $(seq 1 9000); do printf '0%%\\r\\033[32m%d done\\033[0m\\n' $i; done"
+    )
+    text = "".join(f"{i} done\n" for i in range(1, 9001))
+    assert f"The whole output of {len(text):,} characters is in " in done.content
+    assert Path(done.details["output_file"]).read_text() == text
+    assert done.content.startswith(text[:5_000])
+
+
+async def test_what_was_drawn_so_far_is_read_from_a_running_command(bench: Workbench) -> None:
+    drawn = "printf '\\r10%%\\r20%%\\033[1'"
+    await call(
+        bench, bash, command=f"({drawn}; until [ -e go ]; do sleep 0.02; done; printf 'm\\r30%%'; exec sleep 600) &"
+    )
+    (number,) = bench.background
+    running = bench.background[number]
+    while "20%" not in running.output.unread + running.output.text():
+        await asyncio.sleep(0.01)
+    seen = (await call(bench, bash_output, id=number)).content
+    assert seen in ("20%\n[still running]", "[nothing new]\n[still running]")  # the command's own result may have it
+    (bench.workspace / "go").touch()
+    while "30%" not in running.output.unread:
+        await asyncio.sleep(0.01)
+    assert (await call(bench, bash_output, id=number)).content == "30%\n[still running]"
+
+
+def test_a_piece_for_the_screen_says_that_it_redraws_a_line(tmp_path: Path) -> None:
+    output = Output(tmp_path / "o")
+    pieces: list[str] = []
+    for text in ("start\n\x1b[3", "2m10%", "\x1b[0m\r20%", "\r30%\n", "end\r", "\n"):
+        output.add(text)
+        pieces.append(output.take_unread())
+    assert pieces == ["start\n", "10%", "\r20%", "\r30%\n", "end", "\n"]
+    output.settle()
+    assert output.text() == "start\n30%\nend\n"

@@ -117,5 +117,5 @@ def test_what_is_no_text_is_not_read_as_one(data: bytes) -> None:
 def test_what_an_encoding_has_not_is_refused() -> None:
     found = textfile.decode(b"M\xfcller\n")
     assert found is not None
-    with pytest.raises(ToolError, match=r"latin-1, which has no '→' \(U\+2192\)"):
+    with pytest.raises(ToolError, match=r"shown as latin-1\), so '→', which is not in it"):
         found.encode("Müller →\n")

@@ -1,0 +1,313 @@
+"""Describe how a provider is reached, and make the SDK client that carries its requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sakti.core.errors import ConfigError, ProviderError
+from sakti.providers import network
+from sakti.providers.presets import ClientKind
+from sakti.version import __version__
+
+SdkClient: TypeAlias = Any  # AsyncOpenAI, AsyncAnthropic or a cloud's: they share `post`, `get` and `close`
+Api: TypeAlias = Literal["anthropic", "responses", "chat"]
+
+OnResponse: TypeAlias = Callable[[Any], Awaitable[None]]
+
+CONNECT_S = 15.0
+KEY_COMMAND_S = 30.0  # a helper that opens a browser for a login takes longer and is stopped
+GATEWAY_VERSION = "2023-06-01"  # the version of the Messages API that compatible servers know
+_ENTRA_SCOPES = {
+    "azure": "https://cognitiveservices.azure.com/.default",
+    "foundry": "https://ai.azure.com/.default",
+}
+# Where a cloud without a configured address is, to choose the proxy before the SDK has made up the exact host.
+_CLOUD_HOSTS = {
+    "bedrock": "https://bedrock-runtime.amazonaws.com",
+    "vertex": "https://aiplatform.googleapis.com",
+    "foundry": "https://services.ai.azure.com",
+}
+_ENDPOINT_PATHS: Mapping[str, Api] = {
+    "/chat/completions": "chat",
+    "/responses": "responses",
+    "/v1/messages": "anthropic",
+}
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """How a provider is reached.
+
+    `client` names the SDK client. An empty `base_url` is filled in by the SDK of a cloud. `key_command` prints the
+    key; `bearer`: the key is a token for the Authorization header only. `timeout` is the longest silence in seconds.
+    `needs_key`: without a key no request is made. `elsewhere`: the server is not the provider's own. `extra` goes
+    into every body, `headers` and `query` into every request.
+    """
+
+    name: str
+    client: ClientKind = "openai"
+    base_url: str = ""
+    key: str = ""
+    key_env: str = ""
+    key_command: str = ""
+    bearer: bool = False
+    needs_key: bool = False
+    api_version: str = ""
+    timeout: float = 120.0
+    context_window: int | None = None
+    elsewhere: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def url(self) -> str:
+        """Return the address by which the proxy and the certificates are chosen."""
+        return self.base_url or _CLOUD_HOSTS.get(self.client, "")
+
+    def request_headers(self, key: str) -> dict[str, str]:
+        """Return what is sent besides the SDK's own headers."""
+        headers = {"User-Agent": f"sakti/{__version__}"}
+        if self.client == "anthropic" and self.elsewhere:
+            headers["anthropic-version"] = GATEWAY_VERSION
+            if not self.bearer:
+                headers["x-api-key"] = key or "none"
+        return {**headers, **self.headers}
+
+
+def split_base_url(url: str) -> tuple[str, dict[str, str], Api | None]:
+    """Split what users copy from a server's documentation into base URL, query and API.
+
+    A full endpoint (`…/v1/chat/completions?api-version=1`) names the API with its path; the API is None otherwise.
+    """
+    parts = urlsplit(url.strip())
+    address = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for path, api in _ENDPOINT_PATHS.items():
+        if address.endswith(path):
+            return address.removesuffix(path), query, api
+    return address, query, None
+
+
+# --- what is missing ----------------------------------------------------------------------------------------
+
+
+def missing(endpoint: Endpoint, env: Mapping[str, str]) -> str:
+    """Return one sentence that says what a provider still needs; empty if it can be asked.
+
+    Slow for Bedrock, whose credentials may come from a file or a service: call it in a thread.
+    """
+    if endpoint.key_command:
+        return ""
+    match endpoint.client:
+        case "bedrock":
+            return _missing_for_bedrock(endpoint, env)
+        case "vertex":
+            return _missing_for_vertex(endpoint, env)
+        case "foundry":
+            if not endpoint.base_url and not env.get("ANTHROPIC_FOUNDRY_RESOURCE"):
+                return "Set ANTHROPIC_FOUNDRY_RESOURCE to the name of your Foundry resource."
+            return _missing_entra(endpoint, "ANTHROPIC_FOUNDRY_API_KEY")
+        case "azure":
+            if not endpoint.base_url:
+                return "Set AZURE_OPENAI_ENDPOINT to the address of your Azure resource."
+            if not endpoint.api_version:
+                return "Set OPENAI_API_VERSION or providers.azure.api_version, for example to 2025-04-01-preview."
+            return "" if env.get("AZURE_OPENAI_AD_TOKEN") else _missing_entra(endpoint, "AZURE_OPENAI_API_KEY")
+        case "anthropic" | "openai":
+            if endpoint.key or not endpoint.needs_key:
+                return ""
+            return (
+                f"No key for {endpoint.name}: set {endpoint.key_env or 'its key'} in the environment, or store it in "
+                "the system keyring."
+            )
+
+
+def _missing_for_bedrock(endpoint: Endpoint, env: Mapping[str, str]) -> str:
+    if not _is_installed("boto3"):
+        return _not_installed("bedrock")
+    if bedrock_region(env) is None and not endpoint.base_url:
+        return "Set AWS_REGION to the region of your Bedrock models."
+    if endpoint.key:
+        return ""
+    boto3 = importlib.import_module("boto3")
+    if boto3.Session().get_credentials() is None:
+        return "No AWS credentials: set AWS_BEARER_TOKEN_BEDROCK, or log in with `aws configure` or `aws sso login`."
+    return ""
+
+
+def _missing_for_vertex(endpoint: Endpoint, env: Mapping[str, str]) -> str:
+    if not endpoint.key and not _is_installed("google.auth"):
+        return _not_installed("vertex")
+    for name, meaning in (
+        ("CLOUD_ML_REGION", "the region of your Vertex models, for example global"),
+        ("ANTHROPIC_VERTEX_PROJECT_ID", "your Google Cloud project"),
+    ):
+        if not env.get(name):
+            return f"Set {name} to {meaning}."
+    return ""
+
+
+def _missing_entra(endpoint: Endpoint, variable: str) -> str:
+    if endpoint.key or _is_installed("azure.identity"):
+        return ""
+    return f"Set {variable}; to log in with Entra instead, run: pip install 'sakti[azure]'"
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the parent package is missing
+        return False
+
+
+def _not_installed(extra: str) -> str:
+    return f"Support for {extra} is not installed. Run: pip install 'sakti[{extra}]'"
+
+
+def bedrock_region(env: Mapping[str, str]) -> str | None:
+    """Return the AWS region of the environment, else of the AWS profile."""
+    if region := env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION"):
+        return region
+    return importlib.import_module("boto3").Session().region_name
+
+
+# --- the key ------------------------------------------------------------------------------------------------
+
+
+def run_key_command(command: str, provider: str) -> str:
+    """Return the key that a user's command prints. Raises ProviderError (authentication). Blocks."""
+    process = subprocess.Popen(
+        command,
+        shell=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, complaint = process.communicate(timeout=KEY_COMMAND_S)
+    except subprocess.TimeoutExpired:
+        _end_group(process)
+        raise _key_command_error(provider, f"did not end within {KEY_COMMAND_S:g} s") from None
+    key = output.strip()
+    if process.returncode:
+        last = (complaint.replace(key, "•••") if key else complaint).strip().rpartition("\n")[2][:200]
+        raise _key_command_error(provider, f"failed with exit code {process.returncode}{f' ({last})' if last else ''}")
+    if not key or re.search(r"\s", key):
+        raise _key_command_error(provider, "must print the key and nothing else")
+    return key
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    """End a command with everything that it started in its session."""
+    if hasattr(os, "killpg"):
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
+
+
+def _key_command_error(provider: str, problem: str) -> ProviderError:
+    return ProviderError(f"providers.{provider}.key_command {problem}.", code="authentication")
+
+
+# --- the client ---------------------------------------------------------------------------------------------
+
+
+def create_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> SdkClient:
+    """Return the SDK's client; `on_response` sees each response before its body.
+
+    Imports the SDK, which takes one to three seconds: call it in a thread. Raises ProviderError (authentication) if
+    something is missing that only the user can provide.
+    """
+    if problem := missing(replace(endpoint, key=key), os.environ):
+        raise ProviderError(problem, code="authentication")
+    if endpoint.client in ("openai", "azure"):
+        return _openai_client(endpoint, key, on_response)
+    return _anthropic_client(endpoint, key, on_response)
+
+
+@contextlib.contextmanager
+def _without_collections() -> Generator[None]:
+    """Stop looking for garbage during an import: it makes none, and the looking is a fifth of its CPU time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _openai_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> SdkClient:
+    with _without_collections():
+        import openai
+
+    options = _client_options(openai, endpoint, key, on_response)
+    if endpoint.client == "azure":
+        entra = None if key or os.environ.get("AZURE_OPENAI_AD_TOKEN") else _entra_tokens("azure")
+        address = "base_url" if "/openai" in endpoint.base_url else "azure_endpoint"
+        options |= {address: endpoint.base_url, "api_version": endpoint.api_version, "azure_ad_token_provider": entra}
+        return openai.AsyncAzureOpenAI(api_key=key or None, **options)
+    client = openai.AsyncOpenAI(api_key=key or "none", base_url=endpoint.base_url, **options)
+    if endpoint.name != "openai":  # OPENAI_ORG_ID and OPENAI_PROJECT_ID are not another provider's business
+        client.organization = client.project = None
+    return client
+
+
+def _anthropic_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> SdkClient:
+    with _without_collections():
+        import anthropic
+        from anthropic.lib import bedrock, vertex
+
+    options = _client_options(anthropic, endpoint, key, on_response)
+    if endpoint.base_url:
+        options["base_url"] = endpoint.base_url
+    match endpoint.client:
+        case "bedrock":
+            return bedrock.AsyncAnthropicBedrock(aws_region=bedrock_region(os.environ), api_key=key or None, **options)
+        case "vertex":
+            return vertex.AsyncAnthropicVertex(access_token=key or None, **options)
+        case "foundry":
+            entra = None if key else _entra_tokens("foundry")
+            return anthropic.AsyncAnthropicFoundry(api_key=key or None, azure_ad_token_provider=entra, **options)
+        case _:
+            return anthropic.AsyncAnthropic(api_key=key or "none", **options)
+
+
+def _client_options(sdk: Any, endpoint: Endpoint, key: str, on_response: OnResponse) -> dict[str, Any]:
+    """Return the arguments that all clients share; the loop retries, so that waits are visible."""
+    hooks = {"response": [on_response]}
+    return {
+        "max_retries": 0,
+        "timeout": sdk.Timeout(endpoint.timeout, connect=min(CONNECT_S, endpoint.timeout)),
+        "default_headers": endpoint.request_headers(key),
+        "default_query": dict(endpoint.query) or None,
+        "http_client": sdk.DefaultAsyncHttpxClient(event_hooks=hooks, **network.client_options(endpoint.url)),
+    }
+
+
+def _entra_tokens(client: str) -> Callable[[], Awaitable[str]]:
+    """Return a source of Entra tokens; a token is kept until it expires."""
+    identity = importlib.import_module("azure.identity")
+    token = identity.get_bearer_token_provider(identity.DefaultAzureCredential(), _ENTRA_SCOPES[client])
+    return lambda: asyncio.to_thread(token)
+
+
+def check_base_url(name: str, url: str) -> None:
+    """Raise ConfigError for an address that is not HTTP."""
+    if not re.match(r"https?://", url):
+        raise ConfigError(f"providers.{name}.base_url must begin with http:// or https://.")

@@ -1,0 +1,225 @@
+"""Decide which pieces of a conversation a provider refuses, and leave them out of requests. Pure.
+
+A piece is what neither the user nor the model wrote: an image, a file, the result of a tool or of a command. Pieces
+are named by their content, so that a piece stays left out wherever it occurs in its thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import Struct, structs
+
+from sakti.core.errors import ProviderError
+from sakti.core.patterns import lazy_pattern
+from sakti.core.types import (
+    FilePart,
+    ImagePart,
+    Json,
+    Message,
+    OutputPart,
+    Part,
+    TextPart,
+    ToolResultPart,
+)
+from sakti.providers.history import valid_id
+from sakti.providers.refusals import FILTERED, NO_IMAGES
+
+Kind: TypeAlias = Literal["image", "result", "file", "output"]
+
+EVERY_MODEL = ""  # in place of a model's name: the piece itself is refused, not by one model only
+_IMAGE = lazy_pattern(r"\bimages?|_image|\bpictures?\b|\bvision\b|multi-?modal|media[ _]type|base64", re.I)
+_PATH = lazy_pattern(r"\b(?:messages|input)(?:\[\d+\]|\.\d+)(?:[.\[]\w+\]?)*")
+_CONTAINERS = ("messages", "input", "content", "output")
+_CALL_IDS = ("tool_call_id", "tool_use_id", "call_id")
+
+
+class Piece(Struct, frozen=True):
+    """Piece of a conversation; `key` names its content, `index` its message, `name` is for people."""
+
+    key: str
+    kind: Kind
+    name: str
+    index: int
+    part: Part
+
+
+class Omission(Struct, frozen=True):
+    """Pieces that are left out because of `error`; `no_images`: the model takes no images at all."""
+
+    pieces: tuple[Piece, ...]
+    error: ProviderError
+    no_images: bool = False
+
+    def marks(self, model: str) -> dict[str, str]:
+        """Return what is stored of it: by piece, the model that refused it or `EVERY_MODEL`."""
+        return {p.key: model if self.no_images else EVERY_MODEL for p in self.pieces}
+
+
+def named_node(body: Json, text: str) -> Json | None:
+    """Return the part of a request's body that an error text names, as in `messages.5.content.0`."""
+    match = _PATH.search(text)
+    node: Any = body
+    deepest: Json | None = None
+    for step in re.findall(r"\w+", match[0]) if match else ():
+        if isinstance(node, list) and step.isdecimal() and int(step) < len(cast("list[Any]", node)):
+            node = cast("list[Any]", node)[int(step)]
+        elif isinstance(node, dict) and step in _CONTAINERS and step in node:
+            node = cast("Json", node)[step]
+        else:
+            break
+        if isinstance(node, dict):
+            deepest = cast("Json", node)
+    return deepest
+
+
+def is_refusal(error: ProviderError) -> bool:
+    """Return whether a server refused a request for what is in it."""
+    return error.status is not None and (error.code == "invalid_request" or error.status == 413)
+
+
+def find_omission(messages: Sequence[Message], error: ProviderError, accepted: int) -> Omission | None:
+    """Decide what to leave out of a refused request before it is sent once more; None: nothing.
+
+    `accepted`: the newest message that the model has taken in an earlier request; what is up to there is not suspect,
+    unless nothing else can be meant. The error's path decides first, then its words, else the newest pieces are meant.
+    """
+    pieces = [p for m in messages if m.index >= 0 for part in m.parts if (p := _piece_of(part, m.index)) is not None]
+    chosen = _choose(pieces, error, accepted)
+    if not chosen:
+        return None
+    images = [p for p in pieces if p.kind == "image"]
+    no_images = bool(NO_IMAGES.search(error.server_text)) and len(_fresh(images, accepted)) == len(images)
+    return Omission(tuple(chosen), error, no_images)
+
+
+def _choose(pieces: Sequence[Piece], error: ProviderError, accepted: int) -> Sequence[Piece]:
+    images = [p for p in pieces if p.kind == "image"]
+    if error.status == 413:
+        return _fresh(images, accepted)
+    is_about_image = bool(_IMAGE.search(error.server_text) or NO_IMAGES.search(error.server_text))
+    is_filtered = bool(FILTERED.search(error.server_text))
+    if error.refused_node is not None:
+        candidates = images if is_about_image else pieces
+        named = [p for p in candidates if _occurs(p.part, error.refused_node)]
+        if named or not (is_about_image or is_filtered):
+            return _fresh(named, accepted) or named
+    if is_about_image:
+        return _fresh(images, accepted) or images
+    return _newest(_fresh(pieces, accepted), with_all=is_filtered)
+
+
+def _fresh(pieces: Sequence[Piece], accepted: int) -> list[Piece]:
+    return [p for p in pieces if p.index > accepted]
+
+
+def _newest(pieces: Sequence[Piece], *, with_all: bool) -> list[Piece]:
+    """Return the pieces of the newest message with any: its images if it has some, or all."""
+    newest = [p for p in pieces if p.index == pieces[-1].index]
+    images = [p for p in newest if p.kind == "image"]
+    return newest if with_all or not images else images
+
+
+def without(messages: Sequence[Message], left_out: Mapping[str, str], model: str) -> tuple[Message, ...]:
+    """Replace pieces by a short text; `left_out` gives by key the model that refused it, or `EVERY_MODEL`."""
+    keys = {key for key, refuser in left_out.items() if refuser in (EVERY_MODEL, model)}
+    if not keys:
+        return tuple(messages)
+    return tuple(_without_keys(m, keys) for m in messages)
+
+
+def _without_keys(message: Message, keys: set[str]) -> Message:
+    parts = tuple(_replacement(p) if _key_of(p) in keys else p for p in message.parts)
+    return message if parts == message.parts else structs.replace(message, parts=parts)
+
+
+def _replacement(part: Part) -> Part:
+    match part:
+        case ToolResultPart():
+            return structs.replace(part, content="[result left out: refused by the provider]")
+        case FilePart(path):
+            return FilePart(path, "[file left out: refused by the provider]")
+        case OutputPart(command):
+            return OutputPart(command, "[output left out: refused by the provider]")
+        case _:
+            return TextPart("[image left out: refused by the provider]")
+
+
+def in_words(pieces: Sequence[Piece]) -> str:
+    """Name pieces for people: "the image a.png", or "3 pieces (a.png, read, ls)"."""
+    names = list(dict.fromkeys(p.name for p in pieces))
+    if len(pieces) == 1:
+        return f"the {_WORDS[pieces[0].kind]} {names[0]}".strip()
+    shown = ", ".join(names[:5])
+    return f"{len(pieces)} pieces ({shown}{', …' if len(names) > 5 else ''})"
+
+
+_WORDS: dict[Kind, str] = {
+    "image": "image",
+    "result": "result of",
+    "file": "file",
+    "output": "output of the command",
+}
+
+
+def _piece_of(part: Part, index: int) -> Piece | None:
+    key = _key_of(part)
+    match part:
+        case ImagePart(name=name):
+            return Piece(key, "image", name, index, part)
+        case ToolResultPart(name=name):
+            return Piece(key, "result", name, index, part)
+        case FilePart(path):
+            return Piece(key, "file", path, index, part)
+        case OutputPart(command):
+            return Piece(key, "output", command, index, part)
+        case _:
+            return None
+
+
+def _key_of(part: Part) -> str:
+    """Return the name of a piece's content, empty for anything that is no piece."""
+    match part:
+        case ImagePart(data=data):
+            return f"image:{_hash(data)}"
+        case ToolResultPart(call_id):
+            return f"result:{_hash(call_id)}"
+        case FilePart(path, text):
+            return f"file:{_hash(path + text)}"
+        case OutputPart(command, text):
+            return f"output:{_hash(command + text)}"
+        case _:
+            return ""
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _occurs(part: Part, node: Json) -> bool:
+    """Return whether a part of a request's body is, or contains, `part`."""
+    match part:
+        case ToolResultPart(call_id):
+            return any(_answers(call_id, value) for value in _walk(node))
+        case ImagePart(data=text) | FilePart(text=text) | OutputPart(text=text):
+            return bool(text) and any(isinstance(s, str) and text in s for s in _walk(node))
+        case _:
+            return False
+
+
+def _answers(call_id: str, node: Any) -> bool:
+    """Return whether a JSON value is the result of the call."""
+    fields = cast("Json", node) if isinstance(node, dict) else {}
+    return "arguments" not in fields and any(fields.get(name) in (call_id, valid_id(call_id)) for name in _CALL_IDS)
+
+
+def _walk(node: Any) -> Iterator[Any]:
+    """Yield a JSON value and every value in it."""
+    yield node
+    if isinstance(node, dict):
+        node = list(cast("Json", node).values())
+    for each in cast("list[Any]", node) if isinstance(node, list) else ():
+        yield from _walk(each)

@@ -1,0 +1,133 @@
+"""Notice that the file of an open database was removed, replaced or truncated by another program.
+
+SQLite goes on with the file that it opened, whatever has its name by now: what is written then is in no file that a
+later start finds. A window looks before each transaction, which costs two calls of `stat`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from pathlib import Path
+
+from msgspec import Struct
+
+from sakti.store import files, log_mark
+
+AGAIN_S = 0.05  # before a file that seems older is read again
+
+
+class FileLoss(Struct, frozen=True):
+    """Loss of an open database's file to another program.
+
+    `can_checkpoint`: nobody else can have opened the database by its name since, so its write-ahead log may still be
+    copied into the file that is open. `keeps_log`: the log still belongs to the file.
+    """
+
+    words: str
+    can_checkpoint: bool = False
+    keeps_log: bool = False
+
+
+class FileIdentity:
+    """Identity and generation of an open database file, and the identity of its write-ahead log."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.resolve()  # SQLite's log is beside the file, not beside a link to it
+        self._log_path = files.beside(self._path, "-wal")
+        status = self._path.stat()
+        self._file, self._size, self._written = _identify(status), status.st_size, status.st_mtime_ns
+        self._log = self._find_log()
+        self._loss: FileLoss | None = None
+        self._lock = threading.Lock()  # readers look as well
+        self._generation = 0
+        self._generation = self._read_generation()
+
+    def note_checkpoint(self) -> None:
+        """Remember the file as it is after a checkpoint of this process."""
+        with self._lock, contextlib.suppress(OSError):
+            self._written, self._generation = self._path.stat().st_mtime_ns, self._read_generation()
+
+    @property
+    def inode(self) -> int:
+        return self._file[1]
+
+    @property
+    def has_log(self) -> bool:
+        return self._log is not None
+
+    def find_loss(self) -> FileLoss | None:
+        """Return how the file was lost since it was opened; None if it was not."""
+        with self._lock:
+            self._loss = self._loss or self._look()
+            return self._loss
+
+    def _look(self) -> FileLoss | None:
+        try:
+            status = self._path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return FileLoss(f"{self._path} was removed while it was in use", can_checkpoint=True)
+        except OSError:
+            return None
+        if _identify(status) != self._file:
+            return FileLoss(f"{self._path} was replaced by another file while it was in use")
+        if status.st_size < self._size:  # it is vacuumed only while nobody else has it open
+            return FileLoss(f"{self._path} was truncated while it was in use", keeps_log=True)
+        self._size = status.st_size
+        if status.st_mtime_ns != self._written:  # a checkpoint, as a rule
+            self._written = status.st_mtime_ns
+            if self._is_older():
+                return FileLoss(f"{self._path} was overwritten by an older copy while it was in use")
+        return self._find_loss_of_log()
+
+    def _is_older(self) -> bool:
+        """Return whether the file is of an earlier generation than when it was looked at last."""
+        before = self._generation
+        self._generation = self._read_generation()
+        if self._generation < before:  # or it was read in the middle of a checkpoint
+            time.sleep(AGAIN_S)
+            self._generation = self._read_generation()
+        return self._generation < before
+
+    def _read_generation(self) -> int:
+        generation = log_mark.read_generation(self._path) if self.has_log else 0
+        return self._generation if generation is None else generation
+
+    def _find_loss_of_log(self) -> FileLoss | None:
+        log = self._find_log()
+        if self._log is None or log == self._log:
+            self._log = log
+            return None
+        if log is None:
+            return FileLoss(f"{self._log_path} was removed while it was in use", can_checkpoint=True)
+        return FileLoss(f"{self._log_path} was replaced by another file while it was in use")
+
+    def _find_log(self) -> tuple[int, int] | None:
+        try:
+            return _identify(self._log_path.stat())
+        except OSError:
+            return None
+
+    def set_log_aside(self) -> None:
+        """Rename the write-ahead log, which must not be applied to another file of the same name."""
+        if self._log is not None and self._find_log() == self._log:
+            set_log_aside(self._path)
+
+
+def set_log_aside(path: Path) -> Path | None:
+    """Rename the write-ahead log of a lost database; return its new path, None if it was empty."""
+    log = files.beside(path, "-wal")
+    aside = files.beside(path, f".wal-{time.strftime('%Y%m%d-%H%M%S')}")
+    with contextlib.suppress(OSError):
+        files.beside(path, "-shm").unlink(missing_ok=True)
+        if log.stat().st_size:
+            log.rename(aside)
+            return aside
+        log.unlink()
+    return None
+
+
+def _identify(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -21,19 +21,14 @@ with lazy_imports:
     from sakti.store.search import rank as ranking
     from sakti.store.search import search as text_search
 
+KINDS = ("message", "observation", "reflection", "task", "working_memory")
 PER_PAGE = 20  # hits that a chat lists
 WHAT = "shows the message with its neighbours"
 
 
 @action(
     arg("query", 'Words, "phrases", -word, word*, AND OR NOT (), path: role: kind: before: after:', many=True),
-    option(
-        "--kind",
-        many=True,
-        metavar="KIND",
-        help="message, observation, reflection, task or working_memory; may be repeated.",
-        choices=("message", "observation", "reflection", "task", "working_memory"),
-    ),
+    option("--kind", many=True, choices=KINDS, metavar="KIND", help=f"{', '.join(KINDS)}; may be repeated."),
     option("--thread", metavar="THREAD", help="Only this thread (id).", offers="thread ids"),
     flag("--all-workspaces", help="Search all workspaces."),
     option("--since", metavar="TIME", help="2026-01-15, yesterday, 7d …"),

@@ -208,15 +208,7 @@ async def restore(scope: Scope, thread: str) -> Value:
 
 @action(
     WHICH,
-    option(
-        "--format",
-        name="form",
-        default="md",
-        metavar="FORMAT",
-        said=True,
-        help="md, json or html.",
-        choices=("md", "json", "html"),
-    ),
+    option("--format", name="form", default="md", choices=FORMS, said=True, help="Format of the file."),
     option("-o", "--output", kind="path", metavar="FILE", help="File to write (default: standard output)."),
     shell="threads export",
     chat="threads export",

@@ -12,28 +12,14 @@ APPROVAL = option("--approval", metavar="MODE", help="plan, ask, edits or auto; 
                   offers=("plan", "ask", "edits", "auto"))  # fmt: skip
 MODE = option("--mode", metavar="MODE", help="What the Observer looks for: default, debugging, …", offers="modes")
 CONTINUE = flag("-c", "--continue", name="continue_last", help="Continue the last thread.")
-ADD_DIR = option(
-    "--add-dir",
-    name="added",
-    many=True,
-    metavar="DIR",
-    offers="files",
-    help="Work in this folder, too, as in the workspace; may be repeated.",
-)
-NO_SAVE = flag(
-    "--no-save", help="Save nothing: earlier threads can be read, the database stays as it is."
-)  # fmt: skip
+ADD_DIR = option("--add-dir", name="added", many=True, metavar="DIR", offers="files",
+                 help="Work in this folder, too, as in the workspace; may be repeated.")  # fmt: skip
+NO_SAVE = flag("--no-save", help="Save nothing: earlier threads can be read, the database stays as it is.")
 DEBUG = flag("--debug", help="Write debug messages to the log file.")
 CHAT = (
     CONTINUE,
-    option(
-        "-r",
-        "--resume",
-        optional=True,
-        metavar="THREAD",
-        help="Resume a thread; without a name, pick one.",
-        offers="threads",
-    ),
+    option("-r", "--resume", optional=True, metavar="THREAD", offers="threads",
+           help="Resume a thread; without a name, pick one."),
     MODEL,
     APPROVAL,
     MODE,
@@ -42,7 +28,7 @@ CHAT = (
     flag("--plain", help="Plain mode: the chat line by line, for screen readers and simple terminals."),
     NO_SAVE,
     DEBUG,
-)
+)  # fmt: skip
 PRINT = option("-p", "--print", metavar="PROMPT", help="The same as `sakti run PROMPT`.")
 INSTALL = option("--install-completion", optional=True, metavar="SHELL", choices=SHELLS,
                  help="Complete commands with Tab in your shell ($SHELL), or in bash, zsh or fish.")  # fmt: skip

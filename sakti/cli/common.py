@@ -133,7 +133,7 @@ def options(
 
     `thread`: resume, fork or continue_last. In a chat the project's settings are asked about after the first paint.
     """
-    if mode and (reason := refuse_mode(mode)):
+    if mode is not None and (reason := refuse_mode(mode)):
         raise Refused(f"--mode: {reason}", code=values.USAGE)
     more = [*overrides]
     full = approval == "full"  # said at the start and nowhere else: it is no setting

@@ -268,6 +268,15 @@ class _Item(Struct):
         return self.kind == kind and not self.final
 
     @property
+    def is_completed(self) -> bool:
+        return self.final.get("status") == "completed" or (self.kind == "reasoning" and bool(self.final))
+
+    @property
+    def can_be_last(self) -> bool:
+        """Return whether an answer can end with it; thinking and commentary are followed by something."""
+        return self.kind in ("message", "function_call") and self.final.get("phase") != "commentary"
+
+    @property
     def refused(self) -> bool:
         content = cast("list[Json]", self.final.get("content") or [])
         return any(c.get("type") == "refusal" for c in content)
@@ -279,6 +288,7 @@ class _Answer:
     def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
         self.done = False
         self.ended = False  # by `[DONE]`
+        self._failed = False  # the newest event is an error or violates the protocol
         self.reason = ""
         self.model = ""
         self.usage = Usage()
@@ -290,16 +300,25 @@ class _Answer:
 
     @property
     def complete(self) -> bool:
-        """Return whether the end was received; some servers only send `[DONE]`, behind whole items."""
+        """Return whether the end was received; some servers only send `[DONE]` behind whole items, or nothing."""
         if self.done:
             return stops.classify(self.reason) != "cut"
-        return self.ended and bool(self._items) and all(i.final for i in self._items.values())
+        items = [item for _, item in sorted(self._items.items())]
+        if self.ended:
+            return bool(items) and all(i.final for i in items)
+        return not self._failed and all(i.is_completed for i in items) and bool(items) and items[-1].can_be_last
 
     @property
     def refused(self) -> bool:
         return any(i.refused for i in self._items.values())
 
     def take(self, event: Json) -> list[StreamEvent]:
+        self._failed = True
+        events = self._read(event)
+        self._failed = False
+        return events
+
+    def _read(self, event: Json) -> list[StreamEvent]:
         kind = str(event.get("type") or "")
         self.ended = self.ended or event is DONE
         match kind:

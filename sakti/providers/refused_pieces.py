@@ -30,6 +30,7 @@ from sakti.providers.refusals import FILTERED, NO_IMAGES
 
 Kind: TypeAlias = Literal["image", "result", "file", "output"]
 
+MOST_REFUSALS = 8  # of one request, after which every new piece of the refused kind is left out
 EVERY_MODEL = ""  # in place of a model's name: the piece itself is refused, not by one model only
 _IMAGE = lazy_pattern(r"\bimages?|_image|\bpictures?\b|\bvision\b|multi-?modal|media[ _]type|base64", re.I)
 _PATH = lazy_pattern(r"\b(?:messages|input)(?:\[\d+\]|\.\d+)(?:[.\[]\w+\]?)*")
@@ -48,11 +49,15 @@ class Piece(Struct, frozen=True):
 
 
 class Omission(Struct, frozen=True):
-    """Pieces that are left out because of `error`; `no_images`: the model takes no images at all."""
+    """Pieces that are left out because of `error`, the first of some `refusals` of a request.
+
+    `no_images`: the model takes no images at all.
+    """
 
     pieces: tuple[Piece, ...]
     error: ProviderError
     no_images: bool = False
+    refusals: int = 1
 
     def marks(self, model: str) -> dict[str, str]:
         """Return what is stored of it: by piece, the model that refused it or `EVERY_MODEL`."""
@@ -81,22 +86,33 @@ def is_refusal(error: ProviderError) -> bool:
     return error.status is not None and (error.code == "invalid_request" or error.status == 413)
 
 
-def find_omission(messages: Sequence[Message], error: ProviderError, accepted: int) -> Omission | None:
+def find_omission(
+    messages: Sequence[Message], error: ProviderError, accepted: int, earlier: Omission | None = None
+) -> Omission | None:
     """Decide what to leave out of a refused request before it is sent once more; None: nothing.
 
     `accepted`: the newest message that the model has taken in an earlier request; what is up to there is not suspect,
     unless nothing else can be meant. The error's path decides first, then its words, else the newest pieces are meant.
+    `earlier`: what the request was already sent without; it stays left out where the error names yet another piece.
     """
+    if earlier is not None and earlier.refusals >= MOST_REFUSALS:
+        return None
     pieces = [p for m in messages if m.index >= 0 for part in m.parts if (p := _piece_of(part, m.index)) is not None]
-    chosen = _choose(pieces, error, accepted)
+    chosen = _choose(pieces, error, accepted, can_guess=earlier is None)
     if not chosen:
         return None
     images = [p for p in pieces if p.kind == "image"]
     no_images = bool(NO_IMAGES.search(error.server_text)) and len(_fresh(images, accepted)) == len(images)
-    return Omission(tuple(chosen), error, no_images)
+    if earlier is None:
+        return Omission(tuple(chosen), error, no_images)
+    refusals = earlier.refusals + 1
+    if refusals == MOST_REFUSALS:
+        kinds = {p.kind for p in chosen}
+        chosen = [p for p in pieces if p in chosen or (p.kind in kinds and p.index > accepted)]
+    return Omission((*earlier.pieces, *chosen), earlier.error, earlier.no_images or no_images, refusals)
 
 
-def _choose(pieces: Sequence[Piece], error: ProviderError, accepted: int) -> Sequence[Piece]:
+def _choose(pieces: Sequence[Piece], error: ProviderError, accepted: int, *, can_guess: bool) -> Sequence[Piece]:
     images = [p for p in pieces if p.kind == "image"]
     if error.status == 413:
         return _fresh(images, accepted)
@@ -109,7 +125,7 @@ def _choose(pieces: Sequence[Piece], error: ProviderError, accepted: int) -> Seq
             return _fresh(named, accepted) or named
     if is_about_image:
         return _fresh(images, accepted) or images
-    return _newest(_fresh(pieces, accepted), with_all=is_filtered)
+    return _newest(_fresh(pieces, accepted), with_all=is_filtered) if can_guess else []
 
 
 def _fresh(pieces: Sequence[Piece], accepted: int) -> list[Piece]:
@@ -166,6 +182,9 @@ _WORDS: dict[Kind, str] = {
 
 
 def _piece_of(part: Part, index: int) -> Piece | None:
+    """Return the piece that a part is; None for any other part, and for a piece that is left out already."""
+    if part == _replacement(part):
+        return None
     key = _key_of(part)
     match part:
         case ImagePart(name=name):

@@ -143,6 +143,68 @@ async def test_answers_without_any_end_are_cut(api: str) -> None:
     assert caught.value.code == "stream_cut"
 
 
+def item_events(index: int, item: Json, *, status: str | None = "completed", done: bool = True) -> list[Json | str]:
+    """The events of an item of a response, as far as it came."""
+    place = {"output_index": index}
+    events: list[Json | str] = [{"type": "response.output_item.added", **place, "item": {**item, "content": []}}]
+    if item["type"] == "message":
+        text = item["content"][0]["text"]
+        events += [
+            {"type": "response.output_text.delta", **place, "delta": text},
+            {"type": "response.output_text.done", **place, "text": text},
+        ]
+    return [*events, *([{"type": "response.output_item.done", **place, "item": {**item, "status": status}}] * done)]
+
+
+THOUGHT: Json = {"type": "reasoning", "id": "rs_1", "summary": []}
+ANSWER: Json = {"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "A whole answer"}]}
+CALL: Json = {"type": "function_call", "call_id": "c", "name": "read", "arguments": '{"path": "a"}'}
+WHOLE_ITEMS: dict[str, list[Json | str]] = {
+    "text": item_events(0, ANSWER),
+    "thinking and text": [*item_events(0, THOUGHT, status=None), *item_events(1, ANSWER)],
+    "call": item_events(0, CALL),
+    "text and call": [*item_events(0, {**ANSWER, "phase": "commentary"}), *item_events(1, CALL)],
+}
+HALF_ITEMS: dict[str, list[Json | str]] = {
+    "nothing": [{"type": "response.created", "response": {}}],
+    "text": item_events(0, ANSWER, done=False),
+    "text cut by the server": item_events(0, ANSWER, status="incomplete"),
+    "text without a status": item_events(0, ANSWER, status=None),
+    "thinking": item_events(0, THOUGHT),
+    "commentary": item_events(0, {**ANSWER, "phase": "commentary"}),
+    "call": item_events(0, CALL, done=False),
+    "text and half a call": [*item_events(0, ANSWER), *item_events(1, CALL, done=False)],
+    "call and half a text": [*item_events(0, CALL), *item_events(1, ANSWER, done=False)],
+    "a delta of a call": [*item_events(0, ANSWER),
+        {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": "{"}],
+    "text and an event of another protocol": [*item_events(0, ANSWER),
+        {"type": "response.output_item.added", "output_index": "x"}],
+}  # fmt: skip
+
+
+@any_key
+@pytest.mark.parametrize("case", WHOLE_ITEMS)
+async def test_a_response_without_its_last_event_is_kept_if_its_items_are_whole(case: str, key: str) -> None:
+    done = await answer_to("responses", WHOLE_ITEMS[case], key)
+    assert done.stop_reason == ("tool_use" if "call" in case else "end")
+    last = ToolCallPart("c", "read", {"path": "a"}) if "call" in case else "A whole answer"
+    assert (done.parts[-1].text if isinstance(done.parts[-1], TextPart) else done.parts[-1]) == last
+
+
+@pytest.mark.parametrize("case", HALF_ITEMS)
+async def test_a_response_without_its_last_event_is_cut_if_an_item_is_missing(case: str) -> None:
+    with pytest.raises(ProviderError) as caught:
+        await answer_to("responses", HALF_ITEMS[case])
+    assert caught.value.retryable
+
+
+async def test_a_failure_behind_whole_items_is_a_failure() -> None:
+    error = FAILURES["responses"]({"message": "slow down", "code": "rate_limit_exceeded"})
+    with pytest.raises(ProviderError) as caught:
+        await answer_to("responses", [*WHOLE_ITEMS["text"], error])
+    assert caught.value.code == "rate_limit"
+
+
 async def test_half_a_call_before_done_is_cut() -> None:
     half = {"index": 0, "id": "c", "function": {"name": "read", "arguments": '{"pa'}}
     with pytest.raises(ProviderError) as caught:

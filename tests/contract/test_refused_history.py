@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import re
@@ -12,6 +13,7 @@ import pytest
 
 from sakti.core.events import CompactionFinished, Notice
 from sakti.core.types import Json, ModelInfo, TextPart, ThinkingPart, ToolCallPart
+from sakti.providers.refused_pieces import MOST_REFUSALS
 from sakti.store.database import Store
 from sakti.store.threads import threads
 from tests.fakes.model_server import APIS, ModelServer, Reply, model_server, provider
@@ -129,6 +131,45 @@ async def test_a_path_in_the_error_names_the_image(store: Store, tmp_path: Path,
         assert counts_images(server.bodies[-1]) == 2 and len(bad) == 1
         assert "bad.png" in run.of(Notice)[0].message
         await run.session.close()
+
+
+@every
+@pytest.mark.parametrize("way", ["mentions", "calls"])
+@pytest.mark.parametrize(("bad", "tries"), [(2, 3), (MOST_REFUSALS - 1, MOST_REFUSALS), (12, MOST_REFUSALS + 1)])
+async def test_images_that_are_refused_one_at_a_time_are_all_left_out(
+    store: Store, tmp_path: Path, api: str, way: str, bad: int, tries: int
+) -> None:
+    root = tmp_path / "w"
+    root.mkdir()
+    names = [f"p{n}.png" for n in range(bad + 1)]
+    pictures = [picture("PNG", 40 + n, 30) for n in range(bad + 1)]
+    for name, content in zip(names, pictures, strict=True):
+        (root / name).write_bytes(content)
+    good = base64.b64encode(pictures[-1]).decode()
+    calls = tuple(("read", json.dumps({"path": name})) for name in names)
+
+    def play(body: Json) -> Reply:
+        key = "input" if api == "responses" else "messages"
+        images = re.findall(r"[A-Za-z0-9+/=]{40,}", text_of(body))
+        refused = [p for p, data in zip(paths_of_images(body, key), images, strict=True) if data != good]
+        if refused:
+            error = {"message": "Could not process image", "type": "invalid_request_error", "param": refused[0]}
+            return Reply(status=400, error=error if key == "input" else f"{refused[0]}: Could not process image")
+        return Reply(calls=calls) if asked(body, "look") and "call_0" not in text_of(body) else Reply("ALIVE")
+
+    async with model_server(play) as server:
+        run = await session_of(api, server, store, root)
+        words = "look" if way == "calls" else " ".join(f"@{name}" for name in names)
+        assert (await run.ask(f"ask: {words}")).text == "ALIVE"
+        assert len(server.refused) == tries - 1
+        assert counts_images(server.bodies[-1]) == (bad < MOST_REFUSALS), "the good one is kept as long as possible"
+        (notice,) = run.of(Notice)
+        assert "p0.png" in notice.message and "p1.png" in notice.message
+        await run.session.close()
+        run = await session_of(api, server, store, root, resume=True)
+        assert (await run.ask("ask: next")).text == "ALIVE"
+        await run.session.close()
+        assert len(server.refused) == tries - 1 and run.of(Notice) == []
 
 
 @every

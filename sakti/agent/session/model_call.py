@@ -32,7 +32,7 @@ from sakti.core.events import (
 from sakti.core.types import Part, Request, TextPart, ThinkingPart, ToolCallPart
 from sakti.providers import limits, retry
 from sakti.providers.protocol import Completed, PromptProgress, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
-from sakti.providers.refused_pieces import Omission
+from sakti.providers.refused_pieces import Omission, is_refusal
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import requests
 
@@ -317,15 +317,15 @@ async def _fall_back(turn: Turn, call: Call, error: ProviderError) -> str:
 
 async def _leave_out(turn: Turn, call: Call, error: ProviderError) -> bool:
     """Prepare one more try without the pieces that a server refuses; False if there is none."""
-    if call.refusal is None:
-        call.omission = await omissions.find_omission(turn, call.request.messages, error)
-        if call.omission is not None:
-            call.refusal = error
-            call.request = make_request(turn, call.step, call.omission)
-            return True
-    elif not error.retryable:
-        call.omission = None  # it was not these pieces
-    return False
+    if not is_refusal(error) or (call.refusal is not None and call.omission is None):
+        return False
+    # None after an earlier try: it was not those pieces
+    call.omission = await omissions.find_omission(turn, call.request.messages, error, call.omission)
+    if call.omission is None:
+        return False
+    call.refusal = call.omission.error
+    call.request = make_request(turn, call.step, call.omission)
+    return True
 
 
 def _given_up(error: ProviderError, times: int) -> ProviderError:

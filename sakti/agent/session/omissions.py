@@ -1,4 +1,4 @@
-"""Leave out of a turn's requests what a provider refused: once to try, then for good."""
+"""Leave out of a turn's requests what a provider refused: to try, then for good."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def sendable(turn: Turn, messages: Sequence[Message], marks: Mapping[str, str]) 
     return rest if turn.model.images and model not in marks.values() else unseen(rest)
 
 
-async def find_omission(turn: Turn, messages: Sequence[Message], error: ProviderError) -> Omission | None:
-    """Decide which pieces of a refused request the next try leaves out; None: none can be meant."""
-    if not refused_pieces.is_refusal(error):
-        return None
+async def find_omission(
+    turn: Turn, messages: Sequence[Message], error: ProviderError, earlier: Omission | None
+) -> Omission | None:
+    """Decide what the next try of a refused request leaves out, with `earlier`; None: nothing."""
     accepted = await turn.store.read(requests.newest_accepted, turn.thread_id, turn.model.full_name)
-    return refused_pieces.find_omission(messages, error, accepted)
+    return refused_pieces.find_omission(messages, error, accepted, earlier)
 
 
 async def keep_omission(turn: Turn, omission: Omission) -> Notice:

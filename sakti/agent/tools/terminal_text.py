@@ -17,17 +17,17 @@ WIDTH = 1_000  # columns that the cursor can be moved to
 LONGEST_ESCAPE = 4_096  # characters, such as those of a window's title
 
 _CURSOR = "[0-9;]*[A-HJKf]"  # the control sequences that move the cursor or erase
+# A string such as a title ends with its line at the latest: one without an end must not hide the lines after it.
+_STRING = rf"[\]PX^_][^\x07\x1b\n]{{0,{LONGEST_ESCAPE}}}"
 _CONTROL = lazy_pattern("[\x00-\x08\x0d-\x1f\x7f\x9b]")
 _IGNORED = lazy_pattern(
     "[\x00-\x07\x0e-\x1f\x7f](?:(?<!\x1b)|(?:"
-    rf"[\]PX^_][^\x07\x1b]{{0,{LONGEST_ESCAPE}}}(?:\x07|\x1b\\)"
+    rf"{_STRING}(?:\x07|\x1b\\|(?=\n))"
     rf"|\[(?!{_CURSOR})[0-?]*[ -/]*[@-~]"
     r"|(?!\[)[ -/]*[0-~]"
     rf"|(?!\[{_CURSOR})))"
 )
-_UNFINISHED = lazy_pattern(
-    rf"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]{{0,{LONGEST_ESCAPE}}}\x1b?|[ -/]*)\Z|\x9b[0-?]*[ -/]*\Z"
-)
+_UNFINISHED = lazy_pattern(rf"\x1b(?:\[[0-?]*[ -/]*|{_STRING}\x1b?|[ -/]*)\Z|\x9b[0-?]*[ -/]*\Z")
 _TOKEN = lazy_pattern(rf"[^\x08\r\x1b]+|[\x08\r]|\x1b\[({_CURSOR})")
 _REDRAWN = lazy_pattern("[\x08\x1b]")
 # Letters, signs and bars that take one column, so that columns are positions; anything else is measured.

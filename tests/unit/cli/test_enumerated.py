@@ -67,9 +67,12 @@ def test_a_mode_without_a_file_is_refused_wherever_it_is_set(value: str, tmp_pat
         assert len(refused.value.message) < 400
 
 
-@pytest.mark.parametrize("line", [("run", "--mode", "nope", "hi"), ("--mode", "nope", "fix the bug")])
-def test_an_unknown_mode_ends_the_program_with_two(line: tuple[str, ...]) -> None:
-    shown = sakti(*line)
+@pytest.mark.parametrize("mode", ["nope", "", " "])
+@pytest.mark.parametrize(
+    "line", [("run", "--mode", "{}", "hi"), ("--mode", "{}", "fix the bug"), ("run", "--mode={}", "hi")]
+)
+def test_an_unknown_mode_ends_the_program_with_two(line: tuple[str, ...], mode: str) -> None:
+    shown = sakti(*(word.format(mode) for word in line))
     assert shown.exit_code == 2 and len(shown.stderr.splitlines()) == 1
     assert all(name in shown.stderr for name in mode_names())
 

@@ -78,6 +78,28 @@ def test_the_named_part_of_the_body_decides(node: Json, expected: list[str]) -> 
     assert names(refusal("It is wrong", node=node)) == expected
 
 
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (refusal("It is wrong", node={"type": "text", "text": "file words"}), ["b.png", "a.txt"]),
+        (refusal("It is wrong", node={"type": "tool_result", "tool_use_id": "c1"}), ["b.png", "read"]),
+        (refusal("Could not process image"), ["b.png", "a.png"]),
+        (refusal("It is wrong", node={"type": "text", "text": "words of the user"}), []),
+        (refusal("Bad request"), []),
+        (refusal("flagged by the content filter"), []),
+    ],
+)
+def test_a_later_refusal_adds_only_what_it_names(error: ProviderError, expected: list[str]) -> None:
+    messages = conversation()
+    first = refusal("It is wrong", node={"type": "image", "source": {"data": "BBBB"}})
+    earlier = find_omission(messages, first, -1)
+    assert earlier is not None
+    rest = refused_pieces.without(messages, earlier.marks("p/m"), "p/m")
+    found = find_omission(rest, error, -1, earlier)
+    assert [p.name for p in found.pieces] == expected if found else not expected
+    assert found is None or (found.error is first and found.refusals == 2)
+
+
 def test_too_many_bytes_are_those_of_new_images() -> None:
     assert names(refusal("too large", 413), 3) == ["a.png", "b.png"]
     assert names(refusal("too large", 413), 4) == []

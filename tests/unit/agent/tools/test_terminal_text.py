@@ -129,6 +129,24 @@ def test_an_escape_sequence_that_is_still_arriving_is_kept_apart(end: str) -> No
     assert split_unfinished("text\x1b[0m") == ("text\x1b[0m", "")
 
 
+@given(
+    st.sampled_from("]PX^_"),
+    st.text(st.characters(exclude_characters="\n\x07\x1b\x9b", exclude_categories=["Cs"]), max_size=30),
+    st.lists(st.text("abc 012;", min_size=1, max_size=20), min_size=1, max_size=120),
+    st.integers(1, 40),
+)
+def test_a_string_without_an_end_hides_nothing_behind_its_line(
+    kind: str, title: str, lines: list[str], size: int
+) -> None:
+    rest = "".join(f"{line}\n" for line in lines)
+    output = f"before\x1b{kind}{title}\n{rest}"
+    assert plain_text(output) == f"before\n{rest}"
+    screen = TerminalText()
+    pieces = [screen.feed(output[at : at + size]) for at in range(0, len(output), size)]
+    assert "".join(pieces) + screen.flush() == f"before\n{rest}"
+    assert split_unfinished(output) == (output, "")
+
+
 def test_an_endless_escape_sequence_is_not_waited_for() -> None:
     screen = TerminalText()
     screen.feed("\x1b]" + "x" * 1_000_000)

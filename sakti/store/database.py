@@ -452,6 +452,8 @@ class Store:
                 began = time.perf_counter()
                 result = fn(self._db, *args, **kwargs)
                 self._marked |= self._set_log_mark()
+            if self._identity is not None:
+                self._identity.note_commit()
             self._took = time.perf_counter() - began
             return result
         except Exception as e:

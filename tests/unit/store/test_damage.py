@@ -346,6 +346,16 @@ async def test_an_empty_file_is_never_taken_for_a_new_database(tmp_path: Path) -
     await (await Store.open(path)).close()
 
 
+async def test_a_link_to_nothing_is_named_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    path.symlink_to(tmp_path / "none.db")
+    with pytest.raises(StoreError, match=r"s\.db is a link to .*none\.db, which does not exist"):
+        await Store.open(path)
+    (found,) = [f for f in inspection.inspect(path) if f.name == "file"]
+    assert not found.ok and found.mend == "Name another file with SAKTI_DB."
+    assert [p.name for p in tmp_path.glob("*.db*")] == ["s.db"]
+
+
 @pytest.mark.parametrize("length", [50, 100, 4096])
 async def test_a_damaged_header_is_mended_in_a_copy(path: Path, length: int) -> None:
     with path.open("r+b") as file:

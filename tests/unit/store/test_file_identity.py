@@ -157,6 +157,15 @@ async def test_truncated_file_stops_both_windows_at_once(size: int, windows: Win
         assert windows.reasons[store] == [store.not_saved]
 
 
+async def test_backup_of_a_truncated_file_says_what_is_damaged(windows: Windows, tmp_path: Path) -> None:
+    assert await windows.first.flush()
+    os.truncate(windows.path, 0)
+    with pytest.raises(StoreError) as caught:
+        await windows.second.read(maintenance.backup, windows.path, tmp_path / "backup.db")
+    assert "`sakti db recover`" in caught.value.message and caught.value.code == "damaged"
+    assert "backup.db" not in caught.value.message and not list(tmp_path.glob("backup.db*"))
+
+
 @pytest.mark.parametrize("size", [0, 5000])
 @pytest.mark.parametrize("emptied_before", [True, False])
 async def test_truncated_log_is_said_before_anything_else_is_saved(

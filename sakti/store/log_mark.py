@@ -86,8 +86,9 @@ def lacks_frames(path: Path) -> bool:
     try:
         with contextlib.closing(database_file.DatabaseFile(str(path)).connect()) as connection:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            (page_size,) = connection.execute("PRAGMA page_size").fetchall()[0]
-            _, frames, _ = connection.execute("PRAGMA wal_checkpoint(NOOP)").fetchall()[0]
+            db = plain(connection)
+            (page_size,) = db.execute_sql("PRAGMA page_size").fetchone()
+            _, frames, _ = db.execute_sql("PRAGMA wal_checkpoint(NOOP)").fetchone()
     except (apsw.IOError, apsw.CorruptError, apsw.NotADBError):
         return True  # the pages that it reads first are not there
     except apsw.Error:

@@ -122,6 +122,7 @@ class Store:
         self._marked = False  # the file was marked, but in its log only (`log_mark`)
         self._idle: asyncio.TimerHandle | None = None  # what is done when nothing was written for a while
         self._looked = float("-inf")  # when it was last looked for damage
+        self._is_lost = False  # the file was lost, and what is open cannot be read whole
         self.newer = False
         self._file: DatabaseFile | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="sakti-writer")
@@ -372,6 +373,7 @@ class Store:
                 self._use(memory)
         except (apsw.Error, peewee.PeeweeException, StoreError) as e:
             log.warning("%s cannot be copied into memory: %s", self.path, e)
+            self._is_lost = True
             self.read_only_reason = f"{loss.words}, and the rest of it cannot be read. {LOST}"
         if not loss.keeps_log:
             identity.set_log_aside()
@@ -425,6 +427,8 @@ class Store:
             return error
         if not isinstance(error, peewee.PeeweeException | apsw.Error):
             return self._as_damage(error)
+        if self._is_lost and self.read_only_reason:
+            return StoreError(self.read_only_reason, code="damaged")
         to_store_error = failures.to_store_error(error, self.path, saving=saving, waited=waiting.waited)
         return self._as_damage(to_store_error) if to_store_error.code == "store" else to_store_error
 
@@ -452,6 +456,8 @@ class Store:
                 began = time.perf_counter()
                 result = fn(self._db, *args, **kwargs)
                 self._marked |= self._set_log_mark()
+            if self._identity is not None:
+                self._identity.note_commit()
             self._took = time.perf_counter() - began
             return result
         except Exception as e:

@@ -40,6 +40,7 @@ class FileIdentity:
         status = self._path.stat()
         self._file, self._size, self._written = _identify(status), status.st_size, status.st_mtime_ns
         self._log = self._find_log()
+        self._log_size = files.size_of(self._log_path)
         self._loss: FileLoss | None = None
         self._lock = threading.Lock()  # readers look as well
         self._generation = 0
@@ -49,6 +50,11 @@ class FileIdentity:
         """Remember the file as it is after a checkpoint of this process."""
         with self._lock, contextlib.suppress(OSError):
             self._written, self._generation = self._path.stat().st_mtime_ns, self._read_generation()
+
+    def note_commit(self) -> None:
+        """Remember the size of the log, which a transaction of this process has just written to."""
+        with self._lock:
+            self._log_size = max(self._log_size, files.size_of(self._log_path))
 
     @property
     def inode(self) -> int:
@@ -99,10 +105,24 @@ class FileIdentity:
         log = self._find_log()
         if self._log is None or log == self._log:
             self._log = log
-            return None
+            return self._find_loss_in_log()
         if log is None:
             return FileLoss(f"{self._log_path} was removed while it was in use", can_checkpoint=True)
         return FileLoss(f"{self._log_path} was replaced by another file while it was in use")
+
+    def _find_loss_in_log(self) -> FileLoss | None:
+        size = files.size_of(self._log_path)
+        is_shorter, self._log_size = size < self._log_size, size
+        if not is_shorter or not self._lacks_frames():
+            return None
+        return FileLoss(f"{self._log_path} was truncated while it was in use", keeps_log=True)
+
+    def _lacks_frames(self) -> bool:
+        """Return whether the log lacks frames that are in use: SQLite itself resets its index before it shortens it."""
+        if log_mark.lacks_frames(self._path):  # or another checkpoint came in between
+            time.sleep(AGAIN_S)
+            return log_mark.lacks_frames(self._path)
+        return False
 
     def _find_log(self) -> tuple[int, int] | None:
         try:

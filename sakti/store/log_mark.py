@@ -27,6 +27,7 @@ WARNING = (
     "{path} is a copy that was made while the original was in use, without the file ending in -wal: the newest messages"
     " and changes may be missing. Copy both files, or use `sakti db backup`."
 )
+_LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes
 NAME = "marked_file"  # in ui_state: inode and generation, with a colon between them
 
 
@@ -75,6 +76,25 @@ def read_generation(path: Path) -> int | None:
             return _stored(plain(connection))[1]
     except (apsw.Error, ValueError):
         return None
+
+
+def lacks_frames(path: Path) -> bool:
+    """Return whether the write-ahead log is shorter than its index says.
+
+    Through SQLite: a process that closed the index itself would lose all its locks on it.
+    """
+    try:
+        with contextlib.closing(database_file.DatabaseFile(str(path)).connect()) as connection:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            db = plain(connection)
+            (page_size,) = db.execute_sql("PRAGMA page_size").fetchone()
+            _, frames, _ = db.execute_sql("PRAGMA wal_checkpoint(NOOP)").fetchone()
+    except (apsw.IOError, apsw.CorruptError, apsw.NotADBError):
+        return True  # the pages that it reads first are not there
+    except apsw.Error:
+        return False
+    size = files.size_of(files.beside(path, "-wal"))
+    return frames > 0 and size < _LOG_HEADER + frames * (_FRAME_HEADER + page_size)
 
 
 def _stored(db: Connection) -> tuple[int, int]:

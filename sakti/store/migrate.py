@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Generator
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,16 +93,38 @@ def apply_steps(db: Database, clock: Clock, *, name: str, backup: Path | None = 
 
     Raises `MigrationError`, and errors of SQLite that are no fault of a step (busy, full, read_only).
     """
-    files = _files()
-    for number in sorted(files.keys() - _applied(db)):
-        try:
-            with db.atomic():
+    files, applied = _files(), _applied(db)
+    missing = sorted(files.keys() - applied)
+    if not missing and early_schema.is_complete(db):
+        return
+    done = sorted(files.keys() & applied)
+    with contextlib.closing(early_schema.Released(_script(files[n]) for n in done)) as released:
+        for number in missing:
+            with _failing_as(name, files[number], backup), db.atomic():
                 if number not in _applied(db):
+                    if number > 2:  # the second step rebuilds an early first schema
+                        released.add_missing(db)
                     _apply(db, number, files[number], clock)
-        except Exception as e:
-            if failures.code_of(e) in _PASSING:
-                raise
-            raise MigrationError(name, files[number].removesuffix(".sql"), e, backup) from e
+            released.apply(_script(files[number]))
+        with _failing_as(name, files[max(files)], backup), db.atomic():
+            released.add_missing(db)
+
+
+@contextlib.contextmanager
+def _failing_as(name: str, file: str, backup: Path | None) -> Generator[None]:
+    """Raise `MigrationError` for a step that fails by its own fault."""
+    try:
+        yield
+    except Exception as e:
+        if failures.code_of(e) in _PASSING:
+            raise
+        raise MigrationError(name, file.removesuffix(".sql"), e, backup) from e
+
+
+def find_missing(db: Connection) -> list[str]:
+    """Return the tables and columns that a database of the latest schema lacks."""
+    with contextlib.closing(early_schema.Released(_script(file) for _, file in sorted(_files().items()))) as released:
+        return released.find_missing(db)
 
 
 def _apply(db: Database, number: int, file: str, clock: Clock) -> None:
@@ -109,11 +132,17 @@ def _apply(db: Database, number: int, file: str, clock: Clock) -> None:
         "CREATE TABLE IF NOT EXISTS schema_migrations"
         " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)"
     )
-    if number == 2 and early_schema.is_early(db, _script(_files()[1])):
+    if number == 2 and _is_early(db):
         early_schema.rebuild(db, (_script(_files()[1]), _script(file)))
     else:
         db.execute_sql(_script(file))
     db.execute_sql("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, file, clock.now()))
+
+
+def _is_early(db: Connection) -> bool:
+    """Return whether a database of schema 1 differs in tables or columns from the released script."""
+    with contextlib.closing(early_schema.Released([_script(_files()[1])])) as released:
+        return released.differs(db)
 
 
 def _script(file: str) -> str:

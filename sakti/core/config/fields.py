@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ MAX_OUTPUT_TOKENS = 100_000  # of an Observer's or a Reflector's answer
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?=://)|(?:file|sqlite)(?=:)", re.IGNORECASE)
 
+_COLON = re.compile(r"[^/]*:/")
+
 
 def refuse_mode(name: str) -> str:
     """Return why there is no such mode, with those that exist; empty if there is one."""
@@ -31,11 +34,16 @@ def refuse_mode(name: str) -> str:
 
 
 def _refuse_url(path: str) -> str:
-    scheme = _URL.match(path)
-    if scheme is None:
+    """Return why a path cannot be meant as that of a file; of a URL only the scheme is repeated: no password."""
+    if scheme := _URL.match(path):
+        what = f"a {scheme[0].lower()} URL"
+    elif path == ":memory:":
+        what = path
+    elif os.name == "posix" and _COLON.match(path):
+        what = "a path whose first folder ends in a colon"
+    else:
         return ""
-    # only the scheme is repeated: the rest may hold a password
-    return f"a {scheme[0].lower()} URL cannot name the database: it is a file, so write its path."
+    return f"{what} cannot name the database: it is a file, so write its path."
 
 
 # A number of memory: a project knows best how its talks are observed, and a window goes on with it.

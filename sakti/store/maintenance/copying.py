@@ -38,18 +38,22 @@ def copy(
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         _pages(db.connection(), part)
         if found := damage.find(DatabaseFile(str(part))):
-            raise StoreError(
-                f"Nothing was copied: the database is damaged ({found}). {failures.RECOVER}", code="damaged"
-            )
+            raise _refuse_damaged(found)
         if wanted is None or _is(wanted, part):
             _give_name(part, target, replace=replace)
     except OSError as e:
         raise StoreError(f"{target} cannot be written: {e.strerror}.", code="io") from e
     except apsw.Error as e:
+        if failures.code_of(e) == "damaged":  # only what is copied can be: the copy is new
+            raise _refuse_damaged(str(e)) from e
         raise failures.to_store_error(e, target, saving=False) from e
     finally:
         for file in files.all_of(part):
             file.unlink(missing_ok=True)
+
+
+def _refuse_damaged(words: str) -> StoreError:
+    return StoreError(f"Nothing was copied: the database is damaged ({words}). {failures.RECOVER}", code="damaged")
 
 
 def _pages(source: apsw.Connection, part: Path) -> None:

@@ -25,7 +25,7 @@ def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
     `deep`: each indexed text is also compared with its index.
     """
     place = _place(path)
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         return [*place, _absent(path)]
     try:
         opening.refuse_unusable(path)

@@ -50,6 +50,7 @@ class Finding(Struct, frozen=True):
 TOLD = 400  # characters of what is wrong with a file
 REPORT = "Make a backup with `sakti db backup`, then report this line to the maintainers."
 INDEX = "`sakti db check` repairs it."
+INCOMPLETE = "`sakti db check` adds what can be added; `sakti db recover` copies every row into a complete database."
 ARCHIVE = "Put a copy of it from a backup in its place; the other messages are not affected."
 
 
@@ -62,6 +63,8 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     found = _integrity(rest)
     if rest:
         return found
+    if missing := migrate.find_missing(db):  # what else is looked at needs them
+        return [*found, Finding("schema", False, f"the database lacks {', '.join(missing)}", INCOMPLETE)]
     unreadable = damage.unreadable(db.connection())
     found.append(Finding("contents", unreadable is None, unreadable or "readable", failures.RECOVER))
     foreign = db.execute_sql("PRAGMA foreign_key_check").fetchall()

@@ -17,7 +17,7 @@ from sakti.core.errors import StoreError
 from sakti.store import failures, files, opening, scratch
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
-from sakti.store.maintenance import archive_care, lost_schema, recovery_repairs
+from sakti.store.maintenance import archive_care, log_pages, lost_schema, recovery_repairs
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -75,21 +75,54 @@ def recover(path: Path, clock: Clock) -> Recovered:
     Raises `StoreError`: busy where it is open elsewhere, full where there is no room, read_only where nothing can be
     written, not_ours.
     """
-    _require_exclusive(path)
     new = files.own(path, "recovering")
     found = Recovered(path, files.beside(path, f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
+    with _keeping_sides(path, found.kept):
+        _require_exclusive(path)
+        _recover(new, path, found, clock)
+    return found
+
+
+@contextlib.contextmanager
+def _keeping_sides(path: Path, kept: Path) -> Generator[None]:
+    """Copy SQLite's files beside a database first, and remove the copies where it is not recovered.
+
+    SQLite removes the log of a file that is empty, and it may be all that is there.
+    """
+    copies = [(files.beside(path, side), files.beside(kept, side)) for side in files.SIDES]
+    try:
+        for file, copy in copies:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(file, copy)
+                copy.chmod(0o600)
+        yield
+    except BaseException as e:
+        for file, copy in copies:
+            _give_back(file, copy)
+        if isinstance(e, OSError):
+            raise StoreError(f"{path} cannot be recovered: {e.strerror}.", code="io") from e
+        raise
+
+
+def _give_back(file: Path, copy: Path) -> None:
+    """Remove a copy; where SQLite has removed the file meanwhile, it gets its name again."""
+    with contextlib.suppress(OSError):
+        if file.exists():
+            copy.unlink(missing_ok=True)
+        else:
+            copy.rename(file)
+
+
+def _recover(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
     try:
         opening.build(new, clock, wal=False)
         _fill(new, path, found, clock)
         _put_in_place(new, path, found.kept)
     except apsw.FullError as e:
         raise failures.to_store_error(e, path, saving=False) from e
-    except OSError as e:
-        raise StoreError(f"{path} cannot be recovered: {e.strerror}.", code="io") from e
     finally:
         for file in files.all_of(new):
             file.unlink(missing_ok=True)
-    return found
 
 
 def _require_exclusive(path: Path) -> None:
@@ -127,29 +160,27 @@ def _not_of_another(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _readable(path: Path, model: apsw.Connection) -> Generator[Path | None]:
+def _readable(path: Path, log: Path, model: apsw.Connection) -> Generator[Path | None]:
     """Yield a readable form of the damaged file; None where nothing can be read.
 
-    The file itself, a copy with a repaired header, or one whose schema was rebuilt from `model`, an empty database.
+    The file itself, a copy with the pages of its `log` and a repaired header, or one whose schema was rebuilt from
+    `model`, an empty database.
     """
-    if path.stat().st_size < HEADER:
-        yield None
-        return
-    if _opens(path) and _has_schema(path):
+    if path.stat().st_size >= HEADER and _opens(path) and _has_schema(path):
         yield path
         return
     folder = scratch.make_folder()
     try:
         copy = folder / path.name
         shutil.copyfile(path, copy)
-        wal = files.beside(path, "-wal")
-        if wal.exists():
-            shutil.copyfile(wal, files.beside(copy, "-wal"))
+        log_pages.write_into(copy, log)
+        if copy.stat().st_size < HEADER:
+            yield None
+            return
         _mend_header(copy)
         if _opens(copy) and _has_schema(copy):
             yield copy
             return
-        _checkpoint(copy)
         made = folder / f"{path.name}{_REBUILT}"
         yield made if lost_schema.rebuild_schema(copy, made, model) else None
     finally:
@@ -176,17 +207,6 @@ def _has_schema(path: Path) -> bool:
                 names = {n for (n,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
                 return {"messages", "threads", _TELLING} <= names
         return False
-    finally:
-        connection.close()
-
-
-def _checkpoint(path: Path) -> None:
-    """Checkpoint a copy's write-ahead log into it."""
-    connection = opening.DatabaseFile(str(path)).connect()
-    try:
-        _tolerate_faults(connection)
-        with contextlib.suppress(*_BROKEN, apsw.SQLError):
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         connection.close()
 
@@ -234,7 +254,7 @@ def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
             "ignore_check_constraints = 1",
         ):  # they are put right afterwards
             connection.execute(f"PRAGMA {pragma}").fetchall()
-        with _readable(path, connection) as source:
+        with _readable(path, files.beside(found.kept, "-wal"), connection) as source:
             lacking = set[str]() if source is None else _copy_all(connection, source, found)
             if source is not None and source.name.endswith(_REBUILT):
                 found.repaired.append(FOUND_AGAIN)
@@ -414,7 +434,6 @@ def _put_in_place(new: Path, path: Path, kept: Path) -> None:
     except OSError:
         shutil.copyfile(path, kept)
         kept.chmod(0o600)
-    for side in files.SIDES:
-        with contextlib.suppress(FileNotFoundError):
-            files.beside(path, side).rename(files.beside(kept, side))
+    for side in files.SIDES:  # they were copied beside it before anything was opened
+        files.beside(path, side).unlink(missing_ok=True)
     new.replace(path)

@@ -80,7 +80,7 @@ def test_an_unknown_mode_ends_the_program_with_two(line: tuple[str, ...], mode: 
 @pytest.mark.parametrize(
     "url",
     ["postgresql://me:hidden@db/x", "sqlite:///x.db", "sqlite:x.db", "http://h/x.db", "file:x.db", "file:///x.db",
-     "mysql+pymysql://me:hidden@h/x", "POSTGRES://h/x"],
+     "mysql+pymysql://me:hidden@h/x", "POSTGRES://h/x", ":memory:", "http:/x/y", "c:/data/x.db", "me:hidden:/x"],
 )  # fmt: skip
 def test_a_database_named_by_a_url_is_refused_in_one_sentence(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -96,6 +96,6 @@ def test_a_database_named_by_a_url_is_refused_in_one_sentence(
     assert [p.name for p in tmp_path.iterdir()] == ["home"]
 
 
-@pytest.mark.parametrize("path", ["x.db", "./a:b.db", "notes:2024.db", "C:\\data\\x.db", "c:/data/x.db", "~/x.db"])
+@pytest.mark.parametrize("path", ["x.db", "./a:b.db", "notes:2024.db", "C:\\data\\x.db", "/c:/x.db", "~/x.db"])
 def test_a_path_with_a_colon_is_no_url(path: str) -> None:
     assert load(env={"SAKTI_DB": path}).config.store.path == path

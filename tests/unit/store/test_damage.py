@@ -20,7 +20,7 @@ from sakti.core.errors import StoreError
 from sakti.core.types import MarkerPart, Message, TextPart, Thread
 from sakti.store import failures, files, opening, user_state
 from sakti.store.database import Store
-from sakti.store.maintenance import inspection, maintenance, recovery, recovery_repairs
+from sakti.store.maintenance import inspection, log_pages, maintenance, recovery, recovery_repairs
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions
 from sakti.store.threads import messages, threads
@@ -209,6 +209,63 @@ async def test_a_lost_schema_with_a_commit_in_the_write_ahead_log(path: Path, tm
     assert "late" in readable(copy)["threads"]
 
 
+@pytest.mark.parametrize("lose", ["emptied", "overwritten", "cut"])
+async def test_a_log_that_is_the_last_copy_is_read_and_kept(path: Path, tmp_path: Path, lose: str) -> None:
+    lost = tmp_path / "lost" / "s.db"
+    lost.parent.mkdir()
+    store = await Store.open(path)
+    for n in range(5):
+        await store.write(messages.append, Message(f"late{n}", "t0", "/w", "user", (TextPart(f"late {n}"),), n))
+    for name in ("s.db", "s.db-wal"):
+        shutil.copy(tmp_path / name, lost.parent / name)
+    await store.close()
+    os.truncate(lost, 100 if lose == "cut" else 0)
+    if lose == "overwritten":
+        lost.write_bytes(random.Random(4).randbytes(50_000))
+    log = lost.with_name("s.db-wal").read_bytes()
+    done = recovery.recover(lost, SystemClock())
+    assert {f"late{n}" for n in range(5)} <= readable(lost)["messages"]
+    assert done.kept.with_name(f"{done.kept.name}-wal").read_bytes() == log
+    await use(lost)
+
+
+async def test_a_log_counts_to_its_last_commit_before_a_damaged_frame(path: Path, tmp_path: Path) -> None:
+    store = await Store.open(path)
+    sizes: list[int] = []
+    for n in range(3):
+        await store.write(threads.create, Thread(f"late{n}", "/w", "late", 1, 1))
+        sizes.append(files.size_of(files.beside(path, "-wal")))
+    log = bytearray(files.beside(path, "-wal").read_bytes())
+    original = path.read_bytes()
+    await store.close()
+    log[sizes[1] - 5] ^= 1  # in the last frame of the second commit
+    expected, read = tmp_path / "expected.db", tmp_path / "read.db"
+    for copy in (expected, read):
+        copy.write_bytes(original)
+    files.beside(expected, "-wal").write_bytes(log)
+    connection = apsw.Connection(str(expected))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.close()
+    files.beside(tmp_path / "log", "-wal").write_bytes(log)
+    assert log_pages.write_into(read, files.beside(tmp_path / "log", "-wal"))
+    assert read.read_bytes() == expected.read_bytes()
+
+
+async def test_a_refused_recovery_leaves_the_log_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.truncate(path, 0)
+    log = files.beside(path, "-wal")
+    log.write_bytes(b"all that is there" * 100)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(opening, "build", fail)
+    with pytest.raises(StoreError, match="cannot be recovered: Input/output error"):
+        recovery.recover(path, SystemClock())
+    assert log.read_bytes() == b"all that is there" * 100
+    assert not list(path.parent.glob("s.db.damaged-*"))
+
+
 async def test_the_rest_is_searched_and_talked_on_in(path: Path) -> None:
     connection = apsw.Connection(str(path))
     (page,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'threads'").fetchall()[0]
@@ -287,6 +344,16 @@ async def test_an_empty_file_is_never_taken_for_a_new_database(tmp_path: Path) -
     done = recovery.recover(path, SystemClock())
     assert done.rows == {} and done.kept.exists()
     await (await Store.open(path)).close()
+
+
+async def test_a_link_to_nothing_is_named_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    path.symlink_to(tmp_path / "none.db")
+    with pytest.raises(StoreError, match=r"s\.db is a link to .*none\.db, which does not exist"):
+        await Store.open(path)
+    (found,) = [f for f in inspection.inspect(path) if f.name == "file"]
+    assert not found.ok and found.mend == "Name another file with SAKTI_DB."
+    assert [p.name for p in tmp_path.glob("*.db*")] == ["s.db"]
 
 
 @pytest.mark.parametrize("length", [50, 100, 4096])

@@ -157,6 +157,46 @@ async def test_truncated_file_stops_both_windows_at_once(size: int, windows: Win
         assert windows.reasons[store] == [store.not_saved]
 
 
+async def test_backup_of_a_truncated_file_says_what_is_damaged(windows: Windows, tmp_path: Path) -> None:
+    assert await windows.first.flush()
+    os.truncate(windows.path, 0)
+    with pytest.raises(StoreError) as caught:
+        await windows.second.read(maintenance.backup, windows.path, tmp_path / "backup.db")
+    assert "`sakti db recover`" in caught.value.message and caught.value.code == "damaged"
+    assert "backup.db" not in caught.value.message and not list(tmp_path.glob("backup.db*"))
+
+
+@pytest.mark.parametrize("size", [0, 5000])
+@pytest.mark.parametrize("emptied_before", [True, False])
+async def test_truncated_log_is_said_before_anything_else_is_saved(
+    size: int, emptied_before: bool, windows: Windows
+) -> None:
+    if emptied_before:
+        assert await windows.first.flush()
+        await say(windows.first, "first goes on")
+        await say(windows.second, "second goes on")
+    os.truncate(windows.path.with_name("m.db-wal"), size)
+    before = windows.path.read_bytes()
+    for store in (windows.first, windows.second):
+        with contextlib.suppress(StoreError):
+            await say(store, "one more")
+        await asyncio.sleep(0)
+        (reason,) = windows.reasons[store]
+        assert "m.db-wal was truncated while it was in use" in reason and store.not_saved == reason
+        await store.close()
+    assert windows.path.read_bytes() == before
+    assert windows.path.with_name("m.db-wal").stat().st_size in (0, size)
+
+
+async def test_log_emptied_by_either_window_is_no_loss(windows: Windows) -> None:
+    for number in range(6):
+        for store in (windows.first, windows.second):
+            await say(store, f"line {number} of {id(store)}")
+            assert await store.flush()
+    assert len(await texts(windows.first)) == 14
+    assert windows.reasons == {windows.first: [], windows.second: []}
+
+
 def overwrite(path: Path, content: bytes) -> None:
     """Write into the file as `cp` does, a moment after the last checkpoint."""
     written = path.stat().st_mtime_ns

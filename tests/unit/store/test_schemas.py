@@ -26,10 +26,14 @@ from typing import Any
 import apsw
 import pytest
 
-from sakti.store import migrate
+from sakti.core.errors import StoreError
+from sakti.core.types import Thread
+from sakti.store import early_schema, migrate
 from sakti.store.database import Store
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import inspection, maintenance
+from sakti.store.memory import records
+from sakti.store.threads import threads
 
 SCHEMAS = Path(__file__).parent / "schemas"
 NAMES = sorted(p.name.removesuffix(".db.xz") for p in SCHEMAS.glob("*.db.xz"))
@@ -140,6 +144,72 @@ def version_of(path: Path) -> int:
         return db.execute("SELECT max(version) FROM schema_migrations").get
     finally:
         db.close()
+
+
+def columns(path: Path) -> set[tuple[str, str]]:
+    """Every column of every table but SQLite's own."""
+    db = DatabaseFile(str(path)).connect()
+    try:
+        return set(
+            db.execute(
+                "SELECT t.name, c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c"
+                " WHERE t.schema = 'main' AND t.name NOT GLOB 'sqlite_*'"
+            ).fetchall()
+        )
+    finally:
+        db.close()
+
+
+async def test_it_has_the_tables_and_columns_of_a_new_database(old: Path, tmp_path: Path) -> None:
+    await (await Store.open(tmp_path / "new.db")).close()
+    await (await Store.open(old)).close()
+    assert columns(old) == columns(tmp_path / "new.db")
+
+
+async def test_its_memory_goes_on(old: Path) -> None:
+    store = await Store.open(old)
+    keys = await store.read(lambda db: db.execute_sql("SELECT lookup_key FROM observational_memory").fetchall())
+    assert keys
+    for (key,) in keys:
+        record = await store.read(records.get_record, key)
+        assert record is not None and await store.read(records.revision, record.id, record.thread_id or "") is not None
+    await store.close()
+
+
+async def test_a_new_database_has_as_many_columns_as_a_start_looks_for(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path / "new.db")
+    assert await store.read(early_schema.is_complete)
+    await store.write(lambda db: db.execute_sql("ALTER TABLE tasks DROP COLUMN close_reason"))
+    assert not await store.read(early_schema.is_complete)
+    await store.close()
+
+
+@pytest.mark.parametrize("lost", ["observational_memory DROP COLUMN revision", "tasks DROP COLUMN close_reason"])
+async def test_a_column_that_is_missing_in_the_latest_schema_is_reported_and_added(tmp_path: Path, lost: str) -> None:
+    path = tmp_path / "new.db"
+    await (await Store.open(path)).close()
+    before = columns(path)
+    db = DatabaseFile(str(path)).connect()
+    db.execute(f"ALTER TABLE {lost}")
+    db.close()
+    table, column = lost.split()[0], lost.split()[-1]
+    (wrong,) = [finding for finding in inspection.inspect(path) if not finding.ok]
+    assert wrong.name == "schema" and f"lacks {table}.{column}" in wrong.detail
+    await (await Store.open(path)).close()
+    assert columns(path) == before
+    assert all(finding.ok for finding in inspection.inspect(path))
+
+
+async def test_a_column_that_cannot_be_added_is_said_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    store = await Store.open(path)
+    await store.write(threads.create, Thread("t1", "w", "talk", 0, 0))
+    await store.close()
+    db = DatabaseFile(str(path)).connect()
+    db.execute("DROP INDEX IF EXISTS threads_by_resource; ALTER TABLE threads DROP COLUMN created_at")
+    db.close()
+    with pytest.raises(StoreError, match="could not be migrated.*`sakti db recover`"):
+        await Store.open(path)
 
 
 async def test_every_row_is_kept(old: Path) -> None:

@@ -97,7 +97,7 @@ def find_omission(
     """
     if earlier is not None and earlier.refusals >= MOST_REFUSALS:
         return None
-    pieces = [p for m in messages if m.index >= 0 for part in m.parts if (p := _piece_of(part, m.index)) is not None]
+    pieces = [piece for m in messages if m.index >= 0 for piece in _pieces_of(m)]
     chosen = _choose(pieces, error, accepted, can_guess=earlier is None)
     if not chosen:
         return None
@@ -107,9 +107,18 @@ def find_omission(
         return Omission(tuple(chosen), error, no_images)
     refusals = earlier.refusals + 1
     if refusals == MOST_REFUSALS:
-        kinds = {p.kind for p in chosen}
-        chosen = [p for p in pieces if p in chosen or (p.kind in kinds and p.index > accepted)]
+        chosen = _with_their_kinds(chosen, pieces, accepted)
     return Omission((*earlier.pieces, *chosen), earlier.error, earlier.no_images or no_images, refusals)
+
+
+def _pieces_of(message: Message) -> list[Piece]:
+    return [piece for part in message.parts if (piece := _piece_of(part, message.index)) is not None]
+
+
+def _with_their_kinds(chosen: Sequence[Piece], pieces: Sequence[Piece], accepted: int) -> list[Piece]:
+    """Return the chosen pieces and all new ones of the same kinds."""
+    kinds = {p.kind for p in chosen}
+    return [p for p in pieces if p in chosen or (p.kind in kinds and p.index > accepted)]
 
 
 def _choose(pieces: Sequence[Piece], error: ProviderError, accepted: int, *, can_guess: bool) -> Sequence[Piece]:
@@ -119,13 +128,16 @@ def _choose(pieces: Sequence[Piece], error: ProviderError, accepted: int, *, can
     is_about_image = bool(_IMAGE.search(error.server_text) or NO_IMAGES.search(error.server_text))
     is_filtered = bool(FILTERED.search(error.server_text))
     if error.refused_node is not None:
-        candidates = images if is_about_image else pieces
-        named = [p for p in candidates if _occurs(p.part, error.refused_node)]
+        named = _occurring(images if is_about_image else pieces, error.refused_node)
         if named or not (is_about_image or is_filtered):
             return _fresh(named, accepted) or named
     if is_about_image:
         return _fresh(images, accepted) or images
     return _newest(_fresh(pieces, accepted), with_all=is_filtered) if can_guess else []
+
+
+def _occurring(pieces: Sequence[Piece], node: Json) -> list[Piece]:
+    return [p for p in pieces if _occurs(p.part, node)]
 
 
 def _fresh(pieces: Sequence[Piece], accepted: int) -> list[Piece]:

@@ -79,7 +79,7 @@ class Released:
 
 
 def is_complete(db: Connection) -> bool:
-    """Return whether a database of the latest schema has as many columns as it should: a quick look at each start."""
+    """Return whether a database of the latest schema has all its columns, by their number."""
     return len(db.execute_sql(_ORDINARY).fetchall()) >= COLUMNS
 
 

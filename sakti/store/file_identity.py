@@ -118,7 +118,7 @@ class FileIdentity:
         return FileLoss(f"{self._log_path} was truncated while it was in use", keeps_log=True)
 
     def _lacks_frames(self) -> bool:
-        """Return whether the log lacks frames that are in use: SQLite itself resets its index before it shortens it."""
+        """Return whether the log lacks frames in use; SQLite resets its index before it shortens a log."""
         if log_mark.lacks_frames(self._path):  # or another checkpoint came in between
             time.sleep(AGAIN_S)
             return log_mark.lacks_frames(self._path)

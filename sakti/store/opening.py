@@ -73,7 +73,7 @@ class NotWritable(Exception):
 
 
 def refuse_unusable(path: Path) -> None:
-    """Raise `StoreError` for a path that cannot be a database: a folder, a device, an empty file, a link to nothing."""
+    """Raise `StoreError` for a folder, a device, an empty file or a link to nothing."""
     if path.is_symlink() and not path.exists():
         raise StoreError(f"{path} is a link to {path.readlink()}, which does not exist: {ANOTHER}.", code="not_a_file")
     try:

@@ -34,7 +34,7 @@ def refuse_mode(name: str) -> str:
 
 
 def _refuse_url(path: str) -> str:
-    """Return why a path cannot be meant as that of a file; of a URL only the scheme is repeated: no password."""
+    """Return why a path cannot be that of a file, without any password of a URL."""
     if scheme := _URL.match(path):
         what = f"a {scheme[0].lower()} URL"
     elif path == ":memory:":

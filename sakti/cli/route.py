@@ -72,18 +72,17 @@ def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Request:
     install, show = values.pop("install_completion"), values.pop("show_completion")
     if install is not None or show is not None:
         return CompletionRequest(install is not None, install or show or "")
-    return ChatRequest(_read_prompt(words, tail, is_command, head), values)
+    return ChatRequest(_read_prompt(words, tail, is_command), values)
 
 
-def _read_prompt(
-    words: list[str], tail: Sequence[str], is_command: Callable[[str], object], head: Sequence[str]
-) -> str | None:
+def _read_prompt(words: list[str], tail: Sequence[str], is_command: Callable[[str], object]) -> str | None:
     """Return the prompt that the chat starts with: one quoted argument, or everything behind `--`."""
     if not words:
         return " ".join(tail) or None
     if is_command(words[0]):
-        options = " ".join(head[: head.index(words[0])])
-        raise UsageError(f"Write options after the command: `sakti {words[0]} {options}`.")
+        command = words[0]
+        hint = f"`sakti {command} --help` shows its options, which stand behind it."
+        raise UsageError(f"Options of the chat stand before {command!r}: {hint}")
     if len(words) == 1 and not tail and any(c.isspace() for c in words[0]):
         return words[0]
     start = f"To start with a prompt, write `sakti -- {' '.join([*words, *tail])}`."

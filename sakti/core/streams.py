@@ -35,7 +35,7 @@ def prepare_streams() -> None:
     _reconfigure(sys.stdin, errors="replace")
     _reconfigure(sys.stdout, errors="backslashreplace")
     if type(sys.stderr) is io.TextIOWrapper:
-        sys.stderr = _ErrorOutput(sys.stderr.buffer, sys.stderr.encoding, "backslashreplace", line_buffering=True)
+        sys.stderr = _ErrorOutput(sys.stderr)
 
 
 def print_document(text: str) -> None:
@@ -88,6 +88,10 @@ def _waiting(notice: str) -> Generator[None]:
 
 class _ErrorOutput(io.TextIOWrapper):
     """Standard error that swallows failures to write: a closed pipe, a full disk."""
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        super().__init__(stream.buffer, stream.encoding, "backslashreplace", line_buffering=True)
+        self._stream = stream  # it would close the buffer when it is collected
 
     def write(self, text: str, /) -> int:
         with contextlib.suppress(OSError):

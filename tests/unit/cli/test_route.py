@@ -73,7 +73,7 @@ def test_prompts_stand_where_commands_would(argv: list[str], expected: Request) 
         (["fix", "the", "bug"], "sakti -- fix the bug"),
         (["--modle", "x"], "--modle"),
         (["-m"], "-m/--model: expected one argument"),
-        (["-m", "a/b", "run", "x"], "Write options after the command: `sakti run -m a/b`"),
+        (["-m", "a/b", "run", "x"], "`sakti run --help` shows its options"),
         (["-p", "x", "--max-steps", "0"], "--max-steps: '0' is not a whole number, 1 or more"),
         (["-p", "x", "--max-cost", "nan"], "--max-cost: 'nan' is not a number"),
         (["-p", "x", "y"], "y"),

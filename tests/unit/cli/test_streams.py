@@ -64,6 +64,14 @@ def test_no_stream_ends_a_command_with_a_traceback(redirection: str, board: Path
         assert done.returncode in (0, 1, 2, 5, 129), (command, done.returncode)
 
 
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "<&- 2>&-"])
+def test_an_unwritable_error_output_changes_no_exit_code(redirection: str, board: Path) -> None:
+    assert run(f"sakti tasks bogus {redirection}").returncode == 2
+    assert run(f"sakti tasksx {redirection}").returncode == 2
+    done = run(f"sakti run hi {redirection}")
+    assert done.returncode == 5, "no model"
+
+
 @pytest.mark.parametrize("command", ["tasks list", "config --json", "--version", "tasks --help"])
 def test_a_full_disk_is_one_sentence(command: str, board: Path) -> None:
     done = run(f"sakti {command} </dev/null >/dev/full")

@@ -32,6 +32,7 @@ async def test_each_step_of_it_may_be_followed_by_a_foreign_commit(
 ) -> None:
     monkeypatch.setattr(copying, "PAGES", 10)
     other = apsw.Connection(str(filled.path))
+    other.set_busy_timeout(10_000)  # the store may be copying its log
     steps: list[int] = []
 
     class Watched:

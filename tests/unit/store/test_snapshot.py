@@ -22,6 +22,7 @@ class Restless:
 
     def __init__(self, db: Any, path: Path) -> None:
         self._db, self._other = db, apsw.Connection(str(path))
+        self._other.set_busy_timeout(10_000)  # the store may be copying its log
         self.changes = 0
 
     def execute_sql(self, sql: str, values: Any = ()) -> Any:
@@ -31,9 +32,10 @@ class Restless:
     def _change(self) -> None:
         self.changes += 1
         other: Any = SimpleNamespace(execute_sql=self._other.execute, connection=lambda: self._other)
-        with self._other:
-            what = service.delete if self.changes % 2 else service.restore
-            what(other, Actor("/w", "s", self.changes), "restless")
+        self._other.execute("BEGIN IMMEDIATE")
+        what = service.delete if self.changes % 2 else service.restore
+        what(other, Actor("/w", "s", self.changes), "restless")
+        self._other.execute("COMMIT")
 
     def close(self) -> None:
         if self.changes % 2:

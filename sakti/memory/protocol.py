@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct, field
 
 from sakti.core.types import Message, Usage
+from sakti.store.log.replaced import Earlier
 
 
 class ModelCall(Struct, frozen=True):
@@ -44,7 +45,8 @@ class ObserveResult(Struct, frozen=True):
     """Observations.
 
     `text` is a cleaned log, empty where nothing was worth a line. `note` is for the user. `categories`: the section
-    of the mode that a line belongs to, by the line's content.
+    of the mode that a line belongs to, by the line's content. `replaces`: the older lines of the log that a line
+    replaces, by its content; None if the engine is to look for explicit changes itself.
     """
 
     text: str
@@ -56,6 +58,7 @@ class ObserveResult(Struct, frozen=True):
     calls: tuple[ModelCall, ...] = ()
     note: str = ""
     categories: Mapping[str, str] = field(default_factory=dict[str, str])
+    replaces: Mapping[str, Sequence[Earlier]] | None = None
 
 
 class ReflectInput(Struct, frozen=True):
@@ -63,7 +66,7 @@ class ReflectInput(Struct, frozen=True):
 
     `pinned` lines must survive word for word. `target_tokens` is the goal, `limit_tokens` the most that the result
     may hold before the log is too long again (None: unknown), `start_level` the first compression level (0–4).
-    `labels`: in a log of several threads a group's thread, by its id.
+    `labels`: in a log of several threads a group's thread, by its id. `full`: the log has reached its threshold.
     """
 
     thread_id: str
@@ -75,6 +78,7 @@ class ReflectInput(Struct, frozen=True):
     focus: str = ""
     limit_tokens: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    full: bool = False
 
 
 class ReflectResult(Struct, frozen=True):

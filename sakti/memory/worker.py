@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from sakti.core.clock import Clock
-from sakti.core.errors import MemoryFailure
+from sakti.core.errors import MemoryFailure, SaktiError
 from sakti.core.events import Event, Notice
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
@@ -18,8 +18,11 @@ from sakti.core.types import Json, Message, plain_text
 from sakti.memory.log import dates, lines, parse
 from sakti.memory.observe import speaking
 from sakti.memory.observe.faithfulness import Dropped, Source, dropped, flags
-from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
+from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector, ReflectResult
 from sakti.memory.reflect import parts as reflect_parts
+from sakti.memory.reflect import quality
+from sakti.memory.reflect.extractive import NAME as EXTRACTIVE
+from sakti.memory.reflect.extractive import ExtractiveReflector
 from sakti.memory.shared import pieces
 from sakti.memory.slices import RunAside
 from sakti.memory.statements import marking
@@ -38,7 +41,7 @@ class ToCondense(Struct, frozen=True):
 
     pinned: list[str]
     sections: Mapping[str, str]
-    replaced: list[marking.Known]
+    replaced: list[marking.ReplacedWords]
 
 
 class Worker:
@@ -71,7 +74,7 @@ class Worker:
         return ToCondense(
             memory_store.pinned_lines(db, merged),
             memory_store.categories(db, merged),
-            marking.known(self.log(db, record_id)),
+            marking.replaced_words(self.log(db, record_id)),
         )
 
     async def observe(
@@ -92,7 +95,7 @@ class Worker:
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
         marked, found, claimed = await self._aside(
-            _read, result.text, request, lambda text: marking.mark_new(text, before, self._remembered)
+            _read, result.text, request, lambda text: marking.mark_new(text, before, self._remembered, result.replaces)
         )
         text = marked.text
         metadata: Json = {"timezone": request.timezone} if text else {}
@@ -140,28 +143,18 @@ class Worker:
         Raises `MemoryFailure` (not_smaller) unless the answer is smaller than its input.
         """
         merged = [g.id for g in groups]
-        replaced = before.replaced
-        made: tuple[Section, ...] = ()
-        if record.scope == "resource":
-            result, made = await reflect_parts.reflect(
-                self.reflector, groups, request, self.counter, replaced, self._aside
-            )
-            text = result.text
-        else:
-            result = await self.reflector.reflect(request)
-            text = await self._aside(reflect_parts.finished, result.text, request.pinned, replaced)
-        await self._record_calls(request.thread_id, "reflector", result.calls)
-        if result.note:
-            self.emit(Notice("warning", "Memory", result.note))
-        text = masked(text)
-        size = sum(self.counter.count(t) for _, t in request.groups)
-        after = self.counter.count(text)
-        if not text or after >= size:
-            raise MemoryFailure(
-                f"The reflection was not smaller than the log ({after} of {size} tokens): the log stays.",
-                code="not_smaller",
-            )
         inputs = [t for _, t in request.groups]
+        size = sum(self.counter.count(t) for t in inputs)
+        try:
+            result, text, made = await self._condensed(self.reflector, record, groups, request, before)
+        except SaktiError as e:
+            extractive = ExtractiveReflector(self.counter)
+            if not request.full or e.code == "not_smaller" or self.reflector.name == extractive.name:
+                raise  # a log that a Reflector read and could not shorten has nothing to spare
+            note = f"{e.message} The log is full, so it was condensed without a model."
+            self.emit(Notice("warning", "Memory", note))
+            result, text, made = await self._condensed(extractive, record, groups, request, before)
+        after = self.counter.count(text)
         # of several threads its own is the one with the newest notes
         own = groups[-1].thread_id if made else request.thread_id
         mine = [g for g in groups if g.thread_id == own]
@@ -205,6 +198,54 @@ class Worker:
         if kept or made:
             rows = [structs.replace(r, pinned=r.line in kept, thread_id=thread_of_row(group, r.line)) for r in rows]
         return group, rows
+
+    async def _condensed(
+        self, reflector: Reflector, record: Record, groups: Sequence[Group], request: ReflectInput, before: ToCondense
+    ) -> tuple[ReflectResult, str, tuple[Section, ...]]:
+        """Return a Reflector's answer, its checked text, and the sections of a log of several threads.
+
+        Lines of the user that a model lost are put back as far as the target allows.
+        """
+        made: tuple[Section, ...] = ()
+        if record.scope == "resource":
+            result, made = await reflect_parts.reflect(
+                reflector, groups, request, self.counter, before.replaced, self._aside
+            )
+            text = result.text
+        else:
+            result = await reflector.reflect(request)
+            text = await self._aside(reflect_parts.finished, result.text, request.pinned, before.replaced)
+        await self._record_calls(request.thread_id, "reflector", result.calls)
+        if result.note:
+            self.emit(Notice("warning", "Memory", result.note))
+        return result, await self._checked_text(reflector, request, before, masked(text), made), made
+
+    async def _checked_text(
+        self,
+        reflector: Reflector,
+        request: ReflectInput,
+        before: ToCondense,
+        text: str,
+        made: tuple[Section, ...],
+    ) -> str:
+        inputs = [t for _, t in request.groups]
+        size, after = (sum(map(self.counter.count, texts)) for texts in (inputs, [text]))
+        if not text or after >= size:
+            raise MemoryFailure(
+                f"The reflection was not smaller than the log ({after} of {size} tokens): the log stays.",
+                code="not_smaller",
+            )
+        if reflector.name == EXTRACTIVE:
+            return text
+        important = await self._aside(quality.important_lines, inputs, before.replaced)
+        lost = await self._aside(quality.lost_lines, text, important)
+        quality.check_floor(len(important) - len(lost), len(important), after, size)
+        if not made:  # of several threads each has its own section of the text
+            text, lost = quality.with_user_lines(text, lost, min(request.target_tokens, size - 1), self.counter.count)
+        if lost:
+            note = f"The reflection left out {len(lost)} of {len(important)} important lines. Search still finds them."
+            self.emit(Notice("warning", "Memory", note))
+        return text
 
     def _lines(
         self,

@@ -19,6 +19,7 @@ from sakti.store.database import Database
 from sakti.store.memory import Add, Group, UndoReflection
 
 TAIL_MS, TAIL_LINES = 24 * policy.HOUR, 50
+LEAST_SHARE = 0.25  # of a log's tokens, which a reflection may always take: well above the floor of its quality
 UNDO_INTERVALS = 5  # after an undo the log grows by such a part of its threshold before it is condensed again
 
 
@@ -151,6 +152,8 @@ class Reflection:
         rest = state.observation_tokens() - tokens
         share = state.settings.reflection.buffer_activation if level else 0.5
 
+        least = max(1, int(tokens * LEAST_SHARE))
+
         before: list[ToCondense] = []
 
         def begin(db: Database) -> None:  # what would be refused in the end is not asked for
@@ -164,11 +167,12 @@ class Reflection:
             request = ReflectInput(
                 window.thread.id,
                 tuple((g.id, g.text) for g in groups if g.text),
-                max(1, int(min(numbers.reflect_at - rest, tokens * share))),
+                max(least, int(min(numbers.reflect_at - rest, tokens * share))),
                 level,
                 tuple(before[-1].pinned),
                 state.mode,
-                limit_tokens=max(1, numbers.reflect_at - rest),
+                limit_tokens=max(least, numbers.reflect_at - rest),
+                full=state.observation_tokens() >= numbers.reflect_at,
             )
             group, lines = await self.worker.reflect(
                 window.record, groups, request, before[-1], held, operation.cycle_id

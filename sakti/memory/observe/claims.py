@@ -116,7 +116,7 @@ CLOCK = lazy_pattern(
 _NAME = lazy_pattern(r"(?<![\w'’./@#-])[A-ZÄÖÜØÅÉ][a-zà-öø-ÿß]{2,40}(?![\w.@/-]*[\w@/])")
 _BEGINS = lazy_pattern(r"(?:^|[.!?:;|*(\[\"“„→>–—/]|->)\s*$")  # what stands behind that has a capital anyway
 _TITLE = lazy_pattern(r"\b(?:Herrn?|Frau|Dr\.|Prof\.|Kolleg(?:e|in|en))\s$")
-_GERMAN = lexicon.GERMAN | frozenset(
+_GERMAN = frozenset(
     "die des ein eine einen einem von zu zum noch nur nie ergänzte las fand hat "
     "alle vorher waren es wurde werden dass möchte keine beim bis nach seit aus sich noch als wie".split()
 )
@@ -197,11 +197,11 @@ def _names(whole: str, rest: str) -> Iterator[str]:
     In German, where every noun has a capital, those after "Herr" and "Frau".
     """
     words = {w.casefold().strip(".,:;()") for w in whole.split()}
-    german = bool(words & _GERMAN)
+    german = bool(words & (_GERMAN | lexicon.words("german")))
     for match in _NAME.finditer(rest):
         name, before = match[0], whole[max(0, match.start() - 20) : match.start()]
         low = name.casefold()
-        if low in _COMMON or low in lexicon.EMPTY or lexicon.MONTHS.fullmatch(low):
+        if low in _COMMON or low in lexicon.words("empty") or lexicon.MONTHS.fullmatch(low):
             continue
         titled = bool(_TITLE.search(before))
         if not titled and (_BEGINS.search(before) or match.start() == 0):

@@ -408,23 +408,25 @@ class Dropped(Struct, frozen=True):
 
 
 def dropped(inputs: Sequence[str], reflection: str) -> Dropped:
-    """Return the 🔴 lines and paths that a reflection lost.
-
-    A line counts as kept when most of its words stand in one line.
-    """
-    have = Source(reflection)
+    """Return the 🔴 lines and paths that a reflection lost."""
+    have, kept = Source(reflection), words_by_line(reflection)
     have.ready()
-    kept = [set(_WORD.findall(plain(line))) for line in reflection.split("\n") if line.strip()]
     lost: dict[str, None] = {}
     paths: dict[str, None] = {}
     for text in inputs:
         for row in lines.rows(text):
-            if row.priority == "high" and not have.has(row.content) and not _reworded(row.content, kept):
+            if row.priority == "high" and not have.has(row.content) and not is_represented(row.content, kept):
                 lost[row.content] = None
             paths.update((p, None) for p in row.metadata["files"] if not have.has(str(p)))
     return Dropped(tuple(lost)[:LISTED], tuple(paths)[:LISTED])
 
 
-def _reworded(content: str, kept: Sequence[set[str]]) -> bool:
+def words_by_line(text: str) -> list[set[str]]:
+    """Return the words of each line, for `is_represented`."""
+    return [set(_WORD.findall(plain(line))) for line in text.split("\n") if line.strip()]
+
+
+def is_represented(content: str, have: Sequence[set[str]]) -> bool:
+    """Return whether most words of a line stand in one of the lines `have`."""
     words = set(_WORD.findall(plain(content)))
-    return bool(words) and any(len(words & other) >= KEPT_SHARE * len(words) for other in kept)
+    return not words or any(len(words & other) >= KEPT_SHARE * len(words) for other in have)

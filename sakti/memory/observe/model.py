@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
+from sakti.core.patterns import lazy_pattern
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.types import ImagePart, Message
 from sakti.memory import modes
@@ -13,11 +16,15 @@ from sakti.memory.model_call import MemoryModel, prompt_hash
 from sakti.memory.observe.transcript import format_messages, log_tail
 from sakti.memory.protocol import ModelCall, ObserveInput, ObserveResult
 from sakti.memory.window import slices
+from sakti.store.log.replaced import Earlier, unmarked
 
 # A model whose window is smaller than this gets the condensed instructions.
 SMALL_WINDOW = 16_000
 # The end of the log is at most so much of what is observed: in small windows it would be most of the input.
 PREVIOUS_SHARE = 0.4
+_REPLACES = lazy_pattern(r" ?\[replaces:? ?O\d{1,5}(?:(?:,| and)? ?O\d{1,5}){0,9}\]")
+_ANCHORED = lazy_pattern(r"^\s*\[(O\d{1,5}(?:-N\d{1,5})?)\]", re.MULTILINE)
+_ANCHOR = lazy_pattern(r"O\d{1,5}")
 # What stands round the messages in a prompt, and what times, roles and names of tools add to them.
 FRAME_TOKENS, TRANSCRIPT_SHARE, LEAST_ROOM = 300, 0.85, 500
 
@@ -36,6 +43,28 @@ def system_prompt(mode: str, *, condensed: bool, want_title: bool) -> str:
         output=output,
         rules=read_prompt("observer#rules"),
     )
+
+
+def take_replaced(text: str, shown: str) -> tuple[str, dict[str, list[Earlier]]]:
+    """Remove `[replaces O3]` from lines; return for each line's content the shown lines that it names.
+
+    An anchor counts as those that `inject_anchor_ids` gives the lines of `shown`.
+    """
+    anchors = _ANCHORED.findall(parse.inject_anchor_ids(shown))
+    by_anchor = {
+        anchor: Earlier(unmarked(row.content), row.date, row.time)
+        for anchor, row in zip(anchors, lines.rows(shown), strict=False)
+    }
+    replaces: dict[str, list[Earlier]] = {}
+    changes: dict[int, str] = {}
+    for row in lines.rows(text):
+        content = _REPLACES.sub("", row.content).rstrip()
+        named = [a for match in _REPLACES.finditer(row.content) for a in _ANCHOR.findall(match[0])]
+        if content != row.content:
+            changes[row.line] = content
+        if earlier := [by_anchor[a] for a in named if a in by_anchor]:
+            replaces[content] = earlier
+    return lines.corrected(text, changes) if changes else text, replaces
 
 
 class ModelObserver:
@@ -57,8 +86,7 @@ class ModelObserver:
     def prompt(self, request: ObserveInput) -> str:
         """Write the prompt: the log's end, the current state, the new messages."""
         count = self._model.counter.count
-        size = sum(m.tokens for m in request.messages)
-        log = log_tail(request.log, min(self._previous_tokens, int(size * PREVIOUS_SHARE)), count)
+        log = parse.inject_anchor_ids(self._shown(request))
         state = [
             f"- {name}: {value}"
             for name, value in (
@@ -69,13 +97,18 @@ class ModelObserver:
         ]
         return fill_prompt(
             "observer#input",
-            log=f"# The log so far (its end; do not repeat it)\n\n{log}\n\n" if log else "",
+            log=f"# The log so far (its end, each line with its anchor; do not repeat it)\n\n{log}\n\n" if log else "",
             state="# How things stood\n\n" + "\n".join(state) + "\n\n" if state else "",
             goal=f"# The goal of this agent\n\n{request.goal}\n\n" if request.goal else "",
             focus=f"# The user asked to pay special attention to\n\n{request.focus}\n\n" if request.focus else "",
             timezone=request.timezone,
             messages=format_messages(request.messages, request.timezone, count),
         )
+
+    def _shown(self, request: ObserveInput) -> str:
+        """Return the end of the log that the prompt shows."""
+        size = sum(m.tokens for m in request.messages)
+        return log_tail(request.log, min(self._previous_tokens, int(size * PREVIOUS_SHARE)), self._model.counter.count)
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
         """Return the observations of the messages, in slices where the model's window does not hold them all.
@@ -101,6 +134,7 @@ class ModelObserver:
             text="\n".join(r.text for r in results),
             calls=tuple(c for r in results for c in r.calls),
             categories={content: name for r in results for content, name in r.categories.items()},
+            replaces={content: older for r in results for content, older in (r.replaces or {}).items()},
             title=next((r.title for r in reversed(results) if r.title), None),
         )
 
@@ -131,8 +165,9 @@ class ModelObserver:
             parsed = parse.parse_observer_output(body)
             observations, categories = lines.with_sections(parse.clean(parsed.observations), own)
             if observations:
+                text, replaces = take_replaced(observations, self._shown(request))
                 return ObserveResult(
-                    observations,
+                    text,
                     parsed.current_task,
                     parsed.suggested_response,
                     parsed.title if request.want_title else None,
@@ -140,5 +175,6 @@ class ModelObserver:
                     prompt_hash(system),
                     tuple(calls),
                     categories=categories,
+                    replaces=replaces,
                 )
         raise MemoryFailure(f"{self.name} gave no usable observations twice.", code="malformed")

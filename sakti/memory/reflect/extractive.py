@@ -1,4 +1,8 @@
-"""Condense a log without a model: drop repeated and replaced sentences and traces of work, keep the rest verbatim."""
+"""Condense a log without a model: drop repeated sentences and traces of work, keep the rest verbatim.
+
+A mark orders what is dropped, it never drops a sentence by itself: while there is room for work there is room for what was
+replaced. A line that replaces another one ranks at least as high and goes after it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.patterns import lazy_pattern
@@ -14,21 +18,21 @@ from sakti.core.tokens import Counter
 from sakti.memory.log.lines import SIGNS
 from sakti.memory.observe.extractive import NAME
 from sakti.memory.protocol import ReflectInput, ReflectResult
-from sakti.memory.statements.reading import read
+from sakti.memory.statements.reading import clauses
 from sakti.memory.statements.sentences import SPECIFIC, agent_kind, lasts
-from sakti.memory.statements.superseding import Replaced, is_gone, replaced
-from sakti.memory.statements.units import LEAD, TOOL, Speaker, sentences, speaker
-from sakti.store.log.replaced import MARK, NOTE, Earlier, insert, mark, place, with_marks
+from sakti.memory.statements.units import LEAD, TOOL, sentences
+from sakti.store.log.replaced import MARK, NOTE, Earlier, place, when, with_marks
 
 # What goes first when room is short. Of one rank the oldest goes first.
 TRACE, DOUBTFUL, OUTCOME, ASKED, WORK, DONE, STATED, EXACT = range(8)
 # What tells of work, and what was stated, go only as far as they must: to these shares of what the log may hold, so
 # that the next reflection is not due at once. Where that is not known, work goes down to the target, and what was
 # stated until the input is that much smaller.
-WORK_SHARE, STATED_SHARE = 0.85, 0.95
+ENDED_SHARE, WORK_SHARE, STATED_SHARE = 0.75, 0.9, 0.95
+
+STATES = 3  # words of a clause without a value that states something
 
 _CLOCK = lazy_pattern(r"\((\d{1,2}:\d{2})\)")
-_SPOKEN = lazy_pattern(r"^(?:the )?(?:user|agent|assistant)\b(?: \w+ that\b| (?:stated|said)\b)?", re.IGNORECASE)
 _TIME = lazy_pattern(r"\(\d{1,2}:\d{2}\)\s*")
 _DECORATION = lazy_pattern(
     r"[ \t]*(?:[*-][ \t]+)?(?:->[ \t]*)?(?:🔴|🟡|🟢|✅)?\ufe0f?[ \t]*(?:\(\d{1,2}:\d{2}\)[ \t]*)?"
@@ -43,6 +47,12 @@ class _Unit(Struct):
     rank: int
     tokens: int
     dropped: bool = False
+    replaced: bool = False
+
+    @property
+    def place(self) -> int:
+        """Return when it goes: a replaced statement with the traces of work, so only if room is short."""
+        return min(self.rank, WORK) if self.replaced else self.rank
 
 
 class _Line(Struct):
@@ -52,11 +62,8 @@ class _Line(Struct):
     header: str  # the date line above it
     sign: str
     user: bool
-    speaker: Speaker
     notes: list[str]  # the words of older lines that it replaces
     pinned: bool = False
-    replaced: bool = False
-    children: list[_Line] = field(default_factory=list["_Line"])
 
     @property
     def dropped(self) -> bool:
@@ -72,9 +79,9 @@ class ExtractiveReflector:
     async def reflect(self, request: ReflectInput) -> ReflectResult:
         """Condense the log.
 
-        Repeated and replaced sentences are dropped first; then, until the target is met, traces of work, outcomes and
-        requests, oldest first, and the user's statements last. Pinned lines stay. Raises `MemoryFailure`
-        (not_smaller) where nothing could be dropped.
+        Repeated sentences are dropped first; then, until the target is met, traces of work, outcomes and requests,
+        oldest first, and the user's statements last. Pinned lines stay. Raises `MemoryFailure` (not_smaller) if
+        nothing could be dropped.
         """
         return await asyncio.to_thread(self.condense, request)  # a tenth of a second for a long log: the screen goes on
 
@@ -82,9 +89,9 @@ class ExtractiveReflector:
         """Condense as `reflect` does, in the calling thread."""
         before = sum(self._counter.count(t) for _, t in request.groups)
         lines = self._lines("\n".join(t for _, t in request.groups), {_bare(p) for p in request.pinned})
-        _drop_superseded(lines)
+        _order_replaced(lines)
         _drop_repeated(lines)
-        for unit in (u for line in lines if line.replaced for u in line.units):
+        for unit in (u for line in lines for u in line.units if u.replaced):
             unit.tokens = self._counter.count(unit.text + unit.behind)
         self._drop_down_to(lines, request.target_tokens, request.limit_tokens, before)
         out = _write(lines)
@@ -93,14 +100,15 @@ class ExtractiveReflector:
         return ReflectResult(out, model=NAME, prompt_hash=NAME, level=request.start_level)
 
     def _drop_down_to(self, lines: list[_Line], target: int, limit: int | None, before: int) -> None:
-        kept = [line for line in lines if not line.dropped]
-        total = sum(line.tokens + sum(u.tokens for u in line.units if not u.dropped) for line in kept)
-        work = max(target, int((limit or 0) * WORK_SHARE))
+        total = sum(
+            line.tokens + sum(u.tokens for u in line.units if not u.dropped) for line in lines if not line.dropped
+        )
+        ended, work = (max(target, int((limit or 0) * share)) for share in (ENDED_SHARE, WORK_SHARE))
         least = (*[target] * WORK, work, work, *[max(target, int((limit or before) * STATED_SHARE))] * 2)
-        units = [(u.rank, place, u, line) for place, line in enumerate(lines) for u in line.units]
-        for rank, _, unit, line in sorted(units, key=lambda found: found[:2]):
-            if total <= least[rank]:
-                break
+        units = [(u.place, not u.replaced, n, u, line) for n, line in enumerate(lines) for u in line.units]
+        for rank, _, _, unit, line in sorted(units, key=lambda entry: entry[:3]):
+            if total <= (ended if unit.replaced and rank == WORK else least[rank]):
+                continue
             if unit.dropped or line.pinned:
                 continue
             unit.dropped = True
@@ -108,7 +116,7 @@ class ExtractiveReflector:
 
     def _lines(self, text: str, pinned: set[str]) -> list[_Line]:
         out: list[_Line] = []
-        header, above = "", None
+        header = ""
         for raw in text.split("\n"):
             line = raw.rstrip()
             if not line.strip():
@@ -116,13 +124,7 @@ class ExtractiveReflector:
             if line.startswith("Date:"):
                 header = line
                 continue
-            made = self._line(line, header, _bare(line) in pinned)
-            nested = line[0] in " \t"
-            if nested and above is not None:
-                above.children.append(made)
-            else:
-                above = made
-            out.append(made)
+            out.append(self._line(line, header, _bare(line) in pinned))
         return out
 
     def _line(self, line: str, header: str, pinned: bool) -> _Line:
@@ -131,7 +133,7 @@ class ExtractiveReflector:
         decoration = _DECORATION.match(line)
         start = decoration.end() if decoration else 0
         content = line[start:]
-        notes = [] if pinned else [match["text"].rstrip("…") for match in NOTE.finditer(content)]
+        notes = [match["text"].rstrip("…") for match in NOTE.finditer(content)]
         if notes:
             content = NOTE.sub("", content)
             line = line[:start] + content
@@ -150,8 +152,7 @@ class ExtractiveReflector:
             parts = [(content, "")]
         nested = line[0] in " \t" and sign == "none"
         units = [_Unit(t, b, TRACE if nested else _rank(sign, lead, tool, t), count(t + b)) for t, b in parts]
-        who = speaker(content, sign)
-        return _Line(line[:start], units, count(line[:start]) + 1, header, sign, user, who, notes, pinned)
+        return _Line(line[:start], units, count(line[:start]) + 1, header, sign, user, notes, pinned)
 
 
 def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, text: str) -> int:
@@ -187,9 +188,10 @@ def _drop_repeated(lines: Sequence[_Line]) -> None:
             key = (line.user, _bare(unit.text))
             if unit.dropped:
                 continue
-            if key in seen and not line.pinned:
+            if key in seen and not line.pinned and not unit.replaced:
                 unit.dropped = True
-            seen.add(key)
+            if not unit.replaced:  # what was said again after a change holds
+                seen.add(key)
     for line in reversed(lines):
         changed = line.head.rstrip().endswith("Agent changed")
         for unit in line.units:
@@ -202,58 +204,31 @@ def _drop_repeated(lines: Sequence[_Line]) -> None:
             newest.add(key)
 
 
-def _drop_superseded(lines: Sequence[_Line]) -> None:
-    """Drop sentences that later ones replace, with those nested under them.
-
-    Where that is uncertain, or the sentence says more, the replaced words are marked.
-    """
-    said = [
-        (line, unit, line.speaker)
-        for line in lines
-        if line.speaker
-        for unit in line.units
-        if not unit.dropped and not TOOL.match(unit.text)
-    ]
-    plain = [MARK.sub("", _SPOKEN.sub(_blank, unit.text)) for _, unit, _ in said]
-    found: dict[int, list[Replaced]] = {}
-
-    def may(old: int, new: int) -> bool:  # the agent does not take back what the user says
-        return said[new][2] == "user" or said[old][2] == "agent"
-
-    for one in replaced(plain, may=may):
-        found.setdefault(one.old, []).append(one)
-    for old, parts in found.items():
-        line, unit, _ = said[old]
-        if not (line.pinned or line.sign == "done"):
-            _replace(line, unit, plain[old], [(p, said[p.new][0]) for p in parts])
-    _mark_noted(lines)
-    for line in lines:
-        if line.replaced and line.dropped:
-            for nested in (unit for child in line.children if not child.pinned for unit in child.units):
-                nested.dropped = True
-
-
-def _replace(line: _Line, unit: _Unit, plain: str, parts: Sequence[tuple[Replaced, _Line]]) -> None:
-    """Drop a sentence if later ones replace all its parts, else mark the replaced words."""
-    line.replaced = True
-    if is_gone(plain, [part for part, _ in parts]):
-        unit.dropped = True
-        return
-    if len(read(plain).clauses) <= len(parts):
-        unit.rank = min(unit.rank, DOUBTFUL)
-    unit.text = insert(unit.text, {part.end: mark(*_moment(newer), _date(line)) for part, newer in parts})
-
-
-def _mark_noted(lines: Sequence[_Line]) -> None:
-    """Mark the words that a line's note says it replaces, whatever was found now."""
+def _order_replaced(lines: Sequence[_Line]) -> None:
+    """Mark what later lines replace, from their notes, and raise those lines to the rank of what they end."""
     for number, newer in enumerate(lines):
         for words in newer.notes:
             for older in lines[:number]:
-                for unit in older.units if not older.pinned and older.sign != "done" else ():
-                    if unit.dropped or place(unit.text, words) is None:
-                        continue
-                    older.replaced = True
-                    unit.text = with_marks(unit.text, [Earlier(words, *_moment(newer))], _date(older))
+                for unit in older.units if older.sign != "done" and not older.pinned else ():
+                    if place(unit.text, words) is not None:
+                        unit.text = with_marks(unit.text, [Earlier(words, *_moment(newer))], _date(older))
+    for number, older in enumerate(lines):
+        for unit in older.units:
+            times = {match["when"] for match in MARK.finditer(unit.text)}
+            unit.replaced = bool(times) and _statements(unit.text) <= len(MARK.findall(unit.text))
+            for newer in lines[number + 1 :] if times else ():
+                if when(*_moment(newer), _date(older)) in times:
+                    _outlive(newer, unit)
+
+
+def _statements(text: str) -> int:
+    """Return how many clauses of a sentence state something by themselves."""
+    return sum(bool(c.values) or len(c.words) >= STATES for c in clauses(MARK.sub("", text)))
+
+
+def _outlive(newer: _Line, older: _Unit) -> None:
+    for unit in newer.units:
+        unit.rank = max(unit.rank, older.rank)
 
 
 def _moment(line: _Line) -> tuple[str, str]:
@@ -266,10 +241,6 @@ def _date(line: _Line) -> str:
     return line.header.removeprefix("Date:").strip()
 
 
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])
-
-
 def _write(lines: Sequence[_Line]) -> str:
     out: list[str] = []
     header = ""
@@ -279,7 +250,6 @@ def _write(lines: Sequence[_Line]) -> str:
         if line.header != header:
             header = line.header
             out.append(header)
-        kept = [u for u in line.units if not u.dropped]
-        last = kept[-1]
-        out.append(line.head + "".join(u.text + (u.behind if u is not last else "") for u in kept))
+        units = [u for u in line.units if not u.dropped]
+        out.append(line.head + "".join(u.text + (u.behind if u is not units[-1] else "") for u in units))
     return "\n".join(out)

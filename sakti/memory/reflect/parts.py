@@ -12,7 +12,7 @@ from sakti.memory.log import lines, parse
 from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult
 from sakti.memory.shared import Part, joined, parts
 from sakti.memory.slices import RunAside
-from sakti.memory.statements.marking import Known, mark_known
+from sakti.memory.statements.marking import ReplacedWords, mark_replaced
 from sakti.store.memory import Group
 from sakti.store.memory.sections import Section, Span
 
@@ -22,7 +22,7 @@ async def reflect(
     groups: Sequence[Group],
     request: ReflectInput,
     counter: Counter,
-    replaced: Sequence[Known],
+    replaced: Sequence[ReplacedWords],
     aside: RunAside,
 ) -> tuple[ReflectResult, tuple[Section, ...]]:
     """Condense the log and return the result with the thread of each section.
@@ -72,10 +72,10 @@ def _request(whole: ReflectInput, part: Part, text: str, total: int) -> ReflectI
     )
 
 
-def finished(text: str, pinned: Sequence[str], replaced: Sequence[Known] = ()) -> str:
+def finished(text: str, pinned: Sequence[str], replaced: Sequence[ReplacedWords] = ()) -> str:
     """Prepare a Reflector's answer for storing: cleaned, replaced words marked, every pinned line in it."""
     contents = frozenset(row.content for line in pinned for row in lines.rows(line))
-    return with_pinned(mark_known(parse.clean(parse.sanitize_observation_lines(text)), replaced, contents), pinned)
+    return with_pinned(mark_replaced(parse.clean(parse.sanitize_observation_lines(text)), replaced, contents), pinned)
 
 
 def with_pinned(text: str, pinned: Sequence[str]) -> str:

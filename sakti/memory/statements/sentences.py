@@ -11,7 +11,8 @@ from typing import Literal, TypeAlias
 
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
-from sakti.memory.statements.lexicon import BETWEEN_SENTENCES, REPLACES
+from sakti.memory.statements import lexicon
+from sakti.memory.statements.lexicon import BETWEEN_SENTENCES
 
 Kind: TypeAlias = Literal["question", "request", "statement", "remark", "chatter"]
 AgentKind: TypeAlias = Literal["work", "finding", "intent"]
@@ -210,7 +211,7 @@ def kind(sentence: str) -> Kind:
     if _POLITE.search(sentence) or (not asks and _IMPERATIVE.search(sentence)):
         if _CHANGES_FOR_GOOD.search(sentence) and (exact or not asks):
             return "statement"
-        if exact and not asks and REPLACES.search(sentence) and _gives_value(sentence):
+        if exact and not asks and lexicon.phrases("change").search(sentence) and _gives_value(sentence):
             return "statement"
         if re.search(r"\b(?:remember|keep in mind|bear in mind|note that|never|always|from now on)\b", sentence, re.I):
             return "statement"

@@ -1,279 +1,321 @@
-"""Find statements that a later one replaces: the same subject, and words of retraction or replacement. Pure.
+"""Find older statements that a newer one ends: explicit changes of the same subject only. Pure.
 
-A clause is replaced where a later statement names its value as past, or gives another value of the same kind to
-(nearly) the same subject. An uncertain case is doubtful: to be marked and dropped early, but not at once.
+Precision comes first. The reader sees dates and can resolve two statements, but a false mark hides what still holds. A
+statement ends another one where it names the old value ("from 3 to 5", "npm is gone"), or gives the same subject
+another value of the same kind, with a word of change or for an attribute that has one value. Whatever is done to a
+thing (a request, a report, a rule about a named thing) holds beside what is done to another thing.
 """
 
 from __future__ import annotations
 
-import itertools
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from sakti.memory.statements.comparing import Found, Frequency, Pair, Verdict, compared
-from sakti.memory.statements.lexicon import ANAPHORA, MEASURES, MONTHS, RENAMES, TITLES, WONDERS
-from sakti.memory.statements.reading import EXACT, Clause, Statement, Value, head, narrates, read
-from sakti.memory.statements.supplanting import supplanted
-from sakti.memory.statements.values import alike, distinct, near, pattern
+from sakti.core.patterns import lazy_pattern
+from sakti.memory.statements import lexicon
+from sakti.memory.statements.reading import Clause, Value, clauses, divided
 
-NEAR = 6  # statements back that "make that 36px" may mean
-SHORT = 8  # words of a statement that may mean one before without naming it
-LISTED = 200  # older clauses of one word that are looked at, the newest
-COMPARED = 40  # of all that are looked at: those that have most in common with the new one
-CLOSE = 0.75  # share of the best score that others must have
+LISTED, COMPARED = 200, 40  # older clauses with one word that are looked at; of all of them, those with most in common
+COVERED = 0.5  # share of an older statement's words that one which ends it repeats
 
-May: TypeAlias = Callable[[int, int], bool]
+_X = r"(?P<old>(?:[^,;.!?\n]|[.,](?=\w)){1,60}?)"
+_THE = r"(?:the |our |my |using |to use |den |die |das |der |dem |vom |von )?"
+_STOP = (
+    r"(?=\s*(?:[,;!?]|\.(?:\s|$)|$|\b(?:for|because|but|and|any ?more|any longer|as|in|on|when|with|by|to|from|und|aber|"
+    r"sondern|für|weil|mehr|mit|durch|auf|now|wir|we|nutze\w*|verwende\w*|take\w*|use\w*)\b))"
+)
+_DROP = (
+    r"(?:drop(?:ped|ping)?|scrap(?:ped)?|ditch(?:ed)?|forget(?: about)?|never ?mind|cancel\w*|abandon\w*|retired?|"
+    r"left|leave|leaving|stop(?:ped)?(?: \w+ing)?|get rid of|got rid of|vergiss|streiche?n?)"
+)
+_ENDED = tuple(
+    lazy_pattern(pattern, re.IGNORECASE | re.MULTILINE)
+    for pattern in (
+        rf"\b(?:from|von|vom)\s+{_X}\s+(?:to|auf|zu|zum|nach)\s",
+        rf"\b(?:instead of|rather than|in place of|anstelle von|statt|anstatt|away from|weg von|moved off)\s+{_THE}{_X}{_STOP}",
+        rf"\b(?:no longer|not|nicht mehr|nicht|kein\w*)\s+(?:need\w* |use |be |in |on |am |im |auf )?{_THE}{_X}\s*,?\s*\b(?:but|sondern)\b",
+        rf"\b(?:no longer|no more|(?:do not|don['’]t|does not|doesn['’]t) (?:need|use))\s+(?:need\w* |use |run )?{_THE}{_X}{_STOP}",
+        rf",\s(?:not|never|nicht|and not|und nicht)\s+(?:in |on |auf |mehr )?{_THE}{_X}{_STOP}",
+        rf"\bkeine?n?\s+{_X}\s+mehr\b",
+        rf"\b(?:replaced?|replacing|replaces|supersedes|swap(?:ped)?|ersetzt|ersetzen)\s+{_THE}{_X}(?=\s(?:with|by|for|durch|as)\b|$)",
+        rf"(?:^|[,;.]\s|\b(?:und|and|please|we|i|let['’]s|wir|have|has)\s){_DROP}\s+{_THE}{_X}{_STOP}",
+        rf"(?:^|[,;.]\s|\b(?:und|and|but|aber|so)\s){_THE}{_X}\s(?:is|are|was|were|has been|turned out to be|ist|sind|wurde|wird)\s(?:now |jetzt )?"
+        r"(?:gone|out\b|unnecessary|history|dropped|scrapped|cancel\w+|retired|obsolete|deprecated|off the table|no longer\b|over\b|"
+        r"not needed|on leave|on vacation|raus|weg\b|gestrichen|hinfällig|abgelöst|passé|renamed|umbenannt|replaced|ersetzt)",
+        rf"(?:^|[,;.]\s|\b(?:und|and)\s){_THE}{_X}\s(?:left|quit|resigned|fell through|hat gekündigt|fliegt raus|entfällt)\b",
+        rf"(?:^|[,;.]\s)(?:{_THE}{_X})\s(?:brauchen|nutzen|verwenden|benutzen|brauche|gibt es)\s(?:\w+\s)?nicht mehr\b",
+        rf"(?:^|[\s(]){_X}\s?(?:->|→|=>)\s",
+        rf"\((?:was|not|previously|formerly|statt|nicht|vorher|früher)\s{_X}\)",
+    )
+)
+_IN_USE = r"\b(?:uses?|using|runs?|keep|with|via|by|is|are|needs?|wants?|nutzen?|nehmen?|mit|ist|sind|brauchen)\s(?:ich |wir )?(?:an? |the |our |eine?n? |den |die |das )?[`\"']?"
+_SETS = lazy_pattern(r"\b(?:is|are|set|should|must|has to|ist|sind|soll|lautet|beträgt|setze?)\b|[=:]", re.IGNORECASE)
+_CHANGER = lazy_pattern(  # who changes it is no part of the subject: "ops switched the log level"
+    r"\W*(?:[\w'’]+\s){1,3}?(?:(?:has|have|just|hat|haben)\s)?(?:changed|switched|moved|raised|lowered|set|bumped|cut|"
+    r"renamed|reduced|increased|extended)\s(?=(?:the|our|it|its)\b)",
+    re.IGNORECASE,
+)
+_LEADING = r"(?:(?:please|now|then|and|also|so|ok|next|first|later|bitte|jetzt|dann|danach|und|nun|let['’]s|you may|now please)\b[\s,:]*)*"
+_NO_VERB = (
+    r"(?!(?:\s[\w-]+)?\s(?:is|are|was|were|has|will|got|gets|ist|sind|wird|moved|postponed|changed|slipped|pushed|should|must)\b|"
+    r"(?:\s[\w-]+){1,2}\s?[:=]\s)"
+)
+_OF_PART = lazy_pattern(r"\b(?:in|for|of|at|im|für|bei|beim)\s(?:the |our |den |der |dem )?$", re.IGNORECASE)
+_NEGATED = lazy_pattern(r"\b(?:not|never|no longer|\w+n['’]t|nicht|kein\w*|nie)\b", re.IGNORECASE)
+_GENERIC = frozenset("rule idea plan thing requirement regel idee tool library bibliothek us name valu".split())
 
 
-class Replaced(Struct, frozen=True):
-    """Replaced text: `start` to `end` of statement `old`, by statement `new` (positions in the input).
-
-    `whole`: the clause says nothing else.
-    """
+class Ended(Struct, frozen=True):
+    """Text `start` to `end` of statement `old` that statement `new` ends (positions in the input)."""
 
     old: int
     new: int
     start: int
     end: int
-    verdict: Verdict
-    whole: bool
 
 
-class _Known(Struct, frozen=True):
-    """Clause of statement `place`."""
+class Statement(Struct, frozen=True):
+    """Sentence at `place`; `is_act`: a request, report or rule, about one thing among others."""
 
     place: int
-    clause: Clause
-    statement: Statement
+    text: str
+    clauses: tuple[Clause, ...]
+    is_act: bool
+
+    @classmethod
+    def of(cls, place: int, text: str, *, asked: bool = False) -> Statement:
+        """Read a sentence; `asked`: it is known to be a request, of a value or for work."""
+        return cls(place, text, clauses(text), is_act(text) or (asked and not _SETS.search(text)))
 
 
-def is_gone(statement: str, parts: Iterable[Replaced]) -> bool:
-    """Return whether all clauses of a statement are replaced for certain."""
-    sure = {one.start for one in parts if one.verdict == "replaced" and one.whole}
-    return sure >= {c.start for c in read(statement).clauses if c.keys}
+class StatementIndex:
+    """Statements in order, found by the words and values in them."""
 
-
-def replaced(
-    statements: Sequence[str],
-    *,
-    since: int = 0,
-    may: May = lambda _old, _new: True,
-    follows: Callable[[int], bool] = lambda _place: False,
-    heard: Heard | None = None,
-) -> Iterator[Replaced]:
-    """Yield what later statements replace or may replace, of statements given oldest first.
-
-    Only replacements by statements from `since` on. `may(old, new)`: whether the speaker of one may retract the
-    other; `follows`: whether a statement is of the same message as the one before. `heard`: the first of the
-    statements, indexed before.
-    """
-    index = Heard(heard)
-    for place in range(index.places, len(statements)):
-        new = read(statements[place])
-        found: list[Replaced] = []
-        if place >= since and not new.asks:
-            before = read(statements[place - 1]) if follows(place) else None
-            found = list(_found(new, before, index, place, may))
-        index.gone |= {(one.old, one.start) for one in found if one.verdict == "replaced" and one.whole}
-        yield from found
-        index.add(new)
-
-
-class Heard:
-    """Clauses so far, by the words and values in them.
-
-    With an `earlier` one it goes on behind that, which stays as it is: a log is indexed once, however often new lines
-    are compared with it.
-    """
-
-    def __init__(self, earlier: Heard | None = None) -> None:
-        self.places = earlier.places if earlier else 0  # statements so far
-        self.gone: set[tuple[int, int]] = set()  # (place, start) of clauses that are replaced already
-        self.frequency = Frequency(earlier.frequency if earlier else None)
-        self._earlier = earlier
-        self._before = earlier.count if earlier else 0
-        self._clauses: list[_Known] = []
+    def __init__(self) -> None:
+        self.statements: list[Statement] = []
         self._having: dict[str, list[int]] = {}
 
-    @property
-    def count(self) -> int:
-        return self._before + len(self._clauses)
+    def add(self, text: str, *, asked: bool = False) -> Statement:
+        statement = Statement.of(len(self.statements), text, asked=asked)
+        for key in {key for clause in statement.clauses for key in clause.keys | clause.value_keys}:
+            self._having.setdefault(key, []).append(statement.place)
+        self.statements.append(statement)
+        return statement
 
-    def add(self, statement: Statement) -> None:
-        for clause in statement.clauses:
-            if not clause.keys:
-                continue
-            number = self.count
-            for key in clause.terms:
-                self.frequency.add(key)
-                for other in {key, head(key), pattern(key)} - {""}:
-                    self._having.setdefault(other, []).append(number)
-            self._clauses.append(_Known(self.places, clause, statement))
-        self.places += 1
-
-    def newest(self, limit: int) -> list[_Known]:
-        """Return the last clauses, oldest first."""
-        own = self._clauses[-limit:]
-        left = limit - len(own)
-        return [*self._earlier.newest(left), *own] if self._earlier and left > 0 else own
-
-    def sharing(self, keys: Iterable[str]) -> Iterator[_Known]:
-        """Yield older clauses that share keys, those that share most first."""
+    def sharing(self, statement: Statement) -> Iterator[Statement]:
+        """Yield older statements that share keys, those that share most first."""
         common: Counter[int] = Counter()
-        for key in {*keys, *(pattern(key) for key in keys if len(pattern(key)) > 4)}:
-            common.update(self._with(key, LISTED))
-        most = (self._clause(n) for n in sorted(common, key=lambda n: (-common[n], -n)))
-        return itertools.islice((k for k in most if (k.place, k.clause.start) not in self.gone), COMPARED)
-
-    def _with(self, key: str, limit: int) -> list[int]:
-        own = self._having.get(key, [])[-limit:]
-        left = limit - len(own)
-        return [*self._earlier._with(key, left), *own] if self._earlier and left > 0 else own
-
-    def _clause(self, number: int) -> _Known:
-        if self._earlier is not None and number < self._before:
-            return self._earlier._clause(number)
-        return self._clauses[number - self._before]
+        for key in {key for clause in statement.clauses for key in clause.keys | clause.value_keys}:
+            common.update(self._having.get(key, [])[-LISTED:])
+        most = sorted(common, key=lambda n: (-common[n], -n))
+        yield from (self.statements[n] for n in most[:COMPARED] if self.statements[n] is not statement)
 
 
-def _judge(new: Statement, index: Heard, place: int, may: May) -> Iterator[Replaced]:
-    """Yield what a statement replaces of earlier ones."""
-    out: dict[tuple[int, Clause], tuple[Found, frozenset[str]]] = {}
-    for part in _parts(new):
-        found: list[tuple[_Known, Found]] = []
-        for known in index.sharing(part.terms):
-            shared = known.clause.keys & part.keys
-            if any(shared < other.keys & part.keys for other in known.statement.clauses):
-                continue  # of something else in that sentence
-            confirmed = any(v.key in new.stays for v in known.clause.values)
-            stays = new.stays and (confirmed or 2 * len(known.clause.words & new.stays) > len(known.clause.words))
-            if stays or not may(known.place, place) or narrates(known.clause.text):
-                continue
-            if judged := compared(Pair(known.clause, known.statement, part, new, index.frequency)):
-                found.append((known, judged))
-        best = max((judged.score for _, judged in found), default=0.0)
-        for known, judged in found:
-            key = (known.place, known.clause)
-            if judged.score >= CLOSE * best and (key not in out or out[key][0].verdict == "doubtful"):
-                out[key] = judged, known.clause.keys & part.keys
-    if not out:
-        supplants = list(_supplants(new, index, place, may))
-        yield from supplants
-        if supplants:
-            return
-    changes = new.replaces or new.corrects or RENAMES.search(new.text)
-    if not out and changes and (meant := _meant(new, index, place, may)):
-        out[meant[0].place, meant[0].clause] = meant[1], frozenset()
-    for (old, clause), (judged, shared) in out.items():
-        yield _replaced(old, place, clause, judged, shared)
+def is_act(text: str) -> bool:
+    """Return whether a sentence asks for something, reports what was done, or gives a rule about one thing."""
+    asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}|{lexicon.phrases('did').pattern}"
+    if lexicon.phrases("change_reports").search(text):
+        asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}"
+    elif lexicon.phrases("reports").search(text):
+        return True
+    return re.match(rf"\W*{_LEADING}(?:{asks})", text, re.IGNORECASE) is not None
 
 
-def _replaced(old: int, new: int, clause: Clause, found: Found, shared: frozenset[str]) -> Replaced:
-    """Build a replacement up to the last replaced value, with its unit; whole clauses without another value."""
-    ends = [
-        next((e for k, s, e in clause.tokens if s >= end and k in clause.units), end)
-        for key, _, end in clause.tokens
-        if key in found.values
-    ]
-    end = max(ends, default=clause.end)
-    months = (e for k, s, e in clause.tokens if 0 < s - end <= 2 and MONTHS.fullmatch(k))
-    end = next(months, end)  # "14. Mai"
-    behind = {k for k, start, _ in clause.tokens if start >= end} - shared
-    exact = found.values <= {v.key for v in clause.values if v.shape in EXACT}
-    cut = bool(found.values and behind) and (exact or (len(behind) > 1 and clause.tokens[0][0] not in found.values))
-    kept = cut or any(found.values and v.key not in found.values | shared for v in clause.values)
-    end = end if kept else clause.end
-    return Replaced(old, new, clause.start, end, found.verdict, not kept)
+def find_ended(statements: Sequence[str]) -> Iterator[Ended]:
+    """Yield what later statements end, of statements of one speaker given oldest first."""
+    index = StatementIndex()
+    gone: set[tuple[int, int]] = set()
+    for text in statements:
+        new = index.add(text)
+        for old in index.sharing(new):
+            span = ended_by(old, new)
+            if span is not None and (old.place, span[0]) not in gone:
+                gone.add((old.place, span[0]))
+                yield Ended(old.place, new.place, *span)
 
 
-def _found(new: Statement, before: Statement | None, index: Heard, place: int, may: May) -> list[Replaced]:
-    """Return what a statement replaces, alone or together with the sentence before it in its message.
-
-    Examples: "2 is too few. Take 5", "The rate was wrong. It is 5".
-    """
-    if before is None or before.asks or max(len(before.whole.keys), len(new.whole.keys)) > 2 * SHORT:
-        return list(_judge(new, index, place, may))
-    both = read(f"{before.text.rstrip('.!')}; {new.text}")
-    if found := [x for x in _supplants(both, index, place, may, len(before.text)) if x.old != place - 1]:
-        return found
-    if found := list(_judge(new, index, place, may)):
-        return found
-    says = [v for v in before.whole.values if index.frequency[v.key] <= sum(v.key in c.keys for c in before.clauses)]
-    if not before.points_back or says or len(new.whole.keys) > SHORT:
-        return []
-    return [x for x in _judge(both, index, place, may) if x.old != place - 1]
-
-
-def _supplants(new: Statement, index: Heard, place: int, may: May, behind: int = 0) -> Iterator[Replaced]:
-    """Yield what a statement names and then, after an offset in it, gives something else for."""
-    for known in index.sharing(new.whole.keys):
-        pair = Pair(known.clause, known.statement, new.whole, new, index.frequency)
-        if may(known.place, place) and not pair.denial and (gone := supplanted(pair, behind)):
-            yield _replaced(known.place, place, known.clause, Found("replaced", 1.0, gone), gone)
-
-
-def _parts(new: Statement) -> list[Clause]:
-    """Return the parts of a statement to compare: clauses, adjacent pairs, and a short one whole."""
-    parts = [c for c in new.clauses if c.keys and not WONDERS.search(c.text) and not narrates(c.text)]
-    pairs = [a.joined(b) for a, b in itertools.pairwise(parts)]
-    short = len(parts) > 2 and len(new.whole.keys) <= SHORT
-    return [*parts, *pairs, *([new.whole] if short else [])]
-
-
-def _meant(new: Statement, index: Heard, place: int, may: May) -> tuple[_Known, Found] | None:
-    """Resolve a short correction that names no subject.
-
-    It is about the newest clause with a value like its own, the newest name where it gives one, or the only thing
-    counted in that way so far.
-    """
-    part = next((c for c in (new.whole, *new.clauses) if len(c.words) <= 1 and len(c.keys) <= SHORT and c.values), None)
-    values = [v for v in part.values if v.key not in part.past and v.shape != "word"] if part else []
-    if part is None or not values or WONDERS.search(new.text):
+def ended_by(old: Statement, new: Statement) -> tuple[int, int] | None:
+    """Return the part of an older statement that a newer one ends; None where both hold."""
+    text = new.text.rstrip("\"'`) ")
+    if text.endswith("?") or old.text.rstrip("\"'`) ").endswith("?") or _means_same(old, new):
         return None
-    renames = bool(RENAMES.search(new.text)) and not part.words
-    points = new.corrects or bool(ANAPHORA.search(new.text))
-    points = points or (not part.words and all(v.shape in EXACT and v.unit for v in part.values))
-    for known in reversed(index.newest(LISTED) if renames or points else []):
-        titles = renames and TITLES.search(known.clause.text)
-        if place - known.place > NEAR and not renames:
-            break
-        if not all(map(known.clause.speaks_of, part.words)) or not may(known.place, place):
-            continue
-        near_by = known.place == place - 1
-        every = titles or near_by
-        for value in known.clause.values if every else (v for v in known.clause.values if v.unit):
-            same = any(alike(value, v) and v.key != value.key and _counts(v, value, near_by) for v in values)
-            if same and (not renames or any(near(value, v) for v in values)):
-                return known, Found("replaced", 1.0, frozenset({value.key}))
-    return _only(new, index, place, may)
-
-
-def _counts(given: Value, value: Value, near_by: bool) -> bool:
-    """Return whether two values have the same unit, or may have where one has none."""
-    return given.unit == value.unit or (not given.unit and (near_by or value.unit not in MEASURES))
-
-
-def _only(new: Statement, index: Heard, place: int, may: May) -> tuple[_Known, Found] | None:
-    """Find the only clause with a value of the same distinct kind as a change without another known subject."""
-    for part in (c for c in new.clauses if c.values and not narrates(c.text)):
-        kinds = {kind for v in part.values if v.key not in part.past and (kind := distinct(v))}
-        found = [
-            (known, value)
-            for known in index.newest(LISTED)
-            for value in known.clause.values
-            if distinct(value) in kinds and (known.place, known.clause.start) not in index.gone and known.place < place
-        ]
-        if kinds and not new.adds and len(found) == 1 and may(found[0][0].place, place):
-            known, value = found[0]
-            same = sum(distinct(v) == distinct(value) for v in part.values)
-            others = {v.key for v in part.values if distinct(v) != distinct(value)}
-            if (
-                same == 1
-                and part.words | others <= known.statement.whole.keys
-                and value.key not in new.whole.keys - new.whole.past
-            ):
-                return known, Found("replaced", 1.0, frozenset({value.key}))
+    if lexicon.phrases("elsewhere").search(text):
+        return None
+    if old.is_act:
+        return _cancelled(old, new)
+    if new.is_act and not is_cancelled(text):
+        return None
+    ended = frozenset(_ended_keys(new))
+    for clause in old.clauses:
+        if ended and _names_ended(clause, new, ended):
+            return clause.start, clause.end
+        if any(_gives_other(clause, other, new.text) for other in new.clauses):
+            return clause.start, clause.end
     return None
+
+
+def _means_same(old: Statement, new: Statement) -> bool:
+    return old.text.casefold().strip(" .!") == new.text.casefold().strip(" .!")
+
+
+def _ended_keys(new: Statement) -> Iterator[str]:
+    spans = [match.span("old") for pattern in _ENDED for match in pattern.finditer(divided(new.text))]
+    for clause in new.clauses:
+        for key, at in (
+            *((k, clause.start + at) for k, at in clause.words),
+            *((v.key, v.start) for v in clause.values),
+        ):
+            if any(start <= at < end for start, end in spans):
+                yield key
+
+
+def _names_ended(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
+    """Return whether a statement says that what a clause says is over."""
+    said, values = _said(new.clauses), _values(new.clauses)
+    lost = [v for v in old.values if v.key in ended]
+    if any(v.key not in values | said for v in old.values) or any(_differs(v, old, new) for v in lost):
+        return False
+    rest = old.keys - ended - _GENERIC
+    covers = not rest or _share(rest, said) >= COVERED
+    if lost:
+        return covers or _is_needed(old, lost) or (_is_in_use(old, lost[0].key) and len(said - ended) <= 1)
+    words, here = ended - _GENERIC, [c for c in new.clauses if ended & c.keys]
+    if (
+        not words
+        or _share(words, old.keys) < 1
+        or any(_narrows(v, c) and v.key not in old.value_keys for c in here for v in c.values)
+    ):
+        return False
+    return covers or (not _said(here) - words - old.keys and any(_is_in_use(old, w) for w in words))
+
+
+def _narrows(value: Value, clause: Clause) -> bool:
+    """Return whether a value says of what part the clause speaks: "no customers in Portugal"."""
+    return _OF_PART.search(clause.text[: value.start - clause.start]) is not None
+
+
+def _said(parts: Sequence[Clause]) -> frozenset[str]:
+    return frozenset[str]().union(*(c.keys for c in parts))
+
+
+def _values(parts: Sequence[Clause]) -> frozenset[str]:
+    return frozenset[str]().union(*(c.value_keys for c in parts))
+
+
+def _is_in_use(clause: Clause, word: str) -> bool:
+    """Return whether a clause says that something is in use: "we use X", "tests run with X", "X is needed"."""
+    return re.search(rf"{_IN_USE}{re.escape(word)}", clause.text, re.IGNORECASE) is not None
+
+
+def _differs(value: Value, old: Clause, new: Statement) -> bool:
+    """Return whether two clauses have the same value in different units."""
+    same = [v for c in new.clauses for v in c.values if v.key == value.key]
+    return bool(same) and all(v.unit and value.unit and v.unit != value.unit for v in same)
+
+
+def _is_needed(old: Clause, lost: Sequence[Value]) -> bool:
+    return any(v.shape in ("code", "name") for v in lost) and bool(lexicon.phrases("need").search(old.text))
+
+
+def is_cancelled(text: str) -> bool:
+    """Return whether a sentence calls something off."""
+    return lexicon.phrases("cancel").search(text) is not None
+
+
+def _cancelled(old: Statement, new: Statement) -> tuple[int, int] | None:
+    """Return the part of a request or rule that the user calls off."""
+    if not is_cancelled(new.text):
+        return None
+    keys, values = _said(old.clauses), _values(old.clauses)
+    said = _said(new.clauses) | _values(new.clauses)
+    if values <= said and (values or len(keys & said) > 1 or keys <= said) and _share(keys, said) >= COVERED:
+        return 0, len(old.text)
+    return None
+
+
+def _gives_other(old: Clause, new: Clause, text: str) -> bool:
+    """Return whether a clause gives the subject of an older one another value of its kind."""
+    changes = lexicon.phrases("change").search(text) is not None
+    if lexicon.phrases("adds").search(new.text) or not (changes or _sets_single(old, new)):
+        return False
+    lost = [v for v in old.values if v.key not in new.value_keys | new.keys]
+    given = [v for v in new.values if v.key not in old.value_keys | old.keys]
+    if bool(_NEGATED.search(old.text)) != bool(_NEGATED.search(new.text)):
+        return changes and old.items_like(new) and bool(old.keys)  # one denies what the other says
+    if changes and _turns_last_word(old, new):
+        return not lexicon.phrases("many").search(old.text)
+    if len(lost) != 1 or len(given) != 1:
+        return False
+    defines = (
+        changes
+        and old.keys == _without_changer(new)
+        and _SETS.search(old.text)
+        and (_SETS.search(new.text) or _CHANGER.match(new.text))
+    )
+    if not (_alike(lost[0], given[0]) or defines):
+        return False
+    if old.is_subject(lost[0]) or (new.is_subject(given[0]) and new.verb >= 0 and not new.is_inverted):
+        return False
+    if lexicon.phrases("many").search(old.text) and not lost[0].unit:
+        return False
+    return _is_same_subject(old, new)
+
+
+def _sets_single(old: Clause, new: Clause) -> bool:
+    """Return whether a clause sets an attribute of which a thing has one: "the retry limit is 5"."""
+    single = lexicon.words("single")
+    both = old.keys & new.keys
+    return bool(_SETS.search(new.text)) and any(key in single or f"{key}e" in single for key in both)
+
+
+def _is_same_subject(old: Clause, new: Clause) -> bool:
+    new_words = _without_changer(new)
+    extra = {word for word in new_words - old.value_keys if not _is_like(word, old.keys)}
+    missing = {word for word in old.keys - new.value_keys if not _is_like(word, new_words)}
+    if extra or not (old.keys & new_words or old.value_keys & (new.value_keys | new_words) or not missing):
+        return False
+    return not missing & old.subject and 2 * len(missing) <= len(old.keys)
+
+
+def _without_changer(clause: Clause) -> frozenset[str]:
+    match = _CHANGER.match(clause.text)
+    return frozenset(key for key, at in clause.words if match is None or at >= match.end())
+
+
+def _is_like(word: str, others: frozenset[str]) -> bool:
+    """Return whether a word is one of the others, or a form of one: "deploy", "deployments"."""
+    return word in others or any(len(word) > 4 and len(other) > 4 and word[:5] == other[:5] for other in others)
+
+
+def _turns_last_word(old: Clause, new: Clause) -> bool:
+    """Return whether two clauses say the same but for what they end with: "daily", "hourly"."""
+    start = match.end() if (match := _CHANGER.match(new.text)) else 0
+    before, after = old.items(), [item for item in new.items() if item[1] >= start]
+    lost = [item for item in before if not _is_like(item[0], frozenset(k for k, _ in after))]
+    given = [item for item in after if not _is_like(item[0], frozenset(k for k, _ in before))]
+    if len(lost) != 1 or len(given) != 1 or len(before) < 2 or old.verb < 0:
+        return False
+    last = lost[0] == before[-1] and given[0] == after[-1] and lost[0][1] > old.verb
+    same_subject = old.subject == new.subject or match is not None or new.verb < 0
+    if lost[0][0][0].isdigit() or given[0][0][0].isdigit():
+        return False
+    return last and same_subject and bool(old.subject) and not {lost[0][0], given[0][0]} & lexicon.words("states")
+
+
+def _alike(a: Value, b: Value) -> bool:
+    """Return whether one value can replace the other: of one kind, of one unit."""
+    if a.shape != b.shape:
+        return {a.shape, b.shape} == {"name", "code"}
+    if a.shape == "number" and a.unit and b.unit:
+        times = {"second", "minute", "hour", "day", "week", "month", "ms"}
+        return a.unit == b.unit or {a.unit, b.unit} <= times
+    if a.shape == "date":
+        return (":" in a.key) == (":" in b.key)
+    return True
+
+
+def _share(words: frozenset[str] | set[str], of: frozenset[str]) -> float:
+    return sum(_is_like(w, of) for w in words) / len(words) if words else 1.0

@@ -27,6 +27,9 @@ _NOTHING = lazy_pattern(
 _BOUNDARY = lazy_pattern(rf"{BETWEEN_SENTENCES}|(?<!\[earlier); |(?<=[。！？]) ")
 
 
+_REQUEST = lazy_pattern(r"(?:the )?user (?:asked (?:for|to)|asks|requested|wants the agent to)\b", re.IGNORECASE)
+
+
 class Unit(Struct, frozen=True):
     """Sentence at `start` of its line."""
 
@@ -47,6 +50,11 @@ def speaker(content: str, priority: str) -> Speaker:
     if low.startswith(("agent", "the agent", "assistant", "the assistant")):
         return "agent"
     return "user" if priority == "high" else "agent"
+
+
+def is_request(content: str) -> bool:
+    """Return whether a line reports that the user asked for something to be done."""
+    return _REQUEST.match(content) is not None
 
 
 def units(content: str) -> Iterator[Unit]:

@@ -15,8 +15,8 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 
 KEY = "replaces"  # of a line's metadata: a list of {"text", "date", "time"}
-NOTED = 100  # characters of what is replaced that a newer line repeats
-MARK = lazy_pattern(r" ?\[earlier; see [^\[\]\n]{1,60}\]")
+NOTED = 60  # characters of what is replaced that a newer line repeats
+MARK = lazy_pattern(r" ?\[earlier; see (?P<when>[^\[\]\n]{1,60})\]")
 NOTE = lazy_pattern(r" ?\[replaces (?P<when>[^\[\]\n:]{1,40}(?::\d\d)?): (?P<text>[^\[\]\n]{1,200})\]")
 _YEAR = lazy_pattern(r",?\s+\d{4}$")
 

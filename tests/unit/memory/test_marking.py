@@ -12,11 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from sakti.actions.memory.log import log_lines
-from sakti.core.tokens import Estimator
 from sakti.core.types import TextPart
 from sakti.memory import worker as work
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
-from sakti.memory.reflect.extractive import ExtractiveReflector
 from sakti.memory.statements import marking
 from sakti.plain import words
 from sakti.store.log import lines as memory_log
@@ -49,41 +47,27 @@ def test_a_new_line_says_what_it_replaces_and_names_it_in_its_metadata() -> None
     assert made.metadata == {0: {KEY: [{"text": "The port is 8080", "date": "Jan 15, 2026", "time": "12:00"}]}}
 
 
-def test_within_the_same_text_the_older_words_are_marked() -> None:
+def test_older_lines_of_the_same_text_are_noted_like_stored_ones() -> None:
     text = f"Date: Jan 15, 2026\n{OLD}\n* 🔴 (12:09) User stated: The port is 9090 now."
     made = marked(text)
-    assert "The port is 8080 [earlier; see 12:09]. Our region is eu-2." in made.text
-    assert "replaces" not in made.text and not made.metadata
+    assert made.text.endswith("The port is 9090 now. [replaces 12:00: The port is 8080]")
+    assert OLD in made.text and list(made.metadata) == [1]
 
 
 @pytest.mark.parametrize(
     ("older", "newer", "says"),
     [
         ("User stated: The pool size is 10.", "Agent: I raised the pool size to 25.", False),
-        ("Agent: The pool size is 10.", "User stated: raise the pool size to 25", True),
-        ("Agent: The pool size is 10.", "Agent: I raised the pool size to 25.", True),
+        ("Agent: The pool size is 10.", "User stated: The pool size is 25 now.", False),
+        ("Agent: I set the pool size to 10.", "Agent: I raised the pool size from 10 to 25.", False),
         ("User stated: The pool size is 10.", "User quoted: The pool size is now 25.", False),
         ("User stated: The pool size is 10.", "User ran `grep pool`: the pool size is now 25", False),
         ("User stated: The pool size is 10.", "Agent ran `grep pool`: the pool size is now 25", False),
-        ("User stated that the pool size is 10", "User bumped the pool size to 25", True),
+        ("User stated that the pool size is 10", "User raised the pool size from 10 to 25", True),
     ],
 )
-def test_nobody_but_the_user_takes_back_what_the_user_says(older: str, newer: str, says: bool) -> None:
+def test_only_the_users_statements_replace_only_the_users_statements(older: str, newer: str, says: bool) -> None:
     assert ("[replaces" in marked(f"* 🔴 (9:00) {newer}", line(older)).text) == says
-
-
-def test_the_agent_may_say_again_what_the_user_has_just_said() -> None:
-    old = line("User stated: The inventory has 12 slots.")
-    asked, other = "* 🔴 (9:00) User stated: Let us do 16.\n", "* 🔴 (9:00) User stated: Fix the shop.\n"
-    said = "* 🟡 (9:00) Agent: The inventory has 16 slots now."
-    assert "[replaces" in marked(asked + said, old).text.split("\n")[-1]
-    assert "[replaces" not in marked(other + said, old).text
-
-
-def test_two_sentences_of_one_message_are_read_together() -> None:
-    old = line("User stated: The playtest goes to my friends on Saturday.")
-    first, second = "User stated: Can't make Saturday work.", "User said: Playtest is gonna be on Sunday."
-    assert "[replaces" in marked(f"* 🔴 (9:00) {first}\n* 🟡 (9:00) {second}", old).text
 
 
 def test_marks_that_come_with_a_text_are_not_believed() -> None:
@@ -145,7 +129,8 @@ def test_a_log_that_is_remembered_is_compared_as_one_that_is_read_anew(monkeypat
 
 
 async def test_of_a_log_only_what_is_new_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = await Driver.make(tmp_path / "t.db", settings(900, 20_000), observer=Saying())
+    reflector = Keeping(lambda x: "queue" not in x)
+    driver = await Driver.make(tmp_path / "t.db", settings(900, 20_000), observer=Saying(), reflector=reflector)
     read: list[str] = []
     whole = memory_log.lines_where
 
@@ -226,14 +211,14 @@ def test_marks_go_where_the_words_end_whatever_marks_there_are() -> None:
 def test_a_reflection_marks_older_lines_alone_and_no_pinned_one() -> None:
     metadata = {KEY: [{"text": "The port is 8080", "date": "", "time": ""}]}
     newer = line("Port: 9090", "12:30", metadata=metadata)
-    found = marking.known([newer])
+    found = marking.replaced_words([newer])
     older = "* 🔴 (12:00) The port is 8080."
     shown = "* 🔴 (12:00) The port is 8080 [earlier; see Jan 15, 12:30]."
-    assert marking.mark_known(older, found, frozenset()) == shown
-    assert marking.mark_known(older, found, frozenset({"The port is 8080."})) == older
+    assert marking.mark_replaced(older, found, frozenset()) == shown
+    assert marking.mark_replaced(older, found, frozenset({"The port is 8080."})) == older
     again = "* 🔴 (12:30) Port: 9090\n* 🔴 (12:40) The port is 8080."
-    assert marking.mark_known(again, found, frozenset()) == again
-    assert not marking.known([replace(newer, forgotten=True)])
+    assert marking.mark_replaced(again, found, frozenset()) == again
+    assert not marking.replaced_words([replace(newer, forgotten=True)])
 
 
 def test_a_forgotten_line_replaces_nothing() -> None:
@@ -319,7 +304,7 @@ class Keeping(ScriptedReflector):
 
 
 async def test_a_reflection_marks_what_it_still_says(tmp_path: Path) -> None:
-    reflector = Keeping(lambda x: "port" in x or "region" in x)
+    reflector = Keeping(lambda x: "queue" not in x)
     driver = await Driver.make(tmp_path / "m.db", settings(900, 20_000), observer=Saying(), reflector=reflector)
     await talk(driver, SAID)
     assert await driver.engine.reflect_now()
@@ -329,39 +314,6 @@ async def test_a_reflection_marks_what_it_still_says(tmp_path: Path) -> None:
     assert not any("eu-2 [earlier" in text for text in told)
     assert not any(x.flags for x in lines), "a mark is no claim"
     await driver.close()
-
-
-def condensed(log: str, pinned: tuple[str, ...] = ()) -> str:
-    request = ReflectInput("t", (("g", log),), 1_000, pinned=pinned)
-    return ExtractiveReflector(Estimator()).condense(request).text
-
-
-LOG = """Date: Jan 15, 2026
-* 🔴 (9:00) User stated: min sdk is 26, target sdk is 34.
-* 🔴 (9:01) User stated: The port is 8080.
-* 🟢 (9:02) Agent used read src/a.py, src/a.py
-* 🟢 (9:02) Agent used read src/a.py, src/a.py
-* 🔴 (9:05) User stated: min sdk -> 28 [replaces 9:00: min sdk is 26]
-* 🔴 (9:06) User stated: The port is 9090 now. [replaces 9:01: The port is 8080]"""
-
-
-def test_condensing_drops_what_is_replaced_whole_and_marks_the_rest() -> None:
-    assert condensed(LOG).split("\n") == [
-        "Date: Jan 15, 2026",
-        "* 🔴 (9:00) User stated: min sdk is 26 [earlier; see 9:05], target sdk is 34.",
-        "* 🟢 (9:02) Agent used read src/a.py, src/a.py",
-        "* 🔴 (9:05) User stated: min sdk -> 28",
-        "* 🔴 (9:06) User stated: The port is 9090 now.",
-    ]
-
-
-def test_what_a_line_was_found_to_replace_stays_so_and_pinned_lines_stay_as_they_are() -> None:
-    odd = LOG.replace("The port is 9090 now.", "We said something else.")
-    assert "The port is 8080 [earlier; see 9:06]." in condensed(odd)
-    pinned = "* 🔴 (9:01) User stated: The port is 8080."
-    assert pinned in condensed(odd, (pinned,)).split("\n")
-    again = condensed(condensed(odd) + "\n* 🟢 (9:07) Agent used read src/a.py, src/a.py")
-    assert again.count("[earlier; see 9:05]") == 1
 
 
 async def test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held(tmp_path: Path) -> None:
@@ -408,3 +360,37 @@ async def test_marks_and_claims_are_computed_beside_the_programs_own_thread(
     await driver.close()
     assert threads.keys() == {"marks", "claims"}
     assert threading.get_ident() not in threads.values()
+
+
+# --- what a model names ---------------------------------------------------------------------------------------
+
+
+def named(older: str, newer: str, *log: LogLine, date: str = "Jan 15, 2026") -> bool:
+    replaces = {newer: [Earlier(older, date, "12:00")]}
+    made = marking.mark_new(f"Date: Jan 16, 2026\n* 🔴 (9:00) {newer}", log, named=replaces)
+    assert bool(made.metadata) == ("[replaces" in made.text)
+    return bool(made.metadata)
+
+
+def test_models_name_only_older_lines_of_the_log() -> None:
+    log = line("User stated: We deploy on Fridays.")
+    assert named("User stated: We deploy on Fridays.", "User deploys whenever it is quiet", log)
+    assert not named("User stated: We deploy on Mondays.", "User deploys whenever it is quiet", log)
+    assert not named("User stated: We deploy on Fridays.", "User deploys whenever", log, date="Jan 14, 2026")
+    assert not named("User stated: We deploy on Fridays.", "User deploys whenever", replace(log, forgotten=True))
+
+
+def test_models_end_no_request_that_the_user_did_not_cancel() -> None:
+    request = line("User asked to fix issue #12")
+    assert not named(request.content, "User asked to fix issue #13", request)
+    assert named(request.content, "User stated: never mind issue #12", request)
+
+
+def test_models_end_no_report_of_the_agents_work() -> None:
+    report = line("Agent: I fixed the crash in parser.py", priority="medium")
+    assert not named(report.content, "Agent: I fixed the crash in lexer.py", report)
+
+
+def test_explicit_changes_are_not_looked_for_in_what_a_model_wrote() -> None:
+    made = marking.mark_new(NEW, [line("User stated: The port is 8080.")], named={})
+    assert not made.metadata

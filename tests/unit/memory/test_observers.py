@@ -241,6 +241,17 @@ async def test_a_small_window_condenses_a_log_in_slices() -> None:
     assert result.text.count("short") == calls
 
 
+async def test_a_model_names_older_lines_by_the_anchors_that_it_is_shown() -> None:
+    log = "Date: Jan 14, 2026\n* 🔴 (9:00) We use npm\n  * -> in web/\n* 🔴 (9:05) The port is 8080"
+    answer = GOOD.replace("GraphQL\n<", "GraphQL [replaces O2]\n* 🔴 (12:01) User likes tea [replaces O77]\n<")
+    provider = Answers(answer)
+    result = await built(provider)[0].observe(asked(log=log))
+    assert "[O2] * 🔴 (9:05) The port is 8080" in provider.requests[0].messages[0].text
+    assert "[replaces" not in result.text and "User likes tea" in result.text
+    (older,) = (result.replaces or {})["User stated that the API is GraphQL"]
+    assert (older.text, older.date, older.time) == ("The port is 8080", "Jan 14, 2026", "9:05")
+
+
 def test_the_condensed_instructions_are_short() -> None:
     text = system_prompt("explore", condensed=True, want_title=True)
     assert O200k().count(text) < 1_200

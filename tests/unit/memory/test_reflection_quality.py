@@ -1,0 +1,122 @@
+"""What a model's reflection must keep, and what happens if it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.events import Notice
+from sakti.memory.log import lines
+from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
+from sakti.memory.reflect import quality
+from sakti.memory.statements.marking import ReplacedWords
+from tests.fakes.memory import Driver, ScriptedObserver, ScriptedReflector, settings
+
+NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gwen", "Hal", "Ida", "Jon")
+LOG = "\n".join(
+    ["Date: Jan 15, 2026"]
+    + [
+        f"* 🔴 (9:{n:02}) User stated: {name} maintains the module number{n} of service{n}"
+        for n, name in enumerate(NAMES)
+    ]
+)
+
+
+def important(*replaced: ReplacedWords) -> list[lines.LogRow]:
+    return quality.important_lines([LOG], replaced)
+
+
+@pytest.mark.parametrize(("have", "tokens"), [(5, 900), (6, 149), (0, 1)])
+def test_answers_below_the_floor_are_failures(have: int, tokens: int) -> None:
+    with pytest.raises(MemoryFailure) as failure:
+        quality.check_floor(have, 10, tokens, 1_000)
+    assert failure.value.code == "below_floor"
+
+
+def test_answers_at_the_floor_are_reflections() -> None:
+    quality.check_floor(6, 10, 150, 1_000)
+    quality.check_floor(0, 0, 50, 999)
+
+
+def test_replaced_lines_need_not_be_kept() -> None:
+    ended = ReplacedWords("Ada maintains the module number0 of service0", "x", "", "")
+    assert len(important()) == len(NAMES) and len(important(ended)) == len(NAMES) - 1
+
+
+@pytest.mark.parametrize("room", [0, 40, 80, 160, 1_000])
+def test_lost_lines_of_the_user_come_back_newest_first_as_far_as_there_is_room(room: int) -> None:
+    text = "* 🔴 (9:00) User stated: Ada maintains the module number0 of service0"
+    lost = quality.lost_lines(text, important())
+    assert len(lost) == len(NAMES) - 1
+    more, rest = quality.with_user_lines(text, lost, room, lambda t: len(t.split()))
+    assert len(more.split()) <= max(room, len(text.split()))
+    assert len(rest) == len(quality.lost_lines(more, important()))
+    assert all(name not in more for name in NAMES[1 : 1 + len(rest)]), "the oldest stay lost"
+
+
+class Stating(ScriptedObserver):
+    async def observe(self, request: ObserveInput) -> ObserveResult:
+        self.inputs.append(request)
+        said = [m.text.split(" | ")[0] for m in request.messages if m.role == "user"]
+        return ObserveResult("\n".join(["Date: Jan 15, 2026", *(f"* 🔴 (10:00) User stated: {text}" for text in said)]))
+
+
+class Answering(ScriptedReflector):
+    """Gives what a function makes of the log."""
+
+    def __init__(self, answer: Callable[[str], str]) -> None:
+        super().__init__()
+        self.answer = answer
+
+    async def reflect(self, request: ReflectInput) -> ReflectResult:
+        self.inputs.append(request)
+        return ReflectResult(self.answer("\n".join(text for _, text in request.groups)))
+
+
+async def talk(driver: Driver, turns: int) -> None:
+    for n in range(turns):
+        await driver.turn(
+            f"{NAMES[n % 10]}{n} maintains the module number{n} | " + "word " * 120, [{"text": "yes " * 60}]
+        )
+        await driver.engine.wait_idle()
+
+
+@pytest.mark.parametrize("answer", ["ok", "", "Everything is fine.\n* 🟡 all is well"])
+async def test_junk_replaces_no_log(tmp_path: Path, answer: str) -> None:
+    reflector = Answering(lambda _: answer)
+    driver = await Driver.make(tmp_path / "t.db", settings(700, 4_000), observer=Stating(), reflector=reflector)
+    await talk(driver, 12)
+    assert not await driver.engine.reflect_now()
+    assert driver.engine.state.window.record.generation_count == 0
+    assert reflector.inputs and "the log stays" in driver.engine.state.note
+    await driver.close()
+
+
+async def test_a_full_log_is_condensed_without_a_model_if_the_model_gives_junk(tmp_path: Path) -> None:
+    driver = await Driver.make(
+        tmp_path / "t.db", settings(500, 330), observer=Stating(), reflector=Answering(lambda _: "ok")
+    )
+    await talk(driver, 24)
+    assert driver.engine.state.window.record.generation_count > 0
+    notes = [e.message for e in driver.events if isinstance(e, Notice)]
+    assert any("condensed without a model" in note for note in notes)
+    assert "maintains the module" in "\n".join(g.text for g in driver.engine.state.window.active)
+    await driver.close()
+
+
+async def test_lost_lines_are_counted(tmp_path: Path) -> None:
+    def two_thirds(log: str) -> str:
+        rows = [x for x in log.split("\n") if not x.startswith("Date")]
+        return "\n".join(x for n, x in enumerate(rows) if n % 3)
+
+    driver = await Driver.make(
+        tmp_path / "t.db", settings(700, 4_000), observer=Stating(), reflector=Answering(two_thirds)
+    )
+    await talk(driver, 12)
+    assert await driver.engine.reflect_now()
+    notes = [e.message for e in driver.events if isinstance(e, Notice)]
+    assert any(note.startswith("The reflection left out ") for note in notes)
+    await driver.close()

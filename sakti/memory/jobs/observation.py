@@ -254,4 +254,5 @@ class Observation:
             state.goal,
             state.settings.thread_title and not window.thread.title_pinned,
             next((str(g.metadata["timezone"]) for g in reversed(known) if "timezone" in g.metadata), ""),
+            max(0, state.numbers().reflect_at - state.observation_tokens()),
         )

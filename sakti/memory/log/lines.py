@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -100,6 +100,17 @@ def corrected(text: str, changes: Mapping[int, str | None]) -> str:
         or next((not _HEADER.fullmatch(n.strip()) for n in out[i + 1 :] if n.strip()), False)
     ]
     return "\n".join(kept).strip("\n")
+
+
+def with_high_priority(text: str, numbers: Collection[int]) -> str:
+    """Return a log whose lines of these numbers are important."""
+    out = text.split("\n")
+    at = [n for n, raw in enumerate(out) if raw.strip() and not _HEADER.fullmatch(raw.strip()) and _parsed(raw)]
+    for number in numbers:
+        raw, match = out[at[number]], _LINE.fullmatch(out[at[number]])
+        if match is not None and match["sign"]:
+            out[at[number]] = raw[: match.start("sign")] + "🔴" + raw[match.end("sign") :]
+    return "\n".join(out)
 
 
 def with_sections(text: str, sections: Iterable[tuple[str, str]]) -> tuple[str, dict[str, str]]:

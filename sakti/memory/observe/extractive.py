@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Generator, Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from sakti.core.ids import short
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter
@@ -25,11 +27,12 @@ from sakti.memory.statements.sentences import CHANGE, SPECIFIC, Kind, agent_kind
 
 NAME = "extractive"
 # (least weight, tokens of the log per token of messages, room where there are few): what lines of that weight may take,
-# with what those above them left. What a user lays down is seldom much; a long text of theirs gets a smaller share.
-ROOMS = ((7.0, 0.5, 60), (4.0, 0.15, 40), (0.0, 0.06, 20))
+# with what those above them left. What the user states is noted whole while the log has room for it.
+STATED = 7.0
+ROOMS = ((STATED, 0.5, 60), (4.0, 0.15, 40), (0.0, 0.06, 20))
 LONG, LONG_SHARE = 400, 0.2
 LINE_TOKENS = 12  # sign, time and speaker of a line
-SENTENCE_CHARACTERS, COMMAND_CHARACTERS, FILES = 400, 120, 12
+STATED_CHARACTERS, SENTENCE_CHARACTERS, COMMAND_CHARACTERS, FILES = 2_000, 400, 120, 12
 # Of an output: characters and lines at its beginning, and as many at its end, and characters of a line.
 OUTPUT, OUTPUT_LINES, OUTPUT_LINE, STEP_LINES = 200_000, 2_000, 2_000, 50
 QUOTED_LINES = 300  # of a quotation
@@ -47,6 +50,7 @@ _TESTS = lazy_pattern(
     re.IGNORECASE,
 )
 _NAMED_ERROR = lazy_pattern(r"\w*(?:Error|Exception)\b")
+_ITEM = lazy_pattern(r"\s*(?:[-*•+]|\d{1,3}[.)])\s+\S")
 _COMMAND_KEYS = ("command", "cmd", "script")
 _PATH_KEYS = ("path", "file_path", "file", "filename", "pattern", "query", "url")
 _CHANGES_FILES = lazy_pattern(r"write|edit|create|patch|replace|insert|save|rename|delete", re.IGNORECASE)
@@ -93,6 +97,8 @@ class ExtractiveObserver:
         room, above = 0, float("inf")
         for least, share, few in ROOMS:
             room += max(few, int(min(size * share, LONG + size * LONG_SHARE)))
+            if least == STATED:
+                room = max(room, request.room if request.room is not None else sys.maxsize)
             for found in (c for c in candidates if least <= c.weight < above):
                 cost = found.tokens + (0 if (found.message, found.lead, found.sign) in lines else LINE_TOKENS)
                 if cost <= room or not chosen:
@@ -100,24 +106,43 @@ class ExtractiveObserver:
                     lines.add((found.message, found.lead, found.sign))
                     room -= cost
             above = least
+            room = min(room, int(size * share))  # of the log's own room nothing goes to traces of work
+        chosen.extend(_left_out(candidates, chosen))
         chosen.sort(key=lambda c: c.order)
         task = yield from _task(request)
         return ObserveResult(_log(chosen, request.timezone), task, model=NAME, prompt_hash=NAME)
 
     def _candidates(self, messages: Sequence[Message]) -> Generator[None, None, list[Candidate]]:
-        seen: set[tuple[str, str]] = set()
-        out: list[Candidate] = []
+        out: dict[tuple[str, str], Candidate] = {}
+        order = 0
         for message, step in _found(messages):
             yield
             if step is None or len(out) >= CANDIDATES:
                 continue
             weight, sign, lead, text = step
-            text = _clip(text, SENTENCE_CHARACTERS)
-            if text and (lead, text.casefold()) not in seen:
-                seen.add((lead, text.casefold()))
+            text = _clip(text, STATED_CHARACTERS if weight >= STATED else SENTENCE_CHARACTERS)
+            key = (lead, text.casefold())
+            if weight >= STATED:
+                out.pop(key, None)  # what is stated again, perhaps after a change, holds from now on
+            if text and key not in out:
+                order += 1
                 tokens = self._counter.count(text) + 1
-                out.append(Candidate(len(out), message.id, weight, sign, message.created_at, lead, text, tokens))
-        return out
+                out[key] = Candidate(order, message.id, weight, sign, message.created_at, lead, text, tokens)
+        return list(out.values())
+
+
+def _left_out(candidates: Sequence[Candidate], chosen: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield a line for each message whose own statements had no room, or only in part: it can be recalled."""
+    ids = {(c.order) for c in chosen}
+    missing = [c for c in candidates if c.weight >= STATED and c.order not in ids]
+    for message, rest in itertools.groupby(sorted(missing, key=lambda c: c.order), key=lambda c: c.message):
+        few = list(rest)
+        text = f"{_more(len(few), 'statement')}, recall {short(message)}"
+        yield structs.replace(few[0], sign="🟡", lead="User said:", text=text)
+
+
+def _more(count: int, noun: str) -> str:
+    return f"… {count} more {noun}{'' if count == 1 else 's'}"
 
 
 Found = tuple[float, str, str, str]  # weight, sign, lead, text
@@ -135,7 +160,7 @@ def _found(messages: Sequence[Message]) -> Iterator[tuple[Message, Step]]:
                 case TextPart() | OutputPart() if ran is not None:
                     found, asked = _of_shell(*ran), False
                 case TextPart(text) if message.role == "user":
-                    found, asked = _of_user(text, asked), False
+                    found, asked = _of_user(text, asked, message.id), False
                 case TextPart(text) if message.role == "assistant":
                     found, asked = _of_agent(text), text[-100:].rstrip("*_`) ").endswith("?")
                 case ToolCallPart(id=identifier):
@@ -153,21 +178,23 @@ def _found(messages: Sequence[Message]) -> Iterator[tuple[Message, Step]]:
                 yield message, step
 
 
-def _of_user(text: str, answers: bool) -> Iterator[Step]:
+def _of_user(text: str, answers: bool, message_id: str) -> Iterator[Step]:
     for piece in pieces(text):
         if piece.own:
             yield from _own_words(piece, answers)
         else:
-            yield from ((6.5, "🟡", "User quoted:", line) for line in _quoted(piece.text))
+            yield from ((6.5, "🟡", "User quoted:", line) for line in _quoted(piece.text, message_id))
 
 
 def _own_words(piece: Piece, answers: bool) -> Iterator[Step]:
+    is_list = sum(bool(_ITEM.match(line)) for line in itertools.islice(piece.text.split("\n"), QUOTED_LINES)) > 1
     for sentence, last in _with_last(step_by_step(piece.text)):
         if not sentence:
             yield None
             continue
         exact = 0.5 if SPECIFIC.search(sentence) else 0.0
-        match "remark" if last and piece.opens else kind(sentence):
+        is_fact = is_list and kind(sentence) in ("remark", "chatter")  # an item of a list states something
+        match "remark" if last and piece.opens else "statement" if is_fact else kind(sentence):
             case "statement":
                 yield 8.0 + exact + (1.0 if CHANGE.search(sentence) else 0.0), "🔴", "User stated:", sentence
             case "request":
@@ -180,14 +207,19 @@ def _own_words(piece: Piece, answers: bool) -> Iterator[Step]:
                 yield 4.0 if answers else 0.5, "🟢", "User said:", sentence
 
 
-def _quoted(text: str) -> list[str]:
-    """Return what is kept of a quotation: a short one whole, of a longer one an error, else its beginning."""
+def _quoted(text: str, message_id: str) -> list[str]:
+    """Return what is kept of a quotation: a short one whole, of a longer one an error, else its beginning.
+
+    The rest can be recalled by the id of its message.
+    """
     some = itertools.islice(_looked_at(text), QUOTED_LINES)
     lines = [line.lstrip("> \t").strip() for line in some if not line.lstrip().startswith(("```", "~~~"))]
     lines = [line for line in lines if any(map(str.isalnum, line))]
     if len(lines) <= 2:
         return lines
-    return [line for line in lines if _ERROR.search(line)][:1] or lines[:1]
+    first = [line for line in lines if _ERROR.search(line)][:1] or lines[:1]
+    left_out = text.count("\n", 0, len(text.rstrip())) + 1 - len(first)
+    return [f"{_clip(first[0], SENTENCE_CHARACTERS)} {_more(left_out, 'line')}, recall {short(message_id)}"]
 
 
 def _looked_at(text: str) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""Tell the user's own words in a message from what they quote: pages, logs, mails, code. Pure.
+"""Separate the user's own words in a message from quotations: pages, logs, mails, code. Pure.
 
-Quoted text may say anything, so in doubt it is a quotation: after "here is the log:" all that follows, unless fences,
-quotation marks or `>` say where it ends. One pass over the lines; patterns look at the beginnings of lines.
+Quoted text may say anything, so in doubt it is a quotation: after "here is the log:" everything, unless fences, quotation
+marks, `>`, a blank line behind a single quoted line, or the user's question or opinion end it. A list of requirements is
+the user's. One pass over the lines; patterns look at the beginnings of lines.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Message, OutputPart
 
 LINE_LIMIT = 300  # characters of a line that are looked at
-TYPED = 10_000  # characters of a message that can have been typed
-BLOCK_CHARACTERS, BLOCK_LINES = 1_500, 25  # a paragraph above this is pasted
+TYPED = 100_000  # characters of a message that are looked at; the rest is a quotation
+BLOCK_CHARACTERS, BLOCK_LINES = 1_500, 25  # a paragraph above this is pasted unless it is a list or lays down rules
+STATING_SHARE = 0.6  # of such a paragraph's lines or sentences
+RULES = 20_000  # characters of a line that may hold many statements
+SENTENCE = 200  # characters of a typed statement
 LOG_LINES = 3  # so many in a row that look like a log are one
+SHORT_QUOTE = 14  # characters of a quotation that is part of the user's sentence
 QUOTE = 2_000  # characters between two quotation marks
 SHELL = "shell"  # the key of a message's metadata that names the command whose output it is
 
@@ -77,7 +82,32 @@ _LOG = lazy_pattern(
     r"at [\w$.<>]+ ?\(|File \"[^\"]+\", line \d|Traceback \(|\w+(?:Error|Exception): |[+-]{3} [ab]/|@@ |"
     r"\d{1,3}(?:\.\d{1,3}){3} - )"
 )
-_QUOTED = lazy_pattern(rf"[\"“„«](?P<text>[^\"“”„«»\n]{{12,{QUOTE}}})[\"”“»]")
+_PAIRS = (('"', '"'), ("“", "”"), ("„", "“”"), ("«", "»"), ("»", "«"), ("‘", "’"), ("‚", "‘’"), ("`", "`"))
+_QUOTED = lazy_pattern(
+    "|".join(
+        [rf"{opening}[^{opening}{closing}\n]{{2,{QUOTE}}}[{closing}]" for opening, closing in _PAIRS]
+        + [rf"(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){{2,{QUOTE}}}'(?!\w)"]
+    )
+)
+# Begins a paragraph behind a quotation in which the user asks or judges.
+_OWN_AGAIN = lazy_pattern(
+    r"(?:(?:but|and|so|ok|well|no|hm+|aber|und|also|nein)[, ]+)*(?:(?:i|we|ich|wir)(?:['’](?:d|m|ve|ll|re))? \w|"
+    r"(?:can|could|would|should|shall|do|what|why|how|is|are) (?:you|we|i|do you|is|are|that|this)\b|please\b|"
+    r"what do you think|any idea|my (?:opinion|view|take)|in my |(?:never|don['’]t|do not|let['’]s) |"
+    r"kannst du|können wir|sollen wir|bitte\b|was meinst|warum\b|meiner meinung|stimmt |nie |lass )",
+    re.IGNORECASE,
+)
+_STATING = lazy_pattern(
+    r"\b(?:must|should|shall|never|always|needs? to|has to|have to|may not|cannot|only|use|avoid|no|support|is|are|uses?|i|we|may|belongs|"
+    r"muss|müssen|soll\w*|darf|dürfen|nie|immer|nur|kein\w*|ist|sind|bitte|wir|nutzen|verwenden|niemand|gehört|mag|hat)\b",
+    re.IGNORECASE,
+)
+_ITEM = lazy_pattern(r"\s{0,8}(?:[-*•+–]|\(?\d{1,3}[.)])\s+\S")
+_CODE = lazy_pattern(
+    r"[{};]\s*$|^\s*(?:def|class|import|from \w+ import|function|const|let|var|return|if \(|for \(|#include|<\w+)\b|=>|=="
+)
+_LETTER = lazy_pattern(r"\b(?:e-?mails?|mails?|letter|brief|nachricht)\b", re.IGNORECASE)
+ANNOUNCED = 1  # the line that announces a quotation counts as one of it
 _SEVERAL = lazy_pattern(r"[.!?]\s+\S")
 
 
@@ -133,22 +163,44 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
     """Yield each line, or its parts, with whether it is the user's own."""
     lines = text.split("\n")
     pasted = _pasted(lines)
-    fenced, rest = False, False
+    fenced, rest, is_mail = False, 0, False  # rest: lines of a quotation that nothing marks, 0 outside of one
     for number, line in enumerate(lines):
         fence = _FENCE.match(line)
         if fence:
             fenced = not fenced
+        if rest and not is_mail and _ends_quotation(lines, number, rest):
+            rest = 0
         if fence or fenced or rest or number in pasted or _MARKED.match(line):
+            rest += bool(rest) and bool(line.strip())
             yield line, False
         elif _MAIL.match(line) and _is_mail(lines, number):
-            rest = True
+            rest, is_mail = 1, True
             yield line, False
         else:
-            said = list(_parts(line))
-            opens = bool(said) and (said[-1][2] or _shows(lines, number))
-            rest = opens and not _delimited(lines, number + 1)
-            for part, mine, _ in said:
+            parts = list(_parts(line))
+            opens = bool(parts) and (parts[-1][2] or _shows(lines, number))
+            rest = int(opens and not _delimited(lines, number + 1))
+            if rest:
+                is_mail = _LETTER.search(line[:LINE_LIMIT]) is not None
+                rest += bool(parts[-1][0].strip()) and parts[-1][2]
+            for part, mine, _ in parts:
                 yield part, mine
+
+
+def _ends_quotation(lines: Sequence[str], number: int, quoted: int) -> bool:
+    """Return whether a paragraph behind an unmarked quotation is the user's.
+
+    `quoted`: its lines so far and the one that announces it. A single line ends at the blank line behind it, a longer
+    quotation where the user asks or judges in the last paragraph.
+    """
+    if number == 0 or lines[number - 1].strip() or not lines[number].strip():
+        return False
+    if quoted == ANNOUNCED + 1:
+        return True
+    is_last = not any(
+        not line.strip() and any(x.strip() for x in lines[n:]) for n, line in enumerate(lines) if n > number
+    )
+    return quoted > ANNOUNCED and is_last and _OWN_AGAIN.match(lines[number][:LINE_LIMIT]) is not None
 
 
 def _shows(lines: Sequence[str], number: int) -> bool:
@@ -195,7 +247,7 @@ def _without_quotes(line: str) -> Iterator[tuple[str, bool]]:
     """Split quotations of more than one sentence off a line."""
     at = 0
     for match in _QUOTED.finditer(line):
-        if not _SEVERAL.search(match["text"]):
+        if len(match[0]) < SHORT_QUOTE or not _SEVERAL.search(match[0]):
             continue
         yield line[at : match.start()], True
         yield match[0], False
@@ -221,7 +273,8 @@ def _pasted(lines: Sequence[str]) -> set[int]:
     out: set[int] = set()
     for first, last in _runs(lines):
         block = range(first, last)
-        if len(block) > BLOCK_LINES or sum(len(lines[n]) for n in block) > BLOCK_CHARACTERS:
+        is_long = len(block) > BLOCK_LINES or sum(len(lines[n]) for n in block) > BLOCK_CHARACTERS
+        if is_long and not _states([lines[n][:RULES] for n in block]):
             out.update(block)
             continue
         run: list[int] = []
@@ -233,6 +286,17 @@ def _pasted(lines: Sequence[str]) -> set[int]:
                 out.update(run)
             run = []
     return out
+
+
+def _states(block: Sequence[str]) -> bool:
+    """Return whether a long paragraph is a list or a row of statements, which no log and no code looks like."""
+    if sum(bool(_LOG.match(line) or _CODE.search(line)) for line in block) > (1 - STATING_SHARE) * len(block) / 2:
+        return False
+    if sum(bool(_ITEM.match(line)) for line in block) >= STATING_SHARE * len(block):
+        return True
+    sentences = [part for line in block for part in re.split(r"(?<=[.!?;])\s+", line) if part.strip()]
+    stating = sum(len(part) <= SENTENCE and _STATING.search(part) is not None for part in sentences)
+    return len(sentences) > 1 and stating >= STATING_SHARE * len(sentences)
 
 
 def _runs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -110,7 +110,17 @@ def mark_new(
         changes[row.line] = row.content + "".join(note(one, row.date) for one in once)
         out.metadata[number] = {KEY: [{"text": x.text, "date": x.date, "time": x.time} for x in once]}
     out.text = lines.corrected(text, changes) if changes else text
+    important = [x for x in (*before, *rows) if x.priority == "high"] if replaced else []
+    raised = [n for n, earlier in replaced.items() if rows[n].priority == "medium" and _ends_any(earlier, important)]
+    out.text = lines.with_high_priority(out.text, raised) if raised else out.text
     return out
+
+
+def _ends_any(earlier: Iterable[Earlier], important: Sequence[LogLine | lines.LogRow]) -> bool:
+    """Return whether a statement of an important line is ended: what ends it is as important."""
+    return any(
+        (e.date, e.time) == (x.date, x.time) and e.text in unmarked(x.content) for e in earlier for x in important
+    )
 
 
 def _explicit(rows: Sequence[lines.LogRow], stored: _Index) -> dict[int, list[Earlier]]:

@@ -19,6 +19,8 @@ AgentKind: TypeAlias = Literal["work", "finding", "intent"]
 
 _SENTENCE = lazy_pattern(rf"{BETWEEN_SENTENCES}|\n+|(?<=[。！？])")
 _LIST_SIGN = lazy_pattern(r"^\s*(?:[-*•+]|\d+[.)])\s+")
+# The number of an item within a line stays with its text.
+_NUMBERED = lazy_pattern(r"(?:^\s*|(?<=[.!?;,:])\s+)(?P<sign>\d{1,3}[.)])\s+(?=\S)")
 _WORD = lazy_pattern(r"[^\W_][\w'’]*")
 
 # Something exact: what cannot be said again in other words. Each alternative looks at a few characters only, so that a
@@ -166,9 +168,10 @@ def step_by_step(text: str) -> Iterator[str]:
         yield ""
         for line in _pieces(text, start, end):
             yield ""
-            for sentence in _SENTENCE.split(_cut(line)):
-                if (said := _LIST_SIGN.sub("", sentence).strip()) and any(map(str.isalnum, said)):
-                    yield said
+            for sentence in _SENTENCE.split(_NUMBERED.sub(r" \g<sign>" + "\0", _cut(line))):
+                item = _LIST_SIGN.sub("", sentence.replace("\0", " ")).strip()
+                if item and any(map(str.isalnum, item)):
+                    yield item
 
 
 def _outside_code(text: str) -> Iterator[tuple[int, int]]:
@@ -222,7 +225,8 @@ def kind(sentence: str) -> Kind:
         return "chatter"
     if _LASTING.search(sentence) or CHANGE.search(sentence) or _OWN.search(sentence):
         return "statement"
-    if exact or (words >= _DECLARES and _VERB.search(sentence) and not _VAGUE.search(sentence)):
+    declares = _VERB.search(sentence) or lexicon.phrases("verb").search(sentence)
+    if exact or (words >= _DECLARES and declares and not _VAGUE.search(sentence)):
         return "statement"
     return "remark"
 

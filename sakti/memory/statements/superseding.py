@@ -146,7 +146,7 @@ def ended_by(old: Statement, new: Statement) -> tuple[int, int] | None:
         return None
     if old.is_act:
         return _cancelled(old, new)
-    if new.is_act and not is_cancelled(text):
+    if is_act(new.text) and not is_cancelled(text):
         return None
     ended = frozenset(_ended_keys(new))
     for clause in old.clauses:

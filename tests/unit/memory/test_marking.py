@@ -394,3 +394,14 @@ def test_models_end_no_report_of_the_agents_work() -> None:
 def test_explicit_changes_are_not_looked_for_in_what_a_model_wrote() -> None:
     made = marking.mark_new(NEW, [line("User stated: The port is 8080.")], named={})
     assert not made.metadata
+
+
+@pytest.mark.parametrize("sign", ["🟡", "🟢"])
+def test_what_ends_an_important_line_is_as_important(sign: str) -> None:
+    log = line("User stated: Always run the formatter.")
+    made = marked(f"Date: Jan 16, 2026\n* {sign} (9:00) User asked for: Stop running the formatter.", log)
+    if made.metadata:
+        assert "* 🔴 (9:00) User asked for: Stop running the formatter. [replaces" in made.text
+    assert bool(made.metadata) == (sign == "🟡")
+    unimportant = replace(log, priority="medium")
+    assert "🔴" not in marked("* 🟡 (9:00) User asked for: Stop running the formatter.", unimportant).text

@@ -41,7 +41,7 @@ from sakti.memory.jobs import leaving as exit_work
 from sakti.memory.jobs.lease import PATIENCE_S, Leases
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
-from sakti.memory.jobs.waiting import wait_for_messages
+from sakti.memory.jobs.waiting import TURN_WAIT_S, Patience, wait_for_messages
 from sakti.memory.opening import first_window, newest_prompt, open_record
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.request import RequestBuilder
@@ -71,7 +71,8 @@ class Prepared(Struct, frozen=True, dict=True):
 class MemoryEngine:
     """Memory of one open thread.
 
-    `owner` names this engine in leases; `reason`: why this Observer; `patience`: seconds to wait for another window's.
+    `owner` names this engine in leases; `reason`: why this Observer; `patience`: seconds to wait for another window's;
+    `turn_wait`: seconds that a turn waits for models of memory.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class MemoryEngine:
         failpoint: failpoints.Hook = failpoints.nothing,
         patience: float = PATIENCE_S,
         aside: RunAside = asyncio.to_thread,
+        turn_wait: float = TURN_WAIT_S,
     ) -> None:
         self._store, self._counter, self._clock, self._ids = store, counter, clock, ids
         self._mode = mode
@@ -112,6 +114,7 @@ class MemoryEngine:
             reflector=reflector,
             aside=aside,
         )
+        self._patience = Patience(turn_wait)
         self._rates: backlog.Rates | None = None
         self._pricing: asyncio.Task[None] | None = None
         self._state: MemoryState | None = None
@@ -195,6 +198,7 @@ class MemoryEngine:
             goal=self._goal,
             failpoint=self._failpoint,
         )
+        state.is_late = lambda: self._patience.is_over
         self._count_failures(state)
         self._observation = Observation(state, self._worker, self._leases)
         self._reflection = Reflection(state, self._worker, self._leases)
@@ -251,6 +255,7 @@ class MemoryEngine:
         It is cold after idle time (`cache_ttl`: its lifetime in ms) or after a change of provider or model.
         """
         state = self.state
+        self._patience.renew()
         if self._settings.enabled:
             if self._new_thread:
                 self._new_thread = False
@@ -342,10 +347,18 @@ class MemoryEngine:
             return
         self._observation.start()
         self._reflection.start()
-        await wait_for_messages(state, self._observation)
-        await self._reflection.settle()
+        await wait_for_messages(state, self._observation, self._patience)
+        await self._reflection.settle(self._patience)
         # what was running may have ended while the log was waited for
-        await wait_for_messages(state, self._observation)
+        await wait_for_messages(state, self._observation, self._patience)
+        self._report_late(state)
+
+    def _report_late(self, state: MemoryState) -> None:
+        if self._patience.is_over:
+            state.note = f"{self._worker.observer.name} has not answered for {self._patience.limit:g} seconds."
+            state.warn_once(
+                f"{state.note} The chat goes on with the newest messages that fit; a late answer is still used."
+            )
 
     async def _attach_facts(self, state: MemoryState, facts: Mapping[str, str]) -> None:
         """Attach the changed facts to the newest message, from now on; if the store fails it stays as it is."""
@@ -424,8 +437,9 @@ class MemoryEngine:
         await state.refresh()  # what another window has observed meanwhile is no part of the next request
         before = state.window.pending
         if self._observes:
-            await self._observation.join()
-            await compaction.observe_all(self._observation, focus, [], whole_turn=False)
+            shrinking = asyncio.create_task(self._observe_all(focus))
+            await self._patience.wait(shrinking)
+            self._report_late(state)
         if state.window.pending < before:
             return True
         messages = state.window.messages
@@ -465,6 +479,10 @@ class MemoryEngine:
         """Undo the newest correction, of a line or of the whole log. Raises `MemoryFailure` (not_found, busy)."""
         async with self._manual_operation() as state:
             return await corrections.undo(state, line)
+
+    async def _observe_all(self, focus: str) -> None:
+        await self._observation.join()
+        await compaction.observe_all(self._observation, focus, [], whole_turn=False)
 
     async def reflect_now(self) -> bool:
         """Condense the whole log now and wait for the Reflector.

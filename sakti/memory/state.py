@@ -200,6 +200,8 @@ class MemoryState:
         self.budget: int | None = None
         self.prompts: list[Message] = []
         self.note = ""
+        self.has_warned = False
+        self.is_late: Callable[[], bool] = lambda: False  # whether a model of memory kept a turn waiting and still runs
         self.phase = Phase.IDLE
         self.reflection_phase = ReflectionPhase.IDLE
         self.retry = policy.Backoff()
@@ -244,10 +246,16 @@ class MemoryState:
 
     def room(self) -> int | None:
         """Return the most message tokens per request while memory is behind; None for no limit."""
-        limited = self.phase in LIMITED
+        limited = self.phase in LIMITED or self.is_late()
         if self.phase is Phase.HELD:
             limited = bool(self.window.thread.metadata.get(threads.HOLD_LIMITED))
         return BACKLOG_FACTOR * self.numbers().block_after if limited else None
+
+    def warn_once(self, text: str) -> None:
+        """Show a failure of a model of memory to the user, once until it works again."""
+        if not self.has_warned:
+            self.has_warned = True
+            self.emit(Notice("warning", "Memory", text))
 
     # --- phases -------------------------------------------------------------------------------------------
 

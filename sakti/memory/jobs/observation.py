@@ -84,8 +84,14 @@ class Observation:
         """
         if not found or self.running() is not None:
             return False
+        return await asyncio.shield(self.begin_now(found, focus, into))
+
+    def begin_now(
+        self, found: Sequence[Message], focus: str = "", into: list[Group] | None = None
+    ) -> asyncio.Task[bool]:
+        """Begin to observe as `now` does, while nothing else runs."""
         self.state.signal(Signal.WAIT)
-        return await asyncio.shield(self._begin(list(found), "observation", focus, [] if into is None else into))
+        return self._begin(list(found), "observation", focus, [] if into is None else into)
 
     def _begin(
         self, messages: list[Message], name: Literal["observation", "buffering"], focus: str, made: list[Group]
@@ -127,7 +133,7 @@ class Observation:
         signal, self.elsewhere = Signal.DONE, False
         try:
             await self._observe(found, operation, focus, made)
-            state.retry, state.note = policy.Backoff(), ""
+            state.retry, state.note, state.has_warned = policy.Backoff(), "", False
         except asyncio.CancelledError:
             if self._stopped:
                 operation.failed(state, MemoryFailure("stopped by the user", code="stopped"), made)
@@ -140,6 +146,8 @@ class Observation:
                 state.retry = state.retry.after(state.window.pending, state.clock.now(), interval)
             self.elsewhere = isinstance(e, MemoryFailure) and e.code == "busy"
             state.note = operation.failed(state, e, made)
+            if signal is Signal.FAILED:
+                state.warn_once(f"{state.note} The chat goes on; memory tries again later.")
         finally:
             state.signal(signal)
             state.settle()

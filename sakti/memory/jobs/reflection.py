@@ -11,6 +11,7 @@ from sakti.memory import policy
 from sakti.memory.jobs.lease import Leases
 from sakti.memory.jobs.observation import HARMLESS
 from sakti.memory.jobs.operation import Operation
+from sakti.memory.jobs.waiting import Patience
 from sakti.memory.protocol import ReflectInput
 from sakti.memory.state import RESTING, MemoryState, ReflectionPhase, ReflectionSignal
 from sakti.memory.worker import ToCondense, Worker
@@ -92,10 +93,11 @@ class Reflection:
         self.task.add_done_callback(lambda _task: state.changed())  # only now it no longer runs
         return True
 
-    async def settle(self) -> None:
+    async def settle(self, patience: Patience) -> None:
         """Wait before a request for a due reflection, then activate it.
 
-        Above its own `block_after`, or at the threshold when there is no background work.
+        Above its own `block_after`, or at the threshold when there is no background work; at most for the turn's
+        patience.
         """
         state = self.state
         numbers, tokens = state.numbers(), state.observation_tokens()
@@ -105,7 +107,7 @@ class Reflection:
             return
         running = self.running()
         if running is not None and (tokens > numbers.reflect_block_after or numbers.reflect_from is None):
-            await asyncio.wait([running])
+            await patience.wait(running)
             await state.activate_due()
 
     async def join(self) -> None:

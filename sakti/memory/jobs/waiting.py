@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 from sakti.memory import policy
 from sakti.memory.jobs.observation import Observation
-from sakti.memory.state import NEVER_WAITS, MemoryState
+from sakti.memory.state import NEVER_WAITS, MemoryState, Signal
 from sakti.memory.window import sync_cut
 
 
-async def wait_for_messages(state: MemoryState, observation: Observation) -> None:
+TURN_WAIT_S = 15.0
+
+
+class Patience:
+    """Time that a turn may wait for models of memory; a job that outlasted it is not waited for again."""
+
+    def __init__(self, limit: float = TURN_WAIT_S) -> None:
+        self.limit = self._left = limit
+        self._late: asyncio.Task[object] | None = None
+
+    def renew(self) -> None:
+        """Begin a turn."""
+        self._left = self.limit
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether a job is still running that outlasted a turn's patience."""
+        return self._late is not None and not self._late.done()
+
+    async def wait(self, task: asyncio.Task[object]) -> bool:
+        """Return whether a job ended within the time that is left of the turn's; it goes on in any case."""
+        if task is not self._late:
+            started = time.monotonic()
+            await asyncio.wait([task], timeout=max(0.0, self._left))
+            self._left -= time.monotonic() - started
+        if not task.done():
+            self._late = task
+        return task.done()
+
+
+async def wait_for_messages(state: MemoryState, observation: Observation, patience: Patience) -> None:
     """Wait while pending messages exceed `block_after`, or the threshold with nothing buffered or running.
 
-    Ends when that is over or nothing more can be done. The first waiter activates what is buffered, here or in
-    another window.
+    Ends when that is over, when nothing more can be done, or with the turn's patience. The first waiter activates what
+    is buffered, here or in another window.
     """
-    patient = True
+    looks_elsewhere = True
     while state.phase not in NEVER_WAITS:
         numbers, window = state.numbers(), state.window
         running = observation.running()
@@ -24,7 +57,9 @@ async def wait_for_messages(state: MemoryState, observation: Observation) -> Non
             return
         before = window.pending
         if running is not None:
-            await observation.join()
+            state.signal(Signal.WAIT)
+            if not await patience.wait(running):
+                return
             await state.activate_due()
             continue
         messages = state.window.uncovered()
@@ -32,10 +67,12 @@ async def wait_for_messages(state: MemoryState, observation: Observation) -> Non
         cut = sync_cut(messages, numbers.threshold, floor)
         if state.window.ready() or not cut:
             return
-        await observation.now(messages[:cut])
-        if observation.elsewhere and patient:
-            patient = False
-            await observation.join_others()
+        if not await patience.wait(observation.begin_now(messages[:cut])):
+            return
+        if observation.elsewhere and looks_elsewhere:
+            looks_elsewhere = False
+            if not await patience.wait(asyncio.create_task(observation.join_others())):
+                return
             await state.activate_due()
         elif state.window.pending >= before and not await state.activate_due():
             return

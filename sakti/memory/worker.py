@@ -16,7 +16,7 @@ from sakti.core.ids import Ids, short
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
 from sakti.memory.log import dates, lines, parse
-from sakti.memory.observe import speaking
+from sakti.memory.observe import answer, speaking
 from sakti.memory.observe.faithfulness import Dropped, Source, dropped, flags
 from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector, ReflectResult
 from sakti.memory.reflect import parts as reflect_parts
@@ -92,12 +92,20 @@ class Worker:
         """
         result = await self.observer.observe(request)
         await self._record_calls(request.thread_id, "observer", result.calls)
+        by_model = result.model != EXTRACTIVE
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
         marked, found, claimed = await self._aside(
-            _read, result.text, request, lambda text: marking.mark_new(text, before, self._remembered, result.replaces)
+            _read,
+            result.text,
+            request,
+            by_model,
+            lambda text: marking.mark_new(text, before, self._remembered, result.replaces),
         )
         text = marked.text
+        size = sum(m.tokens for m in request.messages)
+        if not text and by_model and size >= answer.LARGE_INPUT:
+            raise MemoryFailure(f"{self.observer.name} noted nothing of {size} tokens.", code="malformed")
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(masked(result.title or ""), 80):
             metadata["title"] = " ".join(title.split())
@@ -107,8 +115,8 @@ class Worker:
             observation_tokens=self.counter.count(text),
             model=result.model,
             prompt_hash=result.prompt_hash,
-            current_task=_clean(result.current_task),
-            suggested_response=_clean(result.suggested_response),
+            current_task=_clean_state(result.current_task, request.current_task),
+            suggested_response=_clean_state(result.suggested_response, request.suggested_response),
             metadata=metadata,
         )
         return group, self._lines(found, claimed, result.categories, marked.metadata)
@@ -261,7 +269,7 @@ class Worker:
         sections = {unmarked(content): name for content, name in categories.items()}
         out: list[NewLine] = []
         for number, (r, doubts) in enumerate(zip(found, claimed, strict=True)):
-            said = unmarked(r.content) if sections else ""
+            said = unmarked(r.content).removesuffix(answer.UNVERIFIED) if sections else ""
             metadata = r.metadata | ({"mode_specific": lines.fields(said)} if said in sections else {})
             out.append(
                 NewLine(
@@ -301,18 +309,29 @@ def _as_pinned(row: NewLine) -> str:
     return memory_store.as_line(row.content, row.priority, row.time).lstrip("* ").strip()
 
 
+def _clean_state(text: str | None, before: str | None) -> str | None:
+    """Return an Observer's task or response; the one before if it only repeats or describes its instructions."""
+    return before if text and answer.is_instruction(text) else _clean(text)
+
+
 def _clean(text: str | None) -> str | None:
     return parse.clean_line(masked(text)) if text else None
 
 
 def _read(
-    text: str, request: ObserveInput, mark: Callable[[str], marking.Marked]
+    text: str, request: ObserveInput, by_model: bool, mark: Callable[[str], marking.Marked]
 ) -> tuple[marking.Marked, list[lines.LogRow], list[tuple[str, ...]]]:
     """Clean and mark an Observer's answer; return it, its lines, and of each the claims that its source lacks."""
-    said = parse.clean(parse.sanitize_observation_lines(masked(text)))
-    marked = mark(with_zone(said, request))
+    text = parse.clean(parse.sanitize_observation_lines(masked(answer.cut_lines(text))))
+    if by_model:
+        text = answer.checked(text, request)
+    marked = mark(with_zone(text, request))
     found = list(lines.rows(marked.text))
-    return marked, found, _flags(found, source_of(request))
+    doubts = _flags(found, source_of(request))
+    if by_model and any(doubts):
+        marked.text = answer.with_doubts(marked.text, (r.line for r, d in zip(found, doubts, strict=True) if d))
+        found = list(lines.rows(marked.text))
+    return marked, found, doubts
 
 
 def _checked(

@@ -62,7 +62,7 @@ async def observe(scope: Scope, focus: str, **where: Any) -> Value:
     """Observe everything but the last exchange now."""
     async with remembered(scope, **where, models="called") as session:
         done = await session.compact(focus)
-    text = "Nothing to observe."
+    text = "Nothing was observed." if done.warnings else "Nothing to observe."
     if done.messages:
         sizes = f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} tokens"
         text = f"{done.messages} messages observed in {done.lines} lines: {sizes}"

@@ -10,7 +10,6 @@ from sakti.memory.jobs.observation import Observation
 from sakti.memory.state import NEVER_WAITS, MemoryState, Signal
 from sakti.memory.window import sync_cut
 
-
 TURN_WAIT_S = 15.0
 
 

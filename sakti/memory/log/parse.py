@@ -190,6 +190,12 @@ _FENCE = lazy_pattern(r"^[ \t]*```[\w-]*[ \t]*$", re.MULTILINE)
 _BULLET = lazy_pattern(r"^([ \t]*)[-•+][ \t]+")
 
 
+# Control characters, lone surrogates, and characters that change the direction of a text.
+_HIDDEN = lazy_pattern(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+
+
 def clean(text: str) -> str:
     """Clean a log for storing.
 
@@ -204,7 +210,7 @@ def clean(text: str) -> str:
     while len(lines) >= 2 and _FENCE.fullmatch(lines[0]) and _FENCE.fullmatch(lines[-1]):
         lines = "\n".join(lines[1:-1]).strip().split("\n")
         text = "\n".join(lines)
-    text = re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]", "", text.replace("\r\n", "\n"))
+    text = _HIDDEN.sub("", text.replace("\r\n", "\n"))
     lines = [_BULLET.sub(r"\1* ", line).rstrip() for line in text.split("\n")]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
     return text.strip("\n").rstrip()

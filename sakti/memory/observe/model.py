@@ -13,6 +13,7 @@ from sakti.core.types import ImagePart, Message
 from sakti.memory import modes
 from sakti.memory.log import lines, parse
 from sakti.memory.model_call import MemoryModel, prompt_hash
+from sakti.memory.observe import answer
 from sakti.memory.observe.transcript import format_messages, log_tail
 from sakti.memory.protocol import ModelCall, ObserveInput, ObserveResult
 from sakti.memory.window import slices
@@ -159,6 +160,7 @@ class ModelObserver:
         for _ in range(2):
             text, call = await self._model.ask(system, prompt, images)
             calls.append(call)
+            text = answer.cut_lines(text)
             if parse.detect_degenerate_repetition(text):
                 continue
             body, own = parse.take_sections(text, modes.sections(request.mode))

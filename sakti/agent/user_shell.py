@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sakti.agent.session import build
-from sakti.agent.tools.base import ToolRun
 from sakti.agent.tools.bash import OWN, bash
 from sakti.core.errors import RAN, SaktiError, StoreError
 from sakti.core.events import MessageSaved, ToolFinished, ToolOutput, ToolStarted
@@ -21,17 +20,17 @@ KEPT = ("exit_code", "duration_ms", "characters", "output_file")  # of the outco
 
 
 async def run(state: State, command: str, *, during: bool = False) -> None:
-    """Run `command` in the workbench's folder; its events are those of a tool call, its outcome a user message.
+    """Run `command` in the thread's current folder; its events are those of a tool call, its outcome a user message.
 
     `during`: an answer streams, which is stored later than this and stands above it.
     """
-    thread, store, bench = state.thread, state.store, build.toolbox(state).bench
+    thread, store, tools = state.thread, state.store, build.toolbox(state).state
     assert thread is not None
     call = ToolCallPart(store.ids.new(), "bash", {"command": command})
     state.emit(ToolStarted(call, own=True))
     started = state.clock.monotonic()
-    work = ToolRun(bench, call.id, thread.id, "", lambda piece: state.emit(ToolOutput(call.id, piece)))
-    outcome = bench.bounded(await bash(work, {"command": command, "outside": OWN}), call.id)
+    run = tools.context(call.id, thread.id, "", lambda piece: state.emit(ToolOutput(call.id, piece)))
+    outcome = tools.bounded(await bash(run, {"command": command, "outside": OWN}), call.id)
     duration = round((state.clock.monotonic() - started) * 1000)
     details = {**outcome.details, "duration_ms": duration}
     state.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))

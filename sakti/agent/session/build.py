@@ -41,8 +41,8 @@ with lazy_imports:
     from sakti.agent.sandbox import environment, proxy, undumpable
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.session import instructed, skills
-    from sakti.agent.tools import base as tool_base
     from sakti.agent.tools import catalog
+    from sakti.agent.tools import context as tool_context
     from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
     from sakti.memory import engine as memory_engine
@@ -160,7 +160,7 @@ def why_observer(state: State) -> str:
 def make_toolbox(state: State) -> tool_box.Toolbox:
     """Make the tools, with what they share; their schemas are ready and counted."""
     sandboxed, env = sandbox(state), own_environment(state)
-    bench = tool_base.Workbench(
+    tools_state = tool_context.ToolState(
         state.workspace,
         state.workspace,
         output_folder(state),
@@ -182,7 +182,7 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
             shadow.recover()
         except OSError as e:  # the next undo says it
             log.warning("unfinished undo: %s", e)
-        bench.recorder = state.recorder = recording.Recorder(
+        tools_state.recorder = state.recorder = recording.Recorder(
             shadow, lambda why: state.emit(Notice("warning", "Checkpoints", why))
         )
     approval = state.config.approval
@@ -200,7 +200,7 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
         tools.append(skill_tool.make(lambda: skills.library(state), skills.LoadedSkills(state)))
     made = tool_box.Toolbox(
         {t.name: t for t in tools},
-        bench,
+        tools_state,
         approvals,
         state.approval_mode,
         Rules(approval.allow, approval.ask, approval.deny),
@@ -222,7 +222,7 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
         )
         made.hooks = (state.nearby,)
     if state.hooks is not None:
-        made.guard = hook_guard.HookGuard(state.hooks, bench)
+        made.guard = hook_guard.HookGuard(state.hooks, tools_state)
     made.count(state.counter, made.specs(state.model_info))
     return made
 
@@ -344,8 +344,8 @@ def system(state: State) -> tuple[Block, ...]:
 
 def facts(state: State) -> dict[str, str]:
     """Return what changes from step to step, by name: the hour, the folder, git."""
-    bench = toolbox(state).bench
-    moving = moving_facts(state.git, bench.show(bench.cwd), state.clock.now())
+    tools = toolbox(state).state
+    moving = moving_facts(state.git, tools.show(tools.cwd), state.clock.now())
     hooked = {"hooks": state.hook_context} if state.hook_context else {}
     return {**moving, **instructed.facts(state), **hooked, **skills.facts(state)}
 

@@ -107,7 +107,7 @@ class SessionHooks:
     @property
     def _cwd(self) -> Path:
         toolbox = self._state.made_toolbox
-        return toolbox.bench.cwd if toolbox is not None else self._state.workspace
+        return toolbox.state.cwd if toolbox is not None else self._state.workspace
 
     async def transcript(self) -> Path:
         """Write what is new of the open thread to its file; return the file."""

@@ -182,11 +182,11 @@ class Session(State):
         if self._hooking is not None:
             await self._hooking.close()
         if self.made_toolbox is not None:
-            await background.stop_all(self.made_toolbox.bench)
-            if self.made_toolbox.bench.network is not None:
-                await self.made_toolbox.bench.network.close()
+            await background.stop_all(self.made_toolbox.state)
+            if self.made_toolbox.state.network is not None:
+                await self.made_toolbox.state.network.close()
             if not self.saved:
-                await asyncio.to_thread(shutil.rmtree, self.made_toolbox.bench.output_folder, ignore_errors=True)
+                await asyncio.to_thread(shutil.rmtree, self.made_toolbox.state.output_folder, ignore_errors=True)
         if self.opened_engine is not None:
             await self.opened_engine.close()
         await self.models.close()
@@ -237,7 +237,7 @@ class Session(State):
         self.approval_mode = mode
         if self.made_toolbox is not None:
             self.made_toolbox.mode = mode
-            self.made_toolbox.bench.sandbox = build.sandbox(self)
+            self.made_toolbox.state.sandbox = build.sandbox(self)
 
     async def set_mode(self, mode: str) -> None:
         """Change what the Observer looks for. Raises `ConfigError` for an unknown mode."""

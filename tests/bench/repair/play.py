@@ -176,7 +176,7 @@ async def _work(repair: Repair, contestant: Contestant, limits: Limits, workspac
     started = clock.monotonic()
     try:
         await session.start()
-        session.toolbox.bench.output_folder = top / OUTPUTS
+        session.toolbox.state.output_folder = top / OUTPUTS
         await session.submit(repair.issue)
         try:
             async with asyncio.timeout(limits.seconds):

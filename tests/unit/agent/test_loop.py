@@ -303,6 +303,25 @@ async def test_always_saves_a_rule_that_holds_in_the_next_session(store: Store, 
     assert again.of(ToolFinished)[0].result.content == "hi"
 
 
+async def test_an_approved_command_runs_in_the_folder_that_was_shown(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "w" / "sub").mkdir(parents=True)
+    run = await start(store, tmp_path / "w", [Answer("", calls=(Call("bash", {"command": "touch here"}),)), "done"])
+
+    async def move_on(request: ApprovalRequested) -> None:
+        await run.session.shell("cd sub")
+        run.session.resolve(request.id, True)
+
+    moves: list[asyncio.Task[None]] = []
+
+    def answer(event: object) -> None:
+        if isinstance(event, ApprovalRequested):
+            moves.append(asyncio.create_task(move_on(event)))
+
+    run.session.subscribe(answer)
+    await run.ask("make it")
+    assert (tmp_path / "w" / "here").exists() and not (tmp_path / "w" / "sub" / "here").exists()
+
+
 async def test_a_no_with_a_note_reaches_the_model_and_an_edit_is_run(store: Store, tmp_path: Path) -> None:
     call = Answer("", calls=(Call("bash", {"command": "printf one"}),))
     run = await start(store, tmp_path / "w", [call, "ok", call, "ok"])

@@ -12,7 +12,7 @@ from sakti.agent.hooks import answers, matching, payload, settings, transcript
 from sakti.agent.hooks.answers import Ran
 from sakti.agent.hooks.matching import Subject
 from sakti.agent.hooks.settings import Hook
-from sakti.agent.tools.base import Outcome
+from sakti.agent.tools.context import Outcome
 from sakti.core.config import HookSettings, load
 from sakti.core.errors import ConfigError
 from sakti.core.types import ContextPart, Message, TextPart, ThinkingPart

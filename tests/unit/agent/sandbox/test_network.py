@@ -441,14 +441,14 @@ async def test_a_command_reaches_an_allowed_host_and_no_other(
             run.session.resolve(event.id, True, grant="workspace")
 
     run.session.subscribe(answer)
-    bench = run.session.toolbox.bench
-    bench.network = Network(make=lambda allowed: Proxy(allowed, resolve=at_home, may_reach=lambda _: True))
+    tools = run.session.toolbox.state
+    tools.network = Network(make=lambda allowed: Proxy(allowed, resolve=at_home, may_reach=lambda _: True))
     await run.ask("fetch it")
     first, second, third = [e.result for e in run.of(ToolFinished)]
     assert "hello" in first.content, first.content
     assert second.is_error and f"let it not reach b.example:{port}" in second.content
     assert "hello" in third.content, "a host that was allowed for the workspace is there for the next command"
     assert asked[0].startswith(f"Reaches a.example:{port}")
-    folder = (await bench.network.socket([f"a.example:{port}"])).parent
+    folder = (await tools.network.socket([f"a.example:{port}"])).parent
     await run.session.close()
     assert not folder.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sakti.agent.processors.base import Processor, StepInput
-from sakti.agent.tools.base import Outcome
+from sakti.agent.tools.context import Outcome
 from sakti.core.errors import ToolError
 from sakti.core.events import ToolFinished
 from sakti.core.types import ToolCallPart

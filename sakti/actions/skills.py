@@ -26,7 +26,7 @@ DESCRIPTION = 100  # characters that a list shows
 @action(shell="skills list", chat="skills", summary="list skills and commands: what is typed as /name or $name")
 async def list_(scope: Scope) -> Value:
     """List skills and commands with their files, and what is shadowed, broken or not trusted."""
-    found = scope.live.library if scope.live is not None else _of(scope)
+    found = scope.live.workspace.files.library if scope.live is not None else _of(scope)
     return Text(_lines(found, scope), title="Skills", kind="findings", json=_json(found))
 
 

@@ -22,8 +22,7 @@ from sakti.core.text import counted as counted
 from sakti.core.text import json_line, sanitise
 
 with lazy_imports:
-    from sakti.agent import project_settings, trust
-    from sakti.agent import workspace as workspaces
+    from sakti.agent import project_settings, repository, trust
     from sakti.agent.sandbox import boundary
     from sakti.agent.session import session as sessions
     from sakti.cli import loop
@@ -101,7 +100,7 @@ def plain_errors() -> Generator[None]:
 
 
 def workspace() -> Path:
-    return workspaces.find_root(Path.cwd())
+    return repository.find_root(Path.cwd())
 
 
 def settings(overrides: Sequence[str] = ()) -> Loaded:

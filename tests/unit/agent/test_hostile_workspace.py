@@ -10,10 +10,10 @@ import pytest
 
 from sakti.agent.file_list import FileList
 from sakti.agent.reports import doctor
+from sakti.agent.repository import GitState, git, git_state
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.grep import grep
-from sakti.agent.workspace import GitState, git, git_state
 from sakti.core.config import Config
 from sakti.core.errors import ToolError
 from sakti.core.programs import find_program, safe_environment, search_path
@@ -140,7 +140,7 @@ async def test_a_session_in_plan_runs_nothing_of_a_hostile_folder(
     monkeypatch.chdir(root)
     run = await start(store, root, ["done"], overrides=("approval.mode=plan",))
     await run.ask("hello")
-    assert run.session.git == GitState("main", 8)
+    assert run.session.workspace.files.git == GitState("main", 8)
     await run.session.close()
     assert trap.sprung == []
 

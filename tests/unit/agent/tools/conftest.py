@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.repository import scrubbed
 from sakti.agent.tools.context import ToolState
-from sakti.agent.workspace import scrubbed
 from sakti.core.clock import SystemClock
 from sakti.core.ids import TimeIds
 

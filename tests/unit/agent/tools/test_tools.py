@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.repository import scrubbed
 from sakti.agent.tools import child
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.bash_output import bash_output
@@ -17,7 +18,6 @@ from sakti.agent.tools.kill import kill
 from sakti.agent.tools.ls import ls
 from sakti.agent.tools.read import read
 from sakti.agent.tools.write import write
-from sakti.agent.workspace import scrubbed
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call, ended
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge import call_forms, git, hard, running, shell
+from sakti.agent.judge import call_forms, git, hard, repository_config, running, shell
 from sakti.agent.judge.guarded import guarded
 from sakti.agent.judge.modes import Kind
 from sakti.agent.judge.programs import ProgramEntry, find_program, has_option
+from sakti.agent.judge.rules import skip_git_options
 from sakti.agent.judge.secrets import holds_secrets, secret_reason
 from sakti.agent.judge.shell import Script, Simple, Word, with_nested
 from sakti.agent.judge.where import Access, Place
@@ -104,9 +105,9 @@ def _part(simple: Simple, place: Place) -> Part:
 
 
 def _git(argv: tuple[str, ...], redirected: tuple[tuple[Path, Access], ...], place: Place) -> Part:
-    words = git.words_of(argv)
+    words = skip_git_options(argv)
     if git.reads_only(argv):
-        if setting := git.names_program(place.cwd):
+        if setting := repository_config.names_program(place.cwd):
             reason = f"Runs git where the repository's setting {setting} may run a program"
             return Part("unknown", reason, argv, redirected, argv, exact=True)
         outside = (w for w in words[2:] if w.startswith(("/", "..", "~")))
@@ -143,7 +144,7 @@ def _is_name(simple: Simple) -> bool:
     if simple.program != "git":
         return find_program(simple.program).names_operands
     command, arguments = git.find_command(simple.argv)
-    shown = git.words_of(simple.argv)[1:2] == ("log",) and any(_SHOWS_CONTENT.match(a) for a in arguments)
+    shown = skip_git_options(simple.argv)[1:2] == ("log",) and any(_SHOWS_CONTENT.match(a) for a in arguments)
     return command.names_operands and not shown
 
 

@@ -1,4 +1,4 @@
-"""Know the commands that are asked about in every mode and under every rule: what they do cannot be undone."""
+"""Recognize commands whose effects cannot be undone: they ask in every mode and under every rule."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from sakti.agent.judge.programs import (
     is_met,
     list_operands,
 )
+from sakti.agent.judge.rules import skip_git_options
 from sakti.agent.judge.running import as_module
 from sakti.agent.judge.shell import Script, Simple, Word, with_nested
 from sakti.agent.judge.where import Place
@@ -44,8 +45,8 @@ def reason(script: Script, place: Place) -> str:
     Read from all commands in it, also from those in the text of others and in what is not understood.
     """
     for command in with_nested(script):
-        if found := _describe_loss(command, place):
-            return found
+        if loss := _describe_loss(command, place):
+            return loss
         if command.program == "cd":
             there = command.words[1] if len(command.words) == 2 else Word(str(Path.home()))
             place = replace(place, cwd=place.resolve(there.text if "$" not in there.text else "/"))
@@ -131,13 +132,13 @@ def _describe_removal(command: Simple, removal: Removal, place: Place) -> str:
 
 
 def _operands(words: Sequence[Word]) -> list[Word]:
-    ended, found = False, list[Word]()
+    ended, operands = False, list[Word]()
     for word in words:
         if not ended and word.text == "--":
             ended = True
         elif ended or not word.text.startswith("-"):
-            found.append(word)
-    return found
+            operands.append(word)
+    return operands
 
 
 def _is_vital(word: Word, place: Place) -> bool:
@@ -199,7 +200,7 @@ def _dd(command: Simple, _: Place) -> str:
 
 
 def _git(command: Simple, _: Place) -> str:
-    words = git.words_of(command.argv)[1:]
+    words = skip_git_options(command.argv)[1:]
     if not words:
         return ""
     entry, rest = git.find_command(command.argv)

@@ -1,4 +1,4 @@
-"""Know the commands that are for nothing without a network, which the sandbox does not have. Pure."""
+"""Recognize commands that need a network, and the hosts that they name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Know the commands that run code of the workspace, and the files of it that decide what they run."""
+"""Find the code of the workspace that a command runs, and the files that decide on it."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def files_run(argv: Sequence[str], place: Place) -> tuple[Path, ...]:
 
 def hashes(argv: Sequence[str], place: Place) -> dict[str, str]:
     """Return the hash of each file that a command runs, by its path as shown."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for file in files_run(argv, place):
         try:
-            found[place.show(file)] = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+            values[place.show(file)] = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
         except OSError:
-            found[place.show(file)] = "unreadable"
-    return found
+            values[place.show(file)] = "unreadable"
+    return values
 
 
 def runs_code(argv: Sequence[str]) -> bool:

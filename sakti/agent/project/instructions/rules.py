@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
 
-from sakti.agent.frontmatter import parted
-from sakti.agent.instructions.texts import Reader
+from sakti.agent.project import files
+from sakti.agent.project.frontmatter import parted
+from sakti.agent.project.instructions.texts import Reader
 from sakti.core.patterns import lazy_pattern
 
-FOLDERS = (".sakti/rules", ".agents/rules", ".claude/rules")
-MOST = 200  # files
-DEEPEST = 4  # folders below `rules`
+MOST = 200  # rules of a project, or of the user
 MOST_PATTERNS = 64  # that one with braces stands for
 _BRACES = lazy_pattern(r"\{([^{}]*,[^{}]*)\}")
 _COMMA = lazy_pattern(r",(?![^{}]*\})")
@@ -31,45 +30,26 @@ class Rule(Struct, frozen=True):
 
 
 def of_project(workspace: Path, notes: list[str]) -> list[Rule]:
-    """Return the rules of a trusted workspace, by name; a file that cannot be read is left out.
+    """Read the rules of a trusted workspace, by name; a file that cannot be read is left out.
 
-    `notes` takes sentences on what was left out or left as it is.
+    `notes` takes sentences on files that were left out or characters that were.
     """
     reader = Reader((workspace.resolve(),), notes)
-    found = ((p.relative_to(workspace).as_posix(), reader.read(p)) for p in files(workspace))
-    return [rule for name, text in found if text and (rule := _rule(name, text))]
+    texts = ((f.path, reader.read(f.path)) for f in files.list_files(workspace, "rule", most=MOST))
+    return [rule for path, text in texts if text and (rule := _rule(path.relative_to(workspace).as_posix(), text))]
 
 
-def of_user(folder: Path, named: Callable[[Path], str], notes: list[str]) -> list[Rule]:
-    """Return the rules in one of the user's folders, as `named`; links, which the user made, are followed."""
-    files = itertools.islice(_files(folder / "rules"), MOST)
-    found = ((named(p), Reader((_real(p).parent,), notes).read(p)) for p in files)
-    return [rule for name, text in found if text and (rule := _rule(name, text))]
+def of_user(named: Callable[[Path], str], notes: list[str]) -> list[Rule]:
+    """Read the user's own rules, as `named`; links, which the user made, are followed."""
+    paths = [f.path for f in itertools.islice(files.list_user_files("rule"), MOST)]
+    texts = ((p, Reader((Path(os.path.realpath(p)).parent,), notes).read(p)) for p in paths)
+    return [rule for path, text in texts if text and (rule := _rule(named(path), text))]
 
 
 def _rule(name: str, text: str) -> Rule | None:
     front, body = parted(text)
     paths = (front or {}).get("paths", (front or {}).get("globs"))
     return Rule(name, body, _patterns(paths)) if body else None
-
-
-def files(workspace: Path) -> Iterator[Path]:
-    """Yield the files of rules that a workspace brings, to a bound of depth and number."""
-    inside = (p for f in FOLDERS if _real(p := workspace / f).is_relative_to(_real(workspace)))
-    return itertools.islice((file for folder in inside for file in _files(folder)), MOST)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    depth = len(folder.parts)
-    for at, below, names in os.walk(folder):
-        below[:] = sorted(below) if len(Path(at).parts) - depth < DEEPEST else []
-        for name in sorted(n for n in names if n.endswith(".md")):
-            yield Path(at, name)
-
-
-def _real(path: Path) -> Path:
-    """Return where links lead; unlike `Path.resolve` it raises nothing where they lead in a circle."""
-    return Path(os.path.realpath(path))
 
 
 def _patterns(value: Any) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Find the instructions of a thread: the user's, then the project's from its root down to the current folder.
+"""Find the instructions of a thread: the user's, then the project's from its root downwards.
 
 They are read once a thread and kept with it, so that every request begins with the same bytes; what changes later is
 told as a fact. The project's are read only where its workspace is trusted.
@@ -13,16 +13,15 @@ from typing import Any, cast
 
 from msgspec import Struct, field
 
-from sakti.agent.instructions import rules
-from sakti.agent.instructions.texts import Reader, cut
-from sakti.core import resources
+from sakti.agent.project import files
+from sakti.agent.project.instructions import rules
+from sakti.agent.project.instructions.texts import Reader, cut
 from sakti.core.types import Json, Thread
 
 KEY = "instructions"  # in a thread's metadata
 LIMIT = 32 * 1024  # bytes of all of them
 LIMIT_BRIEF = 4 * 1024  # for a model with a small window
-NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md")  # the first of a folder counts
-LOCAL = "CLAUDE.local.md"  # besides
+*NAMES, LOCAL = files.INSTRUCTIONS  # the first of a folder counts, and the local one too
 
 
 class Source(Struct, frozen=True):
@@ -36,25 +35,25 @@ class Source(Struct, frozen=True):
         return hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest()
 
 
-class Found(Struct, frozen=True):
-    """What was found; `notes` are sentences on what was left out or left as it is."""
+class Instructions(Struct, frozen=True):
+    """Files of instructions, in order; `notes` are sentences on what they lack."""
 
     sources: tuple[Source, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
 
-def find(workspace: Path, folder: Path, *, project: bool) -> Found:
-    """Return the instructions for work in `folder` of a workspace, without the project's where it is not trusted."""
-    found: list[Source] = []
+def find(workspace: Path, folder: Path, *, project: bool) -> Instructions:
+    """Return the instructions for work in `folder`; `project`: the workspace is trusted."""
+    sources: list[Source] = []
     notes: list[str] = []
     for path, name in _users():
-        found += _read(path, name, (*(f.resolve() for f in _user_folders()), path.resolve().parent), notes)
-    found += _everywhere(_user_rules(notes))
+        sources += _read(path, name, (*(f.resolve() for f in files.user_folders()), path.resolve().parent), notes)
+    sources += _everywhere(rules.of_user(_short, notes))
     if project:
         for path, name in _projects(workspace, folder):
-            found += _read(path, name, (workspace.resolve(),), notes)
-        found += _everywhere(rules.of_project(workspace, notes))
-    return limited(found, notes, LIMIT)
+            sources += _read(path, name, (workspace.resolve(),), notes)
+        sources += _everywhere(rules.of_project(workspace, notes))
+    return limited(sources, notes, LIMIT)
 
 
 def _read(path: Path, name: str, roots: Sequence[Path], notes: list[str]) -> list[Source]:
@@ -64,51 +63,42 @@ def _read(path: Path, name: str, roots: Sequence[Path], notes: list[str]) -> lis
     return [Source(name, text)] if text else []
 
 
-def _everywhere(found: Sequence[rules.Rule]) -> list[Source]:
-    return [Source(r.name, r.text) for r in found if not r.paths]
+def _everywhere(every: Sequence[rules.Rule]) -> list[Source]:
+    return [Source(r.name, r.text) for r in every if not r.paths]
 
 
 def all_rules(workspace: Path, *, project: bool) -> list[rules.Rule]:
     """Return the user's rules, then the project's where it is trusted."""
-    return _user_rules([]) + (rules.of_project(workspace, []) if project else [])
+    return rules.of_user(_short, []) + (rules.of_project(workspace, []) if project else [])
 
 
 def user_has_rules() -> bool:
     """Return whether the user has a folder of rules."""
-    return any((folder / "rules").is_dir() for folder in _user_folders())
+    return any((folder / "rules").is_dir() for folder in files.user_folders())
 
 
-def _user_rules(notes: list[str]) -> list[rules.Rule]:
-    return [rule for folder in _user_folders() for rule in rules.of_user(folder, _short, notes)]
-
-
-def limited(sources: Sequence[Source], notes: Sequence[str], limit: int) -> Found:
+def limited(sources: Sequence[Source], notes: Sequence[str], limit: int) -> Instructions:
     """Return as much as fits `limit` bytes with its headings, cut at a line, with a note of what does not."""
-    kept: list[Source] = []
-    notes, left = [*notes], limit
+    fitting: list[Source] = []
+    notes, room = [*notes], limit
     for source in sources:
-        text = cut(source.text, left - len(block(Source(source.name, "")).encode("utf-8", "replace")))
+        text = cut(source.text, room - len(block(Source(source.name, "")).encode("utf-8", "replace")))
         if len(text) < len(source.text):
             lost = len(source.text) - len(text)
             notes.append(f"{source.name}: {lost:,} characters beyond {limit // 1024} KiB of instructions are left out.")
         if text:
-            kept.append(Source(source.name, text))
-            left -= len(block(kept[-1]).encode("utf-8", "replace")) + 1
-    return Found(tuple(kept), tuple(notes))
+            fitting.append(Source(source.name, text))
+            room -= len(block(fitting[-1]).encode("utf-8", "replace")) + 1
+    return Instructions(tuple(fitting), tuple(notes))
 
 
 def _users() -> Iterator[tuple[Path, str]]:
     """Yield the user's own file, the first there is, with its name."""
-    for root in _user_folders():
+    for root in files.user_folders():
         for name in NAMES[1:]:
             if (path := root / name).is_file():
                 yield path, _short(path)
                 return
-
-
-def _user_folders() -> tuple[Path, ...]:
-    home = Path.home()
-    return (resources.config_home(), home / ".agents", home / ".claude")
 
 
 def _projects(workspace: Path, folder: Path) -> Iterator[tuple[Path, str]]:
@@ -122,11 +112,9 @@ def _projects(workspace: Path, folder: Path) -> Iterator[tuple[Path, str]]:
 
 def of_folder(folder: Path) -> Iterator[Path]:
     """Return the files of one folder that count."""
-    first = next((p for n in NAMES if (p := folder / n).is_file()), None)
-    if first is not None:
-        yield first
-    if (local := folder / LOCAL).is_file():
-        yield local
+    present = [f.path for f in files.list_files(folder, "instructions")]
+    yield from [p for p in present if p.name != LOCAL][:1]
+    yield from (p for p in present if p.name == LOCAL)
 
 
 def _short(path: Path) -> str:
@@ -145,7 +133,7 @@ def kept(thread: Thread | None) -> tuple[Source, ...]:
     return tuple(Source(str(name), str(text)) for name, text in cast("list[list[Any]]", stored))
 
 
-def to_metadata(found: Found) -> Json:
+def to_metadata(found: Instructions) -> Json:
     """Return what is kept of them with a thread; nothing where there are none."""
     return {KEY: [[s.name, s.text] for s in found.sources]} if found.sources else {}
 

@@ -56,10 +56,11 @@ class Location(Struct, frozen=True):
         return name.startswith(self.path) if self.path.endswith("/") else name == self.path
 
 
-# Two more kinds are named by others and trusted with their content: a "page" by a setting, a "script" by a hook.
+# Settings name files of one more kind, "page", and hooks name scripts in other folders: both are trusted with content.
 TABLE: tuple[Location, ...] = (
     Location("settings", CONFIG, "content"),
     *(Location("hooks", name, "content") for name in HOOKS),
+    *(Location("script", f"{brand}/hooks/", "content") for brand in BRANDS),
     *(Location("instructions", name, "path") for name in INSTRUCTIONS),
     *(Location("rule", f"{brand}/rules/", "path", ".md") for brand in BRANDS),
     *(

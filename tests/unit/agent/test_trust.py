@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import stat
 from pathlib import Path
@@ -183,3 +185,81 @@ def test_trust_in_a_folder_that_others_may_write_counts_for_nothing(workspace: P
     assert trust.review(workspace).state == "trusted"
     trust.folder().chmod(0o777)
     assert trust.review(workspace).state == "new"
+
+
+# Written by the version before the files of a project were discovered in one place; "" stands for the workspace.
+RECORD = {
+    "workspace": "",
+    "files": {
+        ".sakti/config.toml": "b863e5f2a780e2ccff4e0e4155bb62227ef21953154f1ab608471cfc57c045d9",
+        "docs/page.json": "ff419ebbeba438f66900abe77818ce940702bdfe70fa173cb94beecee8d3f112",
+        ".claude/settings.json": "bc3a718f3cc0884d80db4dd3d0ee753bf92468e80b81651772297ba7a32a6a1d",
+        ".sakti/hooks/check.sh": "cfa5c4526386239681bc6cdb4563c86551da2ef1325ecc9c20b48ae2cf97df9a",
+        ".sakti/hooks/part.sh": "a17fcf0a2f50e2d495e4f90ce263410edc183add6c62699a2facbccf60410f74",
+        "tools/stop.py": "cc42155088fca5730758db72b2a5bca33112a941dfaa2d43098ec422ce4ea213",
+        "AGENTS.md": "",
+        "CLAUDE.local.md": "",
+        ".claude/rules/front/x.md": "",
+        ".agents/skills/pdf/SKILL.md": "",
+        ".agents/skills/pdf/run.sh": "c44090c3f318c724c480b810801ef2974b32e2b9ee7ca29ca861cedd6896f798",
+        ".claude/commands/fix.md": "",
+        ".claude/commands/log.md": "b25daaf5bcc69cc91de25a099c939c406dad2fc3adf5fd9369effcfc60efe3c4",
+    },
+}
+PROJECT = {
+    CONFIG: 'memory.working_memory.schema = "docs/page.json"\n\n[[hooks]]\nevent = "Stop"\n'
+    'command = ".sakti/hooks/check.sh"\n',
+    "docs/page.json": '{"type": "object"}',
+    ".sakti/hooks/check.sh": "make test\n",
+    ".sakti/hooks/part.sh": "true\n",
+    ".claude/settings.json": '{"model": "x", "hooks": {"Stop": [{"hooks": '
+    '[{"type": "command", "command": "tools/stop.py"}]}]}}',
+    "tools/stop.py": "print(1)\n",
+    "AGENTS.md": "Answer in rhyme.\n",
+    "CLAUDE.local.md": "Be brief.\n",
+    ".claude/rules/front/x.md": "Two spaces.\n",
+    ".agents/skills/pdf/SKILL.md": "---\nname: pdf\ndescription: Reads PDF files.\n---\nDo it.\n",
+    ".agents/skills/pdf/run.sh": "echo 1\n",
+    ".agents/skills/pdf/table.csv": "a,b\n",
+    ".claude/commands/fix.md": "Fix $1.\n",
+    ".claude/commands/log.md": "Log: !`git log -1`\n",
+}
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """Return a workspace that an earlier version trusted."""
+    root = tmp_path / "recorded"
+    for name, text in PROJECT.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    texts = {name: "" if not sha else PROJECT[name] for name, sha in RECORD["files"].items()}
+    entries = {name: {"sha256": sha, "text": texts[name]} for name, sha in RECORD["files"].items()}
+    name = f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
+    trust.folder().mkdir(mode=0o700, parents=True)
+    (trust.folder() / name).write_text(json.dumps({"workspace": str(root), "files": entries}))
+    return root
+
+
+def test_a_record_of_an_earlier_version_stays_valid(recorded: Path) -> None:
+    review = trust.review(recorded)
+    assert (review.state, review.changes) == ("trusted", ())
+    assert {f.name: "" if f.is_text else f.sha256 for f in review.project.files} == RECORD["files"]
+    assert trust.list_trusted() == [(recorded, tuple(RECORD["files"]))]
+
+
+@pytest.mark.parametrize(("name", "sha256"), RECORD["files"].items())
+def test_files_of_an_earlier_record_ask_as_they_did(recorded: Path, name: str, sha256: str) -> None:
+    path = recorded / name
+    path.write_text(path.read_text().replace("{", '{"disableAllHooks": true, ', 1) if "json" in name else "#more\n")
+    assert ([c.name for c in trust.review(recorded).changes if c.name == name] == [name]) == bool(sha256)
+    path.unlink()
+    assert ([(c.name, c.how) for c in trust.review(recorded).changes if c.name == name] != []) == bool(sha256)
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.local.md", ".claude/rules/x.md"])
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_recorded_hash_of_instructions_does_not_count(name: str, exists: bool) -> None:
+    files = (ProjectFile(CONFIG, "settings", b"x"), *((ProjectFile(name, "rule", b"new"),) if exists else ()))
+    entries = {f.name: trust.TrustedFile(f.sha256, f.text) for f in files[:1]} | {name: trust.TrustedFile("1", "old")}
+    assert trust.compare(ProjectFiles(Path("/w"), files), entries).state == "trusted"

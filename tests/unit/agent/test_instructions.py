@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sakti.agent.project import trust
-from sakti.agent.project.instructions import find, rules
+from sakti.agent.project.instructions import find
 from sakti.agent.project.instructions.texts import Reader, outside_code
 from sakti.agent.project.skills import library as skills
 from sakti.agent.session.session import Options, Session
@@ -209,10 +209,10 @@ def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Pa
         workspace / ".claude" / "rules" / "py.md", '---\npaths: ["src/**/*.py"]\ndescription: python: rules\n---\ntyped'
     )
     put(workspace / ".sakti" / "rules" / "broken.md", "---\n- paths\n---\nstill read")
-    loaded = {r.name: r for r in rules.of_project(workspace, [])}
+    loaded = {r.name: r for r in find.project_rules(workspace, [])}
     assert loaded[".claude/rules/py.md"].paths == ("src/**/*.py",)
     assert loaded[".claude/rules/py.md"].text == "typed"
-    assert loaded[".sakti/rules/broken.md"] == rules.Rule(".sakti/rules/broken.md", "still read")
+    assert loaded[".sakti/rules/broken.md"] == find.Source(".sakti/rules/broken.md", "still read")
     assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["still read", "always"]
 
 
@@ -239,7 +239,7 @@ def test_rules_of_the_user_hold_in_each_project_and_may_be_links(workspace: Path
     assert [s.text for s in found.sources] == ["user", "rule of the user", "project", "rule of the project"]
     assert [s.text for s in find.find(workspace, workspace, project=False).sources] == ["user", "rule of the user"]
     (typed,) = [r for r in find.all_rules(workspace, project=False) if r.paths]
-    assert typed == rules.Rule("~/.claude/rules/py.md", "typed", ("*.py",))
+    assert typed == find.Source("~/.claude/rules/py.md", "typed", ("*.py",))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_rules_of_the_user_hold_in_each_project_and_may_be_links(workspace: Path
 )
 def test_patterns_are_read_as_people_write_them(workspace: Path, paths: str, patterns: tuple[str, ...]) -> None:
     put(workspace / ".claude" / "rules" / "front" / "end" / "x.md", f"---\npaths: {paths}\n---\nbody")
-    assert [r.paths for r in rules.of_project(workspace, [])] == [patterns]
+    assert [r.paths for r in find.project_rules(workspace, [])] == [patterns]
 
 
 def test_imports_outside_code_are_found_as_written() -> None:

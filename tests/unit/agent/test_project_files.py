@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sakti.agent.project import trust
 from sakti.agent.project.files import CONFIG, DEEPEST, HOOKS, MOST, TABLE, Location, discover, list_files
-from sakti.agent.project.instructions import find, rules
+from sakti.agent.project.instructions import find
 from sakti.agent.project.skills import library
 
 SKILL = "---\nname: x\ndescription: d\n---\n"
@@ -47,7 +47,7 @@ def test_readers_use_no_file_that_trust_has_not_reviewed(tree: dict[str, str]) -
         project = discover(workspace)
         names = {f.name for f in project.files}
         read = {s.source for s in library.load(workspace, project=True).skills}
-        read |= {r.name for r in rules.of_project(workspace, [])}
+        read |= {r.name for r in find.project_rules(workspace, [])}
         read |= {s.name for s in find.find(workspace, workspace, project=True).sources}
         assert project.problem or {name for name in read if not name.startswith("~")} <= names
 

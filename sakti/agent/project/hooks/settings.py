@@ -24,7 +24,7 @@ from sakti.core.config.load import table_of
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.patterns import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import display_path, one_line
 
 OFF = "disableAllHooks"
 PROJECT_DIRS = ("CLAUDE_PROJECT_DIR", "SAKTI_PROJECT_DIR")  # variables that name the workspace
@@ -81,12 +81,10 @@ class HookList(Struct, frozen=True):
 
 def load_hooks(user: Sequence[HookSettings], files: Mapping[str, bytes]) -> HookList:
     """Return the user's hooks, with those of ~/.claude/settings.json, and those in a project's `files`."""
-    home, config = Path.home(), resources.config_home() / "config.toml"
-    name = f"~/{config.relative_to(home).as_posix()}" if config.is_relative_to(home) else str(config)
     claude: bytes | None = None
     with contextlib.suppress(ConfigError):
-        claude = read_bytes(home / ".claude" / "settings.json", LONGEST)
-    return collect(user, name, claude, files)
+        claude = read_bytes(Path.home() / ".claude" / "settings.json", LONGEST)
+    return collect(user, display_path(resources.config_home() / "config.toml"), claude, files)
 
 
 def collect(own: Sequence[HookSettings], own_source: str, claude: bytes | None, files: Mapping[str, bytes]) -> HookList:

@@ -7,6 +7,8 @@ told as a fact. The project's are read only where its workspace is trusted.
 from __future__ import annotations
 
 import hashlib
+import itertools
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -14,21 +16,31 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from sakti.agent.project import files
-from sakti.agent.project.instructions import rules
+from sakti.agent.project.frontmatter import parted
 from sakti.agent.project.instructions.texts import Reader, cut
+from sakti.core.patterns import lazy_pattern
+from sakti.core.text import display_path
 from sakti.core.types import Json, Thread
 
 KEY = "instructions"  # in a thread's metadata
+MOST_RULES = 200  # of a project, or of the user
+MOST_PATTERNS = 64  # that one with braces stands for
+_BRACES = lazy_pattern(r"\{([^{}]*,[^{}]*)\}")
+_COMMA = lazy_pattern(r",(?![^{}]*\})")
 LIMIT = 32 * 1024  # bytes of all of them
 LIMIT_BRIEF = 4 * 1024  # for a model with a small window
 *NAMES, LOCAL = files.INSTRUCTIONS  # the first of a folder counts, and the local one too
 
 
 class Source(Struct, frozen=True):
-    """A file of instructions: its name as people write it, and its text with imports."""
+    """A file of instructions or a rule: its name as people write it, and its text with imports.
+
+    `paths` are patterns as in .gitignore; a rule with some holds for matching files only.
+    """
 
     name: str
     text: str
+    paths: tuple[str, ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -48,11 +60,11 @@ def find(workspace: Path, folder: Path, *, project: bool) -> Instructions:
     notes: list[str] = []
     for path, name in _users():
         sources += _read(path, name, (*(f.resolve() for f in files.user_folders()), path.resolve().parent), notes)
-    sources += _everywhere(rules.of_user(_short, notes))
+    sources += [rule for rule in user_rules(notes) if not rule.paths]
     if project:
         for path, name in _projects(workspace, folder):
             sources += _read(path, name, (workspace.resolve(),), notes)
-        sources += _everywhere(rules.of_project(workspace, notes))
+        sources += [rule for rule in project_rules(workspace, notes) if not rule.paths]
     return limited(sources, notes, LIMIT)
 
 
@@ -63,13 +75,9 @@ def _read(path: Path, name: str, roots: Sequence[Path], notes: list[str]) -> lis
     return [Source(name, text)] if text else []
 
 
-def _everywhere(every: Sequence[rules.Rule]) -> list[Source]:
-    return [Source(r.name, r.text) for r in every if not r.paths]
-
-
-def all_rules(workspace: Path, *, project: bool) -> list[rules.Rule]:
-    """Return the user's rules, then the project's where it is trusted."""
-    return rules.of_user(_short, []) + (rules.of_project(workspace, []) if project else [])
+def all_rules(workspace: Path, *, project: bool) -> list[Source]:
+    """Return the user's rules, then the project's if it is trusted."""
+    return user_rules([]) + (project_rules(workspace, []) if project else [])
 
 
 def user_has_rules() -> bool:
@@ -97,7 +105,7 @@ def _users() -> Iterator[tuple[Path, str]]:
     for root in files.user_folders():
         for name in NAMES[1:]:
             if (path := root / name).is_file():
-                yield path, _short(path)
+                yield path, display_path(path)
                 return
 
 
@@ -117,9 +125,50 @@ def of_folder(folder: Path) -> Iterator[Path]:
     yield from (p for p in present if p.name == LOCAL)
 
 
-def _short(path: Path) -> str:
-    home = Path.home()
-    return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else path.as_posix()
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+def project_rules(workspace: Path, notes: list[str]) -> list[Source]:
+    """Read the rules of a trusted workspace; one that cannot be read is left out with a sentence in `notes`."""
+    reader = Reader((workspace.resolve(),), notes)
+    listed = files.list_files(workspace, "rule", most=MOST_RULES)
+    texts = ((f.path.relative_to(workspace).as_posix(), reader.read(f.path)) for f in listed)
+    return [rule for name, text in texts if text and (rule := _rule(name, text))]
+
+
+def user_rules(notes: list[str]) -> list[Source]:
+    """Read the user's own rules; links, which the user made, are followed."""
+    paths = [f.path for f in itertools.islice(files.list_user_files("rule"), MOST_RULES)]
+    texts = ((display_path(p), Reader((Path(os.path.realpath(p)).parent,), notes).read(p)) for p in paths)
+    return [rule for name, text in texts if text and (rule := _rule(name, text))]
+
+
+def _rule(name: str, text: str) -> Source | None:
+    front, body = parted(text)
+    paths = (front or {}).get("paths", (front or {}).get("globs"))
+    return Source(name, body, _patterns(paths)) if body else None
+
+
+def _patterns(value: Any) -> tuple[str, ...]:
+    """Return the patterns of a rule, as a list or with commas between them, `{a,b}` written out."""
+    if isinstance(value, str):
+        value = _COMMA.split(value)
+    patterns = cast("list[Any]", value) if isinstance(value, list) else []
+    return tuple(p for pattern in patterns if isinstance(pattern, str) for p in _written_out(pattern.strip()) if p)
+
+
+def _written_out(pattern: str) -> list[str]:
+    """Return the patterns that one with `{a,b}` stands for; itself where they are too many."""
+    out, done = [pattern], False
+    while not done and len(out) <= MOST_PATTERNS:
+        done = True
+        for number, one in enumerate(out):
+            if braces := _BRACES.search(one):
+                choices = [one[: braces.start()] + choice + one[braces.end() :] for choice in braces[1].split(",")]
+                out[number : number + 1] = choices
+                done = False
+                break
+    return out if done else [pattern]
 
 
 # --- with a thread ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import pathspec
 
 from sakti.agent.project import files
-from sakti.agent.project.instructions import find, rules
+from sakti.agent.project.instructions import find
 from sakti.agent.project.instructions.texts import Reader, cut
 from sakti.agent.tools.base import Outcome
 from sakti.core.types import ToolCallPart
@@ -38,7 +38,7 @@ class Nearby:
         self._workspace, self._project = workspace, project
         self._begun, self._touched, self._kept, self._keep = begun, touched, kept, keep
         self._texts: dict[str, str] = {}
-        self._rules: list[rules.Rule] | None = None
+        self._rules: list[find.Source] | None = None
 
     def forget(self) -> None:
         """Forget all texts: another thread is open."""
@@ -99,12 +99,12 @@ class Nearby:
                     yield find.Source(name, text)
         for rule in self._loaded_rules():
             if rule.paths and rule.name not in known and _matches(rule.paths, paths):
-                yield find.Source(rule.name, rule.text)
+                yield rule
 
     def _reader(self) -> Reader:
         return Reader((self._workspace.resolve(),))
 
-    def _loaded_rules(self) -> list[rules.Rule]:
+    def _loaded_rules(self) -> list[find.Source]:
         if self._rules is None:
             self._rules = find.all_rules(self._workspace, project=self._project)
         return self._rules

@@ -20,7 +20,7 @@ from sakti.agent.project.frontmatter import parted
 from sakti.agent.project.instructions.texts import Reader
 from sakti.core import resources
 from sakti.core.errors import ConfigError
-from sakti.core.text import one_line
+from sakti.core.text import display_path, one_line
 
 SKILL = "SKILL.md"
 MOST_LISTED = 100  # files of a skill
@@ -114,7 +114,7 @@ def _of_project(workspace: Path, notes: list[str]) -> Iterator[Skill]:
     for file in listed[: files.MOST]:  # no more than trust has listed
         yield from _load(file, bound, notes)
     if len(listed) > files.MOST:
-        source = short(listed[-1].path, bound)
+        source = display_path(listed[-1].path, bound)
         notes.append(f"{source} and others: left out, a project may bring {files.MOST} files of them.")
 
 
@@ -183,7 +183,7 @@ def _command(file: ListedFile, bound: Path | None, notes: list[str]) -> Skill | 
 
 def _read(path: Path, bound: Path | None, notes: list[str]) -> tuple[Mapping[str, Any], str, str] | None:
     """Return frontmatter, text and name of a file; None if it is unreadable or outside the project."""
-    source = short(path, bound)
+    source = display_path(path, bound)
     reader = Reader((bound,) if bound is not None else (path.resolve().parent,))
     text = reader.plain(path)
     if text is None:
@@ -210,14 +210,6 @@ def create_skill(workspace: Path, name: str, *, user: bool) -> Path:
     except OSError as e:
         raise ConfigError(f"{path} cannot be written ({e.strerror}).") from e
     return path
-
-
-def short(path: Path, workspace: Path | None) -> str:
-    """Return a path as people write it: relative to the workspace, or to their home."""
-    for root, before in ((workspace, ""), (Path.home(), "~/")):
-        if root is not None and path.is_relative_to(root):
-            return one_line(before + path.relative_to(root).as_posix(), 200)
-    return one_line(path.as_posix(), 200)
 
 
 def _line(value: Any, most: int) -> str:

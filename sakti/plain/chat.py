@@ -170,7 +170,7 @@ class Chat:
                 case "n" | "no":
                     return False
                 case "v" | "view":
-                    self.say([*words.diff(review.diff), TRUST])
+                    self.say([*words.file_changes(review.changes), TRUST])
                 case _:
                     self.say([TRUST])
 

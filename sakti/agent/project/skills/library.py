@@ -7,7 +7,8 @@ shadowed. Each one that cannot be used is reported in a sentence and does not af
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -100,38 +101,30 @@ def load(workspace: Path, *, project: bool) -> Library:
     notes: list[str] = []
     skills: dict[str, Skill] = {}
     shadowed: list[Skill] = []
-    for skill in (*(_of_project(workspace, notes) if project else ()), *_of_user(notes)):
-        if skill.name in skills:
-            shadowed.append(skill)
-        else:
-            skills[skill.name] = skill
-    return Library(tuple(sorted(skills.values(), key=lambda s: s.name)), tuple(notes), tuple(shadowed))
-
-
-def _of_project(workspace: Path, notes: list[str]) -> Iterator[Skill]:
     bound = workspace.resolve()
-    listed = files.list_files(workspace, "skill", "command", most=files.MOST + 1)
-    for file in listed[: files.MOST]:  # no more than trust has listed
-        yield from _load(file, bound, notes)
+    listed = files.list_files(workspace, "skill", "command", most=files.MOST + 1) if project else []
+    for file, root in chain(
+        ((f, bound) for f in listed[: files.MOST]),  # no more than trust has listed
+        ((f, None) for f in files.list_user_files("skill", "command")),
+    ):
+        skill = _load(file, root, notes)
+        if skill is not None and skill.name in skills:
+            shadowed.append(skill)
+        elif skill is not None:
+            skills[skill.name] = skill
     if len(listed) > files.MOST:
         source = display_path(listed[-1].path, bound)
         notes.append(f"{source} and others: left out, a project may bring {files.MOST} files of them.")
+    return Library(tuple(sorted(skills.values(), key=lambda s: s.name)), tuple(notes), tuple(shadowed))
 
 
-def _of_user(notes: list[str]) -> Iterator[Skill]:
-    for file in files.list_user_files("skill", "command"):
-        yield from _load(file, None, notes)
-
-
-def _load(file: ListedFile, bound: Path | None, notes: list[str]) -> Iterator[Skill]:
-    """Yield the skill or command in a file, if it is one. `bound`: nothing may lead out of that folder."""
-    skill: Skill | None = None
+def _load(file: ListedFile, bound: Path | None, notes: list[str]) -> Skill | None:
+    """Read the skill or command in a file, if it is one. `bound`: nothing may lead out of that folder."""
     if file.kind == "skill" and file.path.name == SKILL:
-        skill = _skill(file.path, bound, notes)
-    elif file.kind == "command" and file.path.suffix == ".md":
-        skill = _command(file, bound, notes)
-    if skill is not None:
-        yield skill
+        return _skill(file.path, bound, notes)
+    if file.kind == "command" and file.path.suffix == ".md":
+        return _command(file, bound, notes)
+    return None
 
 
 def _skill(path: Path, bound: Path | None, notes: list[str]) -> Skill | None:

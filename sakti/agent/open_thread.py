@@ -23,7 +23,7 @@ from sakti.core.types import Block, Json, ModelInfo, Part, Thread, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
-    from sakti.agent.hooks.fire import Hooks
+    from sakti.agent.project.hooks.fire import Hooks
     from sakti.agent.session.turn import Turn
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent import budget
     from sakti.agent.checkpoints import recorder as recording
-    from sakti.agent.hooks import guard as hook_guard
-    from sakti.agent.instructions import find as instructions
-    from sakti.agent.instructions import nearby
     from sakti.agent.judge import rules as judge_rules
     from sakti.agent.processors import builtin
+    from sakti.agent.project.hooks import guard as hook_guard
+    from sakti.agent.project.instructions import find as instructions
+    from sakti.agent.project.instructions import nearby
+    from sakti.agent.project.skills import catalog as skill_catalog
     from sakti.agent.session import prompt_facts, recovery
-    from sakti.agent.skills import catalog as skill_catalog
     from sakti.agent.tools import approvals as tool_approvals
     from sakti.agent.tools import background, catalog
     from sakti.agent.tools import skill as skill_tool

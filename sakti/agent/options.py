@@ -10,7 +10,9 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent import project_settings, trust
+from sakti.agent.project import settings as project_settings
+from sakti.agent.project import trust
+from sakti.agent.project.files import ProjectFile
 from sakti.agent.repository import find_root
 from sakti.core.config import Config
 
@@ -50,7 +52,7 @@ class Options(Struct, frozen=True):
     full: bool = False
     instructed: bool = False
     overrides: tuple[str, ...] = ()
-    files: tuple[trust.File, ...] = ()
+    files: tuple[ProjectFile, ...] = ()
     own_commands: Callable[[], Container[str]] = frozenset
 
     @classmethod
@@ -63,8 +65,8 @@ class Options(Struct, frozen=True):
         is trusted this time, without being asked about. Raises `ConfigError`.
         """
         bare = cls.load_unasked(workspace, overrides=overrides, **given)
-        found = trust.look(bare.workspace)
-        return bare.with_project(found, use=trusted or not found.asks)
+        review = trust.review(bare.workspace)
+        return bare.with_project(review, use=trusted or not review.asks)
 
     @classmethod
     def load_unasked(cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), **given: Any) -> Options:
@@ -73,21 +75,22 @@ class Options(Struct, frozen=True):
         loaded = project_settings.user_settings(overrides)
         return cls(folder, loaded.config, unasked=True, overrides=tuple(overrides), **given)
 
-    def with_project(self, found: trust.Look, *, use: bool) -> Options:
+    def with_project(self, review: trust.TrustReview, *, use: bool) -> Options:
         """Return these options with the project's settings where `use` says so, else with a warning that names them.
 
         Raises `ConfigError`.
         """
-        loaded = project_settings.settings(found, use=use, overrides=self.overrides)
-        left_out = "" if use else found.left_out
-        warnings = (*loaded.warnings, *(w for w in (found.problem, left_out) if w))
+        project = review.project
+        loaded = project_settings.settings(project, use=use, overrides=self.overrides)
+        left_out = "" if use else review.left_out
+        warnings = (*loaded.warnings, *(w for w in (project.problem, left_out) if w))
         return replace(
             self,
             config=loaded.config,
             warnings=warnings,
-            told=project_settings.told(loaded),
+            told=project_settings.describe_changes(loaded),
             unasked=False,
             trusted=use,
-            instructed=use and bool(found.files),
-            files=tuple(f for f in found.files if not trust.says_only(f.name)) if use else (),
+            instructed=use and bool(project.files),
+            files=project.files if use else (),
         )

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sakti.agent import trust
 from sakti.agent.options import Options
+from sakti.agent.project import files as project_files
+from sakti.agent.project import trust
 from sakti.agent.repository import GitState, git_state, scrubbed
 from sakti.agent.session.models import Models
 from sakti.agent.threads.reindexing import Indexing
@@ -26,24 +27,24 @@ from sakti.core.tokens import Counter, O200k
 if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
+    from sakti.agent.project.skills.library import Library
     from sakti.agent.sandbox.boundary import Level
     from sakti.agent.sandbox.sandbox import Sandbox
-    from sakti.agent.skills.load import Library
     from sakti.agent.tools.context import ToolState
     from sakti.memory.protocol import Observer, Reflector
 
 
 with lazy_imports:
-    from sakti.agent import project
+    from sakti.agent import project_summary
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
-    from sakti.agent.hooks import finding as hook_finding
-    from sakti.agent.instructions import find as instructions
     from sakti.agent.processors import base as processing
     from sakti.agent.processors import compose, registry
+    from sakti.agent.project.hooks import settings as hook_settings
+    from sakti.agent.project.instructions import find as instructions
+    from sakti.agent.project.skills import library as skill_library
     from sakti.agent.sandbox import environment, proxy, undumpable
     from sakti.agent.sandbox import sandbox as sandboxes
-    from sakti.agent.skills import load as skill_files
     from sakti.agent.tools import context as tool_context
     from sakti.memory import engine as memory_engine
     from sakti.memory import factory as memory_factory
@@ -85,15 +86,15 @@ class WorkspaceFiles:
     def library(self) -> Library:
         """Return the skills and commands, read on first use."""
         if self._library is None:
-            self._library = skill_files.load(self.root, project=self.count)
+            self._library = skill_library.load(self.root, project=self.count)
         return self._library
 
     async def reload_skills(self) -> Library:
         """Read the skills and commands again."""
-        self._library = await asyncio.to_thread(skill_files.load, self.root, project=self.count)
+        self._library = await asyncio.to_thread(skill_library.load, self.root, project=self.count)
         return self._library
 
-    async def find_instructions(self) -> instructions.Found:
+    async def find_instructions(self) -> instructions.Instructions:
         """Return the instructions in force; what was left out of them is a notice."""
         folder = Path.cwd()
         at = folder if folder.is_relative_to(self.root) else self.root
@@ -107,12 +108,12 @@ class WorkspaceFiles:
     def may_have_hooks(self) -> bool:
         """Return whether there may be hooks; nothing of them is loaded if not."""
         options = self._options
-        files = any(b"ooks" in f.data for f in options.files if f.name == trust.CONFIG or f.name in trust.HOOKS)
+        files = bool(project_files.hook_files(options.files))
         return bool(options.config.hooks) or files or (Path.home() / ".claude" / "settings.json").is_file()
 
-    def find_hooks(self) -> hook_finding.Found:
+    def load_hooks(self) -> hook_settings.HookList:
         """Return the hooks in force."""
-        return hook_finding.found(self._options.config.hooks, {f.name: f.data for f in self._options.files})
+        return hook_settings.load_hooks(self._options.config.hooks, project_files.hook_files(self._options.files))
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -126,7 +127,7 @@ class WorkspaceFiles:
     async def load_summary(self) -> None:
         """Read the summary, once."""
         if self.summary is None:
-            self.summary = await project.of(self.root, trusted=self._options.trusted)
+            self.summary = await project_summary.of(self.root, trusted=self._options.trusted)
 
 
 class Workspace:
@@ -162,9 +163,9 @@ class Workspace:
         self.config = options.config
         self.files = WorkspaceFiles(options, self.emit)
 
-    def settle_trust(self, look: trust.Look, *, use: bool) -> None:
+    def settle_trust(self, review: trust.TrustReview, *, use: bool) -> None:
         """Go on with or without the project's settings, as `use` says; before `open`. Raises `ConfigError`."""
-        self._use_options(self.options.with_project(look, use=use))
+        self._use_options(self.options.with_project(review, use=use))
 
     # --- values -----------------------------------------------------------------------------------------------
 

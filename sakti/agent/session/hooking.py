@@ -10,13 +10,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sakti.agent.hooks import answers, payload, transcript
-from sakti.agent.hooks.answers import Text
-from sakti.agent.hooks.fire import TITLE, Hooks
-from sakti.agent.hooks.running import Place
-from sakti.agent.hooks.settings import Found
 from sakti.agent.judge.where import resolved
 from sakti.agent.processors.base import Processor, StepInput
+from sakti.agent.project.hooks import answers, payload, settings, transcript
+from sakti.agent.project.hooks.answers import Text
+from sakti.agent.project.hooks.fire import TITLE, Hooks
+from sakti.agent.project.hooks.running import Place
 from sakti.agent.sandbox import environment
 from sakti.core import resources
 from sakti.core.errors import BLOCKED, SaktiError
@@ -50,7 +49,7 @@ FACT = "hook"  # the name of what hooks tell the model, in the message that it c
 
 def begin(thread: OpenThread) -> SessionHooks | None:
     """Give an open thread its hooks; None if there are none. What is wrong with them is a notice."""
-    hooks = thread.workspace.files.find_hooks()
+    hooks = thread.workspace.files.load_hooks()
     for problem in hooks.problems:
         thread.emit(Notice("warning", TITLE, problem))
     return SessionHooks(thread, hooks) if hooks.active else None
@@ -59,9 +58,9 @@ def begin(thread: OpenThread) -> SessionHooks | None:
 class SessionHooks:
     """The hooks of a session: the host that they run for, and the listener that tells them what happens."""
 
-    def __init__(self, thread: OpenThread, found: Found) -> None:
+    def __init__(self, thread: OpenThread, hooks: settings.HookList) -> None:
         self._open = thread
-        self._hooks = Hooks(found, self, thread.workspace.files.hashes)
+        self._hooks = Hooks(hooks, self, thread.workspace.files.hashes)
         self._folder: Path | None = None
         self._written = ("", -1)  # the thread in the file, the index of its last message
         self._writing = asyncio.Lock()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from sakti.agent.instructions import find, nearby
-from sakti.agent.skills import catalog
-from sakti.agent.skills.load import Library, Skill
+from sakti.agent.project.instructions import find, nearby
+from sakti.agent.project.skills import catalog
+from sakti.agent.project.skills.library import Library, Skill
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import ContextPart, FilePart, Json, Message, Thread, ToolResultPart
 

@@ -27,7 +27,7 @@ from sakti.core.types import Block, ModelInfo, Request, Thread
 if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
-    from sakti.agent.skills.load import Skill
+    from sakti.agent.project.skills.library import Skill
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
     from sakti.store.log.corrections import Action

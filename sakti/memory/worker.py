@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from sakti.core.clock import Clock
 from sakti.core.errors import MemoryFailure, SaktiError
 from sakti.core.events import Event, Notice
-from sakti.core.ids import Ids, short
+from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
 from sakti.memory.log import dates, lines, parse
@@ -352,7 +352,7 @@ def _flags(found: Sequence[lines.LogRow], source: Source) -> list[tuple[str, ...
 def source_of(request: ObserveInput) -> Source:
     """Return what an observation may draw on: the whole messages, and the log before them."""
     texts = [plain_text(m.parts) for m in request.messages]
-    zones = " ".join([request.timezone, request.zone_before, *(short(m.id) for m in request.messages)])
+    zones = f"{request.timezone} {request.zone_before}"
     aims = [request.current_task or "", request.goal, request.focus]
     moments = [datetime.fromtimestamp(m.created_at / 1000, dates.zone(request.timezone)) for m in request.messages]
     return Source(

@@ -233,7 +233,10 @@ def reflection(
         yield 8, "a reflection was made of lines that are no longer in the log"
         return
     kept = {w for line in pinned for w in oracle.words(line.shown, ledger.words)}
-    exact = [a for a in fresh if set(found) == kept | set(oracle.words(a.text, ledger.words))]
+    important = [text for g in merged for text in after.shown(g) if "🔴" in g.text]
+    back = {w for text in important for w in oracle.words(text, ledger.words)}  # what a Reflector lost is put back
+    answered = [(a, kept | set(oracle.words(a.text, ledger.words))) for a in fresh]
+    exact = [a for a, words in answered if words <= set(found) <= words | back]
     if not exact:
         yield 8, f"a reflection of {len(found)} lines is not what its Reflector answered"
     elif new.observation_tokens >= max(sum(map(count, a.inputs.values())) for a in exact):

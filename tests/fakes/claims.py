@@ -8,7 +8,9 @@ from pathlib import Path
 from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory.protocol import ObserveInput
 
-FILE = Path(__file__).parent.parent / "talks" / "claims.txt"
+FOLDER = Path(__file__).parent.parent / "talks"
+FILE = FOLDER / "claims.txt"
+HELD_OUT = FOLDER / "claims_heldout.txt"
 START = 1_768_478_400_000  # Thursday, January 15, 2026, 12:00 UTC
 
 
@@ -36,9 +38,9 @@ class Told:
         self.messages.append(Message(f"m{number}", "t", "r", role, tuple(parts), START + number * 60_000))  # pyright: ignore
 
 
-def load() -> list[Told]:
+def load(file: Path = FILE) -> list[Told]:
     out: list[Told] = []
-    for line in FILE.read_text("utf-8").split("\n"):
+    for line in file.read_text("utf-8").split("\n"):
         match line[:2]:
             case "= ":
                 out.append(Told(line[2:]))

@@ -29,6 +29,7 @@ _HOST = lazy_pattern(
     r"invalid|home|corp)(?:/[\w.~/-]{0,100})?(?!\w|\.\w)",
     re.IGNORECASE,
 )
+_FOLDER = lazy_pattern(r"(?<![\w./:~-])~?(?:/[\w.@-]{1,80}){2,12}/?")
 HASH = lazy_pattern(r"(?<![\w-])(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}(?![\w-])")
 _TIMES = r"[kKmM](?![\w-])|\s(?:thousand|million|billion|tausend|millionen|mio|mrd|milliarden)\b"
 FIGURE = rf"\d{{1,20}}(?:[.,]\d{{1,20}}){{0,6}}(?:e-?\d{{1,3}})?(?:{_TIMES})?"
@@ -83,6 +84,8 @@ QUANTITY = lazy_pattern(
 )
 _VERSION = lazy_pattern(r"(?<![\w./:-])v?\d{1,9}\.\d{1,9}(?:\.\d{1,9}){0,4}(?:[-+][\w.]{1,40})?(?![\w/%])")
 NUMBER = lazy_pattern(FIGURE, re.IGNORECASE)
+_COUNTS = lazy_pattern(r"\s[^\W\d_]{3,40}")  # a single digit counts if it counts something, or is set
+_IS_VALUE = lazy_pattern(r"(?:\b(?:to|from|is|are|at|of|after|every|auf|ist|von|nach|alle)|[=:])\s$", re.IGNORECASE)
 _SYMBOL = lazy_pattern(
     r"(?<![\w./-])(?:_{0,3}[a-z0-9]{1,60}(?:_[A-Za-z0-9]{1,60}){1,9}|[A-Z]{2,60}(?:_[A-Z0-9]{1,60}){1,9}|"
     r"[a-z]{1,60}[A-Z]\w{0,90}|[A-Z][a-z]{1,60}[A-Z]\w{0,90}|[A-Za-z]\w{0,60}(?:-\w{1,60}){0,5}-[a-z]{0,20}\d{1,9}|"
@@ -148,6 +151,7 @@ class Claim(Struct, frozen=True):
 
 _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("host", _HOST),
+    ("path", _FOLDER),
     ("hash", HASH),
     ("date", DATE),
     ("date", WEEKDAY),
@@ -177,7 +181,9 @@ def claims(content: str) -> Iterator[Claim]:
             yield Claim(kind, match[0] if kind == "date" else match[0].rstrip(".,:"))
         rest = pattern.sub(_blank, rest)
     for match in NUMBER.finditer(rest):
-        if len(match[0]) > 1:
+        if len(match[0]) == 1 and rest[: match.start()][-1:].isalnum():
+            continue
+        if len(match[0]) > 1 or _COUNTS.match(rest, match.end()) or _IS_VALUE.search(rest, 0, match.start()):
             yield Claim("number", match[0])
     yield from (Claim("name", name) for name in _names(whole, rest))
 

@@ -44,10 +44,12 @@ _TIMES = {"k": 1_000, "thousand": 1_000, "tausend": 1_000} | {
 _GROUPED = lazy_pattern(r"[1-9]\d{0,2}(?:,\d{3}){1,6}|[1-9]\d{0,2}(?:\.\d{3}){1,6}")
 _FLOAT = lazy_pattern(r"\d+(?:\.\d+)?")
 _LETTERS = lazy_pattern(r"[^\W\d_]{2,60}")
+_RECALL = lazy_pattern(r"… \d+ more \w+, recall \S+")  # the Observer's own words, no claims
 KEPT_SHARE = 0.7  # of a line's words: so many in one line of the reflection, and it was kept in other words
 LISTED = 100
 PIECE = 1_000  # characters that are read, and remembered, together
 NEAR, ROUGHLY = 0.02, 0.06  # shares by which figures may differ: of other units, of what is said to be rough
+NEAR_WORDS = 2  # behind a number
 ENDINGS = 3  # letters by which words for the same may differ at their ends
 _ROUGH = lazy_pattern(
     r"(?:\b(?:about|around|roughly|approx\w*|nearly|almost|some|over|ca\.?|circa|etwa|rund)|[~≈])\s?$", re.I
@@ -389,15 +391,34 @@ def _by_size(text: str) -> Iterator[str]:
 def flags(content: str, source: Source) -> tuple[str, ...]:
     """Return the claims of a line that its source lacks, as "path: src/auth.ts"; empty for a faithful line."""
     source.ready()
-    open_claims = [claim for claim in claims(content) if not source.has_exactly(claim)]
+    content = _RECALL.sub("", content)
+    found = list(claims(content))
+    open_claims = [claim for claim in found if not source.has_exactly(claim)]
     verbatim = source.voices.verbatim(content)
-    if not open_claims and verbatim:
+    if verbatim and not open_claims and source.has(content):
         return ()
     source.read()
     out = {f"{c.kind}: {c.text.strip(_QUOTES)}": None for c in open_claims if not source.supports(c, content)}
+    for claim in found if not verbatim else ():
+        if (
+            claim.kind == "number"
+            and claim.text.isdigit()
+            and not source.voices.binds(claim.text, _near(content, claim))
+        ):
+            out.setdefault(f"number: {claim.text}", None)
     if not verbatim and (words := source.voices.wrong(content)):
         out[f"speaker: {words}"] = None
+    if words := source.voices.undecided(content):
+        out[f"decision: {words}"] = None
+    if words := source.voices.unproven(content):
+        out[f"result: {words}"] = None
     return tuple(out)
+
+
+def _near(content: str, claim: Claim) -> list[str]:
+    """Return the words at a number: the noun that it counts or belongs to is among them."""
+    before, _, behind = content.partition(claim.text)
+    return [*before.split()[-1:], *behind.split()[:NEAR_WORDS]]
 
 
 class Dropped(Struct, frozen=True):

@@ -25,6 +25,7 @@ SMALL_WINDOW = 16_000
 PREVIOUS_SHARE = 0.4
 _REPLACES = lazy_pattern(r" ?\[replaces:? ?O\d{1,5}(?:(?:,| and)? ?O\d{1,5}){0,9}\]")
 _ANCHORED = lazy_pattern(r"^\s*\[(O\d{1,5}(?:-N\d{1,5})?)\]", re.MULTILINE)
+_NESTED = lazy_pattern(r"^(\s+)\[O\d+-N\d+\]\s", re.MULTILINE)  # only whole lines are replaced
 _ANCHOR = lazy_pattern(r"O\d{1,5}")
 # What stands round the messages in a prompt, and what times, roles and names of tools add to them.
 FRAME_TOKENS, TRANSCRIPT_SHARE, LEAST_ROOM = 300, 0.85, 500
@@ -87,7 +88,7 @@ class ModelObserver:
     def prompt(self, request: ObserveInput) -> str:
         """Write the prompt: the log's end, the current state, the new messages."""
         count = self._model.counter.count
-        log = parse.inject_anchor_ids(self._shown(request))
+        log = _NESTED.sub(r"\1", parse.inject_anchor_ids(self._shown(request)))
         state = [
             f"- {name}: {value}"
             for name, value in (

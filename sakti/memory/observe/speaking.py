@@ -13,15 +13,16 @@ from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Message, TextPart, plain_text
 from sakti.memory.log import lines
 from sakti.memory.observe import quoting
-from sakti.memory.observe.claims import cut
+from sakti.memory.observe.claims import WORDS, cut
 from sakti.memory.statements.reading import stem
 from sakti.memory.statements.sentences import step_by_step
 from sakti.memory.statements.units import speaker, units
 
-Voice: TypeAlias = Literal["user", "agent", "text"]
+Voice: TypeAlias = Literal["user", "agent", "text", "agreed"]  # agreed: what the agent said before the user's yes
 Said: TypeAlias = tuple[Voice, str]
 
 COVERED = 0.6  # share of a sentence's words that another one said in one sentence
+AGREED = 600  # characters at the end of an answer that a yes agrees to
 SENTENCES = 20_000  # of each voice that are looked at
 
 _STATES = lazy_pattern(
@@ -32,6 +33,28 @@ _STATES = lazy_pattern(
     r"forbids?|likes?|uses?|needs?)\b:?(?: that\b| to\b)?",
     re.IGNORECASE,
 )
+# What a user decides has to be theirs, in their words.
+_DECIDES = lazy_pattern(
+    r"(?:the )?user (?:also |now |then |explicitly )*(?:approve[ds]?|agree[ds]?|accept(?:s|ed)|confirm(?:s|ed)|allow(?:s|ed)|"
+    r"permit(?:s|ted)|want(?:s|ed)|decide[ds]?|forb[ia]de?s?|authori[sz]e[ds]?)\b",
+    re.IGNORECASE,
+)
+_YES = lazy_pattern(
+    r"\W*(?:yes|yep|yeah|ok(?:ay)?|sure|right|correct|agreed|fine|do (?:it|that)|go (?:on|ahead)|please do|makes sense|sounds good|"
+    r"ja|genau|klar|gern|passt|mach (?:das|es)|einverstanden|stimmt)\b",
+    re.IGNORECASE,
+)
+_NEGATED = lazy_pattern(
+    r"\b(?:not|never|no|without|\w+n['’]t|nicht|nie|kein\w*|ohne|forb[ia]d\w*|refus\w*|reject\w*|avoid\w*|stop\w*|lehnt\w*)\b",
+    re.IGNORECASE,
+)
+# A good result of work.
+_RESULT = lazy_pattern(
+    r"\b(?:pass(?:ed|es)?|succe\w+|finish\w*|complet\w+|without (?:an(?:y)? )?errors?|applied|exit(?:ed)? (?:code )?0|"
+    r"erfolgreich|abgeschlossen|fertig|bestanden|green|grün|ok)\b|✓|✔",
+    re.IGNORECASE,
+)
+DECIDED, RESULT_SHARE = 0.6, 0.6  # shares of a line's words: that the user said, that the source has
 _WORD = lazy_pattern(r"\w[\w'’-]{0,60}")
 _FUNCTION = frozenset(
     """a an the this that these those it its is are was were be been being am to of in on at by for from with as and or
@@ -46,9 +69,10 @@ class Voices:
 
     def __init__(self, said: Iterable[Said] = ()) -> None:
         self._said = said
-        self._texts: dict[Voice, list[str]] = {"user": [], "agent": [], "text": []}
+        self._texts: dict[Voice, list[str]] = {"user": [], "agent": [], "text": [], "agreed": []}
         self._plain: dict[Voice, str] = {}
         self._having: dict[Voice, dict[str, list[int]]] = {}
+        self._decisions: list[tuple[str, frozenset[str]]] = []
 
     def ready(self) -> None:
         """Sort the statements by speaker."""
@@ -64,8 +88,10 @@ class Voices:
         for voice, texts in self._texts.items():
             sentences = (s for text in texts for s in _sentences(voice, text))
             for number, sentence in enumerate(itertools.islice(sentences, SENTENCES)):
-                for word in _words(sentence):
+                for word in (words := _words(sentence)):
                     self._having[voice][word].append(number)
+                if voice in ("user", "agreed"):
+                    self._decisions.append((sentence, words))
 
     def verbatim(self, content: str) -> bool:
         """Return whether a line attributes nothing, or only what the speaker did say, word for word."""
@@ -96,6 +122,43 @@ class Voices:
                 return " ".join(text.split())[:80]
         return None
 
+    def undecided(self, content: str) -> str | None:
+        """Return the words of a decision that the user did not make in these words, or made the other way round."""
+        decides = _DECIDES.match(content)
+        text = next(_sayings(content, decides.end()), "") if decides else ""
+        if not (words := _words(text)):
+            return None
+        best = max(self._decisions, key=lambda said: len(words & said[1]), default=("", frozenset[str]()))
+        heard = sum(word in self._having["user"] or word in self._having["agreed"] for word in words)
+        if "want" in content[: decides.end() if decides else 0].casefold():  # told in other words more often
+            is_same, share = _is_negated(content) == _is_negated(best[0]), DECIDED / 2
+        else:
+            is_same, share = bool(_NEGATED.search(content)) == bool(_NEGATED.search(best[0])), DECIDED
+        is_said = heard >= DECIDED * len(words) and len(words & best[1]) >= share * len(words)
+        return None if is_said and is_same else " ".join(text.split())[:80]
+
+    def unproven(self, content: str) -> str | None:
+        """Return the words of a good result of work of which the source has no trace."""
+        who = _STATES.match(content)
+        if not _RESULT.search(content) or (who is not None and who["who"].casefold() == "user"):
+            return None
+        words = _words(_RESULT.sub(" ", content))
+        known = sum(any(word in having for having in self._having.values()) for word in words)
+        if known >= RESULT_SHARE * len(words) and any(_RESULT.search(text) for text in self._plain.values()):
+            return None
+        return " ".join(content.split())[:80]
+
+    def binds(self, number: str, near: Iterable[str]) -> bool:
+        """Return whether a sentence with a number has one of the words near it.
+
+        True where the source lacks the number or all these words: then the line says it in other words.
+        """
+        forms = {number, *(stem(word) for word, value in WORDS.items() if str(value) == number)}
+        having = self._having.values()
+        words = {w for word in near for w in _words(word) if any(w in h for h in having)} - forms
+        places = [(h, n) for h in having for form in forms for n in h.get(form, ())]
+        return not words or not places or any(n in h.get(word, ()) for h, n in places for word in words)
+
     def _covered(self, voice: Voice, words: frozenset[str]) -> float:
         """Return the largest share of the words that one sentence contains."""
         common: Counter[int] = Counter()
@@ -111,17 +174,27 @@ def plain(text: str) -> str:
 
 def of_messages(messages: Iterable[Message]) -> Iterator[Said]:
     """Yield what the messages say, by speaker; what a user only quotes belongs to nobody."""
+    asked = ""
     for message in messages:
         if message.role == "user":
-            yield "user", quoting.own(message)
+            own = quoting.own(message)
+            yield "user", own
+            if asked and _YES.match(own):
+                yield "agreed", asked
             if quoting.shell(message) is not None:
                 yield "text", message.text
             else:
                 yield "text", "\n".join(p.text for p in quoting.pieces(message.text) if not p.own)
         elif message.role == "assistant":
             yield "agent", message.text
+            asked = message.text[-AGREED:]
         rest = [p for p in message.parts if not isinstance(p, TextPart)]
         yield "text", plain_text(rest)
+
+
+def _is_negated(text: str) -> bool:
+    """Return whether a sentence denies something; two negations make none ("never without asking")."""
+    return len(_NEGATED.findall(text)) % 2 == 1
 
 
 def of_log(log: str) -> Iterator[Said]:

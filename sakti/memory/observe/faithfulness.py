@@ -415,9 +415,9 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _near(content: str, claim: Claim) -> list[str]:
+def _near(content: str, number: str) -> list[str]:
     """Return the words at a number: the noun that it counts or belongs to is among them."""
-    before, _, behind = content.partition(claim.text)
+    before, _, behind = content.partition(number)
     return [*before.split()[-1:], *behind.split()[:NEAR_WORDS]]
 
 

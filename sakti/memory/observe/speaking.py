@@ -39,6 +39,7 @@ _DECIDES = lazy_pattern(
     r"permit(?:s|ted)|want(?:s|ed)|decide[ds]?|forb[ia]de?s?|authori[sz]e[ds]?)\b",
     re.IGNORECASE,
 )
+_PERMITS = lazy_pattern(r"approv|allow|permit|authori", re.IGNORECASE)
 _YES = lazy_pattern(
     r"\W*(?:yes|yep|yeah|ok(?:ay)?|sure|right|correct|agreed|fine|do (?:it|that)|go (?:on|ahead)|please do|makes sense|sounds good|"
     r"ja|genau|klar|gern|passt|mach (?:das|es)|einverstanden|stimmt)\b",
@@ -54,7 +55,7 @@ _RESULT = lazy_pattern(
     r"erfolgreich|abgeschlossen|fertig|bestanden|green|grün|ok)\b|✓|✔",
     re.IGNORECASE,
 )
-DECIDED, RESULT_SHARE = 0.6, 0.6  # shares of a line's words: that the user said, that the source has
+PERMITTED, WISHED, RESULT_SHARE = 0.6, 0.5, 0.6  # shares of a line's words: that the user said, that the source has
 _WORD = lazy_pattern(r"\w[\w'’-]{0,60}")
 _FUNCTION = frozenset(
     """a an the this that these those it its is are was were be been being am to of in on at by for from with as and or
@@ -130,11 +131,15 @@ class Voices:
             return None
         best = max(self._decisions, key=lambda said: len(words & said[1]), default=("", frozenset[str]()))
         heard = sum(word in self._having["user"] or word in self._having["agreed"] for word in words)
-        if "want" in content[: decides.end() if decides else 0].casefold():  # told in other words more often
-            is_same, share = _is_negated(content) == _is_negated(best[0]), DECIDED / 2
-        else:
-            is_same, share = bool(_NEGATED.search(content)) == bool(_NEGATED.search(best[0])), DECIDED
-        is_said = heard >= DECIDED * len(words) and len(words & best[1]) >= share * len(words)
+        if decides is not None and _PERMITS.search(decides[0]):
+            is_same, share, least = (
+                bool(_NEGATED.search(content)) == bool(_NEGATED.search(best[0])),
+                PERMITTED,
+                PERMITTED,
+            )
+        else:  # wishes are more often noted in other words
+            is_same, share, least = _is_negated(content) == _is_negated(best[0]), WISHED, WISHED / 2
+        is_said = heard >= share * len(words) and len(words & best[1]) >= least * len(words)
         return None if is_said and is_same else " ".join(text.split())[:80]
 
     def unproven(self, content: str) -> str | None:

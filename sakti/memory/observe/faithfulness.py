@@ -399,13 +399,8 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
         return ()
     source.read()
     out = {f"{c.kind}: {c.text.strip(_QUOTES)}": None for c in open_claims if not source.supports(c, content)}
-    for claim in found if not verbatim else ():
-        if (
-            claim.kind == "number"
-            and claim.text.isdigit()
-            and not source.voices.binds(claim.text, _near(content, claim))
-        ):
-            out.setdefault(f"number: {claim.text}", None)
+    numbers = [c.text for c in found if c.kind == "number" and c.text.isdigit()] if not verbatim else []
+    out |= {f"number: {n}": None for n in numbers if not source.voices.binds(n, _near(content, n))}
     if not verbatim and (words := source.voices.wrong(content)):
         out[f"speaker: {words}"] = None
     if words := source.voices.undecided(content):

@@ -12,9 +12,11 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, structs
 
 from sakti.core.errors import MemoryFailure
+from sakti.core.patterns import lazy_pattern
 from sakti.core.types import Json
 from sakti.store import memory, rows
 from sakti.store.connection import Database
+from sakti.store.log import replaced
 from sakti.store.log.lines import LogLine, lines_where, with_earlier
 from sakti.store.models import GroupRow, ObservationRow
 from sakti.store.rows import contains, ends_with
@@ -23,6 +25,8 @@ from sakti.store.search import index as search_index
 Action: TypeAlias = Literal["pin", "unpin", "edit", "forget"]
 KEY = "corrections"
 GROUP, LINE = GroupRow, ObservationRow
+SAME_SHARE = 0.7  # of the words of a line that a reflection merged: so many, and the reflection's line says the same
+_WORD = lazy_pattern(r"\w+")
 _FIELDS = ("pinned", "edited", "forgotten")
 
 
@@ -54,7 +58,8 @@ def find_line(db: Database, record_id: str, text: str) -> str:
 def correct(db: Database, record_id: str, line_id: str, action: Action, *, text: str = "", now: int) -> Corrected:
     """Pin, unpin, edit or forget a line of the log; nested lines are forgotten with it.
 
-    A buffered reflection made from the uncorrected line is discarded. Raises `MemoryFailure` (not_found, empty,
+    Forgetting reaches the groups that a reflection merged: lines that say the same, in these or in other words. A
+    buffered reflection made from the uncorrected line is discarded. Raises `MemoryFailure` (not_found, empty,
     unchanged).
     """
     if action == "edit" and not text.strip():
@@ -69,7 +74,7 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
     if all(row[name] == value for name, value in changes.items()):
         raise MemoryFailure("The line already says that.", code="unchanged")
     number = next_number(db, record_id)
-    for one in [row, *(_nested(db, row) if action == "forget" else [])]:
+    for one in [row, *(_with_it(db, row) if action == "forget" else [])]:
         done = {
             "n": number,
             "at": now,
@@ -86,7 +91,7 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
 def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) -> Corrected:
     """Undo the newest correction of a line, or of the log. Raises `MemoryFailure` (not_found) if there is none."""
     best: tuple[int, Json] | None = None
-    for row in _corrected_rows(db, record_id):
+    for row in _rows(db, _in_log(record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"'))):
         if line_id is not None and row["id"] != line_id:
             continue
         last = next((c for c in reversed(_corrections(row)) if c["undone_at"] is None), None)
@@ -173,7 +178,11 @@ def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
 
 def _in_log(record_id: str, *columns: Any) -> Any:
     """Select lines of a record's active groups, oldest first."""
-    return _lines(*columns).where(GROUP.record_id == record_id, GROUP.state.in_(("active", "buffered")))
+    return _in_states(("active", "buffered"), record_id, *columns)
+
+
+def _in_states(states: Sequence[str], record_id: str, *columns: Any) -> Any:
+    return _lines(*columns).where(GROUP.record_id == record_id, GROUP.state.in_(states))
 
 
 def _lines(*columns: Any) -> Any:
@@ -184,7 +193,8 @@ def _rows(db: Database, found: Any) -> list[Json]:
     return list(found.dicts().execute(db))
 
 
-_COLUMNS = LINE, GROUP.kind, GROUP.first_index
+_STATES = ("active", "buffered", "superseded", "discarded")
+_COLUMNS = LINE, GROUP.kind, GROUP.first_index, GROUP.state
 
 
 def _row(db: Database, record_id: str, line_id: str) -> Json:
@@ -192,6 +202,33 @@ def _row(db: Database, record_id: str, line_id: str) -> Json:
     if not found:
         raise MemoryFailure("That line is no longer in the log.", code="not_found")
     return found[0]
+
+
+def _with_it(db: Database, row: Json) -> list[Json]:
+    """Return the lines that are forgotten with one: those under it, and the same in the groups it was made from."""
+    nested = _nested(db, row)
+    words = set(_WORD.findall(replaced.unmarked(_shown(row)).casefold()))
+    merged = _merged(db, [row["group_id"]])
+    rest = (one for group in merged for one in _rows(db, _lines(*_COLUMNS).where(LINE.group_id == group)))
+    same = [one for one in rest if _says(one, words)]
+    below = [one for above in same for one in _nested(db, above)]
+    return [*nested, *{one["id"]: one for one in (*same, *below) if not one["forgotten"]}.values()]
+
+
+def _says(row: Json, words: set[str]) -> bool:
+    own = set(_WORD.findall(replaced.unmarked(_shown(row)).casefold()))
+    return bool(own) and len(own & words) >= SAME_SHARE * len(own)
+
+
+def _merged(db: Database, group_ids: Sequence[str]) -> list[str]:
+    """Return the groups that reflections were made from, through all generations."""
+    out: dict[str, None] = {}
+    rest = list(group_ids)
+    while rest:
+        found = [g for i in rest for g in GROUP.select(GROUP.merged_group_ids).where(GROUP.id == i).tuples().execute(db)]
+        rest = [i for (ids,) in found for i in (ids or ()) if i not in out]
+        out |= dict.fromkeys(rest)
+    return list(out)
 
 
 def _nested(db: Database, row: Json) -> list[Json]:
@@ -205,7 +242,7 @@ def _nested(db: Database, row: Json) -> list[Json]:
 
 
 def _corrected_rows(db: Database, record_id: str) -> list[Json]:
-    return _rows(db, _in_log(record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"')))
+    return _rows(db, _in_states(_STATES, record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"')))
 
 
 def _corrections(row: Json) -> list[Json]:
@@ -215,7 +252,7 @@ def _corrections(row: Json) -> list[Json]:
 def _store(db: Database, row: Json, corrections: list[Json]) -> None:
     state = state_at(row, corrections, None)
     rows.update(db, LINE, row["id"], **state, metadata={**row["metadata"], KEY: corrections})
-    if state["forgotten"]:
+    if state["forgotten"] or row["state"] == "discarded":
         search_index.remove(db, row["kind"], row["id"])
         return
     search_index.put(

@@ -216,3 +216,40 @@ def test_times() -> None:
     assert parse("2026-01-15T13:00", now, "Europe/Berlin") == now
     assert parse("1768478400000", now, "UTC") == now
     assert parse("soon", now, "UTC") is None
+
+
+async def found(driver: Driver, text: str) -> int:
+    scope = search.Scope("workspace", None, ("observation", "reflection"))
+    return (await driver.store.read(search.search, f'"{text}"', scope)).total
+
+
+async def test_forgetting_reaches_the_groups_that_a_reflection_merged(tmp_path: Path) -> None:
+    driver = await opened(tmp_path / "m.db", observation_tokens=20_000)
+    assert await driver.engine.reflect_now()
+    line = next(x for x in await log(driver) if x.kind == "reflection" and "user" in x.content)
+    words = line.content.split(": ")[1].split(" word")[0]
+    assert await found(driver, words) == 2
+    await driver.engine.correct(line.id, "forget")
+    assert await found(driver, words) == 0
+    await driver.engine.undo_reflection()
+    assert all(words not in b.text for b in driver.engine.preview().blocks), "undo does not bring it back"
+    await driver.engine.undo_correction()
+    assert await found(driver, words) == 1
+    assert any(words in b.text for b in driver.engine.preview().blocks)
+    await driver.close()
+
+
+async def test_undo_of_forgetting_restores_every_group(tmp_path: Path) -> None:
+    driver = await opened(tmp_path / "m.db", observation_tokens=20_000)
+    for _ in range(2):
+        assert await driver.engine.reflect_now()
+    lines_before = [(x.content, x.forgotten) for x in await log(driver)]
+    line = next(x for x in await log(driver) if x.kind == "reflection" and "user" in x.content)
+    words = line.content.split(": ")[1].split(" word")[0]
+    before = await found(driver, words)
+    await driver.engine.correct(line.id, "forget")
+    assert await found(driver, words) == 0
+    await driver.engine.undo_correction()
+    assert await found(driver, words) == before > 1
+    assert [(x.content, x.forgotten) for x in await log(driver)] == lines_before
+    await driver.close()

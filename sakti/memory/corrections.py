@@ -12,6 +12,7 @@ from sakti.core.patterns import lazy_pattern
 from sakti.memory.state import MemoryState
 from sakti.store.database import Database
 from sakti.store.log import corrections as memory_corrections
+from sakti.store.log import erasure
 from sakti.store.log.corrections import Action, Corrected
 from sakti.store.log.lines import LogLine
 
@@ -31,6 +32,16 @@ async def correct(state: MemoryState, line: str, action: Action, text: str = "")
         done = memory_corrections.correct(db, record, found, action, text=text, now=state.clock.now())
         state.failpoint("edit.written")
         return done
+
+    return await state.write(store, "edit")
+
+
+async def erase(state: MemoryState, line: str) -> Corrected:
+    """Erase a line of the log for good; the window is updated at once. Raises `MemoryFailure`: not_found, ambiguous."""
+
+    def store(db: Database) -> Corrected:
+        record = state.window.record.id
+        return erasure.erase(db, record, memory_corrections.find_line(db, record, line), state.clock.now())
 
     return await state.write(store, "edit")
 

@@ -52,6 +52,7 @@ from sakti.store import leases
 from sakti.store import memory as memory_store
 from sakti.store.database import Store
 from sakti.store.log.corrections import Action, Corrected
+from sakti.store.maintenance import purging
 from sakti.store.memory import Record
 from sakti.store.threads import messages as message_store
 
@@ -468,6 +469,13 @@ class MemoryEngine:
             done = await compaction.undo(self._observation)
         if done is not None:
             self._emit(done)
+        return done
+
+    async def erase(self, line: str) -> Corrected:
+        """Erase a line for good, from the database and its copies. Raises `MemoryFailure`: not_found, ambiguous."""
+        async with self._manual_operation() as state:
+            done = await corrections.erase(state, line)
+            await purging.leave_no_copy(self._store)
         return done
 
     async def correct(self, line: str, action: Action, text: str = "") -> Corrected:

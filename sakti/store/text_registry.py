@@ -37,6 +37,7 @@ _OWN_RECORDS = "SELECT id FROM observational_memory WHERE lookup_key = 'thread:'
 # In a log that threads share, what was observed in one is that one's; what was made of several is undone before.
 _GROUPS = f"record_id IN ({_OWN_RECORDS}) OR thread_id = ?1 AND kind = 'observation'"
 _OWN_LINES = f"SELECT id FROM observations WHERE group_id IN (SELECT id FROM observation_groups WHERE {_GROUPS})"
+_CARRIED = f"kind = 'thread' AND source_id = ?1 OR kind = 'line' AND source_id IN ({_OWN_LINES})"
 _SAID = (
     "SELECT sakti_text(raw_content, parts) FROM messages WHERE thread_id = ?1 AND role = 'user' UNION ALL"
     " SELECT '!' || json_extract(metadata, '$.shell') FROM messages WHERE thread_id = ?1 AND role = 'user'"
@@ -56,12 +57,21 @@ TABLES: tuple[Table, ...] = (
     ),
     Table("reindexing", plain=("thread_id", "operation_id"), thread="thread_id = ?1"),
     Table(
+        "request_blocks",
+        texts=("text",),
+        plain=("thread_id", "hash"),
+        # also what requests of later threads quote of this one: before its rows of `carry_over` go
+        thread=(
+            f"thread_id = ?1 OR thread_id IN (SELECT thread_id FROM carry_over WHERE {_CARRIED}) AND EXISTS"
+            f" (SELECT 1 FROM carry_over c WHERE c.thread_id = request_blocks.thread_id AND ({_CARRIED})"
+            " AND instr(request_blocks.text, c.text))"
+        ),
+    ),
+    Table(
         "carry_over",
         texts=("text",),
         plain=("thread_id", "kind", "source_id"),
-        thread=(
-            f"thread_id = ?1 OR kind = 'thread' AND source_id = ?1 OR kind = 'line' AND source_id IN ({_OWN_LINES})"
-        ),
+        thread=f"thread_id = ?1 OR {_CARRIED}",
         task="kind = 'task' AND source_id = ?1",
     ),
     Table(
@@ -149,7 +159,6 @@ TABLES: tuple[Table, ...] = (
         ),
         task="id = ?1",
     ),
-    Table("request_blocks", texts=("text",), plain=("thread_id", "hash"), thread="thread_id = ?1"),
     Table(
         "steps",
         json=(("request", None),),

@@ -157,10 +157,33 @@ async def edit(scope: Scope, line: str, text: str, **where: Any) -> Value | None
     return await _correct(scope, "edit", line, text, **where)
 
 
-@action(LINE, *WHERE, shell="memory forget", chat="observations forget", needs="store")
-async def forget(scope: Scope, line: str, **where: Any) -> Value | None:
-    """Remove a line from the log, with the lines nested under it; `restore` undoes it."""
-    return await _correct(scope, "forget", line, **where)
+@action(
+    LINE,
+    flag("--for-good", help="Erase the text, also from older groups and copies; nothing restores it."),
+    *WHERE,
+    shell="memory forget",
+    chat="observations forget",
+    needs="store",
+)
+async def forget(scope: Scope, line: str, for_good: bool, **where: Any) -> Value | None:
+    """Remove a line from the log and from older groups, with the lines nested under it; `restore` undoes it."""
+    if not for_good:
+        return await _correct(scope, "forget", line, **where)
+    if scope.live is not None:
+        lines = await _lines(scope.live)
+        number = line.isdecimal() and len(line) < 6
+        await scope.live.current.engine.erase(one(lines, int(line)).id if number else line)
+    else:
+        async with remembered(scope, **where) as session:
+            await session.current.engine.erase(line)
+    return Text(ERASED)
+
+
+ERASED = (
+    "Erased from the log, older groups, kept requests and copies of the database.",
+    "Nothing restores it: undo and `memory log --at` show the log without the line.",
+    "The message it was made of still has the text: `threads delete-message` erases that.",
+)
 
 
 NEWEST = Arg("line", "Id of a line; the newest correction of any line by default.", default="")

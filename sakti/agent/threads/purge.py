@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -91,6 +92,13 @@ def _removed(file: Path) -> bool:
     with contextlib.suppress(OSError):
         file.unlink()
     return not file.exists()
+
+
+def remove_files(names: Iterable[str]) -> None:
+    """Remove the files of these that sakti wrote for a message."""
+    for file in map(_own_file, names):
+        if file is not None:
+            _removed(file)
 
 
 def _own_file(name: str) -> Path | None:

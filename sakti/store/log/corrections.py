@@ -88,6 +88,12 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
     return Corrected(line_id, row["group_id"], action, _shown(row), _shown({**row, **changes}))
 
 
+def with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
+    """Return the row of a line of the log, then those that are forgotten with it. Raises `MemoryFailure` (not_found)."""
+    row = _row(db, record_id, line_id)
+    return [row, *_with_it(db, row)]
+
+
 def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) -> Corrected:
     """Undo the newest correction of a line, or of the log. Raises `MemoryFailure` (not_found) if there is none."""
     best: tuple[int, Json] | None = None
@@ -225,7 +231,9 @@ def _merged(db: Database, group_ids: Sequence[str]) -> list[str]:
     out: dict[str, None] = {}
     rest = list(group_ids)
     while rest:
-        found = [g for i in rest for g in GROUP.select(GROUP.merged_group_ids).where(GROUP.id == i).tuples().execute(db)]
+        found = [
+            g for i in rest for g in GROUP.select(GROUP.merged_group_ids).where(GROUP.id == i).tuples().execute(db)
+        ]
         rest = [i for (ids,) in found for i in (ids or ()) if i not in out]
         out |= dict.fromkeys(rest)
     return list(out)

@@ -28,7 +28,7 @@ from sakti.store.memory import shared_logs
 from sakti.store.models import MessageRow, TaskEventRow, TaskRow, ThreadRow
 from sakti.store.search import index_upkeep
 from sakti.store.text_registry import TABLES
-from sakti.store.threads import message_removal
+from sakti.store.threads import message_removal, messages
 from sakti.store.threads import removal as thread_removal
 
 log = logging.getLogger(__name__)
@@ -159,14 +159,23 @@ def _begun(db: Database) -> list[str]:
     return [i for (i,) in found]
 
 
-async def delete_message(store: Store, message_id: str) -> message_removal.Deleted:
-    """Remove a message for good; see `message_removal.delete`."""
+async def delete_message(store: Store, message_id: str) -> tuple[message_removal.Deleted, list[str]]:
+    """Remove a message for good; see `message_removal.delete`. Also return the files that no message names any more."""
+    message = await store.read(messages.get, message_id)
+    before = await store.read(named_files, message.thread_id) if message else []
     gone = await store.write(message_removal.delete, message_id, store.clock.now())
+    after = await store.read(named_files, gone.thread_id)
     await archiving.sweep(store)
+    await leave_no_copy(store)
+    return gone, [name for name in before if name not in after]
+
+
+async def leave_no_copy(store: Store) -> None:
+    """Overwrite text that was removed: in indexes, the write-ahead log, and copies of the database beside it."""
     if await store.read(index_upkeep.unmerged):
         await upkeep.optimize(store)
     await store.flush()
-    return gone
+    remove(copies(store.path))
 
 
 async def purge_task(store: Store, task_id: str) -> None:

@@ -253,3 +253,23 @@ async def test_undo_of_forgetting_restores_every_group(tmp_path: Path) -> None:
     assert await found(driver, words) == before > 1
     assert [(x.content, x.forgotten) for x in await log(driver)] == lines_before
     await driver.close()
+
+
+async def test_forgetting_for_good_leaves_no_byte_of_the_line(tmp_path: Path) -> None:
+    driver = await opened(tmp_path / "m.db", observation_tokens=20_000)
+    copy = tmp_path / "m.db.before-0011"
+    copy.write_bytes(b"an older file")
+    line = (await log(driver))[1]
+    await driver.engine.correct(line.id, "edit", "User likes zanzibar cloves")
+    await driver.engine.reflect_now()
+    rows = await log(driver)
+    line = next((x for x in rows if "zanzibar" in x.content), line)
+    await driver.engine.erase(line.id)
+    assert not any("zanzibar" in b.text for b in driver.engine.preview().blocks)
+    assert await found(driver, "zanzibar") == 0
+    assert not copy.exists()
+    with pytest.raises(MemoryFailure):
+        await driver.engine.undo_correction()
+    await driver.close()
+    for file in tmp_path.glob("m.db*"):
+        assert b"zanzibar" not in file.read_bytes(), file.name

@@ -23,7 +23,7 @@ from sakti.store import files, user_state, working_memory
 from sakti.store.database import Store
 from sakti.store.maintenance import copying, maintenance, purging, upkeep, vacuuming
 from sakti.store.search import index_upkeep, search
-from sakti.store.threads import message_removal, messages, threads
+from sakti.store.threads import message_removal, messages, requests, threads
 from sakti.store.threads import removal as thread_removal
 from sakti.tasks import service
 from sakti.tasks.service import Actor
@@ -331,6 +331,17 @@ async def test_what_is_carried_over_stays_as_it_was_but_for_what_is_removed(driv
     assert await now() == "\n".join(x for x in whole.splitlines() if "mend the roof" not in x)
     rows = await store.read(lambda db: db.execute_sql("SELECT metadata FROM threads WHERE id = 't2'").fetchone())
     assert WORD not in json.dumps(rows)
+
+
+async def test_later_requests_quote_nothing_of_a_purged_thread(driver: Driver) -> None:
+    store = driver.store
+    whole = await begin_another(driver)
+    assert WORD in whole
+    await store.write(requests.keep, "t2", {"a": f"before {whole}", "b": "something else"})
+    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await purge(store)
+    (left,) = await store.read(lambda db: db.execute_sql("SELECT text FROM request_blocks").fetchall())
+    assert left == ("something else",)
 
 
 # --- single messages ----------------------------------------------------------------------------------------

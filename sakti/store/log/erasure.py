@@ -1,0 +1,81 @@
+"""Erase a line of the log for good, with all copies of its text that memory made.
+
+Raw SQL: the same text is replaced in several tables, of which each may hold it as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sakti.core.types import Json
+from sakti.store import memory, rows
+from sakti.store.connection import Database
+from sakti.store.log import corrections
+from sakti.store.log.corrections import Corrected
+from sakti.store.log.replaced import unmarked
+from sakti.store.models import CarryOverRow, ObservationRow
+from sakti.store.search import index as search_index
+from sakti.store.search import reindexing
+
+ERASED = "(erased)"
+SHORTEST = 4  # characters of a line's text that are replaced wherever they stand
+# Where memory repeats the text of lines: other groups, current tasks, drafts of compactions, metadata.
+_COPIES = (
+    ("observation_groups", "text"),
+    ("observation_groups", "current_task"),
+    ("observation_groups", "suggested_response"),
+    ("observation_groups", "metadata"),
+    ("observations", "content"),
+    ("observations", "edited"),
+    ("observations", "metadata"),
+    ("compaction_records", "summary"),
+    ("compaction_records", "before"),
+    ("threads", "metadata"),
+    ("carry_over", "text"),
+)
+
+
+def erase(db: Database, record_id: str, line_id: str, now: int) -> Corrected:
+    """Erase a line, the lines nested under it, and the lines of merged groups that say the same.
+
+    It cannot be undone: time travel and an undone reflection show the log without it. Raises `MemoryFailure`
+    (not_found).
+    """
+    found = corrections.with_copies(db, record_id, line_id)
+    row = found[0]
+    texts = sorted({text for one in found for text in _texts(one)}, key=len, reverse=True)
+    for one in found:
+        search_index.remove(db, one["kind"], one["id"])
+        rows.delete(db, CarryOverRow, kind="line", source_id=one["id"])
+        rows.update(
+            db, ObservationRow, one["id"], content=ERASED, edited=None, metadata={}, flags=[], pinned=0, forgotten=1
+        )
+    for text in texts:
+        for form in dict.fromkeys((text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])):
+            for table, column in _COPIES:
+                db.execute_sql(
+                    f"UPDATE {table} SET {column} = replace({column}, ?, ?) WHERE instr({column}, ?)",
+                    (form, ERASED, form),
+                )
+            db.execute_sql("DELETE FROM request_blocks WHERE instr(text, ?)", (form,))
+    for one in found:
+        _index_next(db, one)
+    corrections.next_number(db, record_id)
+    memory.discard_stale(db, record_id, [row["group_id"]], now)
+    return Corrected(line_id, row["group_id"], "forget", "", "")
+
+
+def _index_next(db: Database, row: Json) -> None:
+    """Index the line behind an erased one again: search keeps the text before each line beside it."""
+    line = ObservationRow
+    behind = line.select(line.pk).where(line.group_id == row["group_id"], line.line > row["line"], line.forgotten == 0)
+    for pk in rows.first(db, behind.order_by(line.line)) or ():
+        reindexing.index_line(db, pk)
+
+
+def _texts(row: Json) -> Sequence[str]:
+    known = [row["content"], row["edited"] or ""]
+    known += [str(c["changes"].get("edited") or "") for c in row["metadata"].get(corrections.KEY, ())]
+    known += [str(c["before"].get("edited") or "") for c in row["metadata"].get(corrections.KEY, ())]
+    return [text for one in known for text in (one, unmarked(one)) if len(text) >= SHORTEST]

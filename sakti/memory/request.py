@@ -24,6 +24,7 @@ from sakti.memory.window import Window, newest_from, newest_messages, newest_tha
 from sakti.memory.working.pages import Pages
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
+from sakti.store.tasks import questions as tasks
 from sakti.store.threads import carry_over
 from sakti.store.threads import messages as message_store
 
@@ -46,6 +47,7 @@ class RequestBuilder:
         self._pages = Pages(store, counter, settings, thread.resource_id)
         self._working_memory: tuple[str, ...] = ()
         self._carried = ""
+        self._tasks = ""  # the task in progress, and how many are ready
         self._other_threads = ""  # what other threads said that the shared log does not have yet
         self._room: int | None = None
         self._start = 0  # of the log's groups, the first that was sent last
@@ -64,6 +66,7 @@ class RequestBuilder:
         if carry_over.KEY in thread.metadata:
             self._carried = await self._store.read(carry_over.text, thread.id)
         self._working_memory = await self._pages.sent(thread.id)
+        self._tasks = await self._store.read(tasks.in_a_line, thread.resource_id, thread.id)
         if not self._settings.enabled:
             await self._levels.load(thread)
         await self._read_other_threads(state)
@@ -161,11 +164,12 @@ class RequestBuilder:
     def tail(self, state: MemoryState) -> dict[str, str]:
         """Return the facts that change from step to step, by name."""
         metadata = state.window.thread.metadata
+        tasks_line = {"tasks": self._tasks} if self._tasks else {}
         if not self._settings.enabled:
-            return context.tail(None, None, self.gap)
+            return context.tail(None, None, self.gap) | tasks_line
         newest = max((m.index for m in state.prompts), default=-1)
         response = metadata.get("suggested_response") if metadata.get("task_index", -1) >= newest else None
-        return context.tail(metadata.get("current_task"), response, self.gap)
+        return context.tail(metadata.get("current_task"), response, self.gap) | tasks_line
 
     async def attach_facts(self, state: MemoryState, facts: Mapping[str, str], now: int, *, begins: bool) -> None:
         """Attach the changed facts, with memory's own, to the newest message. Raises `StoreError`: it stays as it is.

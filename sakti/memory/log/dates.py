@@ -180,6 +180,51 @@ def format_temporal_gap(gap: float) -> str | None:
     return f"{_count(math.floor(gap / MINUTE + 0.5), 'minute')} later"
 
 
+# --- relative dates ---------------------------------------------------------------------------------------
+
+_WEEKDAYS = {
+    name: number
+    for number, names in enumerate(("mon montag", "tues dienstag", "wednes mittwoch", "thurs donnerstag", "fri freitag",
+                                    "satur samstag", "sun sonntag"))
+    for name in names.split()
+}  # fmt: skip
+_DAYS = {
+    "the day before yesterday": -2, "vorgestern": -2, "yesterday": -1, "gestern": -1, "tomorrow": 1, "morgen": 1,
+    "the day after tomorrow": 2, "übermorgen": 2,
+}  # fmt: skip
+_RELATIVE = lazy_pattern(
+    r"\b(?P<day>the day (?:before yesterday|after tomorrow)|yesterday|tomorrow|vorgestern|gestern|übermorgen)\b|"
+    r"(?<!heute )(?<!gestern )(?<!jeden )(?<!am )(?<!guten )\b(?P<morning>morgen)\b|"
+    r"\b(?P<which>next|this|coming|last|nächste[nr]?|kommende[nr]?|diese[nr]?|letzte[nr]?|vergangene[nr]?)\s"
+    r"(?:(?P<english>mon|tues|wednes|thurs|fri|satur|sun)day|"
+    r"(?P<german>(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch))\b|"
+    r"\b(?P<ahead>in )(?P<count>\d{1,3}) (?P<unit>days?|weeks?|tagen?|wochen?)\b|"
+    r"\b(?P<back>vor )?(?P<count2>\d{1,3}) (?P<unit2>days?|weeks?|tagen?|wochen?)\b(?P<ago> ago)?",
+    re.IGNORECASE,
+)
+
+
+def resolve_relative(text: str, time: int, timezone: str | None) -> str:
+    """Return the dates that "tomorrow", "next Tuesday" or "vor 3 Tagen" mean, said at `time`: "Jan 16, 2026"."""
+    today = datetime.fromtimestamp(time / 1000, zone(timezone)).date()
+    days = (_days_ahead(match, today.weekday()) for match in _RELATIVE.finditer(text))
+    dates = (today + timedelta(days=ahead) for ahead in days if ahead is not None)
+    return ", ".join(dict.fromkeys(f"{_NAMES[d.month - 1]} {d.day}, {d.year}" for d in dates))
+
+
+def _days_ahead(match: re.Match[str], weekday: int) -> int | None:
+    if day := match["day"] or match["morning"]:
+        return _DAYS[day.casefold()]
+    if match["which"]:
+        wanted = _WEEKDAYS[(match["english"] or match["german"]).casefold()]
+        if match["which"].casefold().startswith(("last", "letzte", "vergangene")):
+            return -((weekday - wanted - 1) % 7 + 1)
+        return (wanted - weekday - 1) % 7 + 1
+    number, unit = match["count"] or match["count2"], match["unit"] or match["unit2"]
+    days = int(number) * (7 if unit[0] in "wW" else 1)
+    return days if match["ahead"] else -days if match["ago"] or match["back"] else None
+
+
 # --- local time -------------------------------------------------------------------------------------------
 
 

@@ -332,7 +332,9 @@ def _log(chosen: Sequence[Candidate], timezone: str) -> str:
             day = today
             out.append(f"Date: {day}")
         time = dates.clock_text(first.time, timezone)
-        out.append(f"* {first.sign} ({time}) {lead} {_joined(lead, [c.text for c in parts])}")
+        line = f"* {first.sign} ({time}) {lead} {_joined(lead, [c.text for c in parts])}"
+        meant = dates.resolve_relative(line, first.time, timezone) if lead.startswith("User ") else ""
+        out.append(f"{line} (meaning {meant})" if meant and not lead.startswith(("User ran", "User quoted")) else line)
     return "\n".join(out)
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
+from sakti.core.text import one_line
 from sakti.core.types import Json
 from sakti.store.connection import Connection
 from sakti.store.tasks.row import CARD_COLUMNS, COLUMNS, Card, Task, card_of, task_of
@@ -132,6 +133,25 @@ def counts(db: Connection, resource_id: str, type: str | None = None) -> dict[st
         (resource_id, type),
     )
     return dict.fromkeys((*LIVE, "closed"), 0) | dict(rows)
+
+
+def in_a_line(db: Connection, resource_id: str, thread_id: str) -> str:
+    """Return the task in progress, the thread's before others, and how many are ready; empty without either."""
+    by_state = counts(db, resource_id)
+    found = db.execute_sql(
+        "SELECT t.handle, t.title FROM threads th CROSS JOIN tasks t ON t.id = json_extract(th.metadata, '$.active_task_id')"
+        " WHERE th.id = ? AND t.status = 'in_progress' AND t.deleted_at IS NULL",
+        (thread_id,),
+    ).fetchone()
+    parts: list[str] = []
+    if found is not None:
+        parts.append(f"Task in progress: {found[0]} {one_line(found[1])}")
+    elif by_state["in_progress"]:
+        card = cards(db, resource_id, "in_progress", 1)[0]
+        parts.append(f"Task in progress, claimed elsewhere: {card.handle} {one_line(card.title)}")
+    if by_state["ready"]:
+        parts.append(f"{by_state['ready']} tasks ready" if by_state["ready"] > 1 else "1 task ready")
+    return ". ".join(parts)
 
 
 def cards(db: Connection, resource_id: str, state: State, limit: int) -> list[Card]:

@@ -37,7 +37,10 @@ async def correct(state: MemoryState, line: str, action: Action, text: str = "")
 
 
 async def erase(state: MemoryState, line: str) -> Corrected:
-    """Erase a line of the log for good; the window is updated at once. Raises `MemoryFailure`: not_found, ambiguous."""
+    """Erase a line of the log for good; the window is updated at once.
+
+    Raises `MemoryFailure`: not_found, ambiguous.
+    """
 
     def store(db: Database) -> Corrected:
         record = state.window.record.id

@@ -358,7 +358,7 @@ class MemoryEngine:
         if self._patience.is_over:
             state.note = f"{self._worker.observer.name} has not answered for {self._patience.limit:g} seconds."
             state.warn_once(
-                f"{state.note} The chat goes on with the newest messages that fit; a late answer is still used."
+                f"{state.note} The chat continues with the newest messages that fit; a late answer is still used."
             )
 
     async def _attach_facts(self, state: MemoryState, facts: Mapping[str, str]) -> None:
@@ -472,7 +472,10 @@ class MemoryEngine:
         return done
 
     async def erase(self, line: str) -> Corrected:
-        """Erase a line for good, from the database and its copies. Raises `MemoryFailure`: not_found, ambiguous."""
+        """Erase a line for good, from the database and its copies.
+
+        Raises `MemoryFailure`: not_found, ambiguous, busy.
+        """
         async with self._manual_operation() as state:
             done = await corrections.erase(state, line)
             await purging.leave_no_copy(self._store)

@@ -310,7 +310,7 @@ def _as_pinned(row: NewLine) -> str:
 
 
 def _clean_state(text: str | None, before: str | None) -> str | None:
-    """Return an Observer's task or response; the one before if it only repeats or describes its instructions."""
+    """Return an Observer's task or response; the one before if it repeats the instructions."""
     return before if text and answer.is_instruction(text) else _clean(text)
 
 

@@ -71,6 +71,7 @@ RAW: dict[str, str] = {
     "threads/messages.py": _HOT,
     "search/origins.py": _HOT,
     "maintenance/purging.py": _TABLES,
+    "log/erasure.py": _TABLES,
     "threads/removal.py": _HOT,
     "threads/threads.py": _HOT,
     "log/history.py": _HOT,

@@ -166,7 +166,7 @@ async def edit(scope: Scope, line: str, text: str, **where: Any) -> Value | None
     needs="store",
 )
 async def forget(scope: Scope, line: str, for_good: bool, **where: Any) -> Value | None:
-    """Remove a line from the log and from older groups, with the lines nested under it; `restore` undoes it."""
+    """Remove a line, with those nested under it, from log and older groups; `restore` undoes it."""
     if not for_good:
         return await _correct(scope, "forget", line, **where)
     if scope.live is not None:

@@ -147,7 +147,7 @@ class Observation:
             self.elsewhere = isinstance(e, MemoryFailure) and e.code == "busy"
             state.note = operation.failed(state, e, made)
             if signal is Signal.FAILED:
-                state.warn_once(f"{state.note} The chat goes on; memory tries again later.")
+                state.warn_once(f"{state.note} The chat continues; memory tries again later.")
         finally:
             state.signal(signal)
             state.settle()

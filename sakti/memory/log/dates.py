@@ -205,7 +205,7 @@ _RELATIVE = lazy_pattern(
 
 
 def resolve_relative(text: str, time: int, timezone: str | None) -> str:
-    """Return the dates that "tomorrow", "next Tuesday" or "vor 3 Tagen" mean, said at `time`: "Jan 16, 2026"."""
+    """Return the dates that "tomorrow" or "vor 3 Tagen" mean, said at `time`: "Jan 16, 2026"."""
     today = datetime.fromtimestamp(time / 1000, zone(timezone)).date()
     days = (_days_ahead(match, today.weekday()) for match in _RELATIVE.finditer(text))
     dates = (today + timedelta(days=ahead) for ahead in days if ahead is not None)

@@ -1,8 +1,8 @@
 """Separate the user's own words in a message from quotations: pages, logs, mails, code. Pure.
 
-Quoted text may say anything, so in doubt it is a quotation: after "here is the log:" everything, unless fences, quotation
-marks, `>`, a blank line behind a single quoted line, or the user's question or opinion end it. A list of requirements is
-the user's. One pass over the lines; patterns look at the beginnings of lines.
+Quoted text may say anything, so in doubt it is a quotation: after "here is the log:" everything, unless fences,
+quotation marks, `>`, a blank line behind a single quoted line, or the user's question or opinion end it. A list of
+requirements is the user's. One pass over the lines; patterns look at the beginnings of lines.
 """
 
 from __future__ import annotations
@@ -98,13 +98,16 @@ _OWN_AGAIN = lazy_pattern(
     re.IGNORECASE,
 )
 _STATING = lazy_pattern(
-    r"\b(?:must|should|shall|never|always|needs? to|has to|have to|may not|cannot|only|use|avoid|no|support|is|are|uses?|i|we|may|belongs|"
-    r"muss|müssen|soll\w*|darf|dürfen|nie|immer|nur|kein\w*|ist|sind|bitte|wir|nutzen|verwenden|niemand|gehört|mag|hat)\b",
+    r"\b(?:must|should|shall|never|always|needs? to|has to|have to|may not|cannot|only|use|avoid|no|support|"
+    r"is|are|uses?|i|we|may|belongs|"
+    r"muss|müssen|soll\w*|darf|dürfen|nie|immer|nur|kein\w*|ist|sind|bitte|wir|nutzen|"
+    r"verwenden|niemand|gehört|mag|hat)\b",
     re.IGNORECASE,
 )
 _ITEM = lazy_pattern(r"\s{0,8}(?:[-*•+–]|\(?\d{1,3}[.)])\s+\S")
 _CODE = lazy_pattern(
-    r"[{};]\s*$|^\s*(?:def|class|import|from \w+ import|function|const|let|var|return|if \(|for \(|#include|<\w+)\b|=>|=="
+    r"[{};]\s*$|^\s*(?:def|class|import|from \w+ import|function|const|let|var|return|if \(|for \(|"
+    r"#include|<\w+)\b|=>|=="
 )
 _LETTER = lazy_pattern(r"\b(?:e-?mails?|mails?|letter|brief|nachricht)\b", re.IGNORECASE)
 ANNOUNCED = 1  # the line that announces a quotation counts as one of it
@@ -289,7 +292,7 @@ def _pasted(lines: Sequence[str]) -> set[int]:
 
 
 def _states(block: Sequence[str]) -> bool:
-    """Return whether a long paragraph is a list or a row of statements, which no log and no code looks like."""
+    """Return whether a long paragraph is a list or a row of statements, unlike logs and code."""
     if sum(bool(_LOG.match(line) or _CODE.search(line)) for line in block) > (1 - STATING_SHARE) * len(block) / 2:
         return False
     if sum(bool(_ITEM.match(line)) for line in block) >= STATING_SHARE * len(block):

@@ -35,14 +35,14 @@ _STATES = lazy_pattern(
 )
 # What a user decides has to be theirs, in their words.
 _DECIDES = lazy_pattern(
-    r"(?:the )?user (?:also |now |then |explicitly )*(?:approve[ds]?|agree[ds]?|accept(?:s|ed)|confirm(?:s|ed)|allow(?:s|ed)|"
-    r"permit(?:s|ted)|want(?:s|ed)|decide[ds]?|forb[ia]de?s?|authori[sz]e[ds]?)\b",
+    r"(?:the )?user (?:also |now |then |explicitly )*(?:approve[ds]?|agree[ds]?|accept(?:s|ed)|confirm(?:s|ed)|"
+    r"allow(?:s|ed)|permit(?:s|ted)|want(?:s|ed)|decide[ds]?|forb[ia]de?s?|authori[sz]e[ds]?)\b",
     re.IGNORECASE,
 )
 _PERMITS = lazy_pattern(r"approv|allow|permit|authori", re.IGNORECASE)
 _YES = lazy_pattern(
-    r"\W*(?:yes|yep|yeah|ok(?:ay)?|sure|right|correct|agreed|fine|do (?:it|that)|go (?:on|ahead)|please do|makes sense|sounds good|"
-    r"ja|genau|klar|gern|passt|mach (?:das|es)|einverstanden|stimmt)\b",
+    r"\W*(?:yes|yep|yeah|ok(?:ay)?|sure|right|correct|agreed|fine|do (?:it|that)|go (?:on|ahead)|please do|"
+    r"makes sense|sounds good|ja|genau|klar|gern|passt|mach (?:das|es)|einverstanden|stimmt)\b",
     re.IGNORECASE,
 )
 _NEGATED = lazy_pattern(
@@ -124,7 +124,7 @@ class Voices:
         return None
 
     def undecided(self, content: str) -> str | None:
-        """Return the words of a decision that the user did not make in these words, or made the other way round."""
+        """Return the words of a decision that no user sentence has with the same polarity."""
         decides = _DECIDES.match(content)
         text = next(_sayings(content, decides.end()), "") if decides else ""
         if not (words := _words(text)):

@@ -1,7 +1,7 @@
 """Condense a log without a model: drop repeated sentences and traces of work, keep the rest verbatim.
 
-A mark orders what is dropped, it never drops a sentence by itself: while there is room for work there is room for what was
-replaced. A line that replaces another one ranks at least as high and goes after it.
+A mark orders what is dropped, it never drops a sentence by itself: while there is room for work there is room for
+what was replaced. A line that replaces another one ranks at least as high and goes after it.
 """
 
 from __future__ import annotations

@@ -19,11 +19,12 @@ ENDED_SHARE = 0.6  # of a line's text that is replaced: the line has ended
 
 
 def check_floor(have: int, important: int, tokens: int, before: int) -> None:
-    """Raise `MemoryFailure` (below_floor) for a reflection with too few of the important lines or of the tokens."""
+    """Raise `MemoryFailure` (below_floor) for a reflection that lost too many lines or tokens."""
     share = TOKEN_SHARE if before >= SMALL_INPUT else SMALL_SHARE
     if tokens < share * before or have < IMPORTANT_SHARE * important:
         raise MemoryFailure(
-            f"The reflection kept {have} of {important} important lines and {tokens} of {before} tokens: the log stays.",
+            f"The reflection kept {have} of {important} important lines and {tokens} of {before} tokens: "
+            "the log stays.",
             code="below_floor",
         )
 
@@ -51,9 +52,9 @@ def lost_lines(text: str, important: Sequence[lines.LogRow]) -> list[lines.LogRo
 def with_user_lines(
     text: str, lost: Sequence[lines.LogRow], room: int, count: Callable[[str], int]
 ) -> tuple[str, list[lines.LogRow]]:
-    """Put lines of the user that a reflection lost back to its front, the newest first, as far as `room` tokens allow.
+    """Put lost lines of the user back to the front of a reflection, the newest first.
 
-    Also return the important lines that stay lost.
+    As many as `room` tokens allow. Also return the important lines that stay lost.
     """
     back: list[lines.LogRow] = []
     total = count(text)

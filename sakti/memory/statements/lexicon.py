@@ -50,9 +50,9 @@ def words(name: str) -> frozenset[str]:
 @cache
 def phrases(name: str) -> re.Pattern[str]:
     """Return a pattern that finds any of the phrases of a list, ignoring case, at word boundaries."""
-    found = [phrase for phrase in re.split(r",\s+", _sections()[name].strip().replace("|\n", "|"))]
-    plain = "|".join(p for p in found if p[:1].isalnum() or p[:1] in "(\\[")
-    signs = "|".join(p for p in found if not (p[:1].isalnum() or p[:1] in "(\\["))
+    listed = re.split(r",\s+", _sections()[name].strip().replace("|\n", "|"))
+    plain = "|".join(p for p in listed if p[:1].isalnum() or p[:1] in "(\\[")
+    signs = "|".join(p for p in listed if not (p[:1].isalnum() or p[:1] in "(\\["))
     return re.compile(rf"\b(?:{plain})(?!\w)" + (f"|{signs}" if signs else ""), re.IGNORECASE)
 
 

@@ -1,4 +1,4 @@
-"""Note on new lines of a log which older lines they replace, and mark those in texts that are rewritten.
+"""Note on new lines which older lines they replace, and mark those in rewritten texts.
 
 The text of older groups never changes. When they are shown, marks are added from the stored rows (see
 `store.log.replaced`); a reflection rewrites its lines and marks them in its text.
@@ -67,7 +67,7 @@ class _Index:
 
 
 class Remembered:
-    """Statements of a log's stored lines: the next observation finds them as they were and reads only new ones."""
+    """Statements of a log's stored lines; the next observation parses only new lines."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -124,7 +124,7 @@ def _ends_any(earlier: Iterable[Earlier], important: Sequence[LogLine | lines.Lo
 
 
 def _explicit(rows: Sequence[lines.LogRow], stored: _Index) -> dict[int, list[Earlier]]:
-    """Return which older lines, stored ones or lines before them, the new ones replace by an explicit change."""
+    """Return which older lines, stored or new, the new ones replace by an explicit change."""
     out: dict[int, list[Earlier]] = {}
     fresh, gone = _Index(), stored.gone.copy()
     for number, row in enumerate(rows):

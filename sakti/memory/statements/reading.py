@@ -6,7 +6,7 @@ Every pattern is bounded and statements are cut first, so that the time is propo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias
 
@@ -28,7 +28,8 @@ _CLOCK = lazy_pattern(r"\d{1,2}:\d\d(?:-\d{1,2}:\d\d)?|\d{1,2}(?:am|pm)", re.IGN
 _DAY = lazy_pattern(r"\d{4}-\d\d-\d\d|\d{1,2}(?:st|nd|rd|th)", re.IGNORECASE)
 _CODE = lazy_pattern(r"https?:|`|.*[\w/.][/_@#~:]\w|[#@~./]+\w|.*\w\.\w|(?=.*\d).*[a-z].*-|.*[A-Za-z]-?\d|.*[a-z][A-Z]")
 _CLAUSE_END = lazy_pattern(
-    r"[;—–\n]|,(?!\d)|[.!?](?=\s|$)|(?<=orrection):|(?<=orrektur):|\b(?:because|since (?!today|then|yesterday)|while|so that|weil|während|sodass)\b|"
+    r"[;—–\n]|,(?!\d)|[.!?](?=\s|$)|(?<=orrection):|(?<=orrektur):|\b(?:because|since (?!today|then|yesterday)|"
+    r"while|so that|weil|während|sodass)\b|"
     r"\b(?:and|but|so|und|aber)(?=\s(?:the|our|we|i|it|its|my|der|die|das|wir|ich|unser|is|are|ist)\b)"
 )
 _RUN_ON = lazy_pattern(r"(?<=[a-z0-9)`\"]) (?=(?P<word>[A-Z][a-z]{1,20})\b)")
@@ -102,7 +103,7 @@ class Clause(Struct, frozen=True, dict=True):
 
 @lru_cache(4_096)
 def divided(text: str) -> str:
-    """Return a text, of a long one its beginning, with a line end where a new sentence begins without a full stop."""
+    """Return a text, cut to a limit, with a line end where a sentence begins without a full stop."""
     return _RUN_ON.sub(_line_end, text[:STATEMENT_LIMIT])
 
 
@@ -135,40 +136,44 @@ def _clause(text: str, start: int, end: int, german: bool) -> Clause:
     for token, at, stop in _tokens(text, start, end):
         shape = _shape(token, at == _first_letter(text, start), german)
         key = token.strip("`\"“”„'").casefold()
-        last = values[-1] if values else None
-        if shape == "word":
-            is_empty = key in lexicon.words("empty")
-            if last is not None and last.shape == "number" and not last.unit and at - last.end <= 1 and not is_empty:
+        if shape != "word":
+            _add_value(values, Value(key, shape, at, stop))
+        elif key not in lexicon.words("empty"):
+            words.append((stem(key), at - start))
+            last = values[-1] if values else None
+            if last is not None and last.shape == "number" and not last.unit and at - last.end <= 1:
                 values[-1] = Value(last.key, "number", last.start, stop, stem(key))
-            if not is_empty:
-                words.append((stem(key), at - start))
-            continue
-        unit = ""
-        if shape == "name":
-            key = " ".join(stem(word) for word in key.split())
-        if shape == "number":
-            key, unit = _number(key)
-        joins = last is not None and at - last.end <= 2 and shape in ("date", "name", "number")
-        if last is not None and joins and (last.shape == shape != "number" or "date" in (last.shape, shape)):
-            if last.shape in ("date", "number") or shape == "name":
-                merged = "date" if "date" in (last.shape, shape) else shape
-                if not (merged == "date" and "name" in (last.shape, shape)):
-                    values[-1] = Value(f"{last.key} {key}", merged, last.start, stop)
-                    continue
-        values.append(Value(key, shape, at, stop, unit))
-    verb = lexicon.phrases("verb").search(text[start:end])
-    while verb is not None and any(v.start <= start + verb.start() < v.end for v in values):
-        verb = lexicon.phrases("verb").search(text[start:end], verb.end())
-    at = verb.start() if verb else -1
-    name = (
-        _NAME_IS.match(text, start, end)
-        if not german and at > 0 and not any(v.end <= start + at for v in values)
-        else None
-    )
-    if name is not None and all(w >= at or name[1].casefold().find(k[:3]) >= 0 for k, w in words):
-        words = [w for w in words if w[1] >= at]
+    verb = _verb(text, start, end, values)
+    name = _NAME_IS.match(text, start, end) if not german and verb > 0 else None
+    if name is not None and not any(v.end <= start + verb for v in values):
+        words = [word for word in words if word[1] >= verb]
         values.insert(0, Value(name[1].casefold(), "name", name.start(1), name.end(1)))
-    return Clause(text[start:end], start, end, tuple(words), tuple(values), at)
+    return Clause(text[start:end], start, end, tuple(words), tuple(values), verb)
+
+
+def _add_value(values: list[Value], value: Value) -> None:
+    """Add a value, or join it with the last one: a date of several words, a name of several."""
+    key, unit = value.key, ""
+    if value.shape == "name":
+        key = " ".join(stem(word) for word in key.split())
+    elif value.shape == "number":
+        key, unit = _number(key)
+    last = values[-1] if values else None
+    if last is not None and value.start - last.end <= 2:
+        shapes = {last.shape, value.shape}
+        merged = "name" if shapes == {"name"} else "date" if shapes in ({"date"}, {"date", "number"}) else None
+        if merged is not None:
+            values[-1] = Value(f"{last.key} {key}", merged, last.start, value.end)
+            return
+    values.append(Value(key, value.shape, value.start, value.end, unit))
+
+
+def _verb(text: str, start: int, end: int, values: Sequence[Value]) -> int:
+    """Return the offset in a clause of the first verb that is no part of a value; -1 without one."""
+    for match in lexicon.phrases("verb").finditer(text[start:end]):
+        if not any(v.start <= start + match.start() < v.end for v in values):
+            return match.start()
+    return -1
 
 
 def _tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:

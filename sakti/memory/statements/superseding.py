@@ -24,7 +24,8 @@ COVERED = 0.5  # share of an older statement's words that one which ends it repe
 _X = r"(?P<old>(?:[^,;.!?\n]|[.,](?=\w)){1,60}?)"
 _THE = r"(?:the |our |my |using |to use |den |die |das |der |dem |vom |von )?"
 _STOP = (
-    r"(?=\s*(?:[,;!?]|\.(?:\s|$)|$|\b(?:for|because|but|and|any ?more|any longer|as|in|on|when|with|by|to|from|und|aber|"
+    r"(?=\s*(?:[,;!?]|\.(?:\s|$)|$|\b(?:for|because|but|and|any ?more|any longer|as|in|on|when|with|by|to|from|"
+    r"und|aber|"
     r"sondern|für|weil|mehr|mit|durch|auf|now|wir|we|nutze\w*|verwende\w*|take\w*|use\w*)\b))"
 )
 _DROP = (
@@ -35,32 +36,47 @@ _ENDED = tuple(
     lazy_pattern(pattern, re.IGNORECASE | re.MULTILINE)
     for pattern in (
         rf"\b(?:from|von|vom)\s+{_X}\s+(?:to|auf|zu|zum|nach)\s",
-        rf"\b(?:instead of|rather than|in place of|anstelle von|statt|anstatt|away from|weg von|moved off)\s+{_THE}{_X}{_STOP}",
-        rf"\b(?:no longer|not|nicht mehr|nicht|kein\w*)\s+(?:need\w* |use |be |in |on |am |im |auf )?{_THE}{_X}\s*,?\s*\b(?:but|sondern)\b",
-        rf"\b(?:no longer|no more|(?:do not|don['’]t|does not|doesn['’]t) (?:need|use))\s+(?:need\w* |use |run )?{_THE}{_X}{_STOP}",
+        rf"\b(?:instead of|rather than|in place of|anstelle von|statt|anstatt|away from|weg von|"
+        rf"moved off)\s+{_THE}{_X}{_STOP}",
+        rf"\b(?:no longer|not|nicht mehr|nicht|kein\w*)\s+(?:need\w* |use |be |in |on |am |im |"
+        rf"auf )?{_THE}{_X}\s*,?\s*\b(?:but|sondern)\b",
+        rf"\b(?:no longer|no more|(?:do not|don['’]t|does not|doesn['’]t) (?:need|use))\s+(?:need\w* |use |"
+        rf"run )?{_THE}{_X}{_STOP}",
         rf",\s(?:not|never|nicht|and not|und nicht)\s+(?:in |on |auf |mehr )?{_THE}{_X}{_STOP}",
         rf"\bkeine?n?\s+{_X}\s+mehr\b",
-        rf"\b(?:replaced?|replacing|replaces|supersedes|swap(?:ped)?|ersetzt|ersetzen)\s+{_THE}{_X}(?=\s(?:with|by|for|durch|as)\b|$)",
+        rf"\b(?:replaced?|replacing|replaces|supersedes|swap(?:ped)?|ersetzt|ersetzen)\s+{_THE}{_X}(?=\s(?:with|by|"
+        rf"for|durch|as)\b|$)",
         rf"(?:^|[,;.]\s|\b(?:und|and|please|we|i|let['’]s|wir|have|has)\s){_DROP}\s+{_THE}{_X}{_STOP}",
-        rf"(?:^|[,;.]\s|\b(?:und|and|but|aber|so)\s){_THE}{_X}\s(?:is|are|was|were|has been|turned out to be|ist|sind|wurde|wird)\s(?:now |jetzt )?"
-        r"(?:gone|out\b|unnecessary|history|dropped|scrapped|cancel\w+|retired|obsolete|deprecated|off the table|no longer\b|over\b|"
-        r"not needed|on leave|on vacation|raus|weg\b|gestrichen|hinfällig|abgelöst|passé|renamed|umbenannt|replaced|ersetzt)",
-        rf"(?:^|[,;.]\s|\b(?:und|and)\s){_THE}{_X}\s(?:left|quit|resigned|fell through|hat gekündigt|fliegt raus|entfällt)\b",
+        rf"(?:^|[,;.]\s|\b(?:und|and|but|aber|so)\s){_THE}{_X}\s(?:is|are|was|were|has been|turned out to be|ist|"
+        rf"sind|wurde|wird)\s(?:now |jetzt )?"
+        r"(?:gone|out\b|unnecessary|history|dropped|scrapped|cancel\w+|retired|obsolete|deprecated|off the table|"
+        r"no longer\b|over\b|"
+        r"not needed|on leave|on vacation|raus|weg\b|gestrichen|hinfällig|abgelöst|passé|renamed|umbenannt|"
+        r"replaced|ersetzt)",
+        rf"(?:^|[,;.]\s|\b(?:und|and)\s){_THE}{_X}\s(?:left|quit|resigned|fell through|hat gekündigt|fliegt raus|"
+        rf"entfällt)\b",
         rf"(?:^|[,;.]\s)(?:{_THE}{_X})\s(?:brauchen|nutzen|verwenden|benutzen|brauche|gibt es)\s(?:\w+\s)?nicht mehr\b",
         rf"(?:^|[\s(]){_X}\s?(?:->|→|=>)\s",
         rf"\((?:was|not|previously|formerly|statt|nicht|vorher|früher)\s{_X}\)",
     )
 )
-_IN_USE = r"\b(?:uses?|using|runs?|keep|with|via|by|is|are|needs?|wants?|nutzen?|nehmen?|mit|ist|sind|brauchen)\s(?:ich |wir )?(?:an? |the |our |eine?n? |den |die |das )?[`\"']?"
+_IN_USE = (
+    r"\b(?:uses?|using|runs?|keep|with|via|by|is|are|needs?|wants?|nutzen?|nehmen?|mit|ist|sind|"
+    r"brauchen)\s(?:ich |wir )?(?:an? |the |our |eine?n? |den |die |das )?[`\"']?"
+)
 _SETS = lazy_pattern(r"\b(?:is|are|set|should|must|has to|ist|sind|soll|lautet|beträgt|setze?)\b|[=:]", re.IGNORECASE)
 _CHANGER = lazy_pattern(  # who changes it is no part of the subject: "ops switched the log level"
     r"\W*(?:[\w'’]+\s){1,3}?(?:(?:has|have|just|hat|haben)\s)?(?:changed|switched|moved|raised|lowered|set|bumped|cut|"
     r"renamed|reduced|increased|extended)\s(?=(?:the|our|it|its)\b)",
     re.IGNORECASE,
 )
-_LEADING = r"(?:(?:please|now|then|and|also|so|ok|next|first|later|bitte|jetzt|dann|danach|und|nun|let['’]s|you may|now please)\b[\s,:]*)*"
+_LEADING = (
+    r"(?:(?:please|now|then|and|also|so|ok|next|first|later|bitte|jetzt|dann|danach|und|nun|let['’]s|"
+    r"you may|now please)\b[\s,:]*)*"
+)
 _NO_VERB = (
-    r"(?!(?:\s[\w-]+)?\s(?:is|are|was|were|has|will|got|gets|ist|sind|wird|moved|postponed|changed|slipped|pushed|should|must)\b|"
+    r"(?!(?:\s[\w-]+)?\s(?:is|are|was|were|has|will|got|gets|ist|sind|wird|moved|postponed|changed|slipped|pushed|"
+    r"should|must)\b|"
     r"(?:\s[\w-]+){1,2}\s?[:=]\s)"
 )
 _OF_PART = lazy_pattern(r"\b(?:in|for|of|at|im|für|bei|beim)\s(?:the |our |den |der |dem )?$", re.IGNORECASE)
@@ -115,7 +131,7 @@ class StatementIndex:
 
 
 def is_act(text: str) -> bool:
-    """Return whether a sentence asks for something, reports what was done, or gives a rule about one thing."""
+    """Return whether a sentence is a request, a report of work, or a rule about one thing."""
     asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}|{lexicon.phrases('did').pattern}"
     if lexicon.phrases("change_reports").search(text):
         asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}"
@@ -206,7 +222,7 @@ def _values(parts: Sequence[Clause]) -> frozenset[str]:
 
 
 def _is_in_use(clause: Clause, word: str) -> bool:
-    """Return whether a clause says that something is in use: "we use X", "tests run with X", "X is needed"."""
+    """Return whether a clause says that something is in use: "we use X", "tests run with X"."""
     return re.search(rf"{_IN_USE}{re.escape(word)}", clause.text, re.IGNORECASE) is not None
 
 

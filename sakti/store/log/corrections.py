@@ -89,7 +89,10 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
 
 
 def with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
-    """Return the row of a line of the log, then those that are forgotten with it. Raises `MemoryFailure` (not_found)."""
+    """Return the row of a line of the log, then those that are forgotten with it.
+
+    Raises `MemoryFailure` (not_found).
+    """
     row = _row(db, record_id, line_id)
     return [row, *_with_it(db, row)]
 
@@ -211,7 +214,7 @@ def _row(db: Database, record_id: str, line_id: str) -> Json:
 
 
 def _with_it(db: Database, row: Json) -> list[Json]:
-    """Return the lines that are forgotten with one: those under it, and the same in the groups it was made from."""
+    """Return the lines that are forgotten with one: nested ones, and the same in merged groups."""
     nested = _nested(db, row)
     words = set(_WORD.findall(replaced.unmarked(_shown(row)).casefold()))
     merged = _merged(db, [row["group_id"]])

@@ -160,7 +160,10 @@ def _begun(db: Database) -> list[str]:
 
 
 async def delete_message(store: Store, message_id: str) -> tuple[message_removal.Deleted, list[str]]:
-    """Remove a message for good; see `message_removal.delete`. Also return the files that no message names any more."""
+    """Remove a message for good; see `message_removal.delete`.
+
+    Also return the files that no message names any more.
+    """
     message = await store.read(messages.get, message_id)
     before = await store.read(named_files, message.thread_id) if message else []
     gone = await store.write(message_removal.delete, message_id, store.clock.now())
@@ -171,7 +174,7 @@ async def delete_message(store: Store, message_id: str) -> tuple[message_removal
 
 
 async def leave_no_copy(store: Store) -> None:
-    """Overwrite text that was removed: in indexes, the write-ahead log, and copies of the database beside it."""
+    """Remove what is left of removed text in indexes, write-ahead log and copies of the database."""
     if await store.read(index_upkeep.unmerged):
         await upkeep.optimize(store)
     await store.flush()

@@ -136,10 +136,11 @@ def counts(db: Connection, resource_id: str, type: str | None = None) -> dict[st
 
 
 def in_a_line(db: Connection, resource_id: str, thread_id: str) -> str:
-    """Return the task in progress, the thread's before others, and how many are ready; empty without either."""
+    """Return the task in progress, the thread's first, and how many are ready; empty without tasks."""
     by_state = counts(db, resource_id)
     found = db.execute_sql(
-        "SELECT t.handle, t.title FROM threads th CROSS JOIN tasks t ON t.id = json_extract(th.metadata, '$.active_task_id')"
+        "SELECT t.handle, t.title FROM threads th CROSS JOIN tasks t"
+        " ON t.id = json_extract(th.metadata, '$.active_task_id')"
         " WHERE th.id = ? AND t.status = 'in_progress' AND t.deleted_at IS NULL",
         (thread_id,),
     ).fetchone()

@@ -17,17 +17,29 @@ from sakti.memory.statements.sentences import sentences
 
 COUNTER = Estimator()
 ENGLISH = (
-    "The {} module belongs to Ada{}", "Invoices for {} are printed on day {}", "We ship {} to customer {}",
-    "Nobody may delete {} before step {}", "{} must work without a network in hall {}", "I like {} more than version {}",
-    "Customers call {} the old thing number {}", "The people in {} speak Danish, all {} of them",
-    "Use {} for part {}", "No animations in {} on page {}",
-)  # fmt: skip
+    "The {} module belongs to Ada{}",
+    "Invoices for {} are printed on day {}",
+    "We ship {} to customer {}",
+    "Nobody may delete {} before step {}",
+    "{} must work without a network in hall {}",
+    "I like {} more than version {}",
+    "Customers call {} the old thing number {}",
+    "The people in {} speak Danish, all {} of them",
+    "Use {} for part {}",
+    "No animations in {} on page {}",
+)
 GERMAN = (
-    "Das Modul {} gehört Anna{}", "Rechnungen für {} drucken wir am Tag {}", "Der Kunde mag {} lieber als Nummer {}",
-    "Niemand darf {} vor Schritt {} löschen", "{} muss ohne Netz in Halle {} funktionieren", "Wir liefern {} an Kunde {}",
-    "Die Leute in {} sprechen Dänisch, alle {}", "Bitte {} für Teil {} verwenden", "Keine Animationen in {} auf Seite {}",
+    "Das Modul {} gehört Anna{}",
+    "Rechnungen für {} drucken wir am Tag {}",
+    "Der Kunde mag {} lieber als Nummer {}",
+    "Niemand darf {} vor Schritt {} löschen",
+    "{} muss ohne Netz in Halle {} funktionieren",
+    "Wir liefern {} an Kunde {}",
+    "Die Leute in {} sprechen Dänisch, alle {}",
+    "Bitte {} für Teil {} verwenden",
+    "Keine Animationen in {} auf Seite {}",
     "Unser Büro {} hat {} Fenster",
-)  # fmt: skip
+)
 WORDS = ("amber", "basalt", "cobalt", "dune", "ember", "fjord", "garnet", "heron", "indigo", "juniper", "krill")
 
 

@@ -89,8 +89,8 @@ MUTANTS = (
     M(
         "observer-log-lost",
         "sakti.memory.observe.model:ModelObserver.prompt",
-        "log = log_tail(request.log, min(self._previous_tokens, int(size * PREVIOUS_SHARE)), count)",
-        'log = ""',
+        "parse.inject_anchor_ids(self._shown(request))",
+        '""',
     ),
     M(
         "observer-garbage-stored",
@@ -136,13 +136,13 @@ MUTANTS = (
     M(
         "condensing-superseded-stays",
         "sakti.memory.reflect.extractive:ExtractiveReflector.condense",
-        "        _drop_superseded(lines)\n",
+        "        _order_replaced(lines)\n",
         "",
     ),
     M(
         "condensing-order",
         "sakti.memory.reflect.extractive:ExtractiveReflector._drop_down_to",
-        "in sorted(units, key=lambda found: found[:2])",
+        "in sorted(units, key=lambda entry: entry[:3])",
         "in units",
     ),
     M(

@@ -32,19 +32,19 @@ MUTANTS = (
     M(
         "engine-log-not-settled",
         f"{ENGINE}:MemoryEngine._move",
-        "        await self._reflection.settle()\n",
+        "        await self._reflection.settle(self._patience)\n",
         "",
     ),
     M(
         "engine-second-wait",
         f"{ENGINE}:MemoryEngine._move",
-        "was waited for\n        await wait_for_messages(state, self._observation)\n",
+        "was waited for\n        await wait_for_messages(state, self._observation, self._patience)\n",
         "was waited for\n",
     ),
     M(
         "engine-first-wait",
         f"{ENGINE}:MemoryEngine._move",
-        "        await wait_for_messages(state, self._observation)\n        await self._reflection",
+        "        await wait_for_messages(state, self._observation, self._patience)\n        await self._reflection",
         "        await self._reflection",
         by="tests/unit/memory/test_deciding.py::test_what_was_waited_for_is_condensed_before_the_request",
     ),
@@ -90,15 +90,15 @@ MUTANTS = (
     M(
         "engine-wait-impatient",
         f"{WAITING}:wait_for_messages",
-        "if observation.elsewhere and patient:",
+        "if observation.elsewhere and looks_elsewhere:",
         "if False:",
         by="tests/unit/memory/test_deciding.py::test_a_step_waits_for_what_another_window_observes",
     ),
     M(
         "engine-wait-not-activated",
         f"{WAITING}:wait_for_messages",
-        "            await observation.join()\n            await state.activate_due()\n",
-        "            await observation.join()\n",
+        "                return\n            await state.activate_due()\n            continue\n",
+        "                return\n            continue\n",
     ),
     M(
         "engine-end-no-background",

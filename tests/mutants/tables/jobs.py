@@ -204,7 +204,7 @@ MUTANTS = (
     M(
         "observe-backoff-stays",
         f"{OBSERVATION}:Observation._run",
-        'state.retry, state.note = policy.Backoff(), ""',
+        'state.retry, state.note, state.has_warned = policy.Backoff(), "", False',
         'state.note = ""',
         by="tests/unit/memory/test_requests.py::test_what_could_not_be_observed_is_pending_and_tried_later",
     ),
@@ -383,7 +383,7 @@ MUTANTS = (
     M(
         "reflect-no-limit",
         f"{REFLECTION}:Reflection._reflect",
-        "limit_tokens=max(1, numbers.reflect_at - rest)",
+        "limit_tokens=max(least, numbers.reflect_at - rest)",
         "limit_tokens=tokens * 10",
         by="tests/unit/memory/test_deciding.py::test_a_reflector_is_told_how_small_the_log_has_to_become",
     ),

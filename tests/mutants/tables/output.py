@@ -48,8 +48,9 @@ MUTANTS = (
     M(
         "parse-control-characters",
         "sakti.memory.log.parse:clean",
-        "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff",
-        "\\ud800-\\udfff",
+        '_HIDDEN.sub("", text.replace("\\r\\n", "\\n"))',
+        'text.replace("\\r\\n", "\\n")',
+        by="tests/unit/memory/test_answers.py::test_no_hidden_character_is_stored",
     ),
     M("parse-fence-stays", "sakti.memory.log.parse:clean", "while len(lines) >= 2 and", "while False and"),
     M(
@@ -93,5 +94,10 @@ MUTANTS = (
         "if not have.has(str(p))",
         "if have.has(str(p))",
     ),
-    M("faithful-reworded", "sakti.memory.observe.faithfulness:_reworded", "return bool(words) and", "return False and"),
+    M(
+        "faithful-reworded",
+        "sakti.memory.observe.faithfulness:is_represented",
+        "return not words or",
+        "return bool(words) and",
+    ),
 )

@@ -59,8 +59,8 @@ MUTANTS = (
     M(
         "superseding-whole-sentence",
         f"{SUPERSEDING}:ended_by",
-        "return clause.start, clause.end",
-        "return 0, len(old.text)",
+        "other, new.text) for other in new.clauses):\n            return clause.start, clause.end",
+        "other, new.text) for other in new.clauses):\n            return 0, len(old.text)",
         by="tests/unit/memory/test_superseding.py::test_only_the_clause_with_the_old_value_is_named",
     ),
     M(
@@ -178,7 +178,7 @@ MUTANTS = (
     M(
         "marking-known-pinned",
         f"{MARKING}:mark_replaced",
-        " if row.content not in pinned else row.content",
+        " and row.content not in pinned",
         "",
         by="tests/unit/memory/test_marking.py::test_a_reflection_marks_older_lines_alone_and_no_pinned_one",
     ),

@@ -55,7 +55,7 @@ MUTANTS = (
     M(
         "correct-nested-stay",
         "sakti.store.log.corrections:correct",
-        '*(_nested(db, row) if action == "forget" else [])',
+        '*(_with_it(db, row) if action == "forget" else [])',
         "",
     ),
     M(

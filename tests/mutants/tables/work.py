@@ -31,9 +31,9 @@ MUTANTS = (
         by="tests/unit/memory/test_corrections.py::test_a_pinned_line_outlives_reflections_and_a_waiting_one_is_dropped_by_an_edit",
     ),
     M("work-pins-lost", f"{WORK}:Worker.reflect", "if pinned and _as_pinned(r) in pinned", "if False"),
-    M("work-not-smaller", f"{WORK}:Worker.reflect", "if not text or after >= size:", "if not text:"),
-    M("work-not-smaller-at", f"{WORK}:Worker.reflect", "after >= size:", "after > size:"),
-    M("work-reflects-nothing", f"{WORK}:Worker.reflect", "if not text or after >= size:", "if after >= size:"),
+    M("work-not-smaller", f"{WORK}:Worker._checked_text", "if not text or after >= size:", "if not text:"),
+    M("work-not-smaller-at", f"{WORK}:Worker._checked_text", "after >= size:", "after > size:"),
+    M("work-reflects-nothing", f"{WORK}:Worker._checked_text", "if not text or after >= size:", "if after >= size:"),
     M(
         "work-merged-one-less",
         f"{WORK}:Worker.reflect",
@@ -64,13 +64,13 @@ MUTANTS = (
     M(
         "work-response-lost",
         f"{WORK}:Worker.observe",
-        "suggested_response=_clean(result.suggested_response),",
+        "suggested_response=_clean_state(result.suggested_response, request.suggested_response),",
         "",
     ),
     M(
         "work-task-lost",
         f"{WORK}:Worker.observe",
-        "current_task=_clean(result.current_task),",
+        "current_task=_clean_state(result.current_task, request.current_task),",
         "",
         by="tests/unit/memory/test_requests.py::test_task_and_response_are_the_observers",
     ),

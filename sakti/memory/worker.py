@@ -35,6 +35,8 @@ from sakti.store.memory.sections import Section, spans, stored, thread_of_row, u
 from sakti.store.secrets import masked
 from sakti.store.threads import messages
 
+ATTEMPTS = 2  # reflections that fail before a full log is condensed without a model
+
 
 class ToCondense(Struct, frozen=True):
     """What a reflection has to keep of groups: pinned lines, the sections of lines, and what newer lines replace."""
@@ -63,6 +65,7 @@ class Worker:
         self.observer, self.reflector, self._aside = observer, reflector, aside
         self._remembered = marking.Remembered()
         self._log: memory_log.Log | None = None
+        self._failed = 0  # reflections in a row that failed for good
 
     def log(self, db: Database, record_id: str) -> list[memory_log.LogLine]:
         """Return the lines that new ones may replace: of the log, and of buffered groups."""
@@ -155,10 +158,13 @@ class Worker:
         size = sum(self.counter.count(t) for t in inputs)
         try:
             result, text, made = await self._condensed(self.reflector, record, groups, request, before)
+            self._failed = 0
         except SaktiError as e:
             extractive = ExtractiveReflector(self.counter)
-            if not request.full or e.code == "not_smaller" or self.reflector.name == extractive.name:
-                raise  # a log that a Reflector read and could not shorten has nothing to spare
+            # a log that a Reflector read and could not shorten has nothing to spare; other errors pass by themselves
+            self._failed += not (e.retryable or e.code == "not_smaller")
+            if not request.full or self._failed < ATTEMPTS or self.reflector.name == extractive.name:
+                raise
             note = f"{e.message} The log is full, so it was condensed without a model."
             self.emit(Notice("warning", "Memory", note))
             result, text, made = await self._condensed(extractive, record, groups, request, before)
@@ -247,9 +253,10 @@ class Worker:
             return text
         important = await self._aside(quality.important_lines, inputs, before.replaced)
         lost = await self._aside(quality.lost_lines, text, important)
-        quality.check_floor(len(important) - len(lost), len(important), after, size)
+        quality.check_answer(len(important) - len(lost), len(important), after, size)
         if not made:  # of several threads each has its own section of the text
             text, lost = quality.with_user_lines(text, lost, min(request.target_tokens, size - 1), self.counter.count)
+        quality.check_floor(len(important) - len(lost), len(important))
         if lost:
             note = f"The reflection left out {len(lost)} of {len(important)} important lines. Search still finds them."
             self.emit(Notice("warning", "Memory", note))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from sakti.core.types import Message
+from sakti.memory.reflect.extractive import NAME as EXTRACTIVE
 from tests.bench import oracle, shared_checks
 from tests.bench.raw_rows import GroupRow
 from tests.bench.shared_checks import Answer, Finding
@@ -219,6 +220,10 @@ def reflection(
     found = after.words(new, ledger)
     if len(found) != len(set(found)):
         yield 8, "a reflection has a line twice"
+    if new.model == EXTRACTIVE:  # it takes over from a Reflector that lost too much
+        if not set(found) <= {w for g in merged for w in after.words(g, ledger)}:
+            yield 8, "a reflection without a model has lines that were not in the log"
+        return
     if after.record.scope == "resource":
         yield from shared_checks.reflection(new, merged, after, ledger, answers, count)
         return

@@ -41,6 +41,7 @@ class GroupRow(Struct, frozen=True):
     observation_tokens: int
     merged_group_ids: tuple[str, ...]
     current_task: str | None
+    model: str
     sections: tuple[SectionRow, ...] = ()  # none: all of it is of its own thread
 
 
@@ -105,7 +106,7 @@ def compactions(db: Database, record_id: str) -> tuple[str, ...]:
 def groups(db: Database, ids: Sequence[str]) -> list[GroupRow]:
     sql = (
         "SELECT id, thread_id, kind, state, text, first_index, last_index, message_ids, message_tokens,"
-        " observation_tokens, merged_group_ids, current_task, metadata"
+        " observation_tokens, merged_group_ids, current_task, model, metadata"
         f" FROM observation_groups WHERE id IN ({_marks(ids)})"
     )
     return [
@@ -122,7 +123,8 @@ def groups(db: Database, ids: Sequence[str]) -> list[GroupRow]:
             r[9],
             tuple(json.loads(r[10])),
             r[11],
-            _sections(json.loads(r[12])),
+            r[12],
+            _sections(json.loads(r[13])),
         )
         for r in db.execute_sql(sql, list(ids)).fetchall()
     ]

@@ -23,7 +23,7 @@ from sakti.memory.log.lines import references
 from sakti.memory.observe.quoting import Piece, pieces, shell
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.memory.slices import run_in_slices, run_to_end
-from sakti.memory.statements.sentences import CHANGE, SPECIFIC, Kind, agent_kind, kind, step_by_step
+from sakti.memory.statements.sentences import CHANGE, SPECIFIC, Kind, agent_kind, is_vague, kind, step_by_step
 
 NAME = "extractive"
 # (least weight, tokens of the log per token of messages, room where there are few): what lines of that weight may take,
@@ -96,7 +96,8 @@ class ExtractiveObserver:
         candidates = sorted(found, key=lambda c: (-c.weight, -c.order))
         room, above = 0, float("inf")
         for least, share, few in ROOMS:
-            room += max(few, int(min(size * share, LONG + size * LONG_SHARE)))
+            usual = max(few, int(min(size * share, LONG + size * LONG_SHARE)))
+            room += usual
             if least == STATED:
                 room = max(room, request.room if request.room is not None else sys.maxsize)
             for found in (c for c in candidates if least <= c.weight < above):
@@ -106,7 +107,7 @@ class ExtractiveObserver:
                     lines.add((found.message, found.lead, found.sign))
                     room -= cost
             above = least
-            room = min(room, int(size * share))  # of the log's own room nothing goes to traces of work
+            room = min(room, usual)  # of the log's room, only the user's statements get more
         chosen.extend(_left_out(candidates, chosen))
         chosen.sort(key=lambda c: c.order)
         task = yield from _task(request)
@@ -202,7 +203,8 @@ def _own_words(piece: Piece, answers: bool) -> Iterator[Step]:
             case "question":
                 yield 4.5 + exact, "🟡", "User asked:", sentence
             case "remark":
-                yield (5.0 if answers else 3.5) + exact, "🟡", "User said:", sentence
+                weight = STATED if not is_vague(sentence) and not piece.opens else 5.0 if answers else 3.5
+                yield weight + exact, "🟡", "User said:", sentence
             case "chatter":
                 yield 4.0 if answers else 0.5, "🟢", "User said:", sentence
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 from sakti.memory.log import lines
+from sakti.memory.observe import speaking
 from sakti.memory.observe.claims import (
     CLOCK,
     DATE,
@@ -395,7 +396,7 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
     found = list(claims(content))
     open_claims = [claim for claim in found if not source.has_exactly(claim)]
     verbatim = source.voices.verbatim(content)
-    if verbatim and not open_claims and source.has(content):
+    if verbatim and not open_claims and (not speaking.is_checked(content) or source.has(content)):
         return ()
     source.read()
     out = {f"{c.kind}: {c.text.strip(_QUOTES)}": None for c in open_claims if not source.supports(c, content)}

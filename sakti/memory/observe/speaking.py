@@ -172,6 +172,11 @@ class Voices:
         return max(common.values(), default=0) / len(words)
 
 
+def is_checked(content: str) -> bool:
+    """Return whether a line reports a decision of the user or a good result, which need a source."""
+    return _DECIDES.match(content) is not None or _RESULT.search(content) is not None
+
+
 def plain(text: str) -> str:
     """Normalise case and spaces of a text for searching."""
     return " ".join(text.split()).casefold()

@@ -11,22 +11,31 @@ from sakti.memory.statements.marking import ReplacedWords
 from sakti.memory.statements.units import speaker
 from sakti.store.log.replaced import NOTE, unmarked
 
-# Below these shares an answer is no reflection: of the input's important lines, and of its tokens.
+# Below these shares an answer is no reflection: of the input's important lines, with lost lines of the user put back,
+# and of its tokens; of an input below SMALL_INPUT tokens a smaller share is enough.
 IMPORTANT_SHARE, TOKEN_SHARE = 0.6, 0.15
-# Of an input below so many tokens a smaller share is enough.
 SMALL_INPUT, SMALL_SHARE = 1_000, 0.05
+# An answer itself has at least this share of them: what is put back makes no reflection of junk.
+ANSWER_SHARE = 0.3
+SEVERAL = 5  # important lines whose share is looked at
 ENDED_SHARE = 0.6  # of a line's text that is replaced: the line has ended
 
 
-def check_floor(have: int, important: int, tokens: int, before: int) -> None:
-    """Raise `MemoryFailure` (below_floor) for a reflection that lost too many lines or tokens."""
+def check_answer(have: int, important: int, tokens: int, before: int) -> None:
+    """Raise `MemoryFailure` (below_floor) for a Reflector's answer with next to nothing of its input."""
     share = TOKEN_SHARE if before >= SMALL_INPUT else SMALL_SHARE
-    if tokens < share * before or have < IMPORTANT_SHARE * important:
-        raise MemoryFailure(
-            f"The reflection kept {have} of {important} important lines and {tokens} of {before} tokens: "
-            "the log stays.",
-            code="below_floor",
-        )
+    if tokens < share * before or (important >= SEVERAL and have < ANSWER_SHARE * important):
+        raise _below_floor(f"{have} of {important} important lines and {tokens} of {before} tokens")
+
+
+def check_floor(have: int, important: int) -> None:
+    """Raise `MemoryFailure` (below_floor) for a reflection with too few of the important lines."""
+    if important >= SEVERAL and have < IMPORTANT_SHARE * important:
+        raise _below_floor(f"{have} of {important} important lines")
+
+
+def _below_floor(kept: str) -> MemoryFailure:
+    return MemoryFailure(f"The reflection kept {kept}: the log stays.", code="below_floor")
 
 
 def important_lines(inputs: Sequence[str], replaced: Sequence[ReplacedWords]) -> list[lines.LogRow]:

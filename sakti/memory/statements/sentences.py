@@ -222,13 +222,24 @@ def kind(sentence: str) -> Kind:
     if asks or (_QUESTION.search(sentence) and sentence.endswith("?")):
         return "question"
     if _CHATTER.search(sentence) and words <= _SHORT and not exact:
-        return "chatter"
+        return "remark" if _says_something(sentence) else "chatter"
     if _LASTING.search(sentence) or CHANGE.search(sentence) or _OWN.search(sentence):
         return "statement"
     declares = _VERB.search(sentence) or lexicon.phrases("verb").search(sentence)
     if exact or (words >= _DECLARES and declares and not _VAGUE.search(sentence)):
         return "statement"
     return "remark"
+
+
+def is_vague(sentence: str) -> bool:
+    """Return whether a sentence only says how something strikes the speaker: "hm, that looks odd"."""
+    return _VAGUE.search(sentence) is not None
+
+
+def _says_something(sentence: str) -> bool:
+    """Return whether a short sentence has a word behind its greeting or assent: "right, no permadeath"."""
+    rest = _WORD.findall(_CHATTER.sub("", sentence).casefold())
+    return any(word not in lexicon.words("empty") and not _CHATTER.match(word) for word in rest)
 
 
 def _gives_value(sentence: str) -> bool:

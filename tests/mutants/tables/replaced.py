@@ -121,17 +121,17 @@ MUTANTS = (
     ),
     M(
         "quality-tokens",
-        "sakti.memory.reflect.quality:check_floor",
+        "sakti.memory.reflect.quality:check_answer",
         "tokens < share * before or ",
         "",
-        by="tests/unit/memory/test_reflection_quality.py::test_answers_below_the_floor_are_failures",
+        by="tests/unit/memory/test_reflection_quality.py::test_answers_with_next_to_nothing_are_failures",
     ),
     M(
         "quality-important",
         "sakti.memory.reflect.quality:check_floor",
-        " or have < IMPORTANT_SHARE * important",
-        "",
-        by="tests/unit/memory/test_reflection_quality.py::test_answers_below_the_floor_are_failures",
+        " and have < IMPORTANT_SHARE * important",
+        " and False",
+        by="tests/unit/memory/test_reflection_quality.py::test_reflections_below_the_floor_are_failures",
     ),
     M(
         "quality-full",

@@ -293,7 +293,7 @@ async def test_a_reflection_begins_beside_a_step(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db", settings(observation_tokens=4_000))
     await talk(driver, 12)
     driver.clock.advance(2 * DAY / 1000)
-    smaller = driver.engine.state.observation_tokens() * 5 // 3  # the log fills more than half of it
+    smaller = driver.engine.state.observation_tokens() * 21 // 20  # the log fills most of it
     await driver.engine.close()
     driver.settings = settings(observation_tokens=smaller)
     await driver.open()

@@ -29,16 +29,27 @@ def important(*replaced: ReplacedWords) -> list[lines.LogRow]:
     return quality.important_lines([LOG], replaced)
 
 
-@pytest.mark.parametrize(("have", "tokens"), [(5, 900), (6, 149), (0, 1)])
-def test_answers_below_the_floor_are_failures(have: int, tokens: int) -> None:
+@pytest.mark.parametrize(("have", "tokens", "before"), [(2, 900, 1_000), (10, 149, 1_000), (0, 1, 400), (10, 19, 400)])
+def test_answers_with_next_to_nothing_are_failures(have: int, tokens: int, before: int) -> None:
     with pytest.raises(MemoryFailure) as failure:
-        quality.check_floor(have, 10, tokens, 1_000)
+        quality.check_answer(have, 10, tokens, before)
     assert failure.value.code == "below_floor"
 
 
+@pytest.mark.parametrize("important", range(quality.SEVERAL, 40))
+def test_reflections_below_the_floor_are_failures(important: int) -> None:
+    for have in range(important + 1):
+        if 10 * have < 6 * important:
+            with pytest.raises(MemoryFailure):
+                quality.check_floor(have, important)
+        else:
+            quality.check_floor(have, important)
+
+
 def test_answers_at_the_floor_are_reflections() -> None:
-    quality.check_floor(6, 10, 150, 1_000)
-    quality.check_floor(0, 0, 50, 999)
+    quality.check_answer(3, 10, 150, 1_000)
+    quality.check_answer(0, 0, 50, 999)
+    quality.check_floor(0, 0)
 
 
 def test_replaced_lines_need_not_be_kept() -> None:

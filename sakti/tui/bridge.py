@@ -124,7 +124,8 @@ def _memory(chat: ChatScreen, event: Event) -> None:
     live = chat.transcript.live
     match event:
         case MemoryStatus():
-            chat.panes.show_status(event)
+            before, chat.sidebar.memory.status = chat.sidebar.memory.status, event
+            chat.panes.load_changes(before, event)
         case MemoryOperation(kind=kind):
             chat.sidebar.memory.operation(event)
             if kind == "end":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from textual.geometry import Offset
 from textual.selection import Selection
@@ -89,7 +91,7 @@ async def test_ten_thousand_messages_open_at_the_end_and_load_as_you_scroll(runn
         chat.scroll_to(y=5, animate=False)
         await settle(app, pilot)
         above = screen_text(app)
-        assert app.chat.loader.oldest < 9_800
+        assert app.chat.view.oldest < 9_800
         marker = next(line.split("│")[0].strip() for line in above.split("\n") if "message number" in line)
         await settle(app, pilot)
         assert marker in screen_text(app)
@@ -106,7 +108,7 @@ async def test_loading_older_messages_moves_nothing_on_the_screen(running, sessi
         chat.scroll_to(y=20, animate=False)
         await settle(app, pilot)
         before = [row[:80] for row in screen_text(app).split("\n")]  # without the scroll bar
-        await app.chat.loader.load_older()
+        await app.chat.view.load_older()
         await settle(app, pilot)
         assert [row[:80] for row in screen_text(app).split("\n")] == before
 
@@ -133,6 +135,24 @@ async def test_resizing_keeps_the_place(running, session):
             await pilot.resize_terminal(*size)
             await settle(app, pilot)
             assert "message number 40" in screen_text(app)
+
+
+async def test_a_line_that_was_jumped_to_stays_in_sight_until_the_user_scrolls(running, session):
+    lines = "\n".join(f"line {n}" for n in range(200))
+    session.views.messages["t1"] = [*long_thread(40), user("long", lines, 40), *long_thread(20)]
+    async with running((120, 35)) as (app, pilot):
+        chat = app.chat.transcript
+        chat.jump("long", re.compile("line 18\\b"))
+        for height in (20, 12, 30):
+            await pilot.resize_terminal(120, height)
+            await settle(app, pilot)
+            assert re.search(r"line 18\s", screen_text(app))
+        chat.scroll_relative(y=40, animate=False)
+        await settle(app, pilot)
+        top = chat.scroll_offset.y
+        await pilot.resize_terminal(120, 20)
+        await settle(app, pilot)
+        assert chat.scroll_offset.y == top
 
 
 async def test_jump_marks_a_message(running, session):

@@ -128,10 +128,14 @@ class SaktiApp(App[int]):
         return make_palette(self.theme_variables, self.current_theme.dark)
 
     def go(self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False) -> None:
-        self.run_worker(partial(self._guard, work, args), group=group, exclusive=exclusive, exit_on_error=False)
+        guarded = partial(self._guard, work, args, asked=group == "command")
+        self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
 
-    async def _guard(self, work: Callable[..., Awaitable[None]], args: tuple[Any, ...]) -> None:
-        """Run `work(*args)`; an error becomes a notice, an unexpected one is also written to the log file."""
+    async def _guard(self, work: Callable[..., Awaitable[None]], args: tuple[Any, ...], *, asked: bool) -> None:
+        """Run `work(*args)`; an error becomes a notice, scrolled to if the user `asked` for the work.
+
+        An unexpected one is also written to the log file.
+        """
         try:
             await work(*args)
             return
@@ -142,6 +146,8 @@ class SaktiApp(App[int]):
             details = f"The details are in {path}." if path else ""
             title, text = "Something went wrong", f"{type(e).__name__}: {e} {details}"
         self.say(text, title=title, tone="error")
+        if asked:
+            self.chat.transcript.scroll_end_now()
 
     async def run_typed(self, command: Typed) -> None:
         await self._commands.run(command)

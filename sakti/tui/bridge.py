@@ -143,6 +143,7 @@ def _memory(chat: ChatScreen, event: Event) -> None:
                 title = "Compacted" if event.messages else "Not compacted"
                 block = CardBlock(title=title, rows=tuple(compacted(event)), warnings=event.warnings)
             live.add_block(block)
+            chat.transcript.scroll_end_now()
             chat.panes.load_log()
             chat.panes.load_context()
         case _:

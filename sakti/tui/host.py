@@ -40,7 +40,7 @@ class Host(Protocol):
     def size(self) -> Size: ...
 
     def go(self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False) -> None:
-        """Run `work(*args)` as a worker. What it raises becomes a notice."""
+        """Run `work(*args)` as a worker. What it raises becomes a notice, scrolled to for the group "command"."""
         ...
 
     async def run_typed(self, command: Typed) -> None:

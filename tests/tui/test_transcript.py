@@ -8,10 +8,12 @@ import pytest
 from textual.geometry import Offset
 from textual.selection import Selection
 
+from sakti.core.errors import StoreError
 from sakti.core.events import (
     CompactionFinished,
     MemoryActivation,
     MessageSaved,
+    Notice,
     PromptRead,
     StepDiscarded,
     StepStarted,
@@ -96,6 +98,68 @@ async def test_ten_thousand_messages_open_at_the_end_and_load_as_you_scroll(runn
         await settle(app, pilot)
         assert marker in screen_text(app)
         assert chat.document.locate(chat.scroll_offset.y) is not None
+
+
+def is_at_end(chat):
+    return chat.scroll_offset.y == max(0, chat.document.height - chat.size.height)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a new question", "a new question"),
+        ("!ls", "!ls"),
+        ("/nosuch", "/help lists all commands"),
+        ("/help nosuch", "nosuch"),
+        ("#note", "The disk is full"),
+        ("not sent", "The disk is full"),
+    ],
+)
+@pytest.mark.parametrize("keys", [(), ("f2", "f2", "escape"), ("f2", "f2", "f2", "f3", "escape")])
+async def test_the_result_of_the_users_own_line_is_scrolled_to(running, session, text, shown, keys):
+    session.views.messages["t1"] = long_thread(60)
+    submit = session.submit
+
+    async def submit_or_fail(text):
+        if text == "not sent":
+            raise StoreError("The disk is full.", title="Not saved", code="full")
+        await submit(text)
+
+    async def fail(text):
+        raise StoreError("The disk is full.", title="Not saved", code="full")
+
+    session.submit, session.note = submit_or_fail, fail
+    async with running((80, 24)) as (app, pilot):
+        chat = app.chat.transcript
+        await pilot.press(*keys)
+        await settle(app, pilot)
+        assert is_at_end(chat)
+        chat.scroll_page_up(animate=False)
+        await settle(app, pilot)
+        assert not is_at_end(chat)
+        await pilot.press(*text, "enter")
+        await settle(app, pilot)
+        assert shown in screen_text(app)
+        session.emit(Notice("error", "Not saved", "The database was removed. " * 4))
+        await settle(app, pilot)
+        assert is_at_end(chat)
+        if session.busy:
+            session.emit(TextDelta("Answer. " * 200))
+            session.finish("Answer. " * 200)
+            await settle(app, pilot)
+            assert is_at_end(chat)
+
+
+async def test_news_that_nobody_asked_for_moves_nothing(running, session):
+    session.views.messages["t1"] = long_thread(60)
+    async with running((80, 24)) as (app, pilot):
+        chat = app.chat.transcript
+        chat.scroll_page_up(animate=False)
+        await settle(app, pilot)
+        before = chat.scroll_offset.y
+        session.emit(Notice("error", "Not saved", "The database was removed."))
+        await settle(app, pilot)
+        assert chat.scroll_offset.y == before
 
 
 async def test_loading_older_messages_moves_nothing_on_the_screen(running, session):

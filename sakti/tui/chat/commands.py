@@ -36,7 +36,7 @@ class Commands:
         """Run a command, and show its value and what it changed."""
         chat = self._chat
         if typed.name == "compact" and typed.argument not in ("undo", "diff") and chat.compaction.under_way:
-            self._host.say("A compaction is under way; Esc stops it.")
+            self.draw(Done("A compaction is under way; Esc stops it."))
             return
         value = await line.run(self._scope, typed)
         chat.show_modes()
@@ -61,6 +61,7 @@ class Commands:
                 self._host.push(text_screens.PageScreen(title, page))
             case _:
                 self._chat.transcript.live.add_block(_block_of(value))
+                self._chat.transcript.scroll_end_now()
 
     async def show(self, value: Value | None) -> None:
         """Show the value of an action: in the view that it names, if the window has it."""

@@ -128,6 +128,8 @@ class Conversation(Vertical):
         """Run a line of the prompt: a command, a shell line, a note or a message. Raises `SaktiError`."""
         session = self._host.session
         typed = line.parse(text, skills=session.typed_skills())
+        if typed.kind in ("shell", "note", "message"):
+            self.transcript.scroll_end_now()
         match typed.kind:
             case "command":
                 await self._host.run_typed(typed)

@@ -24,8 +24,8 @@ from sakti.tui.chat.browsing import AREAS, after, area_of, is_for_the_prompt
 from sakti.tui.chat.conversation import Conversation
 from sakti.tui.chat.drafts import Drafts
 from sakti.tui.chat.panes import Panes
-from sakti.tui.chat.search_hits import SearchHits
 from sakti.tui.chat.stopping import Compaction, Stopping
+from sakti.tui.chat.thread_view import SearchHits
 from sakti.tui.chat.welcome import Welcome
 from sakti.tui.host import Host
 from sakti.tui.notify import Notifier

@@ -159,6 +159,23 @@ async def test_a_thread_is_loaded_a_page_at_a_time_and_as_far_as_a_message(host)
     assert transcript.shown == [] and view.oldest is None
 
 
+async def test_pages_that_are_loaded_at_the_same_time_are_shown_once_each(host):
+    session = host.session
+    session.views.messages["t1"] = [user(f"m{n}", "x", n) for n in range(5 * PAGE)]
+    view, transcript, _ = thread_view(host)
+    await session.start()
+    await host.done()
+    read = session.views.transcript
+
+    async def read_later(thread_id, **options):
+        await asyncio.sleep(0)
+        return await read(thread_id, **options)
+
+    session.views.transcript = read_later
+    await asyncio.gather(view.load_older(), view.load_older(), view.load_older(until=10))
+    assert transcript.shown == list(range(transcript.shown[0], 5 * PAGE)) and transcript.shown[0] <= 10
+
+
 @pytest.mark.parametrize("index", [3 * PAGE - 1, PAGE, 5])
 async def test_a_visit_loads_another_thread_once_and_as_far_as_the_message(host, index):
     session = host.session

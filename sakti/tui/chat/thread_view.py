@@ -123,7 +123,11 @@ class ThreadView:
             return
         limit = PAGE if until is None else max(PAGE, oldest - until + MARGIN)
         messages = await self._host.session.views.transcript(thread_id, before=oldest, limit=limit)
-        if (thread_id, oldest) != (self.shown, self.oldest):
+        if thread_id != self.shown:
+            return
+        if oldest != self.oldest:  # another page was loaded meanwhile
+            if until is not None and self.oldest is not None and until < self.oldest:
+                await self.load_older(until)
             return
         if messages:
             self.oldest = messages[0].index

@@ -244,6 +244,10 @@ class FakeSession:
         self.model = ModelChanged(self.model.model, self.model.reason, 200_000)
         self.emit(self.model)
 
+    @property
+    def turns(self):
+        return self
+
     async def submit(self, text: str) -> None:
         if self.model is None or self.model.model is None:
             raise NoModelError("Set a key.")

@@ -69,7 +69,7 @@ class Session(State):
         self.opened_store, self._own_store = store, store is None
         self.views = Views(self)
         self.indexing = Indexing()
-        self._turns = Turns(self)
+        self.turns = Turns(self)
         self._hooking: hooking.SessionHooks | None = None
 
     # --- what the screen reads ----------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class Session(State):
 
     @property
     def busy(self) -> bool:
-        return self._turns.busy
+        return self.turns.busy
 
     @property
     def queued(self) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ class Session(State):
         if self.options.told:
             self.emit(Notice("information", "Project", self.options.told))
         if build.may_have_hooks(self):
-            self._hooking = self._turns.hooking = hooking.begin(self)
+            self._hooking = self.turns.hooking = hooking.begin(self)
         await self._settle_approval()
         build.processors(self)
         self.indexing.begin(store)
@@ -178,7 +178,7 @@ class Session(State):
 
     async def close(self) -> None:
         """Stop what runs, keeping what was streamed; memory's unfinished work is simply left."""
-        await self._turns.close()
+        await self.turns.close()
         if self._hooking is not None:
             await self._hooking.close()
         if self.made_toolbox is not None:
@@ -285,27 +285,27 @@ class Session(State):
         Files named as @path are attached. Raises `NoModelError` where there is nobody to answer, `SaktiError`
         (thread_busy) while another window has a turn under way in this thread.
         """
-        await self._turns.submit(text)
+        await self.turns.submit(text)
 
     async def retry(self) -> None:
         """Ask again after a model call that failed: the conversation is sent as it stands. Raises as `submit`."""
-        await self._turns.retry()
+        await self.turns.retry()
 
     async def send_queued(self) -> None:
         """Begin a turn with what a turn that has ended left in the queue, oldest first. Raises as `submit`."""
-        await self._turns.send_queued()
+        await self.turns.send_queued()
 
     def unqueue(self, index: int) -> str | None:
         """Take back a queued message; returns its text."""
-        return self._turns.unqueue(index)
+        return self.turns.unqueue(index)
 
     async def interrupt(self) -> bool:
         """End the running turn, keeping what was streamed; false where nothing runs."""
-        return await self._turns.interrupt()
+        return await self.turns.interrupt()
 
     async def wait(self) -> None:
         """Wait until no turn runs."""
-        await self._turns.wait()
+        await self.turns.wait()
 
     async def follow(self) -> None:
         """Take in what other windows said in this thread and did to its memory, unless a turn is under way."""
@@ -341,7 +341,7 @@ class Session(State):
             await lease.give_back()  # not held for as long as a command may run: a turn may begin meanwhile
             await current_thread.catch_up(self)
         await current_thread.store(self, f"!{command}")
-        await user_shell.run(self, command, during=self._turns.speaking)
+        await user_shell.run(self, command, during=self.turns.speaking)
 
     def pages(self) -> memory_pages.Pages:
         """Return the pages of working memory that may be written here."""

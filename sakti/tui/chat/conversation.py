@@ -140,7 +140,7 @@ class Conversation(Vertical):
             case "note":
                 await self._send(text, session.note(typed.argument))
             case "message":
-                await self._send(text, session.submit(typed.argument))
+                await self._send(text, session.turns.submit(typed.argument))
 
     async def _run_shell(self, text: str, command: str) -> None:
         live = self.transcript.live

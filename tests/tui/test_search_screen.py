@@ -364,9 +364,11 @@ async def test_there_and_back_by_key(running, session):
         assert app.screen.result_list.current.id == "f20"
         await pilot.press(*"next")  # what is typed replaces the query that was kept
         assert app.screen.input.value == "next"
-        await pilot.press("escape", "alt+left")
+        await pilot.press("escape", "f6")
+        assert app.focused is app.chat.transcript
+        await pilot.press("alt+left")
         await settle(app, pilot)
-        assert session.thread.id == "t1"
+        assert session.thread.id == "t1" and app.focused is app.chat.prompt
         assert "here 250" in screen_text(app)
         assert "back to" not in screen_text(app)
         await pilot.press("alt+left")

@@ -390,7 +390,8 @@ class ChatScreen(Screen[None]):
         self.search.open()
 
     def action_go_back(self) -> None:
-        self.view.go_back()
+        if self.view.go_back():
+            self.prompt.focus()
 
     def action_stay(self) -> None:
         self.view.stay()

@@ -185,7 +185,8 @@ class ThreadView:
                 self._load_soon()
             raise
         finally:
-            self._opening = ""
+            if self._opening == thread_id:
+                self._opening = ""
 
     def _jump(self, message_id: str, pattern: re.Pattern[str] | None = None) -> None:
         if not self._transcript.jump(message_id, pattern):
@@ -198,18 +199,19 @@ class ThreadView:
             return Spot(None, thread.title if thread else "")
         return Spot(thread.id, thread.title, self._transcript.place)
 
-    def go_back(self) -> None:
-        """Go to where the first of the visits began, if there was any."""
-        self._host.go(self._back, group="jump", exclusive=True)
-
-    async def _back(self) -> None:
-        session, origin = self._host.session, self._origin
+    def go_back(self) -> bool:
+        """Go to where the first of the visits began; False if there was none, or the agent works here."""
+        origin = self._origin
         if origin is None:
-            return
-        other = origin.thread_id != self.shown
-        if other and session.busy:
+            return False
+        if origin.thread_id != self.shown and self._host.session.busy:
             self._host.say("The agent works in this thread: go back when it is done, or stop it with esc.")
-            return
+            return False
+        self._host.go(self._back, origin, group="jump", exclusive=True)
+        return True
+
+    async def _back(self, origin: Spot) -> None:
+        session = self._host.session
         message = await session.views.message(origin.message_id) if origin.message_id else None
         self.stay()
         if origin.thread_id is None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from sakti.agent import workspace
 from sakti.agent.project import trust
-from sakti.agent.session import build, trusting
+from sakti.agent.session import trusting
 from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.panes import POLL
 from sakti.tui.chat.screen import ChatScreen
@@ -27,8 +28,8 @@ class Startup:
         """Open the store and show the thread, then send what was typed meanwhile. Raises `SaktiError`."""
         chat, session = self._chat, self._host.session
         try:
-            await asyncio.to_thread(build.preload)
-            await trusting.settle(session, self._ask_trust)
+            await asyncio.to_thread(workspace.preload)
+            await trusting.settle(session.workspace, self._ask_trust)
             await session.start()
         except BaseException:
             chat.conversation.fail()
@@ -67,7 +68,7 @@ class Startup:
 
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._host.push(
-            TrustScreen(review, self._host.session.clock),
+            TrustScreen(review, self._host.session.workspace.clock),
             lambda given: None if answer.done() else answer.set_result(bool(given)),
         )
         return await answer

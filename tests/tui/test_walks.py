@@ -103,6 +103,6 @@ async def test_an_observation_goes_from_the_observer_to_its_row_and_the_panes(op
         walks.begin_at(ExtractiveObserver.observe)
         for _ in range(3):
             await say(app, pilot, "about the redirect " * 50)
-            await app.session.engine.wait_idle()
+            await app.session.current.engine.wait_idle()
             await settle(app, pilot)
         check(walks, OBSERVATION_TO_PANES)

@@ -122,8 +122,7 @@ class MemoryEngine:
         self._request: RequestBuilder
         self._observation: Observation
         self._reflection: Reflection
-        self._step = 0
-        self._actor = ""
+        self._step, self._actor = 0, ""
         self._last_message_at: int | None = None
         self._closed = False
         self._new_thread = False

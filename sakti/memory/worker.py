@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from sakti.core.clock import Clock
-from sakti.core.errors import MemoryFailure, SaktiError
+from sakti.core.errors import MemoryFailure
 from sakti.core.events import Event, Notice
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
@@ -124,7 +124,7 @@ class Worker:
         )
         return group, self._lines(found, claimed, result.categories, marked.metadata)
 
-    def empty_group(self, record: Record, request: ObserveInput, held: Held, cycle_id: str) -> Group:
+    def empty_group(self, record: Record, request: ObserveInput | ReflectInput, held: Held, cycle_id: str) -> Group:
         """Return a group without text."""
         return Group(
             id=self.ids.new(),
@@ -155,63 +155,68 @@ class Worker:
         """
         merged = [g.id for g in groups]
         inputs = [t for _, t in request.groups]
-        size = sum(self.counter.count(t) for t in inputs)
-        try:
-            result, text, made = await self._condensed(self.reflector, record, groups, request, before)
-            self._failed = 0
-        except SaktiError as e:
-            extractive = ExtractiveReflector(self.counter)
-            # a log that a Reflector read and could not shorten has nothing to spare; other errors pass by themselves
-            self._failed += not (e.retryable or e.code == "not_smaller")
-            if not request.full or self._failed < ATTEMPTS or self.reflector.name == extractive.name:
-                raise
-            note = f"{e.message} The log is full, so it was condensed without a model."
-            self.emit(Notice("warning", "Memory", note))
-            result, text, made = await self._condensed(extractive, record, groups, request, before)
-        after = self.counter.count(text)
+        result, text, made = await self._condensed_somehow(record, groups, request, before)
+        group = self._as_reflection(self.empty_group(record, request, held, cycle_id), groups, result, text, made)
+        group = structs.replace(group, generation=record.generation_count + 1, merged_group_ids=tuple(merged))
+        pinned = {p.lstrip("* ").strip() for p in request.pinned}
+        lost, found, claimed = await self._aside(_checked, inputs, text, [t for t, _ in pieces(group)])
+        counts: Json = {
+            "dropped": {"lines": list(lost.lines), "paths": list(lost.paths)},
+            "input_tokens": sum(self.counter.count(t) for t in inputs),
+        }
+        group = structs.replace(group, metadata=group.metadata | counts)
+        rows = self._lines(found, claimed, before.sections)
+        kept = {r.line for r in rows if pinned and _as_pinned(r) in pinned}
+        if kept or made:
+            rows = [structs.replace(r, pinned=r.line in kept, thread_id=thread_of_row(group, r.line)) for r in rows]
+        return group, rows
+
+    def _as_reflection(
+        self, group: Group, groups: Sequence[Group], result: ReflectResult, text: str, made: tuple[Section, ...]
+    ) -> Group:
+        """Fill an empty group with a reflection of other groups."""
         # of several threads its own is the one with the newest notes
-        own = groups[-1].thread_id if made else request.thread_id
+        own = groups[-1].thread_id if made else group.thread_id
         mine = [g for g in groups if g.thread_id == own]
         span = next((s for s in union(s for g in groups for s in spans(g)) if s.thread_id == own), None)
-        group = Group(
-            id=self.ids.new(),
-            record_id=record.id,
+        return structs.replace(
+            group,
             thread_id=own,
             kind="reflection",
-            state="buffered",
             text=text,
-            created_at=self.clock.now(),
-            mode=request.mode,
             first_message_id=mine[0].first_message_id if mine else None,
             last_message_id=mine[-1].last_message_id if mine else None,
             first_index=span.first if span else None,
             last_index=span.last if span else None,
             message_tokens=sum(g.message_tokens for g in groups),
-            observation_tokens=after,
-            generation=record.generation_count + 1,
-            merged_group_ids=tuple(merged),
-            cycle_id=cycle_id,
-            operation_id=held.operation_id,
+            observation_tokens=self.counter.count(text),
             model=result.model,
             prompt_hash=result.prompt_hash,
             current_task=_clean(result.current_task),
             suggested_response=_clean(result.suggested_response),
             metadata={
                 **{k: v for g in groups for k, v in g.metadata.items() if k == "timezone"},
-                "input_tokens": size,
                 "level": result.level,
                 **(stored(made) if made else {}),
             },
         )
-        pinned = {p.lstrip("* ").strip() for p in request.pinned}
-        lost, found, claimed = await self._aside(_checked, inputs, text, [t for t, _ in pieces(group)])
-        told: Json = {"dropped": {"lines": list(lost.lines), "paths": list(lost.paths)}}
-        group = structs.replace(group, metadata=group.metadata | told)
-        rows = self._lines(found, claimed, before.sections)
-        kept = {r.line for r in rows if pinned and _as_pinned(r) in pinned}
-        if kept or made:
-            rows = [structs.replace(r, pinned=r.line in kept, thread_id=thread_of_row(group, r.line)) for r in rows]
-        return group, rows
+
+    async def _condensed_somehow(
+        self, record: Record, groups: Sequence[Group], request: ReflectInput, before: ToCondense
+    ) -> tuple[ReflectResult, str, tuple[Section, ...]]:
+        """Return what `_condensed` does, without a model if that failed repeatedly and the log is full."""
+        try:
+            out = await self._condensed(self.reflector, record, groups, request, before)
+            self._failed = 0
+            return out
+        except MemoryFailure as e:  # what a provider refuses, `FallbackReflector` condenses without it
+            extractive = ExtractiveReflector(self.counter)
+            self._failed += e.code != "not_smaller"  # what a Reflector read and could not shorten, nothing can
+            if not request.full or self._failed < ATTEMPTS or self.reflector.name == extractive.name:
+                raise
+            note = f"{e.message} The log is full, so it was condensed without a model."
+            self.emit(Notice("warning", "Memory", note))
+            return await self._condensed(extractive, record, groups, request, before)
 
     async def _condensed(
         self, reflector: Reflector, record: Record, groups: Sequence[Group], request: ReflectInput, before: ToCondense

@@ -11,7 +11,6 @@ from sakti.core.tokens import Estimator
 from sakti.core.types import TextPart, ToolCallPart, ToolResultPart
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.memory.reflect.extractive import ExtractiveReflector
-from sakti.memory.statements.lexicon import BETWEEN_SENTENCES
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.log.lines import LogLine
@@ -88,11 +87,6 @@ async def play(talk: Talk, folder: Path, limits: tuple[int, int], repeat: int = 
         await store.close()
 
 
-def stale(played: Played, talk: Talk) -> list[str]:
-    """What was replaced and stands in the log as if it still held."""
-    return [old for old, new in talk.replaced if any(_open(x.marked, old, new) for x in played.lines)]
-
-
 def mistaken(played: Played, talk: Talk) -> list[str]:
     """What still holds and is marked as if it did not."""
     return [words for words in talk.valid if any(_closed(x.marked, words) for x in played.lines)]
@@ -108,15 +102,6 @@ def wrong_speaker(played: Played, talk: Talk) -> list[str]:
     """What was only quoted and stands as the user's own statement, or as the task."""
     said = [x.content for x in played.lines if x.priority == "high"]
     return [words for words in talk.quoted if any(words.casefold() in t.casefold() for t in (*said, *played.tasks))]
-
-
-def _open(line: str, old: str, new: str) -> bool:
-    text = NOTE.sub("", line)
-    at = text.find(old.rstrip(" ."))
-    if at < 0 or new.lower() in MARK.sub("", text).lower():
-        return False
-    sentence = re.split(BETWEEN_SENTENCES, text[at:])[0]
-    return not MARK.search(sentence)
 
 
 def _closed(line: str, words: str) -> bool:

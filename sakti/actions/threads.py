@@ -179,7 +179,8 @@ async def delete_message(scope: Scope, message: str) -> Value:
         raise Refused(f"No message of this workspace has an id that ends with {message!r}.")
     async with _actions(scope) as actions:
         gone = await actions.delete_message(found[0])
-    text = "Removed." if len(gone.message_ids) == 1 else "Removed, the call with its result."
+    text = "Removed" if len(gone.message_ids) == 1 else "Removed, the call with its result"
+    text += ", from the database and its copies; undo and time travel show nothing of it."
     if gone.lines:
         text += f" {gone.lines} log lines were made from it and the messages around it:"
         text += " `sakti memory log` shows them, `sakti memory forget` takes one out."

@@ -60,7 +60,7 @@ class _Index:
 
     def ended_by(self, new: Statement) -> Iterator[Earlier]:
         """Yield the statements that a new one ends."""
-        for old in self._statements.sharing(new):
+        for old in self._statements.sharing(new) if new.can_end else ():
             span, line = ended_by(old, new), self._lines[old.place]
             if span is not None and line.priority != "done":
                 yield Earlier(old.text[slice(*span)].strip(), line.date, line.time)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
@@ -93,7 +94,7 @@ class Ended(Struct, frozen=True):
     end: int
 
 
-class Statement(Struct, frozen=True):
+class Statement(Struct, frozen=True, dict=True):
     """Sentence at `place`; `is_act`: a request, report or rule, about one thing among others."""
 
     place: int
@@ -105,6 +106,25 @@ class Statement(Struct, frozen=True):
     def of(cls, place: int, text: str, *, asked: bool = False) -> Statement:
         """Read a sentence; `asked`: it is known to be a request, of a value or for work."""
         return cls(place, text, clauses(text), is_act(text) or (asked and not _SETS.search(text)))
+
+    @cached_property
+    def ended(self) -> frozenset[str]:
+        """Return the words and values that the sentence says are over."""
+        return frozenset(_ended_keys(self))
+
+    @cached_property
+    def is_question(self) -> bool:
+        return self.text.rstrip("\"'`) ").endswith("?")
+
+    @cached_property
+    def can_end(self) -> bool:
+        """Return whether the sentence may end an older one at all."""
+        if self.is_question or lexicon.phrases("elsewhere").search(self.text):
+            return False
+        if is_cancelled(self.text):
+            return True
+        sets = _changes(self.text) or _SETS.search(self.text)
+        return not is_act(self.text) and bool(self.ended or sets)
 
 
 class StatementIndex:
@@ -155,18 +175,12 @@ def find_ended(statements: Sequence[str]) -> Iterator[Ended]:
 
 def ended_by(old: Statement, new: Statement) -> tuple[int, int] | None:
     """Return the part of an older statement that a newer one ends; None where both hold."""
-    text = new.text.rstrip("\"'`) ")
-    if text.endswith("?") or old.text.rstrip("\"'`) ").endswith("?") or _means_same(old, new):
-        return None
-    if lexicon.phrases("elsewhere").search(text):
+    if not new.can_end or old.is_question or _means_same(old, new):
         return None
     if old.is_act:
         return _cancelled(old, new)
-    if is_act(new.text) and not is_cancelled(text):
-        return None
-    ended = frozenset(_ended_keys(new))
     for clause in old.clauses:
-        if ended and _names_ended(clause, new, ended):
+        if new.ended and _names_ended(clause, new, new.ended):
             return clause.start, clause.end
         if any(_gives_other(clause, other, new.text) for other in new.clauses):
             return clause.start, clause.end
@@ -254,7 +268,7 @@ def _cancelled(old: Statement, new: Statement) -> tuple[int, int] | None:
 
 def _gives_other(old: Clause, new: Clause, text: str) -> bool:
     """Return whether a clause gives the subject of an older one another value of its kind."""
-    changes = lexicon.phrases("change").search(text) is not None
+    changes = _changes(text)
     if lexicon.phrases("adds").search(new.text) or not (changes or _sets_single(old, new)):
         return False
     lost = [v for v in old.values if v.key not in new.value_keys | new.keys]
@@ -278,6 +292,11 @@ def _gives_other(old: Clause, new: Clause, text: str) -> bool:
     if lexicon.phrases("many").search(old.text) and not lost[0].unit:
         return False
     return _is_same_subject(old, new)
+
+
+@lru_cache(1_024)
+def _changes(text: str) -> bool:
+    return lexicon.phrases("change").search(text) is not None
 
 
 def _sets_single(old: Clause, new: Clause) -> bool:

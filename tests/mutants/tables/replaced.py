@@ -16,16 +16,16 @@ MUTANTS = (
     ),
     M(
         "superseding-questions",
-        f"{SUPERSEDING}:ended_by",
-        'if text.endswith("?") or ',
+        f"{SUPERSEDING}:Statement.can_end",
+        "if self.is_question or ",
         "if ",
         by="tests/unit/memory/test_superseding.py::test_questions_end_nothing",
     ),
     M(
         "superseding-others",
-        f"{SUPERSEDING}:ended_by",
-        'if lexicon.phrases("elsewhere").search(text):',
-        "if False:",
+        f"{SUPERSEDING}:Statement.can_end",
+        ' or lexicon.phrases("elsewhere").search(self.text)',
+        "",
         by="tests/unit/memory/test_superseding.py::test_statements_about_others_end_nothing",
     ),
     M(

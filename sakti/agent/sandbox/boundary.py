@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.agent.judge.where import LevelName
 from sakti.agent.sandbox import repositories, worktree
@@ -99,6 +100,22 @@ class Boundary(Struct, frozen=True):
         return not any(folder.is_relative_to(a) for a in away) or any(
             folder.is_relative_to(s) and not any(a.is_relative_to(s) and folder.is_relative_to(a) for a in away)
             for s in shown
+        )
+
+    def without_writing(self, kept: Sequence[Path]) -> Boundary:
+        """Return the boundary of a command that only reads: nothing but what is in the folders `kept` can be written.
+
+        git's filter for large files works in a folder of its own, and gets a new one.
+        """
+        roots = tuple(root for root in self.write if root not in kept)
+        elsewhere = (p for p in self.read_only if not any(p.is_relative_to(root) for root in roots))
+        large = (folder for git in self.pinned if (folder := git / "lfs").is_dir())
+        return replace(
+            self,
+            write=tuple(kept),
+            pinned=(),
+            read_only=(*roots, *elsewhere),
+            hidden=(*self.hidden, *large),
         )
 
 

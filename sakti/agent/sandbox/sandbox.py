@@ -51,11 +51,18 @@ class Sandbox(Protocol):
         ...
 
     def enclosed(
-        self, argv: Sequence[str], cwd: Path, shown: Iterable[Path], read: Iterable[Path] = ()
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        shown: Iterable[Path],
+        read: Iterable[Path] = (),
+        *,
+        read_only: bool = False,
     ) -> contextlib.AbstractContextManager[Enclosed]:
         """Enclose a command that is started within the context.
 
-        It may write the folders `shown`, too, and reads `read` even where a command sees nothing else.
+        It may write the folders `shown`, too, and reads `read` even where a command sees nothing else. With
+        `read_only` it may write nothing but `shown`.
         """
         ...
 
@@ -199,12 +206,21 @@ class LinuxSandbox(Struct, dict=True):
 
     @contextmanager
     def enclosed(
-        self, argv: Sequence[str], cwd: Path, shown: Iterable[Path] = (), read: Iterable[Path] = ()
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        shown: Iterable[Path] = (),
+        read: Iterable[Path] = (),
+        *,
+        read_only: bool = False,
     ) -> Generator[Enclosed]:
         if self.level.name == "unsandboxed":
             yield Enclosed(tuple(argv), cwd)
             return
+        shown = tuple(shown)
         boundary = self.boundary(shown, read)
+        if read_only:
+            boundary = boundary.without_writing(shown)
         with self._way(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as made:
             yield made
 

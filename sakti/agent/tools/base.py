@@ -178,13 +178,17 @@ class Workbench(Struct):
 
 
 class ToolRun(Struct, frozen=True):
-    """Context of one call: the shared workbench, the call's id, and where its output streams to."""
+    """Context of one call: the shared workbench, the call's id, and where its output streams to.
+
+    `read_only`: what it runs needs to write nothing, or must not.
+    """
 
     bench: Workbench
     call_id: str
     thread_id: str
     message_id: str
     stream: Callable[[str], None]
+    read_only: bool = False
 
 
 ToolFunction = Callable[..., Awaitable[Outcome]]

@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from sakti.agent.sandbox import aside, environment, failures, relay
+from sakti.agent.sandbox import aside, environment, failures, git_environment, relay
 from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
@@ -68,19 +68,18 @@ class Started(Struct, frozen=True):
         return Path(self.notes.name) / "cwd"
 
 
-def start(
-    bench: Workbench, command: str, call_id: str, *, track: bool = True, outside: str = "", way: Path | None = None
-) -> Started:
+def start(run: ToolRun, command: str, *, track: bool = True, outside: str = "", way: Path | None = None) -> Started:
     """Start a command. Raises `ToolError` where it cannot.
 
     `track`: follow its changes of the current folder; `outside`: why it runs outside of the sandbox; `way`: the socket
     of the proxy that it reaches hosts by.
     """
+    bench = run.bench
     program = find_program("bash", bench.workspace, bench.env.get("PATH"))
     if program is None:
         raise ToolError("bash was not found on PATH outside the workspace: install it.")
     bench.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    output = Output(bench.output_folder / bench.output_name(call_id))
+    output = Output(bench.output_folder / bench.output_name(run.call_id))
     notes = tempfile.TemporaryDirectory(prefix="sakti-bash-", ignore_cleanup_errors=True)
     folder = Path(notes.name)
     (folder / "cwd").touch()
@@ -94,15 +93,13 @@ def start(
     script = f'{prelude}__command=$1; shift; eval "$__command"'
     cwd = bench.cwd if bench.cwd.is_dir() else bench.workspace
     sandbox = None if outside or bench.level.name == "unsandboxed" else bench.sandbox
-    own = bench.own_env or {}
-    env = {**bench.env, **environment.networked(own)} if sandbox is None else bench.env
-    env = own if outside == OWN and own else env
+    env = _environment(run, cwd, outside, inside=sandbox is not None)
     argv, read = [program, "-c", script, program, given], ()
     if way is not None and sandbox is not None:
         argv, read = [sys.executable, "-I", "-S", str(RELAY), str(way), str(PORT), *argv], (way.parent,)
         env = {**env, **environment.proxied(PORT)}
     try:
-        with _enclosed(sandbox, argv, cwd, folder.resolve(), read) as made:
+        with _enclosed(sandbox, argv, cwd, folder.resolve(), read, read_only=run.read_only) as made:
             process = spawn(made.argv, made.cwd, env, made.descriptors)
     except (OSError, ValueError) as e:
         notes.cleanup()
@@ -110,14 +107,24 @@ def start(
     return Started(Running(command, process, output), notes, begin, sandbox)
 
 
+def _environment(run: ToolRun, folder: Path, outside: str, *, inside: bool) -> Mapping[str, str]:
+    """Return the variables of a command; one that the user types gets the user's own, with the user's git."""
+    bench, own = run.bench, run.bench.own_env or {}
+    if outside == OWN and own:
+        return own
+    network = {} if inside else environment.networked(own)
+    git = git_environment.variables(own or bench.env, folder, bench.workspace, reads=run.read_only)
+    return {**bench.env, **network, **git}
+
+
 @contextmanager
 def _enclosed(
-    sandbox: Sandbox | None, argv: Sequence[str], cwd: Path, notes: Path, read: Sequence[Path]
+    sandbox: Sandbox | None, argv: Sequence[str], cwd: Path, notes: Path, read: Sequence[Path], *, read_only: bool
 ) -> Generator[Enclosed]:
     if sandbox is None:
         yield enclosing.Enclosed(tuple(argv), cwd)
         return
-    with sandbox.enclosed(argv, cwd, (notes,), read) as made:
+    with sandbox.enclosed(argv, cwd, (notes,), read, read_only=read_only) as made:
         yield made
 
 
@@ -138,14 +145,14 @@ async def bash(
     bench = run.bench
     appeared = _watched(bench)
     if background:
-        started = await _started(bench, command, run.call_id, track=False, outside=outside, reach=reach or ())
+        started = await _started(run, command, track=False, outside=outside, reach=reach or ())
         if started.sandbox is not None:
             started.sandbox.watch.job()
         started.running.notes = started.notes
         number = kept.keep(bench, started.running)
         return Outcome(f"Running in the background as {number}.", details={"background": number})
     before = bench.files.unchanged()
-    started = await _started(bench, command, run.call_id, outside=outside, reach=reach or ())
+    started = await _started(run, command, outside=outside, reach=reach or ())
     running, limit = started.running, timeout or bench.bash_timeout
     timed_out, left, changed = False, "", ""
     try:
@@ -171,17 +178,17 @@ async def bash(
 
 
 async def _started(
-    bench: Workbench, command: str, call_id: str, *, track: bool = True, outside: str = "", reach: Sequence[str] = ()
+    run: ToolRun, command: str, *, track: bool = True, outside: str = "", reach: Sequence[str] = ()
 ) -> Started:
     """Start a command, inside the sandbox with a way to the hosts that it may reach. Raises `ToolError`."""
     way: Path | None = None
-    level = bench.level
+    bench, level = run.bench, run.bench.level
     if reach and bench.network is not None and not outside and level.name != "unsandboxed" and level.own_network:
         try:
             way = await bench.network.socket(reach)
         except OSError as e:
             raise ToolError(f"The network of the sandbox cannot be opened: {e.strerror or e}.") from e
-    started = start(bench, command, call_id, track=track, outside=outside, way=way)
+    started = start(run, command, track=track, outside=outside, way=way)
     return replace(started, reach=tuple(reach) if way is not None else ())
 
 

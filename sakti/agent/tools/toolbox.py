@@ -195,11 +195,16 @@ class Toolbox(Struct):
             call = await call_hooks.before(self.hooks, call)
             judged = await self._judged(call)
             call = judged.call
-            found, arguments = await self._admitted(judged)
+            found, arguments, decision = await self._admitted(judged)
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
             run = ToolRun(
-                self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, masked(text)))
+                self.bench,
+                call.id,
+                message.thread_id,
+                message.id,
+                lambda text: emit(ToolOutput(call.id, masked(text))),
+                read_only=self.mode == "plan" or decision.only_reads,
             )
             async with self.bench.recorder.around(found.effect, arguments, self.bench.place()):
                 outcome = await found(run, arguments)
@@ -254,8 +259,8 @@ class Toolbox(Struct):
         judged = await self.guard.before(call)
         return structs.replace(judged, call=self._known(judged.call))
 
-    async def _admitted(self, judged: Judged) -> tuple[Tool, Json]:
-        """Return the tool and the arguments to run it with.
+    async def _admitted(self, judged: Judged) -> tuple[Tool, Json, Decision]:
+        """Return the tool, the arguments to run it with, and what was decided.
 
         Raises `ToolError` where they are wrong, `Denied` where it must not run.
         """
@@ -269,7 +274,7 @@ class Toolbox(Struct):
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
         _, given = forms.call(call.name, call.arguments, self.bench.cwd)  # raises where they cannot be read
-        return found, await self._approved(found, structs.replace(judged, call=call), given)
+        return found, *await self._approved(found, structs.replace(judged, call=call), given)
 
     @property
     def _all_rules(self) -> Rules:
@@ -299,8 +304,8 @@ class Toolbox(Struct):
             return lifted if lifted.verdict == "allow" and not lifted.outside else decision
         return decision
 
-    async def _approved(self, found: Tool, judged: Judged, arguments: Json) -> Json:
-        """Return the arguments to run with.
+    async def _approved(self, found: Tool, judged: Judged, arguments: Json) -> tuple[Json, Decision]:
+        """Return the arguments to run with, and what was decided.
 
         Raises `Denied` where a rule or the user says no, `ToolError` where the call would fail: the user is asked only
         about what can be done.
@@ -317,7 +322,7 @@ class Toolbox(Struct):
                     raise ToolError(f"A hook made another call of {call.name}: {changed.name}. Nothing was run.")
                 decision = self._decided(found, arguments, answered)
         if decision.verdict == "allow":
-            return _with(arguments, decision)
+            return _with(arguments, decision), decision
         if decision.verdict == "deny":
             raise Denied(f"Refused: {decision.target or call.name}: {decision.reason}.", decision.reason)
         values = found.check(arguments, self.bench.cwd)
@@ -352,8 +357,8 @@ class Toolbox(Struct):
             again = judge(found, changed, mode=self.mode, rules=rules, place=place)
             if again.verdict == "deny":
                 raise Denied(f"Refused: {again.target}: {again.reason}.", again.reason)
-            return _with(changed, again)
-        return _with(arguments, decision)
+            return _with(changed, again), again
+        return _with(arguments, decision), decision
 
     def _preview(self, found: Tool, arguments: Json, values: Json) -> str:
         """Return the diff that a call would make, "" where there is none to show.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.tools.background import stop_all
-from sakti.agent.tools.base import Workbench
+from sakti.agent.tools.base import ToolRun, Workbench
 from sakti.agent.tools.bash import bash, start
 from sakti.agent.tools.bash_output import bash_output
 from sakti.agent.tools.edit import edit
@@ -156,7 +156,7 @@ async def test_nothing_is_left_in_the_temporary_folder(
 
 
 async def test_a_command_begins_before_what_it_writes_however_late_one_looks(bench: Workbench) -> None:
-    started = start(bench, "touch made", "c1")
+    started = start(ToolRun(bench, "c1", "t", "m", lambda _piece: None), "touch made")
     await started.running.exited()
     await started.running.stop()
     assert started.begin <= (bench.workspace / "made").stat().st_ctime_ns

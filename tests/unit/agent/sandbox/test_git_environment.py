@@ -91,7 +91,9 @@ def looked_into(folder: Path, trap: Trap) -> None:
 
 
 def partial_clone(folder: Path, trap: Trap) -> None:
-    lacking_objects(folder, trap, "file:///nowhere")
+    lacking_objects(folder, trap, f"file://{plain(folder.parent / 'other')}")
+    program = trap.marks.parent / "uploadpack"
+    program.write_text(program.read_text().replace("cat 2>/dev/null", "exit 1"))  # git waits for its end
 
 
 def signed(folder: Path, trap: Trap) -> None:

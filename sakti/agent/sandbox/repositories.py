@@ -94,6 +94,17 @@ def runs(git: Path) -> list[Path]:
     return out
 
 
+def programs(git: Path) -> list[Path]:
+    """Return the hooks of a repository and its configurations, whether these name programs or not."""
+    hooks = (f for f in _entries(git / "hooks") if not f.name.endswith(".sample"))
+    return [f for f in (*hooks, git / "config", git / "config.worktree") if os.path.lexists(f)]
+
+
+def runs_program(file: Path) -> bool:
+    """Return whether one of `programs` makes git run something."""
+    return file.parent.name == "hooks" or _names_programs(file)
+
+
 def _is_own(git: Path, common: Path) -> bool:
     """Return whether a worktree's folder names the repository that it lies in."""
     if git.parent.name != "worktrees" or common.is_symlink():

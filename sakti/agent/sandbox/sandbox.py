@@ -139,7 +139,7 @@ class LinuxSandbox(Struct, dict=True):
                 return Level("sandboxed")
             why, mend = f"the self-test failed: {one_line(result, 120)}", _REFUSED
         if self._landlock_holds() and not self._tested(self._ruled, "landlock.json", sys.executable, _HELD):
-            self._way = self._ruled
+            self._way, self.watch.compares = self._ruled, True
             return Level("partial", f"{_LESS}; {why}", mend, own_network=False)
         return Level("unsandboxed", why, mend)
 

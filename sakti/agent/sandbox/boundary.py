@@ -33,6 +33,13 @@ _HIDDEN = (
     " .local/share/fish .terraform.d .config/solana .bitcoin .ethereum .electrum .fly .kaggle .config/flyctl"
     " .config/stripe"
 ).split()
+# The same on macOS.
+_HIDDEN_IN_LIBRARY = (
+    *("Keychains", "Cookies", "Mail", "Messages", "Safari", "Accounts", "IdentityServices"),
+    *("Application Support/Google/Chrome", "Application Support/BraveSoftware", "Application Support/Microsoft Edge"),
+    *("Application Support/Firefox", "Application Support/1Password", "Application Support/Bitwarden"),
+    *("Application Support/Slack", "Application Support/Signal", "Group Containers", "Containers"),
+)
 # Files there in which programs keep keys.
 _EMPTIED = (
     ".netrc .git-credentials .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf .vault-token .boto .s3cfg .databrickscfg"
@@ -130,7 +137,7 @@ def impossible(workspace: Path) -> str:
 
 def hidden_at(home: Path) -> tuple[Path, ...]:
     """Return the folders of a home folder that no command sees."""
-    return tuple(home / name for name in _HIDDEN)
+    return tuple(home / name for name in (*_HIDDEN, *(f"Library/{name}" for name in _HIDDEN_IN_LIBRARY)))
 
 
 def drawn(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from sakti.agent import trust
+from sakti.agent.project import trust
 from sakti.agent.reports.settings_view import as_lines
 from sakti.core.config import Loaded, flat, load, masked_value, meaning, replace_setting
 from sakti.core.errors import ConfigError
@@ -56,8 +56,8 @@ def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: P
     Returns what that start would read. The file is replaced whole; it is left alone, and `ConfigError` says why,
     where it cannot be read, or where the value contradicts another or would not be used.
     """
-    found = trust.of_file(project_file)
-    if found.asks and path == project_file:
+    review = trust.review_settings(project_file)
+    if review.asks and path == project_file:
         raise ConfigError(f"{path} is not trusted, so nothing was written. `sakti trust` shows and trusts it.")
     target = path.resolve()  # a link stays a link
     try:
@@ -76,14 +76,14 @@ def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: P
             file.write(after)
             file.flush()
             os.fsync(file.fileno())
-        own, project = (Path(tried) if f == path else f for f in (user_file, None if found.asks else project_file))
+        own, project = (Path(tried) if f == path else f for f in (user_file, None if review.asks else project_file))
         loaded = load(user_file=own, project_file=project, env=env)
         if value is not None and loaded.origins.get(name) != tried:
             _refuse(name, loaded, tried)
         if before:
             Path(tried).chmod(target.stat().st_mode & 0o777)
         Path(tried).replace(target)
-        if path == project_file and (now := trust.of_file(path)).asks:
+        if path == project_file and (now := trust.review_settings(path)).asks:
             trust.save(now)  # what the user writes here was seen
     except ConfigError as e:
         raise ConfigError(e.message.replace(tried, str(path))) from e

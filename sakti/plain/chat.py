@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.completion import argument_choices, command_choices, file_choices, query_at
 from sakti.actions.line import parse
-from sakti.agent import trust
 from sakti.agent.file_list import FileList
 from sakti.agent.mentions import mention, pasted_images
+from sakti.agent.project import trust
 from sakti.agent.reports import trust_view
 from sakti.agent.session import trusting
 from sakti.agent.session.build import NOT_KEPT
@@ -127,7 +127,7 @@ class Chat:
         code = 1
         try:
             self.say([*([self._why] if self._why else []), self._welcome()])
-            await trusting.settle(self.session, lambda found: self._ask_trust(found, typed))
+            await trusting.settle(self.session, lambda review: self._ask_trust(review, typed))
             await self.session.start()
             self._lines.start(await self.session.views.history())
             await self._take_unsent()
@@ -144,16 +144,16 @@ class Chat:
             await self._close(code)
         return code
 
-    async def _ask_trust(self, found: trust.Look, typed: asyncio.Queue[str | None]) -> bool:
+    async def _ask_trust(self, review: trust.TrustReview, typed: asyncio.Queue[str | None]) -> bool:
         """Ask whether the workspace's settings may have an effect; without a terminal they may not."""
         if not self._lines.terminal:
             return False
-        state = "changed since it was trusted" if found.state == "changed" else "not trusted yet"
-        files = ", ".join(one_line(f.name, 100) for f in found.files)
+        state = "changed since it was trusted" if review.state == "changed" else "not trusted yet"
+        files = ", ".join(one_line(f.name, 100) for f in review.project.files)
         self.say(
             [
                 f"this folder brings files that change what sakti does, {state}: {files}",
-                *trust_view.effects(found),
+                *trust_view.effects(review),
                 TRUST,
             ]
         )
@@ -170,7 +170,7 @@ class Chat:
                 case "n" | "no":
                     return False
                 case "v" | "view":
-                    self.say([*words.diff(trust.diff(found)), TRUST])
+                    self.say([*words.file_changes(review.changes), TRUST])
                 case _:
                     self.say([TRUST])
 

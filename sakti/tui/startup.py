@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 
-from sakti.agent import trust
+from sakti.agent.project import trust
 from sakti.agent.session import build, trusting
 from sakti.core.errors import StoreError
 from sakti.core.lazy import lazy_imports
@@ -74,13 +74,13 @@ class Startup:
             await self._commands.run(text)
         await self._welcome.open_once(state, self._occupied)
 
-    async def _ask_trust(self, found: trust.Look) -> bool:
-        """Show what of the workspace has an effect; whether the user trusts it."""
+    async def _ask_trust(self, review: trust.TrustReview) -> bool:
+        """Ask whether the user trusts the workspace's files, with a list of their effects."""
         from sakti.tui.screens.trust import TrustScreen  # most folders have nothing to trust
 
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._host.push(
-            TrustScreen(found, self._host.session.clock),
+            TrustScreen(review, self._host.session.clock),
             lambda given: None if answer.done() else answer.set_result(bool(given)),
         )
         return await answer

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sakti.agent.judge import git as judging
+from sakti.agent.judge import repository_config
 from sakti.agent.judge.where import resolved
 from sakti.agent.sandbox import repositories
 from sakti.core.patterns import lazy_pattern
@@ -78,7 +78,9 @@ def _lfs(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
     home = Path(env.get("HOME") or Path.home())
     files = (home / ".gitconfig", Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "git" / "config")
     skips = any(
-        n == "filter.lfs.process" and "--skip" in v for f in files for n, v in judging.pairs(repositories.read_text(f))
+        n == "filter.lfs.process" and "--skip" in v
+        for f in files
+        for n, v in repository_config.pairs(repositories.read_text(f))
     )
     return {f"filter.lfs.{name}": value for name, value in (_LFS | (_SKIPPING if skips else {})).items()}
 
@@ -94,7 +96,7 @@ def _of_repository(folder: Path) -> dict[str, str]:
         return {}
     common = git / (repositories.read_text(git / "commondir").strip() or ".")
     texts = _with_included(common / "config", git / "config.worktree")
-    named = any("diff.external" in judging.settings(text) for text in texts)
+    named = any("diff.external" in repository_config.settings(text) for text in texts)
     submodules = (
         m for text in (*texts, repositories.read_text(place / ".gitmodules")) for m in _SUBMODULE.finditer(text)
     )
@@ -110,6 +112,6 @@ def _with_included(*files: Path) -> list[str]:
         if file in texts:
             continue
         texts[file] = text = repositories.read_text(file)
-        included = (value.strip('"') for name, value in judging.pairs(text) if _INCLUDE.fullmatch(name))
+        included = (value.strip('"') for name, value in repository_config.pairs(text) if _INCLUDE.fullmatch(name))
         waiting += [resolved(file.parent, name) for name in included]
     return list(texts.values())

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sakti.agent import trust
 from sakti.agent.judge.rules import Rules
+from sakti.agent.project import files as project_files
+from sakti.agent.project import trust
 from sakti.agent.session import system_prompt
 from sakti.agent.tools.approvals import Approvals
 from sakti.agent.workspace import local_timezone, moving_facts, scrubbed
@@ -33,11 +34,11 @@ with lazy_imports:
     from sakti.agent import budget
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
-    from sakti.agent.hooks import guard as hook_guard
-    from sakti.agent.instructions import find as instructions
-    from sakti.agent.instructions import nearby
     from sakti.agent.processors import base as processing
     from sakti.agent.processors import builtin, registry
+    from sakti.agent.project.hooks import guard as hook_guard
+    from sakti.agent.project.instructions import find as instructions
+    from sakti.agent.project.instructions import nearby
     from sakti.agent.sandbox import environment, proxy, undumpable
     from sakti.agent.sandbox import sandbox as sandboxes
     from sakti.agent.session import instructed, skills
@@ -352,8 +353,8 @@ def facts(state: State) -> dict[str, str]:
 
 def may_have_hooks(state: State) -> bool:
     """Return whether a session may have hooks; nothing of them is loaded where it has none."""
-    files = any(b"ooks" in f.data for f in state.options.files if f.name == trust.CONFIG or f.name in trust.HOOKS)
-    return bool(state.config.hooks) or files or (Path.home() / ".claude" / "settings.json").is_file()
+    brought = bool(project_files.hook_files(state.options.files))
+    return bool(state.config.hooks) or brought or (Path.home() / ".claude" / "settings.json").is_file()
 
 
 async def learn(state: State) -> ModelInfo:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sakti.agent.project.skills import catalog, template
+from sakti.agent.project.skills.library import Skill
 from sakti.agent.session import build
 from sakti.agent.session.skills import library
-from sakti.agent.skills import catalog, template
-from sakti.agent.skills.load import Skill
 from sakti.core import resources
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import Notice

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sakti.agent import file_list, project, titles
+from sakti.agent import file_list, project_summary, titles
 from sakti.agent.session import build, system_prompt
 from sakti.agent.session.inbox import Inbox
 from sakti.core.errors import ConfigError, StoreError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sakti.agent.session.state import State
 
 with lazy_imports:
-    from sakti.agent.instructions import find as instructions
+    from sakti.agent.project.instructions import find as instructions
     from sakti.agent.session import instructed, recovery, skills
     from sakti.store import secrets
     from sakti.store.threads import fork as thread_fork
@@ -118,7 +118,7 @@ async def load(state: State, thread: Thread) -> None:
     await engine.open(thread)
     if state.model_info is not None and state.model_info.small:
         if state.project is None:
-            state.project = await project.of(state.workspace, trusted=state.options.trusted)
+            state.project = await project_summary.of(state.workspace, trusted=state.options.trusted)
         engine.set_budget(await asyncio.to_thread(build.small_budget, state))
     state.status = engine.status()
     state.emit(ThreadChanged(thread))

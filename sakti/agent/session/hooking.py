@@ -10,12 +10,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sakti.agent.hooks import answers, finding, payload, transcript
-from sakti.agent.hooks.answers import Text
-from sakti.agent.hooks.fire import TITLE, Hooks
-from sakti.agent.hooks.running import Place
 from sakti.agent.judge.where import resolved
 from sakti.agent.processors.base import Processor, StepInput
+from sakti.agent.project.files import hook_files
+from sakti.agent.project.hooks import answers, payload, settings, transcript
+from sakti.agent.project.hooks.answers import Text
+from sakti.agent.project.hooks.fire import TITLE, Hooks
+from sakti.agent.project.hooks.running import Place
 from sakti.agent.sandbox import environment
 from sakti.agent.session import build
 from sakti.core import resources
@@ -50,18 +51,18 @@ FACT = "hook"  # the name of what hooks tell the model, in the message that it c
 
 def begin(state: State) -> SessionHooks | None:
     """Give a session its hooks; None where it has none. What is wrong with them is a notice."""
-    found = finding.found(state.config.hooks, {f.name: f.data for f in state.options.files})
-    for problem in found.problems:
+    hooks = settings.load_hooks(state.config.hooks, hook_files(state.options.files))
+    for problem in hooks.problems:
         state.emit(Notice("warning", TITLE, problem))
-    return SessionHooks(state, found) if found.active else None
+    return SessionHooks(state, hooks) if hooks.active else None
 
 
 class SessionHooks:
     """The hooks of a session: the host that they run for, and the listener that tells them what happens."""
 
-    def __init__(self, state: State, found: finding.Found) -> None:
+    def __init__(self, state: State, hooks: settings.HookList) -> None:
         self._state = state
-        self._hooks = Hooks(found, self, {f.name: f.sha256 for f in state.options.files})
+        self._hooks = Hooks(hooks, self, {f.name: f.sha256 for f in state.options.files})
         self._folder: Path | None = None
         self._written = ("", -1)  # the thread in the file, the index of its last message
         self._writing = asyncio.Lock()

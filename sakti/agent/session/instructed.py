@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from sakti.agent.instructions import find, nearby
+from sakti.agent.project.instructions import find, nearby
 from sakti.core.events import Notice
 from sakti.core.types import ContextPart, Message, Thread
 from sakti.store.threads import threads as stored_threads
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FACT = "instructions"  # the first word of the facts that hold a file's
 
 
-async def found(state: State) -> find.Found:
+async def found(state: State) -> find.Instructions:
     """Return the instructions that hold now, and tell what was left out of them."""
     folder = Path.cwd()
     at = folder if folder.is_relative_to(state.workspace) else state.workspace

@@ -30,7 +30,7 @@ from sakti.core.types import Block, ModelInfo, Request
 if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
-    from sakti.agent.skills.load import Library, Skill
+    from sakti.agent.project.skills.library import Library, Skill
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
+from sakti.agent.project.skills import catalog
+from sakti.agent.project.skills.library import Library, Skill, load
 from sakti.agent.session import instructed
-from sakti.agent.skills import catalog
-from sakti.agent.skills.load import Library, Skill, load
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import FilePart, Json, Message, Thread, ToolResultPart
 from sakti.store.threads import threads as stored_threads

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent import project_settings, trust
+from sakti.agent.project import settings as project_settings
+from sakti.agent.project import trust
+from sakti.agent.project.files import ProjectFile
 from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.models import Models
 from sakti.agent.workspace import GitState, find_root, git_state
@@ -34,13 +36,13 @@ from sakti.core.types import Block, ModelInfo, Part, Thread, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
-    from sakti.agent.hooks.fire import Hooks
-    from sakti.agent.instructions.nearby import Nearby
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
+    from sakti.agent.project.hooks.fire import Hooks
+    from sakti.agent.project.instructions.nearby import Nearby
+    from sakti.agent.project.skills.library import Library
     from sakti.agent.sandbox.boundary import Level
     from sakti.agent.sandbox.sandbox import Sandbox
-    from sakti.agent.skills.load import Library
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
     from sakti.providers.protocol import Provider
@@ -86,7 +88,7 @@ class Options(Struct, frozen=True):
     full: bool = False
     instructed: bool = False
     overrides: tuple[str, ...] = ()
-    files: tuple[trust.File, ...] = ()
+    files: tuple[ProjectFile, ...] = ()
     own_commands: Callable[[], Container[str]] = frozenset
 
     @classmethod
@@ -99,8 +101,8 @@ class Options(Struct, frozen=True):
         is trusted this time, without being asked about. Raises `ConfigError`.
         """
         bare = cls.load_unasked(workspace, overrides=overrides, **given)
-        found = trust.look(bare.workspace)
-        return bare.with_project(found, use=trusted or not found.asks)
+        review = trust.review(bare.workspace)
+        return bare.with_project(review, use=trusted or not review.asks)
 
     @classmethod
     def load_unasked(cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), **given: Any) -> Options:
@@ -109,23 +111,24 @@ class Options(Struct, frozen=True):
         loaded = project_settings.user_settings(overrides)
         return cls(folder, loaded.config, unasked=True, overrides=tuple(overrides), **given)
 
-    def with_project(self, found: trust.Look, *, use: bool) -> Options:
+    def with_project(self, review: trust.TrustReview, *, use: bool) -> Options:
         """Return these options with the project's settings where `use` says so, else with a warning that names them.
 
         Raises `ConfigError`.
         """
-        loaded = project_settings.settings(found, use=use, overrides=self.overrides)
-        left_out = "" if use else found.left_out
-        warnings = (*loaded.warnings, *(w for w in (found.problem, left_out) if w))
+        project = review.project
+        loaded = project_settings.settings(project, use=use, overrides=self.overrides)
+        left_out = "" if use else review.left_out
+        warnings = (*loaded.warnings, *(w for w in (project.problem, left_out) if w))
         return replace(
             self,
             config=loaded.config,
             warnings=warnings,
-            told=project_settings.told(loaded),
+            told=project_settings.describe_changes(loaded),
             unasked=False,
             trusted=use,
-            instructed=use and bool(found.files),
-            files=tuple(f for f in found.files if not trust.says_only(f.name)) if use else (),
+            instructed=use and bool(project.files),
+            files=project.files if use else (),
         )
 
 
@@ -192,12 +195,12 @@ class State:
         self.mode = options.config.mode
         self.approval_mode: SessionMode = "full" if options.full else options.config.approval.mode
 
-    def settle_trust(self, found: trust.Look, *, use: bool) -> None:
+    def settle_trust(self, review: trust.TrustReview, *, use: bool) -> None:
         """Go on with the project's settings where `use` says so, or without; before the session is started.
 
         Raises `ConfigError`.
         """
-        self._take_options(self.options.with_project(found, use=use))
+        self._take_options(self.options.with_project(review, use=use))
 
     async def look_at_git(self) -> None:
         """Read branch and changes; where the workspace is not trusted git is not asked."""

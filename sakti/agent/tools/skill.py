@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Annotated, Protocol
 
-from sakti.agent.skills import catalog
-from sakti.agent.skills.load import Library, Skill
+from sakti.agent.project.skills import catalog
+from sakti.agent.project.skills.library import Library, Skill
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, tool
 from sakti.core.errors import ToolError
 

@@ -22,8 +22,8 @@ from sakti.tui.widgets.completions import Completions
 from sakti.tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
+    from sakti.agent.project.skills.library import Skill
     from sakti.agent.session.session import Session
-    from sakti.agent.skills.load import Skill
 
 
 class Completer:

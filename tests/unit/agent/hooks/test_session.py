@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sakti.agent import trust
+from sakti.agent.project import trust
 from sakti.agent.reports import doctor, trust_view
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import Config, HookSettings, load
@@ -412,14 +412,14 @@ async def test_a_hook_of_an_untrusted_project_is_never_started(store: Store, tmp
 
     await play(1)
     assert not (tmp_path / "ran").exists() and not (tmp_path / "ran2").exists()
-    trust.save(trust.look(workspace))
+    trust.save(trust.review(workspace))
     await play(2)
     assert (tmp_path / "ran").exists() and (tmp_path / "ran2").exists()
     for name in ("ran", "ran2"):
         (tmp_path / name).unlink()
     table["hooks"]["SessionStart"][0]["hooks"][0]["command"] += " #"
     (workspace / ".claude" / "settings.json").write_text(json.dumps(table))
-    assert trust.look(workspace).state == "changed" and "touch" in trust.diff(trust.look(workspace))
+    assert trust.review(workspace).state == "changed" and "touch" in trust.review(workspace).diff
     await play(3)
     assert not (tmp_path / "ran").exists() and not (tmp_path / "ran2").exists()
 
@@ -486,8 +486,8 @@ async def test_a_changed_script_of_a_trusted_hook_is_not_started(store: Store, t
     (workspace / ".sakti").mkdir(parents=True)
     (workspace / "check.sh").write_text("touch ran")
     (workspace / ".sakti" / "config.toml").write_text('[[hooks]]\nevent = "Stop"\ncommand = "sh ./check.sh"\n')
-    found = trust.look(workspace)
-    assert [f.name for f in found.files] == [".sakti/config.toml", "check.sh"]
+    found = trust.review(workspace)
+    assert [f.name for f in found.project.files] == [".sakti/config.toml", "check.sh"]
     assert "check.sh: a hook runs it" in trust_view.effects(found)
     assert "runs at Stop: sh ./check.sh  (.sakti/config.toml)" in trust_view.effects(found)
     trust.save(found)
@@ -509,7 +509,7 @@ async def test_a_changed_script_of_a_trusted_hook_is_not_started(store: Store, t
     await run.ask("two")
     assert not (workspace / "ran").exists()
     assert any("check.sh is not as it was trusted" in n.message for n in run.of(Notice))
-    assert trust.look(workspace).state == "changed"
+    assert trust.review(workspace).state == "changed"
     await close(run)
 
 
@@ -530,5 +530,5 @@ async def test_doctor_lists_hooks(tmp_path: Path, home: Path) -> None:
     assert any("theirs (.claude/settings.json): not trusted. `sakti trust`" in x for x in first)
     assert any("hooks of type http do not run" in x for x in first)
     assert any(x.startswith("✗ hooks: .claude/settings.local.json is not a JSON object") for x in first)
-    trust.save(trust.look(workspace))
+    trust.save(trust.review(workspace))
     assert "✓ hook: Stop: theirs (.claude/settings.json): active" in await lines()

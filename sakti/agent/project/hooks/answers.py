@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct, field
 
-from sakti.agent.hooks.settings import Hook
+from sakti.agent.project.hooks.settings import Hook
 from sakti.core.text import clean_surrogates, head_and_tail, one_line
 from sakti.core.types import Json
 from sakti.store.secrets import masked

@@ -8,8 +8,9 @@ from pathlib import Path, PurePosixPath
 
 import pathspec
 
-from sakti.agent.instructions import find, rules
-from sakti.agent.instructions.texts import Reader, cut
+from sakti.agent.project import files
+from sakti.agent.project.instructions import find
+from sakti.agent.project.instructions.texts import Reader, cut
 from sakti.agent.tools.base import Outcome
 from sakti.core.types import ToolCallPart
 
@@ -18,7 +19,7 @@ KEY = "nearby"  # in a thread's metadata: names of what was shown, in order
 
 
 class Nearby:
-    """Finds them for the calls of a thread, once; they are told as facts, which memory neither observes nor indexes.
+    """Finds instructions for the calls of a thread; each is shown once, as a fact that memory ignores.
 
     `project`: those of the workspace count, too, not the user's rules only. `begun` gives the sources that are in the
     prompt already, `touched` the paths of a call, relative to the workspace. `kept` are the names that the thread has,
@@ -37,7 +38,7 @@ class Nearby:
         self._workspace, self._project = workspace, project
         self._begun, self._touched, self._kept, self._keep = begun, touched, kept, keep
         self._texts: dict[str, str] = {}
-        self._rules: list[rules.Rule] | None = None
+        self._rules: list[find.Source] | None = None
 
     def forget(self) -> None:
         """Forget all texts: another thread is open."""
@@ -55,12 +56,12 @@ class Nearby:
 
     def _of_workspace(self, name: str) -> str:
         """Return the text of a file of instructions; empty for a rule, which would be there."""
-        if not self._project or name.startswith((*rules.FOLDERS, "~", "/")):
+        if not self._project or name.startswith(("~", "/")) or files.kind_of(name, "instructions") == "rule":
             return ""
         return self._reader().read(self._workspace / name) or ""
 
     def texts(self) -> dict[str, str]:
-        """Return the texts that the thread has been shown, as they are now, by name; empty for a file that is gone."""
+        """Return the current texts that the thread has been shown, by name; empty for a removed file."""
         out: dict[str, str] = {}
         left = LIMIT
         for name, text in reversed(self._texts.items()):
@@ -98,12 +99,12 @@ class Nearby:
                     yield find.Source(name, text)
         for rule in self._loaded_rules():
             if rule.paths and rule.name not in known and _matches(rule.paths, paths):
-                yield find.Source(rule.name, rule.text)
+                yield rule
 
     def _reader(self) -> Reader:
         return Reader((self._workspace.resolve(),))
 
-    def _loaded_rules(self) -> list[rules.Rule]:
+    def _loaded_rules(self) -> list[find.Source]:
         if self._rules is None:
             self._rules = find.all_rules(self._workspace, project=self._project)
         return self._rules

@@ -15,12 +15,12 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field, structs
 
-from sakti.agent.hooks import answers, matching, payload, running, settings
-from sakti.agent.hooks.answers import Decision, Ran
-from sakti.agent.hooks.matching import Subject
-from sakti.agent.hooks.running import Place
-from sakti.agent.hooks.settings import Found, Hook
 from sakti.agent.judge import shell
+from sakti.agent.project.hooks import answers, matching, payload, running, settings
+from sakti.agent.project.hooks.answers import Decision, Ran
+from sakti.agent.project.hooks.matching import Subject
+from sakti.agent.project.hooks.running import Place
+from sakti.agent.project.hooks.settings import Hook, HookList
 from sakti.agent.sandbox import aside
 from sakti.core.events import Event, Notice
 from sakti.core.text import one_line
@@ -50,7 +50,7 @@ Runner = Callable[[Hook, bytes, Place], Awaitable[Ran]]
 class Hooks(Struct):
     """The hooks of a session. `hashes` are those of the project's scripts as they were trusted, by path."""
 
-    found: Found
+    listed: HookList
     host: Host
     hashes: Mapping[str, str] = field(default_factory=dict[str, str])
     run: Runner = running.run
@@ -58,7 +58,7 @@ class Hooks(Struct):
 
     def listens(self, event: str) -> bool:
         """Return whether any hook may run at an event."""
-        return any(h.event == event for h in self.found.active)
+        return any(h.event == event for h in self.listed.active)
 
     async def fire(
         self,
@@ -78,7 +78,7 @@ class Hooks(Struct):
         several = [fields] if isinstance(fields, Mapping) else list(fields)
         subject = subject or Subject(tuple(str(v) for f in several[:1] if (v := f.get(_matched(event)))))
         try:
-            hooks = matching.chosen(self.found.hooks, event, subject, _commands)
+            hooks = matching.chosen(self.listed.hooks, event, subject, _commands)
             decision = await self._run(event, hooks, several, limit) if hooks else Decision()
         except Exception as e:  # the worker's root: a fault of hooks is told, the chat goes on
             log.exception("hooks of %s failed", event)

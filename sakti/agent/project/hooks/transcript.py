@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from sakti.agent.hooks import payload
+from sakti.agent.project.hooks import payload
 from sakti.core.types import (
     FilePart,
     ImagePart,

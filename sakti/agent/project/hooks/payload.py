@@ -108,7 +108,7 @@ def _patched(arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
 
 
 def ours(tool: str, given: Json) -> Json:
-    """Return a call's input, as a hook changed it, with our names; what is not known stays, to be judged and refused.
+    """Return a call's input as a hook changed it, with our names; unknown ones stay and are refused.
 
     A timeout is in milliseconds.
     """

@@ -1,4 +1,4 @@
-"""Describe a project to a model too small to look for itself: files, where it starts, manifest, README.
+"""Describe a project to a model too small to explore it: files, entry points, manifest, README.
 
 The functions that make the text are pure.
 """
@@ -55,7 +55,7 @@ _KEPT = (
 
 
 async def of(root: Path, *, trusted: bool = True) -> str:
-    """Describe the project at `root`, without git where it is not `trusted`; empty where that takes too long."""
+    """Describe the project at `root`, without git if it is not `trusted`; empty after a time limit."""
     try:
         async with asyncio.timeout(PATIENCE):
             paths = await FileList(root, trusted=lambda: trusted).paths()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sakti.agent import trust
+from sakti.agent.project.files import CONFIG, PAGES, ProjectFiles, resolve_inside
 from sakti.agent.reports.settings_view import as_toml
 from sakti.core import resources
 from sakti.core.config import Loaded, load
@@ -28,22 +28,16 @@ def user_settings(overrides: Sequence[str] = ()) -> Loaded:
     return load(user_file=resources.config_home() / "config.toml", env=os.environ, overrides=overrides)
 
 
-def settings(found: trust.Look, *, use: bool, overrides: Sequence[str] = ()) -> Loaded:
+def settings(project: ProjectFiles, *, use: bool, overrides: Sequence[str] = ()) -> Loaded:
     """Merge every source, the project's as it was looked at where `use` says so. Raises `ConfigError`."""
     return load(
         user_file=resources.config_home() / "config.toml",
-        project_file=found.workspace / trust.CONFIG if use and found.config is not None else None,
-        project_bytes=found.config,
+        project_file=project.workspace / CONFIG if use and project.config is not None else None,
+        project_bytes=project.config,
         env=os.environ,
         overrides=overrides,
-        usable=usable_in(found.workspace),
+        usable=usable_in(project.workspace),
     )
-
-
-def allowed(workspace: Path) -> Path | None:
-    """Return the project's file of settings where it has an effect or there is none yet; else None."""
-    found = trust.look(workspace)
-    return None if found.asks or found.problem else found.workspace / trust.CONFIG
 
 
 def usable_in(workspace: Path) -> Callable[[str, Any], str]:
@@ -51,10 +45,10 @@ def usable_in(workspace: Path) -> Callable[[str, Any], str]:
 
     def usable(name: str, value: Any) -> str:
         try:
-            if name in trust.NAMING and value != "none":
-                if trust.inside(workspace, value) is None:
+            if name in PAGES and value != "none":
+                if resolve_inside(workspace, value) is None:
                     return f"{name} must name a file in the workspace and is not used."
-                if name == trust.NAMING[0]:
+                if name == PAGES[0]:
                     page_schema.load(value, workspace)
                 else:
                     page_files.template(value, workspace)
@@ -69,7 +63,7 @@ def usable_in(workspace: Path) -> Callable[[str, Any], str]:
     return usable
 
 
-def told(loaded: Loaded) -> str:
-    """Return one line on what the project's settings changed; empty where they changed nothing."""
+def describe_changes(loaded: Loaded) -> str:
+    """Return one line on the settings that the project changed; empty if it changed none."""
     changes = [f"{name} = {one_line(as_toml(value) or 'none', 60)}" for name, value in loaded.changed.items()]
-    return f"{trust.CONFIG} sets {', '.join(changes)}." if changes else ""
+    return f"{CONFIG} sets {', '.join(changes)}." if changes else ""

@@ -15,8 +15,8 @@ from typing import IO
 
 from msgspec import Struct, field
 
-from sakti.agent.hooks.answers import Ran
-from sakti.agent.hooks.settings import PROJECT_DIRS, Hook
+from sakti.agent.project.hooks.answers import Ran
+from sakti.agent.project.hooks.settings import PROJECT_DIRS, Hook
 from sakti.agent.sandbox import environment
 from sakti.agent.sandbox import sandbox as enclosing
 from sakti.core.programs import find_program

@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from msgspec import Struct
 
-from sakti.agent.hooks.settings import Hook
+from sakti.agent.project.hooks.settings import Hook
 from sakti.core.config.hooks import EVENTS, TOOL_EVENTS
 from sakti.core.patterns import lazy_pattern
 
@@ -88,7 +88,7 @@ def matches(pattern: str, names: Collection[str]) -> bool:
 
 
 def fulfils(rule: str, subject: Subject, commands: Callable[[str], Sequence[str] | None]) -> bool:
-    """Return whether a call fits `Tool`, `Tool(pattern)` or `Bash(words *)`; a command that cannot be read does."""
+    """Return whether a call fits `Tool`, `Tool(pattern)` or `Bash(words *)`; unparsed commands do."""
     found = _RULE.fullmatch(rule)
     if found is None or not matches(found[1], subject.names):
         return False

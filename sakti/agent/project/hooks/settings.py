@@ -1,35 +1,36 @@
-"""Read hooks: tables `[[hooks]]` of sakti's own files, and the `hooks` of files that claude-code reads. Pure.
+"""Read hooks: tables `[[hooks]]` of sakti's files, and the `hooks` of claude-code's settings.
 
-What is wrong with one hook leaves the others alone: it is listed with the reason.
+A faulty hook does not affect the others: it is listed with the reason.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sakti.core import resources
 from sakti.core.config.check import wrong
 from sakti.core.config.hooks import EVENTS, NEVER, TIMEOUT, HookSettings, event_name
 from sakti.core.config.load import table_of
-from sakti.core.config.reading import parse
+from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.patterns import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import display_path, one_line
 
-CONFIG = ".sakti/config.toml"
-CLAUDE = (".claude/settings.json", ".claude/settings.local.json")
 OFF = "disableAllHooks"
 PROJECT_DIRS = ("CLAUDE_PROJECT_DIR", "SAKTI_PROJECT_DIR")  # variables that name the workspace
 MOST = 200  # hooks of one file
 SHORTEST = 0.1  # seconds
+LONGEST = 1_000_000  # bytes of a file of settings
 
 _SCRIPT = (".py", ".sh", ".bash", ".zsh", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
 _RUNNERS = frozenset("python python3 node deno bun ruby perl php lua sh bash dash zsh source . uv run -f -m".split())
@@ -67,8 +68,8 @@ class Hook(Struct, frozen=True):
         return one_line(f"{self.event}{match}: {words}", 160)
 
 
-class Found(Struct, frozen=True):
-    """All hooks that were found, those that never run among them; `problems` are sentences on broken files."""
+class HookList(Struct, frozen=True):
+    """Hooks of all files, including those that never run; `problems` are sentences on broken files."""
 
     hooks: tuple[Hook, ...] = ()
     problems: tuple[str, ...] = ()
@@ -78,10 +79,19 @@ class Found(Struct, frozen=True):
         return tuple(h for h in self.hooks if not h.why_not)
 
 
-def collect(own: Sequence[HookSettings], own_source: str, claude: bytes | None, files: Mapping[str, bytes]) -> Found:
-    """Return the hooks of the user's configuration, of their settings of claude-code, and of a project's files.
+def load_hooks(user: Sequence[HookSettings], files: Mapping[str, bytes]) -> HookList:
+    """Return the user's hooks, with those of ~/.claude/settings.json, and those in a project's `files`."""
+    claude: bytes | None = None
+    with contextlib.suppress(ConfigError):
+        claude = read_bytes(Path.home() / ".claude" / "settings.json", LONGEST)
+    return collect(user, display_path(resources.config_home() / "config.toml"), claude, files)
 
-    `claude` is what ~/.claude/settings.json holds, `files` what the project's files hold, by name.
+
+def collect(own: Sequence[HookSettings], own_source: str, claude: bytes | None, files: Mapping[str, bytes]) -> HookList:
+    """Merge the hooks of the user's configuration, of their claude-code settings, and of a project.
+
+    `claude` is the content of ~/.claude/settings.json, `files` those of the project's settings and files of hooks, by
+    name.
     """
     hooks = [_of_table(hook, own_source, project=False) for hook in own]
     problems: list[str] = []
@@ -90,27 +100,44 @@ def collect(own: Sequence[HookSettings], own_source: str, claude: bytes | None, 
         source = "~/.claude/settings.json"
         made, off = _of_claude(claude, source, problems, project=False)
         hooks += [replace(h, write=("~/.claude",)) for h in made]
-    if CONFIG in files:
-        hooks += _of_project(files[CONFIG], problems)
     theirs: list[Hook] = []
-    for name in CLAUDE:
-        if name in files:
-            made, said = _of_claude(files[name], name, problems, project=True)
-            theirs, off = [*theirs, *made], off or said
+    for name, data in files.items():
+        if name.endswith(".toml"):
+            hooks += _of_project(data, name, problems)
+        else:
+            read, reason = _of_claude(data, name, problems, project=True)
+            theirs, off = [*theirs, *read], off or reason
     hooks += [replace(h, why_not=h.why_not or off) for h in theirs]
-    return Found(tuple(hooks), tuple(problems))
+    return HookList(tuple(hooks), tuple(problems))
+
+
+def find_problems(workspace: Path, names: Iterable[str]) -> list[str]:
+    """Return a sentence for each of a project's files of hooks that cannot be read; its hooks do not run."""
+    out: list[str] = []
+    for name in names:
+        try:
+            data = read_bytes(workspace / name, LONGEST)
+        except ConfigError as e:
+            out.append(e.message)
+            continue
+        if data and _json_table(data) is None:
+            out.append(f"{name} is not a JSON object: its hooks do not run.")
+    return out
 
 
 def part(data: bytes) -> bytes | None:
-    """Return what of a file of claude-code's settings has an effect here, in one form; None where nothing has."""
+    """Return the part of a claude-code settings file that has an effect here, normalised, or None."""
+    table = _json_table(data) or {}
+    used = {k: v for k, v in table.items() if k in ("hooks", OFF) and v}
+    return (json.dumps(used, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace") if used else None
+
+
+def _json_table(data: bytes) -> dict[str, Any] | None:
     try:
         table: Any = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(table, dict):
-        return None
-    kept = {k: v for k, v in cast("dict[str, Any]", table).items() if k in ("hooks", OFF) and v}
-    return (json.dumps(kept, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace") if kept else None
+    return cast("dict[str, Any]", table) if isinstance(table, dict) else None
 
 
 def scripts(workspace: Path, files: Mapping[str, bytes]) -> list[Path]:
@@ -181,7 +208,7 @@ def _companions(script: Path, workspace: Path) -> Iterator[Path]:
 
 
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each word with the one before it that is no option, or that option where it takes a file or a module."""
+    """Yield each word with the one before it that is no option, or an option that takes a file."""
     before = ""
     for word in words:
         yield before, word
@@ -202,25 +229,25 @@ def _never(hook: Hook) -> str:
     return "there are no sub-agents here" if hook.event in NEVER else ""
 
 
-def _of_project(data: bytes, problems: list[str]) -> list[Hook]:
+def _of_project(data: bytes, source: str, problems: list[str]) -> list[Hook]:
     try:
-        given = parse(data, Path(CONFIG)).get("hooks", [])
+        tables = parse(data, Path(source)).get("hooks", [])
     except ConfigError as e:
         problems.append(e.message)
         return []
-    if not isinstance(given, list):
-        problems.append(f"{CONFIG}: hooks must be a list of tables [[hooks]].")
+    if not isinstance(tables, list):
+        problems.append(f"{source}: hooks must be a list of tables [[hooks]].")
         return []
     out: list[Hook] = []
-    for number, table in enumerate(cast("list[Any]", given)[:MOST], 1):
+    for number, table in enumerate(cast("list[Any]", tables)[:MOST], 1):
         try:
-            made: HookSettings = table_of(HookSettings, table, f"hooks[{number}]", CONFIG)
+            settings: HookSettings = table_of(HookSettings, table, f"hooks[{number}]", source)
         except ConfigError as e:
             problems.append(e.message)
             continue
-        if made.write:
-            problems.append(f"{CONFIG}: hooks[{number}].write is not used; only your own config.toml may name folders.")
-        out.append(_of_table(made, CONFIG, project=True))
+        if settings.write:
+            problems.append(f"{source}: hooks[{number}].write is not used; only your own config.toml may name folders.")
+        out.append(_of_table(settings, source, project=True))
     return out
 
 

@@ -28,7 +28,7 @@ _CODE = lazy_pattern(r"(`+)(?:(?!\1).)*\1(?!`)")
 
 
 class Reader(Struct):
-    """Reads files below the given folders only, links resolved; `notes` say what was left as it is, and why."""
+    """Reads files below the given folders only, links resolved; `notes` report imports left as text."""
 
     roots: Sequence[Path]
     notes: list[str] = field(default_factory=list[str])

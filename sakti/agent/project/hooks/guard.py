@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec import structs
 
-from sakti.agent.hooks import answers, matching, payload
-from sakti.agent.hooks.answers import Decision
-from sakti.agent.hooks.fire import Hooks
-from sakti.agent.hooks.matching import Subject
-from sakti.agent.hooks.payload import Told
+from sakti.agent.project.hooks import answers, matching, payload
+from sakti.agent.project.hooks.answers import Decision
+from sakti.agent.project.hooks.fire import Hooks
+from sakti.agent.project.hooks.matching import Subject
+from sakti.agent.project.hooks.payload import Told
 from sakti.agent.tools.base import Outcome, Workbench
 from sakti.agent.tools.call_hooks import Denied, Judged
 from sakti.core.text import one_line

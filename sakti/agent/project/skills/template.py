@@ -69,7 +69,7 @@ def words(argument: str) -> list[str]:
 
 
 def _value(at: str | None, number: str | None, argument: str, values: Sequence[str]) -> str:
-    """Return `$ARGUMENTS`, `$ARGUMENTS[n]` counted from 0, or `$n` counted from 1; empty for a missing one."""
+    """Return `$ARGUMENTS`, `$ARGUMENTS[n]` (from 0) or `$n` (from 1); empty for a missing one."""
     place = _at(at, number)
     if place is None:
         return argument

@@ -1,11 +1,11 @@
-"""Tell the model which skills there are, within a share of its window; a skill's text comes when it asks for it."""
+"""List the skills for the model, within a share of its window; it loads their texts on demand."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
 
-from sakti.agent.skills.load import Library, Skill
+from sakti.agent.project.skills.library import Library, Skill
 from sakti.core import resources
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter

@@ -97,7 +97,7 @@ def _hooks(review: trust.TrustReview, config: Config) -> list[Line]:
     broken = [Line("hooks", False, problem) for problem in problems]
     lines: list[Line] = []
     for hook in listed.hooks[:MOST_HOOKS]:
-        untrusted = hook.project and review.asks
+        untrusted = hook.project and not review.holds
         state = "changed since it was trusted" if review.state == "changed" else "not trusted"
         why = hook.why_not or (state if untrusted else "")
         mend = "`sakti trust` shows and trusts it." if untrusted and not hook.why_not else ""
@@ -132,10 +132,10 @@ def _brought(review: trust.TrustReview, own_commands: Container[str]) -> list[Li
     states = {"nothing": "nothing to trust here", "trusted": "this workspace is trusted"}
     state = states.get(review.state, review.left_out)
     out = [Line("trust", not review.asks, problem or state, optional=True)]
-    texts = instructions.find(workspace, workspace, project=not review.asks)
+    texts = instructions.find(workspace, workspace, project=review.holds, trusts=review.trusts)
     names = ", ".join(source.name for source in texts.sources) or "none"
     out.append(Line("instructions", not texts.notes, ". ".join((names, *texts.notes)), optional=True))
-    skills = skill_files.load(workspace, project=not review.asks)
+    skills = skill_files.load(workspace, project=review.holds, trusts=review.trusts)
     summary = counted(len(skills.skills), "skill or command", "skills and commands")
     wrong = len(skills.notes) + len(skills.shadowed) + sum(s.name in own_commands for s in skills.skills)
     if wrong:

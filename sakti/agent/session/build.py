@@ -220,6 +220,7 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
             made.touched,
             lambda: instructed.names_near(state.thread),
             lambda names: instructed.keep_near(state, names),
+            state.trusts,
         )
         made.hooks = (state.nearby,)
     if state.hooks is not None:

@@ -24,9 +24,8 @@ async def found(state: State) -> find.Instructions:
     """Return the instructions that hold now, and tell what was left out of them."""
     folder = Path.cwd()
     at = folder if folder.is_relative_to(state.workspace) else state.workspace
-    now = await asyncio.to_thread(
-        find.find, state.workspace, at, project=state.options.instructed and not state.options.unasked
-    )
+    project = state.options.instructed and not state.options.unasked
+    now = await asyncio.to_thread(find.find, state.workspace, at, project=project, trusts=state.trusts)
     for note in now.notes:
         if note not in state.told_notes:
             state.told_notes.add(note)

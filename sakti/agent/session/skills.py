@@ -25,7 +25,7 @@ _NAMED = lazy_pattern(r'<skill name="([^"]+)">')
 def library(state: State) -> Library:
     """Return what is there, read when it is asked for first."""
     if state.skills is None:
-        state.skills = load(state.workspace, project=_project(state))
+        state.skills = load(state.workspace, project=_project(state), trusts=state.trusts)
     return state.skills
 
 
@@ -35,7 +35,7 @@ def _project(state: State) -> bool:
 
 async def refresh(state: State) -> None:
     """Read anew what is there; the prompt of a thread that goes on stays, what changed is told as a fact."""
-    state.skills = await asyncio.to_thread(load, state.workspace, project=_project(state))
+    state.skills = await asyncio.to_thread(load, state.workspace, project=_project(state), trusts=state.trusts)
     before = str(state.thread.metadata.get(CATALOG) or "") if state.thread is not None else ""
     state.changed_skills = catalog.change(before, told(state)) if before else ""
 

@@ -65,8 +65,9 @@ class Options(Struct, frozen=True):
     loaded again then.
     `trusted`: nothing of the workspace is held back, and git is asked about it.
     `full`: the mode that asks nothing, for containers. `instructed`: the project's own instructions are read.
-    `files` are the project's files that have an effect, as they were looked at. `own_commands` names the commands of
-    the chat, which no file may take.
+    `files` are the project's files that have an effect, as they were looked at. `known_texts` names the files that
+    were there when that was decided: a text that appears later is not read; None: each is. `own_commands` names the
+    commands of the chat, which no file may take.
     """
 
     workspace: Path
@@ -89,6 +90,7 @@ class Options(Struct, frozen=True):
     instructed: bool = False
     overrides: tuple[str, ...] = ()
     files: tuple[ProjectFile, ...] = ()
+    known_texts: frozenset[str] | None = None
     own_commands: Callable[[], Container[str]] = frozenset
 
     @classmethod
@@ -116,8 +118,8 @@ class Options(Struct, frozen=True):
 
         Raises `ConfigError`.
         """
-        project = review.project
-        loaded = project_settings.settings(project, use=use, overrides=self.overrides)
+        project = review.project if use else review.trusted_part
+        loaded = project_settings.settings(project, use=use or review.holds, overrides=self.overrides)
         left_out = "" if use else review.left_out
         warnings = (*loaded.warnings, *(w for w in (project.problem, left_out) if w))
         return replace(
@@ -126,9 +128,10 @@ class Options(Struct, frozen=True):
             warnings=warnings,
             told=project_settings.describe_changes(loaded),
             unasked=False,
-            trusted=use,
-            instructed=use and bool(project.files),
-            files=project.files if use else (),
+            trusted=use or review.holds,
+            instructed=(use or review.holds) and bool(project.files),
+            files=project.files if use or review.holds else (),
+            known_texts=frozenset(f.name for f in project.files),
         )
 
 
@@ -194,6 +197,10 @@ class State:
         self.saved = not options.config.memory.read_only
         self.mode = options.config.mode
         self.approval_mode: SessionMode = "full" if options.full else options.config.approval.mode
+
+    def trusts(self, name: str) -> bool:
+        """Return whether a text of the project was there when its trust was decided."""
+        return self.options.known_texts is None or name in self.options.known_texts
 
     def settle_trust(self, review: trust.TrustReview, *, use: bool) -> None:
         """Go on with the project's settings where `use` says so, or without; before the session is started.

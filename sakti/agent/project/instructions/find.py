@@ -16,6 +16,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from sakti.agent.project import files
+from sakti.agent.project.files import Trusts
 from sakti.agent.project.frontmatter import parted
 from sakti.agent.project.instructions.texts import Reader, cut
 from sakti.core.patterns import lazy_pattern
@@ -54,8 +55,8 @@ class Instructions(Struct, frozen=True):
     notes: tuple[str, ...] = field(default=())
 
 
-def find(workspace: Path, folder: Path, *, project: bool) -> Instructions:
-    """Return the instructions for work in `folder`; `project`: the workspace is trusted."""
+def find(workspace: Path, folder: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> Instructions:
+    """Return the instructions for work in `folder`; `project`: the workspace is trusted, with files that `trusts`."""
     sources: list[Source] = []
     notes: list[str] = []
     for path, name in _users():
@@ -63,8 +64,11 @@ def find(workspace: Path, folder: Path, *, project: bool) -> Instructions:
     sources += [rule for rule in user_rules(notes) if not rule.paths]
     if project:
         for path, name in _projects(workspace, folder):
-            sources += _read(path, name, (workspace.resolve(),), notes)
-        sources += [rule for rule in project_rules(workspace, notes) if not rule.paths]
+            if trusts(name):
+                sources += _read(path, name, (workspace.resolve(),), notes)
+            else:
+                notes.append(files.left_out(name))
+        sources += [rule for rule in project_rules(workspace, notes, trusts) if not rule.paths]
     return limited(sources, notes, LIMIT)
 
 
@@ -75,9 +79,9 @@ def _read(path: Path, name: str, roots: Sequence[Path], notes: list[str]) -> lis
     return [Source(name, text)] if text else []
 
 
-def all_rules(workspace: Path, *, project: bool) -> list[Source]:
+def all_rules(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> list[Source]:
     """Return the user's rules, then the project's if it is trusted."""
-    return user_rules([]) + (project_rules(workspace, []) if project else [])
+    return user_rules([]) + (project_rules(workspace, [], trusts) if project else [])
 
 
 def user_has_rules() -> bool:
@@ -128,11 +132,13 @@ def of_folder(folder: Path) -> Iterator[Path]:
 # --- rules -----------------------------------------------------------------------------------------------------------
 
 
-def project_rules(workspace: Path, notes: list[str]) -> list[Source]:
+def project_rules(workspace: Path, notes: list[str], trusts: Trusts = files.trusts_all) -> list[Source]:
     """Read the rules of a trusted workspace; one that cannot be read is left out with a sentence in `notes`."""
     reader = Reader((workspace.resolve(),), notes)
     listed = files.list_files(workspace, "rule", most=MOST_RULES)
-    texts = ((f.path.relative_to(workspace).as_posix(), reader.read(f.path)) for f in listed)
+    names = {f.path.relative_to(workspace).as_posix(): f.path for f in listed}
+    notes += [files.left_out(name) for name in names if not trusts(name)]
+    texts = ((name, reader.read(path)) for name, path in names.items() if trusts(name))
     return [rule for name, text in texts if text and (rule := _rule(name, text))]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import pathspec
 
 from sakti.agent.project import files
+from sakti.agent.project.files import Trusts
 from sakti.agent.project.instructions import find
 from sakti.agent.project.instructions.texts import Reader, cut
 from sakti.agent.tools.base import Outcome
@@ -21,9 +22,9 @@ KEY = "nearby"  # in a thread's metadata: names of what was shown, in order
 class Nearby:
     """Finds instructions for the calls of a thread; each is shown once, as a fact that memory ignores.
 
-    `project`: those of the workspace count, too, not the user's rules only. `begun` gives the sources that are in the
-    prompt already, `touched` the paths of a call, relative to the workspace. `kept` are the names that the thread has,
-    `keep` adds some.
+    `project`: those of the workspace count, too, not the user's rules only, if it `trusts` them. `begun` gives the
+    sources that are in the prompt already, `touched` the paths of a call, relative to the workspace. `kept` are the
+    names that the thread has, `keep` adds some.
     """
 
     def __init__(
@@ -34,8 +35,9 @@ class Nearby:
         touched: Callable[[ToolCallPart], Sequence[str]],
         kept: Callable[[], Sequence[str]],
         keep: Callable[[Sequence[str]], Awaitable[None]],
+        trusts: Trusts = files.trusts_all,
     ) -> None:
-        self._workspace, self._project = workspace, project
+        self._workspace, self._project, self._trusts = workspace, project, trusts
         self._begun, self._touched, self._kept, self._keep = begun, touched, kept, keep
         self._texts: dict[str, str] = {}
         self._rules: list[find.Source] | None = None
@@ -57,6 +59,8 @@ class Nearby:
     def _of_workspace(self, name: str) -> str:
         """Return the text of a file of instructions; empty for a rule, which would be there."""
         if not self._project or name.startswith(("~", "/")) or files.kind_of(name, "instructions") == "rule":
+            return ""
+        if not self._trusts(name):
             return ""
         return self._reader().read(self._workspace / name) or ""
 
@@ -94,7 +98,7 @@ class Nearby:
                 continue
             for path in find.of_folder(self._workspace / folder):
                 name = path.relative_to(self._workspace).as_posix()
-                if name not in known and (text := self._reader().read(path)):
+                if name not in known and self._trusts(name) and (text := self._reader().read(path)):
                     known.add(name)
                     yield find.Source(name, text)
         for rule in self._loaded_rules():
@@ -106,7 +110,7 @@ class Nearby:
 
     def _loaded_rules(self) -> list[find.Source]:
         if self._rules is None:
-            self._rules = find.all_rules(self._workspace, project=self._project)
+            self._rules = find.all_rules(self._workspace, project=self._project, trusts=self._trusts)
         return self._rules
 
 

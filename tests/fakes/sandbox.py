@@ -25,7 +25,7 @@ class FakeSandbox:
 
     def __post_init__(self) -> None:
         self._masks = Masks(Place(self.workspace, self.workspace))
-        self.watch = Watch(self.workspace, self._gits)
+        self.watch = Watch(self.workspace, self._gits, lambda: self._masks.texts)
 
     def _gits(self) -> tuple[Path, ...]:
         self._masks.refresh()

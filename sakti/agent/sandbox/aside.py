@@ -34,17 +34,20 @@ def _none() -> tuple[Path, ...]:
 class Watch(Struct):
     """What is under the protected names of a workspace while commands run there.
 
-    `gits` finds the `.git` of repositories in the folders below it. A command in the background may leave something
-    at any time, so what was seen before it holds until it has ended. `compares`: commands could change the hooks and
-    the configuration of a repository that was there, so that their contents are compared, and put back.
+    `gits` finds the `.git` of repositories in the folders below it, and what `texts` returns then: the files and
+    folders there that instruct an agent. A command in the background may leave something at any time, so what was seen
+    before it holds until it has ended. `compares`: commands could change the hooks and the configuration of a
+    repository that was there, so that their contents are compared, and put back.
     """
 
     workspace: Path
     gits: Callable[[], Iterable[Path]] = _none
+    texts: Callable[[], Iterable[Path]] = _none
     compares: bool = False
     _before: Seen | None = None
     _known: frozenset[Path] = frozenset()
     _job: bool = False
+    _instructing: frozenset[Path] = frozenset()
     _programs: dict[str, _Content] = field(default_factory=dict[str, "_Content"])
 
     def begin(self, *, running: bool) -> list[tuple[str, str]]:
@@ -53,6 +56,7 @@ class Watch(Struct):
         if self._before is None or not running:
             self._known = frozenset(self._folders())
             self._before = seen(self.workspace, self._known)
+            self._instructing = frozenset(self.texts())
             self._programs = self._contents() if self.compares else {}
         self._job = running
         return moved
@@ -65,6 +69,8 @@ class Watch(Struct):
         for git in self._folders():
             if git not in self._known:  # a command made it: only what it would run is taken away
                 moved += _all_moved(self.workspace, repositories.runs(git))
+        new = (text for text in self.texts() if text not in self._instructing)
+        moved += _all_moved(self.workspace, (text for text in new if text.is_relative_to(self.workspace)))
         return moved + (self._put_back() if self.compares else [])
 
     def job(self) -> None:

@@ -150,14 +150,15 @@ def drawn(
     added: Sequence[Path] = (),
     masked: Sequence[Path] = (),
     gits: Sequence[Path] = (),
+    texts: Sequence[Path] = (),
     temporary: tuple[Path, ...] = TEMPORARY,
     shown: Iterable[Path] = (),
 ) -> Boundary:
     """Return the boundary of a command that starts now.
 
     `added` are folders that are treated as the workspace is, `write` others that may be written. `own` are sakti's
-    folders and files besides the usual ones, `gits` the folders and files `.git` of nested repositories, `shown`
-    folders that may be read although what holds them is hidden.
+    folders and files besides the usual ones, `gits` the folders and files `.git` of nested repositories, `texts` what
+    instructs an agent below a workspace, `shown` folders that may be read although what holds them is hidden.
     """
     opened = (workspace, *added)
     roots = (*opened, *(w for w in write if w.exists()))
@@ -168,7 +169,7 @@ def drawn(
         folders = list(dict.fromkeys(k for g in found if (k := repositories.kept_at(g, root)) is not None))
         if root == workspace and (common := worktree.kept_at(workspace)) is not None:
             folders.append(common)
-        read_only += [root / name for name in PROTECTED] + files
+        read_only += [root / name for name in PROTECTED] + files + [t for t in texts if t.is_relative_to(root)]
         read_only += [path for git in folders for path in repositories.protected(git, root)]
         kept_by += folders
     closed = [*hidden_at(home), *own, *(p for p in map(Path, _OF_SYSTEM) if os.access(p, os.R_OK))]

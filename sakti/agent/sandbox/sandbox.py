@@ -97,7 +97,7 @@ class LinuxSandbox(Struct, dict=True):
     machine: str = field(default_factory=platform.machine)
 
     def __post_init__(self) -> None:
-        self.watch = aside.Watch(self.workspace, self._gits)
+        self.watch = aside.Watch(self.workspace, self._gits, self._texts)
         self._masks = [Masks(Place(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
         self._way: _Way = self._wrapped
@@ -196,6 +196,10 @@ class LinuxSandbox(Struct, dict=True):
         self._refresh()
         return tuple(found for m in self._masks for found in m.repositories)
 
+    def _texts(self) -> tuple[Path, ...]:
+        """Return what instructs an agent below the workspace, as it was looked at last."""
+        return tuple(text for m in self._masks for text in m.texts)
+
     def boundary(self, shown: Iterable[Path] = (), read: Iterable[Path] = ()) -> Boundary:
         """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""
         self._refresh()
@@ -208,6 +212,7 @@ class LinuxSandbox(Struct, dict=True):
             added=self.added,
             masked=[file for m in self._masks for file in m.files],
             gits=[found for m in self._masks for found in m.repositories],
+            texts=self._texts(),
             temporary=self.temporary,
             shown=read,
         )

@@ -63,11 +63,8 @@ def find(workspace: Path, folder: Path, *, project: bool, trusts: Trusts = files
         sources += _read(path, name, (*(f.resolve() for f in files.user_folders()), path.resolve().parent), notes)
     sources += [rule for rule in user_rules(notes) if not rule.paths]
     if project:
-        for path, name in _projects(workspace, folder):
-            if trusts(name):
-                sources += _read(path, name, (workspace.resolve(),), notes)
-            else:
-                notes.append(files.left_out(name))
+        for path, name in _projects(workspace, folder, trusts, notes):
+            sources += _read(path, name, (workspace.resolve(),), notes)
         sources += [rule for rule in project_rules(workspace, notes, trusts) if not rule.paths]
     return limited(sources, notes, LIMIT)
 
@@ -113,18 +110,20 @@ def _users() -> Iterator[tuple[Path, str]]:
                 return
 
 
-def _projects(workspace: Path, folder: Path) -> Iterator[tuple[Path, str]]:
+def _projects(workspace: Path, folder: Path, trusts: Trusts, notes: list[str]) -> Iterator[tuple[Path, str]]:
     below = folder.relative_to(workspace).parts if folder.is_relative_to(workspace) else ()
     at = workspace
     for part in (".", *below):
         at = at / part
-        for path in of_folder(at):
+        for path in of_folder(workspace, at, trusts, notes):
             yield path, path.relative_to(workspace).as_posix()
 
 
-def of_folder(folder: Path) -> Iterator[Path]:
-    """Return the files of one folder that count."""
-    present = [f.path for f in files.list_files(folder, "instructions")]
+def of_folder(workspace: Path, folder: Path, trusts: Trusts, notes: list[str]) -> Iterator[Path]:
+    """Return the files of one folder that count; one that is not trusted takes no other's place."""
+    names = {f.path: f.path.relative_to(workspace).as_posix() for f in files.list_files(folder, "instructions")}
+    notes += [files.left_out(name) for name in names.values() if not trusts(name)]
+    present = [path for path, name in names.items() if trusts(name)]
     yield from [p for p in present if p.name != LOCAL][:1]
     yield from (p for p in present if p.name == LOCAL)
 

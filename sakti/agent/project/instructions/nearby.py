@@ -96,9 +96,9 @@ class Nearby:
         for folder in dict.fromkeys(f for p in paths for f in reversed(PurePosixPath(p).parents)):
             if folder == PurePosixPath(".") or not self._project:
                 continue
-            for path in find.of_folder(self._workspace / folder):
+            for path in find.of_folder(self._workspace, self._workspace / folder, self._trusts, []):
                 name = path.relative_to(self._workspace).as_posix()
-                if name not in known and self._trusts(name) and (text := self._reader().read(path)):
+                if name not in known and (text := self._reader().read(path)):
                     known.add(name)
                     yield find.Source(name, text)
         for rule in self._loaded_rules():

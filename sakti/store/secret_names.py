@@ -132,7 +132,7 @@ def find(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int] | None:
-    """Return the whole name before a value and the value's end; None where the name or the value is no secret's."""
+    """Return the name before a value and the end of the value; None if they are no secret's."""
     longer = _longer_end(text, match)
     if longer is None and match.end("value") - match.start("value") < LEAST:
         return None
@@ -147,7 +147,7 @@ def _assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int] | N
 
 
 def _longer_end(text: str, match: re.Match[str]) -> int | None:
-    """Return the end of a value that has brackets, commas or the like in it; None where it ends before them."""
+    """Return the end of a value that has brackets or commas in it; None for any other."""
     end = match.end("value")
     if match["quote"]:
         longer = _TO_QUOTE.match(text, end)
@@ -159,7 +159,7 @@ def _longer_end(text: str, match: re.Match[str]) -> int | None:
 
 
 def _before_name(text: str, at: int) -> tuple[str, str]:
-    """Return what stands in the line before a name, and the beginning of the name; `at` is within the name.
+    """Return the line up to a name, and the beginning of the name; `at` is within the name.
 
     A diff's sign or the file and line number of a search are no part of it.
     """
@@ -172,7 +172,7 @@ def _before_name(text: str, at: int) -> tuple[str, str]:
 
 
 def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: str, longer: int | None) -> bool:
-    """Return whether the value up to the first bracket is a secret; `start` and `head` are `_before_name`'s."""
+    """Return whether the value up to the first bracket is a secret, after what stands before it."""
     sign, value = match["sign"], match["value"]
     quoted, bare = bool(match["quote"]), not sign.strip()
     if bare and not (head.startswith("--") and name.lower() == name):  # as in .netrc, and in what people say
@@ -197,7 +197,7 @@ def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: s
 
 
 def _is_mixed_value(name: str, value: str) -> bool:
-    """Return whether a value with brackets or commas in it is a password, not a call, a placeholder or a list."""
+    """Return whether a value with brackets or commas in it is a password, not code or a list."""
     low = name.lower()
     strong = _STRONG.search(low) or _PASSWORD.search(low) or _ENVIRONMENT.match(name)
     random = any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and not _BRACKETS.search(value)

@@ -226,7 +226,7 @@ def _spans(text: str) -> list[secret_shapes.Span]:
 
 
 def _spans_across_lines(text: str) -> Iterator[secret_shapes.Span]:
-    """Yield the secrets that go on behind a backslash at the end of a line, as a shell or a program reads them."""
+    """Yield the secrets in a text whose lines go on behind a backslash, joined as a shell does."""
     breaks = [m.span() for m in _LINE_BREAK.finditer(text)] if "\\\n" in text or "\\\r\n" in text else []
     if not breaks:
         return

@@ -84,7 +84,7 @@ class Watch(Struct):
         return {name: content for name in names if (content := _content(self.workspace, name)) is not None}
 
     def _put_back(self) -> list[tuple[str, str]]:
-        """Set aside the hooks and configurations that a command changed, with those from before in their places."""
+        """Set aside changed hooks and configurations, and write those from before in their places."""
         moved: list[tuple[str, str]] = []
         for name, (entry, data) in self._contents().items():
             before = self._programs.get(name)

@@ -111,7 +111,7 @@ class Boundary(Struct, frozen=True):
         )
 
     def without_writing(self, kept: Sequence[Path]) -> Boundary:
-        """Return the boundary of a command that only reads: nothing but what is in the folders `kept` can be written.
+        """Return the boundary of a command that only reads: it may write the folders `kept`.
 
         git's filter for large files works in a folder of its own, and gets a new one.
         """

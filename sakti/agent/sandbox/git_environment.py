@@ -97,11 +97,14 @@ def _of_repository(folder: Path) -> dict[str, str]:
     common = git / (repositories.read_text(git / "commondir").strip() or ".")
     texts = _with_included(common / "config", git / "config.worktree")
     named = any("diff.external" in repository_config.settings(text) for text in texts)
-    submodules = (
-        m for text in (*texts, repositories.read_text(place / ".gitmodules")) for m in _SUBMODULE.finditer(text)
-    )
-    names = (re.sub(r"\\(.)", r"\1", m[1]) if m[1] is not None else m[2] for m in submodules)
+    names = _submodules(*texts, repositories.read_text(place / ".gitmodules"))
     return {f"submodule.{name}.ignore": "dirty" for name in names} | ({"diff.external": ""} if named else {})
+
+
+def _submodules(*texts: str) -> Iterator[str]:
+    """Yield the names of the submodules in configurations, in their own letters."""
+    for match in (m for text in texts for m in _SUBMODULE.finditer(text)):
+        yield re.sub(r"\\(.)", r"\1", match[1]) if match[1] is not None else match[2]
 
 
 def _with_included(*files: Path) -> list[str]:

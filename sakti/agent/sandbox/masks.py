@@ -73,15 +73,12 @@ class Masks(Struct):
         self.folders = tuple(sorted(hidden))
         files = {Path(folder, name) for folder, f in seen.items() for name in f.secret}
         self.files = tuple(sorted(self._with_links(files)))
-        self.whole = self.whole and len(self.files) <= MASKED
-        self.files = self.files[:MASKED]
-        found = (Path(f, x.repository) for f, x in seen.items() if x.repository and f != root)
-        self.repositories = tuple(sorted(found))
-        self.whole = self.whole and len(self.repositories) <= REPOSITORIES
-        texts = (p for f, x in seen.items() if x.texts and f != root for p in _texts(f, x.texts))
-        self.texts = tuple(sorted(texts))
-        self.whole = self.whole and len(self.texts) <= TEXTS
-        self.texts = self.texts[:TEXTS]
+        below = [(folder, f) for folder, f in seen.items() if folder != root]
+        self.repositories = tuple(sorted(Path(folder, f.repository) for folder, f in below if f.repository))
+        self.texts = tuple(sorted(path for folder, f in below for path in _texts(folder, f.texts)))
+        sizes = ((self.files, MASKED), (self.repositories, REPOSITORIES), (self.texts, TEXTS))
+        self.whole = self.whole and all(len(paths) <= most for paths, most in sizes)
+        self.files, self.texts = self.files[:MASKED], self.texts[:TEXTS]
 
     def _look(self, folder: str, relative: str, is_secret: Callable[[str], bool]) -> _Folder | None:
         try:
@@ -135,7 +132,7 @@ class Masks(Struct):
 
 def _texts(folder: str, names: Iterable[str]) -> Iterator[Path]:
     """Yield what there is in a folder of the kinds that a workspace has at its root."""
-    for location in TABLE:
+    for location in TABLE if names else ():
         path = Path(folder, location.path)
         if location.path.partition("/")[0] in names and os.path.lexists(path):
             yield path

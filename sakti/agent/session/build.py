@@ -215,12 +215,11 @@ def make_toolbox(state: State) -> tool_box.Toolbox:
     if trusted or instructions.user_has_rules():
         state.nearby = nearby.Nearby(
             state.workspace,
-            trusted,
+            state.trusts if trusted else None,
             lambda: instructions.kept(state.thread),
             made.touched,
             lambda: instructed.names_near(state.thread),
             lambda names: instructed.keep_near(state, names),
-            state.trusts,
         )
         made.hooks = (state.nearby,)
     if state.hooks is not None:

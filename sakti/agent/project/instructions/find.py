@@ -56,7 +56,7 @@ class Instructions(Struct, frozen=True):
 
 
 def find(workspace: Path, folder: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> Instructions:
-    """Return the instructions for work in `folder`; `project`: the workspace is trusted, with files that `trusts`."""
+    """Return the instructions for work in `folder`; `project`: also those of it that are trusted."""
     sources: list[Source] = []
     notes: list[str] = []
     for path, name in _users():

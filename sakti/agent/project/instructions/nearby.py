@@ -22,22 +22,21 @@ KEY = "nearby"  # in a thread's metadata: names of what was shown, in order
 class Nearby:
     """Finds instructions for the calls of a thread; each is shown once, as a fact that memory ignores.
 
-    `project`: those of the workspace count, too, not the user's rules only, if it `trusts` them. `begun` gives the
-    sources that are in the prompt already, `touched` the paths of a call, relative to the workspace. `kept` are the
-    names that the thread has, `keep` adds some.
+    `trusts`: those of the workspace count that it trusts, None: the user's rules only. `begun` gives the sources that
+    are in the prompt already, `touched` the paths of a call, relative to the workspace. `kept` are the names that the
+    thread has, `keep` adds some.
     """
 
     def __init__(
         self,
         workspace: Path,
-        project: bool,
+        trusts: Trusts | None,
         begun: Callable[[], Sequence[find.Source]],
         touched: Callable[[ToolCallPart], Sequence[str]],
         kept: Callable[[], Sequence[str]],
         keep: Callable[[Sequence[str]], Awaitable[None]],
-        trusts: Trusts = files.trusts_all,
     ) -> None:
-        self._workspace, self._project, self._trusts = workspace, project, trusts
+        self._workspace, self._project, self._trusts = workspace, trusts is not None, trusts or files.trusts_all
         self._begun, self._touched, self._kept, self._keep = begun, touched, kept, keep
         self._texts: dict[str, str] = {}
         self._rules: list[find.Source] | None = None

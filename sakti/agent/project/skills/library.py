@@ -97,7 +97,7 @@ class Library(Struct, frozen=True):
 
 
 def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> Library:
-    """Load all skills and commands, of the project's only those that it `trusts` if it is trusted. Raises nothing."""
+    """Load all skills and commands; `project`: also those of it that are trusted. Raises nothing."""
     notes: list[str] = []
     skills: dict[str, Skill] = {}
     shadowed: list[Skill] = []

@@ -27,7 +27,7 @@ DESCRIPTION = 100  # characters that a list shows
 async def list_(scope: Scope) -> Value:
     """List skills and commands with their files, and what is shadowed, broken or not trusted."""
     review = workspace_trust.review(scope.workspace)
-    library = scope.live.library if scope.live is not None else None
+    library = scope.live.workspace.files.library if scope.live is not None else None
     library = library or skill_files.load(scope.workspace, project=review.holds, trusts=review.trusts)
     return Text(_lines(library, review), title="Skills", kind="findings", json=_json(library))
 

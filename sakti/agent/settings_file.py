@@ -104,9 +104,9 @@ def _refuse(name: str, loaded: Loaded, tried: str) -> None:
 
 async def change(session: Session, path: Path, name: str, value: Any, *, user_file: Path, project_file: Path) -> str:
     """Write one setting and go on with it where this window can; a sentence that says so. Raises `ConfigError`."""
-    if name == "approval.mode" and value == "auto" and (refused := session.refused_auto()):
+    if name == "approval.mode" and value == "auto" and (refused := session.workspace.refused_auto()):
         raise ConfigError(f"{refused[0].upper()}{refused[1:]}")
-    loaded = write(path, name, value, user_file=user_file, project_file=project_file, env=session.env)
+    loaded = write(path, name, value, user_file=user_file, project_file=project_file, env=session.workspace.env)
     now = flat(loaded.config).get(name)
     line = (
         as_lines(name, masked_value(name, value)).replace("\n", " ")
@@ -118,7 +118,7 @@ async def change(session: Session, path: Path, name: str, value: Any, *, user_fi
         return f"{done}. It takes effect after a restart."
     if session.busy:
         return f"{done}. It takes effect after a restart, because the agent is working now."
-    config = replace_setting(session.config, name, now)
+    config = replace_setting(session.workspace.config, name, now)
     if name == "mode":
         await session.set_mode(str(now))
     elif name == "approval.mode":

@@ -22,7 +22,7 @@ from sakti.core.text import counted as counted
 from sakti.core.text import json_line, sanitise
 
 with lazy_imports:
-    from sakti.agent import workspace as workspaces
+    from sakti.agent import repository
     from sakti.agent.project import settings as project_settings
     from sakti.agent.project import trust
     from sakti.agent.sandbox import boundary
@@ -102,7 +102,7 @@ def plain_errors() -> Generator[None]:
 
 
 def workspace() -> Path:
-    return workspaces.find_root(Path.cwd())
+    return repository.find_root(Path.cwd())
 
 
 def settings(overrides: Sequence[str] = ()) -> Loaded:

@@ -28,7 +28,7 @@ async def test_hooks_are_listed_whatever_file_names_them(store, tmp_path: Path, 
     app = SaktiApp(real_session(store, tmp_path / "w"))
     async with app.run_test(size=size) as pilot:
         await settle(app, pilot)
-        app.push(TrustScreen(trust.review(brings), app.session.clock))
+        app.push(TrustScreen(trust.review(brings), app.session.workspace.clock))
         await settle(app, pilot)
         shown = " ".join(screen_text(app).replace("│", " ").split())
         assert "runs at SessionStart: curl" in shown and "AGENTS.md its text goes to the model" in shown

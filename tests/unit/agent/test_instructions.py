@@ -285,8 +285,8 @@ async def test_they_stand_in_every_request_once_trusted(store: Store, workspace:
     labels = [b.label for b in await run.session.views.context()]
     assert "Instructions from AGENTS.md" in labels
     assert (await store.read(search, "rhyme", Scope())).total == 0
-    await run.session.engine.observe_now()
-    assert "rhyme" not in str(run.session.engine.preview().blocks)
+    await run.session.current.engine.observe_now()
+    assert "rhyme" not in str(run.session.current.engine.preview().blocks)
 
 
 async def test_a_change_is_told_and_leaves_the_beginning_as_it_was(store: Store, workspace: Path) -> None:

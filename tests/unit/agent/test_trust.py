@@ -187,9 +187,9 @@ async def test_a_chat_asks_before_it_starts(workspace: Path, answer: bool) -> No
         asked.append(found)
         return answer
 
-    await trusting.settle(session, ask)
-    assert session.config.memory.enabled is not answer
-    await trusting.settle(session, ask)
+    await trusting.settle(session.workspace, ask)
+    assert session.workspace.config.memory.enabled is not answer
+    await trusting.settle(session.workspace, ask)
     assert len(asked) == 1
     assert trust.review(workspace).state == ("trusted" if answer else "new")
 
@@ -199,8 +199,8 @@ async def test_a_chat_where_there_is_nothing_to_trust_does_not_ask(tmp_path: Pat
         raise AssertionError("asked")
 
     session = Session(Options.load_unasked(tmp_path))
-    await trusting.settle(session, ask)
-    assert not session.options.unasked
+    await trusting.settle(session.workspace, ask)
+    assert not session.workspace.options.unasked
 
 
 def test_what_the_user_writes_into_the_project_is_trusted(workspace: Path, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from sakti.agent.project.hooks.answers import Decision
 from sakti.agent.project.hooks.fire import Hooks
 from sakti.agent.project.hooks.matching import Subject
 from sakti.agent.project.hooks.payload import Told
-from sakti.agent.tools.base import Outcome, Workbench
 from sakti.agent.tools.call_hooks import Denied, Judged
+from sakti.agent.tools.context import Outcome, ToolState
 from sakti.core.text import one_line
 from sakti.core.types import ToolCallPart
 
@@ -20,8 +20,8 @@ from sakti.core.types import ToolCallPart
 class HookGuard:
     """The guard of a toolbox whose session has hooks."""
 
-    def __init__(self, hooks: Hooks, bench: Workbench) -> None:
-        self._hooks, self._bench = hooks, bench
+    def __init__(self, hooks: Hooks, tools: ToolState) -> None:
+        self._hooks, self._tools = hooks, tools
         self._stop: str | None = None
 
     def stop_reason(self) -> str | None:
@@ -87,12 +87,12 @@ class HookGuard:
         return Judged(call, verdict, one_line(reason or "A hook asks", 300), note)
 
     def _told(self, call: ToolCallPart) -> list[Told]:
-        return payload.told(call.name, call.arguments or {}, lambda path: str(self._bench.resolve(path)))
+        return payload.told(call.name, call.arguments or {}, lambda path: str(self._tools.resolve(path)))
 
     def _subject(self, call: ToolCallPart, calls: list[Told]) -> Subject:
         command = (call.arguments or {}).get("command") if call.name == "bash" else None
         paths = [p for told in calls for p in told.paths]
-        relative = [self._bench.show(self._bench.resolve(p)) for p in paths]
+        relative = [self._tools.show(self._tools.resolve(p)) for p in paths]
         return Subject(matching.names_of(call.name), str(command) if command is not None else None, (*paths, *relative))
 
 

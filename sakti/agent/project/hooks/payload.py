@@ -12,7 +12,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from sakti.agent.tools import patch
-from sakti.agent.tools.base import Outcome
+from sakti.agent.tools.context import Outcome
 from sakti.core.text import head_and_tail, one_line
 from sakti.core.types import Json
 from sakti.store.secrets import masked

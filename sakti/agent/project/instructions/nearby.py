@@ -12,7 +12,7 @@ from sakti.agent.project import files
 from sakti.agent.project.files import Trusts
 from sakti.agent.project.instructions import find
 from sakti.agent.project.instructions.texts import Reader, cut
-from sakti.agent.tools.base import Outcome
+from sakti.agent.tools.context import Outcome
 from sakti.core.types import ToolCallPart
 
 LIMIT = 32 * 1024  # bytes of all that is kept for a thread; what was touched first is left out first

@@ -13,7 +13,7 @@ from sakti.agent.project.hooks import answers, matching, payload, settings, tran
 from sakti.agent.project.hooks.answers import Ran
 from sakti.agent.project.hooks.matching import Subject
 from sakti.agent.project.hooks.settings import Hook
-from sakti.agent.tools.base import Outcome
+from sakti.agent.tools.context import Outcome
 from sakti.core.config import HookSettings, load
 from sakti.core.errors import ConfigError
 from sakti.core.types import ContextPart, Message, TextPart, ThinkingPart

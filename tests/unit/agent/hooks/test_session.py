@@ -366,8 +366,8 @@ async def test_hooks_hear_of_memory_and_tasks(store: Store, tmp_path: Path) -> N
     ]
     run = await start(store, tmp_path / "w", [*close_task, *(Answer("noted") for _ in range(6))], config=settings)
     await run.ask("I always want tabs in this project, please remember that")
-    tasks = await store.read(questions.all_live, run.session.resource_id)
-    actor = service.Actor(run.session.resource_id, "user:you", store.clock.now())
+    tasks = await store.read(questions.all_live, run.session.workspace.resource_id)
+    actor = service.Actor(run.session.workspace.resource_id, "user:you", store.clock.now())
     await store.write(service.close, actor, tasks[0].id, "completed", "shipped in main.py")
     await run.ask("and I prefer pytest over unittest")
     await run.ask("third")
@@ -407,7 +407,7 @@ async def test_a_hook_of_an_untrusted_project_is_never_started(store: Store, tmp
         await session.submit(f"hi {count}")
         await session.wait()
         assert any(isinstance(e, TurnFinished) and e.status == "answered" for e in ended)
-        assert (session.hooks is not None) is (count == 2)
+        assert (session.current.hooks is not None) is (count == 2)
         await session.close()
 
     await play(1)
@@ -467,7 +467,7 @@ async def test_hooks_hear_when_memory_replaces_messages_by_itself(store: Store, 
     run = await start(store, tmp_path / "w", answers, config=replace(settings, hooks=hooks))
     for n in range(8):
         await run.ask(f"I prefer tabs in module {n}. " + "It matters to me very much. " * 20)
-        await run.session.engine.observation.join()
+        await run.session.current.engine.observation.join()
     await close(run)
 
     def rows(name: str) -> list[Any]:
@@ -493,7 +493,7 @@ async def test_a_changed_script_of_a_trusted_hook_is_not_started(store: Store, t
     trust.save(found)
     options = Options.load(workspace, env={"PATH": "/usr/bin:/bin"})
     run = await start(store, workspace, [Answer("ok"), Answer("ok")], config=options.config)
-    assert run.session.hooks is None  # these options name no files of the project
+    assert run.session.current.hooks is None  # these options name no files of the project
     await close(run)
     clock = store.clock
     assert isinstance(clock, FakeClock)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.sandbox.git_environment import variables
-from sakti.agent.tools.base import Outcome, ToolRun, Workbench
 from sakti.agent.tools.bash import OWN, bash
+from sakti.agent.tools.context import Outcome, ToolState
 from sakti.core.clock import SystemClock
 from sakti.core.ids import TimeIds
 from tests.fakes.repository import Trap, lacking_objects, nested, plain, run_git, touch
@@ -24,13 +24,14 @@ def trap(tmp_path: Path) -> Trap:
     return Trap(tmp_path / "trap")
 
 
-def bench_at(folder: Path, tmp_path: Path, env: Mapping[str, str] = USER) -> Workbench:
+def tools_at(folder: Path, tmp_path: Path, env: Mapping[str, str] = USER) -> ToolState:
     clock, whole = SystemClock(), {**env, "HOME": str(tmp_path)}
-    return Workbench(folder, folder, tmp_path / "out", clock, TimeIds(clock), whole, own_env=whole)
+    return ToolState(folder, folder, tmp_path / "out", clock, TimeIds(clock), whole, own_env=whole)
 
 
-async def model_runs(bench: Workbench, command: str, *, reads: bool = True, outside: str = "") -> Outcome:
-    run = ToolRun(bench, "call-1", "t", "m", lambda _piece: None, read_only=reads)
+async def model_runs(tools: ToolState, command: str, *, reads: bool = True, outside: str = "") -> Outcome:
+    run = tools.context("call-1", "t", "m")
+    run.read_only = reads
     return await bash(run, {"command": command, "outside": outside})
 
 
@@ -142,14 +143,14 @@ async def test_no_program_of_a_repository_runs_when_a_command_looks_at_it(
         touch(inner)
         os.utime(inner / "kept.txt", (1_100_000_000, 1_100_000_000))
     trap.reset()
-    await model_runs(bench_at(folder, tmp_path), command)
+    await model_runs(tools_at(folder, tmp_path), command)
     assert trap.sprung == []
 
 
 async def test_ordinary_repositories_look_as_ever(tmp_path: Path) -> None:
     folder = plain(tmp_path / "w")
-    bench = bench_at(folder, tmp_path)
-    done = await model_runs(bench, "git status --short; git diff; git log --oneline")
+    tools = tools_at(folder, tmp_path)
+    done = await model_runs(tools, "git status --short; git diff; git log --oneline")
     assert " M changed.txt" in done.content and "+two" in done.content and "first" in done.content
     assert not done.is_error
 
@@ -159,14 +160,14 @@ async def test_hooks_of_the_repository_run_when_a_command_commits(tmp_path: Path
     (folder / ".git" / "hooks").mkdir(exist_ok=True)
     trap.program("pre-commit", folder / ".git" / "hooks")
     command = "git -c user.name=a -c user.email=a@b commit -qam two"
-    done = await model_runs(bench_at(folder, tmp_path), command, reads=False)
+    done = await model_runs(tools_at(folder, tmp_path), command, reads=False)
     assert trap.sprung == ["pre-commit"], done.content
 
 
 async def test_the_users_own_command_gets_the_users_git(tmp_path: Path, trap: Trap) -> None:
     folder = plain(tmp_path / "w")
     external(folder, trap)
-    await model_runs(bench_at(folder, tmp_path), "git diff", outside=OWN)
+    await model_runs(tools_at(folder, tmp_path), "git diff", outside=OWN)
     assert trap.sprung == ["external"]
 
 

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from sakti.agent import workspace as workspaces
 from sakti.agent.project import trust
 from sakti.agent.project.files import BRANDS
 from sakti.agent.sandbox.boundary import Level
-from sakti.agent.session import build
 from sakti.agent.session.session import Options, Session
-from sakti.agent.session.state import State
 from sakti.core.config import load
 from sakti.core.events import ApprovalRequested, Notice
 from sakti.core.tokens import Estimator
@@ -86,10 +85,10 @@ def shown_to_the_model(run: Recorded) -> str:
 
 @pytest.fixture
 def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(state: State) -> FakeSandbox:
-        return FakeSandbox(state.workspace, Level("unsandboxed", "switched off"))
+    def none(made: workspaces.Workspace) -> FakeSandbox:
+        return FakeSandbox(made.root, Level("unsandboxed", "switched off"))
 
-    monkeypatch.setattr(build, "make_sandbox", none)
+    monkeypatch.setattr(workspaces, "make_sandbox", none)
 
 
 @pytest.fixture
@@ -118,7 +117,7 @@ async def test_what_a_command_plants_is_in_no_later_request(
     assert "obey-me" not in shown_to_the_model(run) and "be kind" in shown_to_the_model(run)
     await run.session.close()
     again = await begin(store, workspace, [Answer("x")])
-    assert not again.session.options.known_texts or name not in again.session.options.known_texts
+    assert not again.session.workspace.options.known_texts or name not in again.session.workspace.options.known_texts
     await again.ask("hello")
     assert "obey-me" not in shown_to_the_model(again) and "be kind" in shown_to_the_model(again)
     await again.session.close()

@@ -15,8 +15,8 @@ from sakti.agent.judge.where import Place
 from sakti.agent.sandbox import bwrap, landlock
 from sakti.agent.sandbox.boundary import Boundary
 from sakti.agent.sandbox.sandbox import LinuxSandbox
-from sakti.agent.tools.base import ToolRun, Workbench
 from sakti.agent.tools.bash import bash
+from sakti.agent.tools.context import ToolState
 from sakti.core.clock import SystemClock
 from sakti.core.ids import TimeIds
 from sakti.providers.scripted import Answer, Call
@@ -105,12 +105,13 @@ def test_folders_for_the_commands_own_notes_can_be_written(sandbox: LinuxSandbox
 async def test_the_current_folder_carries_over(sandbox: LinuxSandbox, tmp_path: Path) -> None:
     clock, work = SystemClock(), sandbox.workspace
     env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}
-    bench = Workbench(work, work, tmp_path / "out", clock, TimeIds(clock), env, sandbox=sandbox)
-    reading = ToolRun(bench, "call-1", "t", "m", lambda _piece: None, read_only=True)
+    tools = ToolState(work, work, tmp_path / "out", clock, TimeIds(clock), env, sandbox=sandbox)
+    reading = tools.context("call-1", "t", "m")
+    reading.read_only = True
     done = await bash(reading, {"command": "cd sub && pwd; echo x > new"})
-    assert bench.cwd == work / "sub", done.content
+    assert tools.cwd == work / "sub", done.content
     assert not (work / "sub" / "new").exists()
-    await bash(ToolRun(bench, "call-2", "t", "m", lambda _piece: None), {"command": "echo x > new"})
+    await bash(tools.context("call-2", "t", "m"), {"command": "echo x > new"})
     assert (work / "sub" / "new").exists()
 
 
@@ -159,7 +160,7 @@ async def _read_only(store: Store, folder: Path, mode: str, commands: Sequence[d
     calls = [Answer(calls=[Call("bash", c)]) for c in commands]
     run = await start(store, folder, [*calls, Answer("x")], overrides=(f"approval.mode={mode}",), interactive=False)
     await run.ask("go")
-    made = run.session.made_sandbox
+    made = run.session.workspace._sandbox
     assert isinstance(made, FakeSandbox)
     return made.read_only
 

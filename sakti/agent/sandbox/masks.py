@@ -54,6 +54,19 @@ class Masks(Struct):
     def refresh(self) -> None:
         """Look at the folders that changed since; all of them at first."""
         root = str(self.place.workspace)
+        seen, hidden, self.whole = self._walk(root)
+        self._known, self.folders = seen, tuple(sorted(hidden))
+        files = {Path(folder, name) for folder, f in seen.items() for name in f.secret}
+        self.files = tuple(sorted(self._with_links(files)))
+        below = [(folder, f) for folder, f in seen.items() if folder != root]
+        self.repositories = tuple(sorted(Path(folder, f.repository) for folder, f in below if f.repository))
+        self.texts = tuple(sorted(path for folder, f in below for path in _texts(folder, f.texts)))
+        sizes = ((self.files, MASKED), (self.repositories, REPOSITORIES), (self.texts, TEXTS))
+        self.whole = self.whole and all(len(paths) <= most for paths, most in sizes)
+        self.files, self.texts = self.files[:MASKED], self.texts[:TEXTS]
+
+    def _walk(self, root: str) -> tuple[dict[str, _Folder], list[Path], bool]:
+        """Return the folders that were looked at, those of credentials, and whether these are all."""
         is_secret = secret_filter(self.place.workspace, self.place)
         seen, entries = dict[str, _Folder](), 0
         waiting, hidden = [root], list[Path]()
@@ -63,22 +76,13 @@ class Masks(Struct):
             if relative and is_secret(relative):
                 hidden.append(Path(folder))
                 continue
-            found = self._look(folder, relative, is_secret)
-            if found is None:
+            looked_at = self._look(folder, relative, is_secret)
+            if looked_at is None:
                 continue
-            seen[folder] = found
-            entries += found.entries
-            waiting += [f"{folder}/{name}" for name in found.folders]
-        self._known, self.whole = seen, not waiting
-        self.folders = tuple(sorted(hidden))
-        files = {Path(folder, name) for folder, f in seen.items() for name in f.secret}
-        self.files = tuple(sorted(self._with_links(files)))
-        below = [(folder, f) for folder, f in seen.items() if folder != root]
-        self.repositories = tuple(sorted(Path(folder, f.repository) for folder, f in below if f.repository))
-        self.texts = tuple(sorted(path for folder, f in below for path in _texts(folder, f.texts)))
-        sizes = ((self.files, MASKED), (self.repositories, REPOSITORIES), (self.texts, TEXTS))
-        self.whole = self.whole and all(len(paths) <= most for paths, most in sizes)
-        self.files, self.texts = self.files[:MASKED], self.texts[:TEXTS]
+            seen[folder] = looked_at
+            entries += looked_at.entries
+            waiting += [f"{folder}/{name}" for name in looked_at.folders]
+        return seen, hidden, not waiting
 
     def _look(self, folder: str, relative: str, is_secret: Callable[[str], bool]) -> _Folder | None:
         try:

@@ -7,7 +7,7 @@ import pytest
 from tests.hygiene.measures import figures
 
 CEILINGS = {
-    "modules of at most 50 lines": 138,
+    "modules of at most 50 lines": 135,
     "files with lazy imports": 77,
     "docstring first lines over 100 characters": 545,
     "functions over 50 lines": 16,
@@ -18,9 +18,9 @@ CEILINGS = {
     "silent `case _: pass`": 25,
     "test names that continue the one above": 0,
     "class names used more than once": 70,
-    "functions with complexity over 10 (%)": 7.1,
-    "functions named by a participle (%)": 10.2,
-    "docstrings with dialect (%)": 19.5,
+    "functions with complexity over 10 (%)": 7.0,
+    "functions named by a participle (%)": 10.1,
+    "docstrings with dialect (%)": 19.2,
 }
 
 

@@ -59,6 +59,9 @@ class _Announced:
     def __init__(self, call: ToolCallPart, emit: Callable[[Event], None]) -> None:
         self._emit, self._start = emit, ToolStarted(call)
         self._begun = False
+
+    def begin_soon(self) -> None:
+        """Emit the start once the call waits for something, unless another event comes first."""
         asyncio.get_running_loop().call_soon(self.begin)
 
     def begin(self) -> None:
@@ -169,9 +172,10 @@ class Toolbox(Struct):
         return await self._one(message, call, announced, 0, over=False)
 
     async def _one(
-        self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], repeated: int, *, over: bool
+        self, message: Message, call: ToolCallPart, emit: _Announced, repeated: int, *, over: bool
     ) -> ToolResultPart:
         clock = self.state.clock
+        emit.begin_soon()
         outcome, started = await self._outcome(message, call, emit, over=over)
         outcome = self.state.bounded(outcome, call.id)
         content = outcome.content

@@ -156,7 +156,9 @@ class OpenThread:
             if near is not None and self.id != event.thread.id:
                 near.forget()
             self.thread = event.thread
-        self.workspace.emit(assign_thread(event, self.id))
+        event = assign_thread(event, self.id)
+        for listener in tuple(self.workspace.listeners):
+            listener(event)
 
     # --- open and leave ---------------------------------------------------------------------------------------
 

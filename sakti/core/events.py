@@ -20,7 +20,7 @@ Severity: TypeAlias = Literal["information", "warning", "error"]
 
 
 class ThreadEvent(Struct, frozen=True, kw_only=True):
-    """Event of one thread; the open thread that emits it fills in `thread_id`. A notice may belong to none: ""."""
+    """Event of one thread, whose id the open thread fills in; empty for a notice of the workspace."""
 
     thread_id: str = ""
 

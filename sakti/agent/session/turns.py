@@ -243,7 +243,7 @@ class Turns:
             await self._send_queued()
 
     def _pass_on(self, event: Event, taken: asyncio.Future[None]) -> None:
-        """Pass on an event of the turn; with its first the prompt is stored, and checkpoints learn of each message."""
+        """Pass on an event of the turn; its first one says that the prompt is stored."""
         if isinstance(event, TurnStarted):
             self._record_for(event.message)
             self._open.running.failed = None

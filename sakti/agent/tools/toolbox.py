@@ -54,7 +54,7 @@ class Repetition(Struct):
 
 
 class _Announced:
-    """Sink for the events of one call: its start comes first, but after a question about it that is asked at once."""
+    """Sink for the events of one call: its start comes first, but after a question asked at once."""
 
     def __init__(self, call: ToolCallPart, emit: Callable[[Event], None]) -> None:
         self._emit, self._start = emit, ToolStarted(call)

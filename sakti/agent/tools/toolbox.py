@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field, structs
@@ -51,6 +51,28 @@ class Repetition(Struct):
         self.count = self.count + 1 if signature == self.last else 1
         self.last = signature
         return self.count
+
+
+class _Announced:
+    """Sink for the events of one call: its start comes first, but after a question asked at once."""
+
+    def __init__(self, call: ToolCallPart, emit: Callable[[Event], None]) -> None:
+        self._emit, self._start = emit, ToolStarted(call)
+        self._begun = False
+
+    def begin_soon(self) -> None:
+        """Emit the start once the call waits for something, unless another event comes first."""
+        asyncio.get_running_loop().call_soon(self.begin)
+
+    def begin(self) -> None:
+        """Emit the start, once."""
+        if not self._begun:
+            self._begun = True
+            self._emit(self._start)
+
+    def __call__(self, event: Event) -> None:
+        self.begin()
+        self._emit(event)
 
 
 class Toolbox(Struct):
@@ -116,60 +138,44 @@ class Toolbox(Struct):
         return [self.state.show(self.state.resolve(p)) for p in paths if p]
 
     async def run(
-        self, message: Message, calls: Sequence[ToolCallPart], results: list[ToolResultPart], repetition: Repetition
-    ) -> AsyncGenerator[Event, None]:
+        self,
+        message: Message,
+        calls: Sequence[ToolCallPart],
+        emit: Callable[[Event], None],
+        repetition: Repetition,
+    ) -> list[ToolResultPart]:
         """Run all calls of one answer: neighbouring reads in parallel, everything else in order.
 
-        Yields events and appends one result for every call to `results`, in the calls' order; if cancelled, it has a
-        result for each call that ended and none for the others.
+        Returns one result for every call, in order. If cancelled, each call that ended has emitted its result.
         """
-        done: dict[str, ToolResultPart] = {}
-        try:
-            for number, batch in enumerate(_batches(self.tools, [self._known(c, self.state.cwd) for c in calls])):
-                queue: asyncio.Queue[Event | None] = asyncio.Queue()
-                tasks = [
-                    asyncio.create_task(
-                        self._one(message, c, queue.put_nowait, repetition.see(c), over=number > MAX_CALLS)
-                    )
-                    for c in batch
-                ]
-                gathered = asyncio.ensure_future(asyncio.gather(*tasks))
-                gathered.add_done_callback(lambda _f, q=queue: q.put_nowait(None))
-                try:
-                    while (event := await queue.get()) is not None:
-                        if isinstance(event, ToolFinished):
-                            done[event.result.call_id] = event.result
-                        yield event
-                    await gathered
-                finally:
-                    for task in tasks:
-                        task.cancel()
-                    await asyncio.wait([*tasks, gathered])
-                    while not queue.empty():
-                        event = queue.get_nowait()
-                        if isinstance(event, ToolFinished):
-                            done[event.result.call_id] = event.result
-        finally:
-            results.extend(done[c.id] for c in calls if c.id in done)
+        results: list[ToolResultPart] = []
+        for number, batch in enumerate(_batches(self.tools, [self._known(c, self.state.cwd) for c in calls])):
+            tasks = [
+                asyncio.create_task(
+                    self._one(message, c, _Announced(c, emit), repetition.see(c), over=number > MAX_CALLS)
+                )
+                for c in batch
+            ]
+            try:
+                results += await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+        return results
 
     async def alone(self, call: ToolCallPart, thread_id: str, emit: Callable[[Event], None]) -> ToolResultPart:
         """Run one call that no model made, judged and asked about as one of its own."""
         message = Message("", thread_id, "", "assistant", (call,), self.state.clock.now())
-        ended: list[ToolResultPart] = []
-
-        def hear(event: Event) -> None:
-            if isinstance(event, ToolFinished):
-                ended.append(event.result)
-            emit(event)
-
-        await self._one(message, call, hear, 0, over=False)
-        return ended[0]
+        announced = _Announced(call, emit)
+        announced.begin()
+        return await self._one(message, call, announced, 0, over=False)
 
     async def _one(
-        self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], repeated: int, *, over: bool
-    ) -> None:
+        self, message: Message, call: ToolCallPart, emit: _Announced, repeated: int, *, over: bool
+    ) -> ToolResultPart:
         clock = self.state.clock
-        emit(ToolStarted(call))
+        emit.begin_soon()
         outcome, started = await self._outcome(message, call, emit, over=over)
         outcome = self.state.bounded(outcome, call.id)
         content = outcome.content
@@ -182,6 +188,7 @@ class Toolbox(Struct):
         details = masked_value(details)
         result = ToolResultPart(call.id, call.name, content, outcome.is_error, {**details, "duration_ms": duration})
         emit(ToolFinished(result, duration))
+        return result
 
     async def _outcome(
         self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], *, over: bool

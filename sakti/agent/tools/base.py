@@ -57,10 +57,14 @@ class Recorder(Protocol):
         """Hear of files that are about to be written: path, content (None: deleted), permissions of a new one."""
         ...
 
+    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: Place) -> str:
+        """Return which files that a call names could not be restored, and why; "" if there are none."""
+        ...
+
     def around(
         self, effect: str, arguments: Mapping[str, Any], place: Place
-    ) -> contextlib.AbstractAsyncContextManager[None]:
-        """Surround a call of a tool with this effect."""
+    ) -> contextlib.AbstractAsyncContextManager[list[str]]:
+        """Surround a call of a tool with this effect; the list gets the names of files that cannot be restored."""
         ...
 
 
@@ -70,9 +74,12 @@ class NoRecorder:
     def writing(self, files: Sequence[tuple[Path, bytes | None, int]]) -> None:
         return None
 
+    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: Place) -> str:
+        return ""
+
     @contextlib.asynccontextmanager
-    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[None]:
-        yield
+    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[list[str]]:
+        yield []
 
 
 class Workbench(Struct):

@@ -201,8 +201,11 @@ class Toolbox(Struct):
             run = ToolRun(
                 self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, masked(text)))
             )
-            async with self.bench.recorder.around(found.effect, arguments, self.bench.place()):
+            async with self.bench.recorder.around(found.effect, arguments, self.bench.place()) as lost:
                 outcome = await found(run, arguments)
+            if lost:
+                note = f"[removed or changed, and /undo cannot restore it: {', '.join(lost)}]"
+                outcome = structs.replace(outcome, content=f"{outcome.content}\n{note}")
             if found.effect == "write" and not outcome.is_error:
                 self._note_changes(found, arguments, outcome)
         except Denied as e:
@@ -299,6 +302,16 @@ class Toolbox(Struct):
             return lifted if lifted.verdict == "allow" and not lifted.outside else decision
         return decision
 
+    async def _with_losses(self, found: Tool, arguments: Json, decision: Decision) -> Decision:
+        """Ask about a command that names files which an undo could not restore."""
+        if decision.verdict == "deny" or self.mode == "full":
+            return decision
+        why = await self.bench.recorder.refuses(found.effect, arguments, self.bench.place())
+        if not why:
+            return decision
+        reason = ". ".join(r for r in (f"Cannot be undone ({why})", decision.reason) if r)
+        return structs.replace(decision, verdict="ask", reason=reason, target=str(arguments["command"]), rules=())
+
     async def _approved(self, found: Tool, judged: Judged, arguments: Json) -> Json:
         """Return the arguments to run with.
 
@@ -306,7 +319,7 @@ class Toolbox(Struct):
         about what can be done.
         """
         call, place, rules = judged.call, self.bench.place(), self._all_rules
-        decision = self._decided(found, arguments, judged)
+        decision = await self._with_losses(found, arguments, self._decided(found, arguments, judged))
         if decision.verdict == "ask" and self.guard is not None:
             found.check(arguments, self.bench.cwd)
             answered = await self.guard.asked(structs.replace(call, arguments=arguments))
@@ -315,7 +328,7 @@ class Toolbox(Struct):
                 _, arguments = forms.call(changed.name, changed.arguments or {}, self.bench.cwd)
                 if changed.name != call.name:
                     raise ToolError(f"A hook made another call of {call.name}: {changed.name}. Nothing was run.")
-                decision = self._decided(found, arguments, answered)
+                decision = await self._with_losses(found, arguments, self._decided(found, arguments, answered))
         if decision.verdict == "allow":
             return _with(arguments, decision)
         if decision.verdict == "deny":

@@ -77,7 +77,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
 
     def on_mount(self) -> None:
         self._since = self._clock.monotonic()
-        items = sorted(self._preview.plan.items, key=lambda i: (not i.conflict, i.path))
+        items = sorted(self._preview.plan.rows, key=lambda i: (not i.conflict, i.path))
         self.files.set_rows(items, cursor=0)
         self.call_after_refresh(self._show)
 
@@ -107,7 +107,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         if preview.what != "files":
             rows.append(("thread", self.THREAD))
         if preview.left_out:
-            rows.append(("not covered", ", ".join(one_line(p, 60) for p in preview.left_out[:5])))
+            rows.append(("not restored", ", ".join(one_line(p, 60) for p in preview.left_out[:5])))
         self.reader.document.clear()
         self.reader.document.append(CardBlock(title="What changes", rows=tuple(rows)))
         if item is not None:

@@ -375,12 +375,21 @@ def test_hard_links_and_permissions_of_the_file_are_kept(place: Place) -> None:
     assert file.stat().st_mode & 0o777 == 0o640
 
 
-def test_what_is_too_large_is_named(place: Place) -> None:
-    place.run("head -c 11000000 /dev/zero > large.bin; echo x > small")
+def test_a_new_large_file_is_removed_and_comes_back_with_a_redo(place: Place) -> None:
+    place.run("head -c 11000000 /dev/urandom > large.bin; echo x > small")
+    after = tree(place.root)
+    done, left = place.undo()
+    assert left == []
+    assert tree(place.root) == {}
+    assert place.redo(done) == []
+    assert tree(place.root) == after
+
+
+def test_a_large_file_that_a_command_changed_is_named(place: Place) -> None:
+    (place.root / "large.bin").write_bytes(b"x" * 11_000_000)
+    place.run("echo y >> large.bin")
     (turn,) = place.shadow.records.turns("thread")
     assert turn.left_out == ("large.bin",)
-    place.undo()
-    assert tree(place.root).keys() == {"large.bin"}
 
 
 def test_what_is_old_or_too_much_is_pruned(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sakti.agent.session import build
-from sakti.agent.tools.base import ToolRun
+from sakti.agent.tools.base import Outcome, ToolRun
 from sakti.agent.tools.bash import OWN, bash
 from sakti.core.errors import RAN, SaktiError, StoreError
 from sakti.core.events import MessageSaved, ToolFinished, ToolOutput, ToolStarted
@@ -20,6 +22,27 @@ if TYPE_CHECKING:
 KEPT = ("exit_code", "duration_ms", "characters", "output_file")  # of the outcome, with the message: for the screen
 
 
+async def _ended(state: State, work: ToolRun, command: str, printed: Sequence[str]) -> Outcome:
+    """Run a command to its end, or until `stop` ends it: then with the output so far."""
+    task = asyncio.ensure_future(bash(work, {"command": command, "outside": OWN}))
+    state.own_commands.append(task)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise
+        return Outcome("".join((*printed, "[stopped by the user]")), is_error=True)
+    finally:
+        state.own_commands.remove(task)
+        task.cancel()
+
+
+def stop(state: State) -> bool:
+    """Stop the newest command of the user, with all that it started; false if none runs."""
+    return bool(state.own_commands) and state.own_commands[-1].cancel()
+
+
 async def run(state: State, command: str, *, during: bool = False) -> None:
     """Run `command` in the workbench's folder; its events are those of a tool call, its outcome a user message.
 
@@ -30,8 +53,14 @@ async def run(state: State, command: str, *, during: bool = False) -> None:
     call = ToolCallPart(store.ids.new(), "bash", {"command": command})
     state.emit(ToolStarted(call, own=True))
     started = state.clock.monotonic()
-    work = ToolRun(bench, call.id, thread.id, "", lambda piece: state.emit(ToolOutput(call.id, piece)))
-    outcome = bench.bounded(await bash(work, {"command": command, "outside": OWN}), call.id)
+    printed: list[str] = []
+
+    def stream(piece: str) -> None:
+        printed.append(piece)
+        state.emit(ToolOutput(call.id, piece))
+
+    work = ToolRun(bench, call.id, thread.id, "", stream)
+    outcome = bench.bounded(await _ended(state, work, command, printed), call.id)
     duration = round((state.clock.monotonic() - started) * 1000)
     details = {**outcome.details, "duration_ms": duration}
     state.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))

@@ -197,6 +197,7 @@ class FakeSession:
         self.level: Level | None = Level("sandboxed")
         self.mode = "default"
         self.busy = False
+        self.commands = []
         self.queued: tuple[str, ...] = ()
         self.approvals: tuple = ()
         self.options = Options(workspace, self.config)  # trusted, or with nothing of its own
@@ -274,6 +275,9 @@ class FakeSession:
         self.queued = (*self.queued[:index], *self.queued[index + 1 :])
         self.emit(QueueChanged(self.queued))
         return text
+
+    def stop_command(self) -> bool:
+        return bool(self.commands) and bool(self.commands.pop())
 
     async def interrupt(self) -> bool:
         if not self.busy:

@@ -181,8 +181,12 @@ class Session(State):
         await self._turns.close()
         if self._hooking is not None:
             await self._hooking.close()
+        if self.own_commands:
+            self.stop_command()
+            await asyncio.wait(list(self.own_commands))
         if self.made_toolbox is not None:
-            await background.stop_all(self.made_toolbox.bench)
+            if survivors := await background.stop_all(self.made_toolbox.bench):
+                self.emit(Notice("warning", "Still running", f"Could not be ended: {', '.join(survivors)}."))
             if self.made_toolbox.bench.network is not None:
                 await self.made_toolbox.bench.network.close()
             if not self.saved:
@@ -342,6 +346,10 @@ class Session(State):
             await current_thread.catch_up(self)
         await current_thread.store(self, f"!{command}")
         await user_shell.run(self, command, during=self._turns.speaking)
+
+    def stop_command(self) -> bool:
+        """Stop the newest `!command` of the user that runs; false if none does."""
+        return bool(self.own_commands) and user_shell.stop(self)
 
     def pages(self) -> memory_pages.Pages:
         """Return the pages of working memory that may be written here."""

@@ -33,6 +33,8 @@ from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Block, ModelInfo, Part, Thread, Usage
 
 if TYPE_CHECKING:
+    from asyncio import Task
+
     from sakti.agent.checkpoints.recorder import Recorder
     from sakti.agent.hooks.fire import Hooks
     from sakti.agent.instructions.nearby import Nearby
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from sakti.agent.sandbox.boundary import Level
     from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.agent.skills.load import Library
+    from sakti.agent.tools.base import Outcome
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
     from sakti.providers.protocol import Provider
@@ -180,6 +183,7 @@ class State:
         self.opened_store: Store | None = None
         self.opened_engine: MemoryEngine | None = None
         self.made_toolbox: Toolbox | None = None
+        self.own_commands: list[Task[Outcome]] = []  # commands of the user that run
         self.recorder: Recorder | None = None  # of what calls do to files; None: nothing of it is kept
         self.made_sandbox: Sandbox | None = None
         self.level: Level | None = None  # what holds commands; None: not tried yet

@@ -23,8 +23,10 @@ def find(run: ToolRun, number: str) -> Running:
     return run.bench.background[number]
 
 
-async def stop_all(bench: Workbench) -> None:
-    """Stop everything in the background, at the end of the session."""
+async def stop_all(bench: Workbench) -> list[str]:
+    """Stop everything in the background, at the end of the session; return the names of survivors."""
+    survivors: list[str] = []
     for running in list(bench.background.values()):
-        await running.stop()
+        survivors += await running.stop()
     bench.background.clear()
+    return survivors

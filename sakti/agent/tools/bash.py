@@ -1,4 +1,4 @@
-"""Run commands by bash: in their own process group, streamed, bounded, ended as a whole."""
+"""Run commands by bash: in their own session, streamed, bounded, ended with all that they started."""
 
 from __future__ import annotations
 
@@ -103,11 +103,17 @@ def start(
         env = {**env, **environment.proxied(PORT)}
     try:
         with _enclosed(sandbox, argv, cwd, folder.resolve(), read) as made:
-            process = spawn(made.argv, made.cwd, env, made.descriptors)
+            supervised = not _is_contained(bench, sandbox)
+            process = spawn(made.argv, made.cwd, env, made.descriptors, supervised=supervised)
     except (OSError, ValueError) as e:
         notes.cleanup()
         raise ToolError(f"bash cannot be started: {getattr(e, 'strerror', None) or e}.") from e
     return Started(Running(command, process, output), notes, begin, sandbox)
+
+
+def _is_contained(bench: Workbench, sandbox: Sandbox | None) -> bool:
+    """Return whether the sandbox is a namespace, which ends with its command."""
+    return sandbox is not None and bench.level.own_network
 
 
 @contextmanager
@@ -147,14 +153,14 @@ async def bash(
     before = bench.files.unchanged()
     started = await _started(bench, command, run.call_id, outside=outside, reach=reach or ())
     running, limit = started.running, timeout or bench.bash_timeout
-    timed_out, left, changed = False, "", ""
+    timed_out, left, changed, survivors = False, "", "", list[str]()
     try:
         timed_out = not await _streamed(run, running, limit)
         if not timed_out:
             left = await _left(bench, running)
     finally:
         if not left:
-            await running.stop()
+            survivors = await running.stop()
         running.output.settle()
         changed = _changes(bench, OwnCommand(command, started.begin, time.time_ns()), before)
         _follow(bench, started)
@@ -166,8 +172,13 @@ async def bash(
         run,
         running,
         limit if timed_out else None,
-        [left, changed, aside.told(appeared), _not_reached(bench, started), _stopped(started)],
+        [survived(survivors), left, changed, aside.told(appeared), _not_reached(bench, started), _stopped(started)],
     )
+
+
+def survived(names: Sequence[str]) -> str:
+    """Name the processes that could not be ended; empty if all were."""
+    return f"[could not be ended, and still running: {', '.join(names)}]" if names else ""
 
 
 async def _started(

@@ -63,13 +63,77 @@ async def test_a_second_interrupt_ends_what_ignores_the_first(bench: Workbench) 
     assert await ended(int((bench.workspace / "pid").read_text()))
 
 
-async def test_what_left_its_group_is_told_of(bench: Workbench) -> None:
-    done = await call(bench, bash, command="setsid sleep 600 & echo $! > pid; echo started")
-    pid = int((bench.workspace / "pid").read_text())
-    os.kill(pid, 15)
-    assert done.content == (
-        "started\n[something that it started left its process group and may still run; its output is no longer read]"
-    )
+ESCAPES = {
+    "a new session": "setsid sleep 600 & echo $! > pid",
+    "a shell's own groups": "bash -c 'set -m; sleep 600 & echo $! > pid; disown -a'",
+    "python": 'python3 -c \'import subprocess; p = subprocess.Popen(["sleep", "600"], start_new_session=True); '
+    'open("pid", "w").write(str(p.pid))\'',
+    "a daemon": "(setsid bash -c 'setsid sleep 600 & echo $! > pid' &)",
+    "an empty environment": "(env -i setsid /bin/bash -c '(/usr/bin/setsid /bin/sleep 600 & echo $! > pid) &' &)",
+}
+
+
+async def left_process(bench: Workbench) -> int:
+    while not (bench.workspace / "pid").exists() or not (bench.workspace / "pid").read_text().strip():
+        await asyncio.sleep(0.01)
+    return int((bench.workspace / "pid").read_text())
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+async def test_a_process_that_leaves_its_group_is_named_and_can_be_ended(bench: Workbench, name: str) -> None:
+    done = await call(bench, bash, command=f"{ESCAPES[name]}; until [ -s pid ]; do sleep 0.02; done; echo started")
+    pid = await left_process(bench)
+    assert done.content.startswith("started\n[left running, in the background as 1: ")
+    assert f"(process {pid})" in done.content
+    assert (await call(bench, kill, id="1")).content == "Command 1 ended."
+    assert await ended(pid)
+
+
+HELD = {
+    "timeout": "timeout 999 bash -c 'echo $$ > pid; exec sleep 600'",
+    "setsid": "setsid -w bash -c 'echo $$ > pid; exec sleep 600'",
+    **{name: f"{command}; sleep 600" for name, command in ESCAPES.items()},
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("way", ["time", "interrupt", "kill"])
+async def test_nothing_outlives_a_command_that_is_stopped(bench: Workbench, name: str, way: str) -> None:
+    if way == "time":
+        await call(bench, bash, command=HELD[name], timeout=1)
+    elif way == "interrupt":
+        task = asyncio.create_task(call(bench, bash, command=HELD[name]))
+        await left_process(bench)
+        task.cancel()
+        await asyncio.wait({task})
+    else:
+        await call(bench, bash, command=HELD[name], background=True)
+        await left_process(bench)
+        await call(bench, kill, id="1")
+    assert await ended(await left_process(bench))
+
+
+async def test_a_command_is_ended_before_it_has_begun(bench: Workbench) -> None:
+    for _ in range(5):
+        done = await call(bench, bash, command="sleep 600", background=True)
+        running = bench.background[str(done.details["background"])]
+        assert await running.stop() == []
+        assert running.members() == {}
+
+
+async def test_a_command_that_kills_its_supervisor_is_ended(bench: Workbench) -> None:
+    command = "sleep 600 & echo $! > pid; kill -9 $PPID; sleep 600"
+    task = asyncio.create_task(call(bench, bash, command=command))
+    pid = await left_process(bench)
+    task.cancel()
+    await asyncio.wait({task})
+    assert await ended(pid)
+
+
+async def test_the_exit_code_and_signals_are_those_of_the_command(bench: Workbench) -> None:
+    assert (await call(bench, bash, command="exit 7")).content == "[exit code 7]"
+    assert (await call(bench, bash, command="kill -TERM $$")).content == "[ended by SIGTERM]"
+    assert (await call(bench, bash, command="yes | head -1; echo ${PIPESTATUS[0]}")).content == "y\n141"
 
 
 async def test_what_ends_with_the_command_is_not_spoken_of(bench: Workbench) -> None:

@@ -134,7 +134,9 @@ async def of_thread(scope: Scope, thread: str) -> Undoing:
 def lines(preview: Preview) -> tuple[str, ...]:
     """Describe an undo before it is done."""
     turns, plan = preview.turns, preview.plan
-    if preview.again is not None:
+    if preview.completes is not None:
+        out = [f"Complete the last undo: {preview.in_words()}."]
+    elif preview.again is not None:
         out = [f"Redo: {preview.in_words()}."]
     else:
         out = (
@@ -172,6 +174,8 @@ def said(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
         names = [one_line(p, 80) for p in paths]
         if names:
             text += f" {start}: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}."
+    if result.left and not redo:
+        text += f" {command.replace('redo', 'undo')} again completes it."
     return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
 
 

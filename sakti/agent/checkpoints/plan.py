@@ -169,9 +169,21 @@ def collapse(changes: Iterable[Change]) -> dict[str, Net]:
         if (known := found.get(change.path)) is None:
             found[change.path] = Net(change.before, change.after)
         else:
-            broken = known.broken or not same(known.after, change.before)
+            broken = known.broken or not _follows(known.after, change.before)
             found[change.path] = Net(known.before, change.after, broken)
     return found
+
+
+def _kind(entry: Entry) -> str:
+    kind, sign, _ = entry.oid.partition(":")
+    return kind if sign else ""
+
+
+def _follows(after: Entry | None, before: Entry | None) -> bool:
+    """Return whether a call found what the one before it left; ids of two kinds cannot be compared."""
+    if after is not None and before is not None and _kind(after) != _kind(before):
+        return stat.S_IFMT(after.mode) == stat.S_IFMT(before.mode)
+    return same(after, before)
 
 
 def make(net: Mapping[str, Net], now: Mapping[str, Entry | None]) -> Plan:

@@ -77,11 +77,13 @@ class Restorer(Struct, frozen=True):
     def _carry_out(self, undo: Undone, redoes: str) -> list[str]:
         left = [step.path for step in undo.steps if not self._step(step, undo)]
         self.reached("files")
-        if redoes:
-            if not any(u.id == redoes and u.redone for u in self.records.undone()):
-                self.records.add_redone(redoes)
-        elif not any(u.id == undo.id for u in self.records.undone()):
+        earlier = {u.id: u for u in self.records.undone()}
+        if redoes and not (redoes in earlier and earlier[redoes].redone):
+            self.records.add_redone(redoes)
+        if not redoes and undo.id not in earlier:
             self.records.add_undone(undo)
+        if not redoes and (left or (undo.id in earlier and earlier[undo.id].left)):
+            self.records.note_left(undo.id, left)
         self.reached("record")
         (self.folder / JOURNAL).unlink(missing_ok=True)
         changes.flush_folder(self.folder)

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.agent.checkpoints import history, places, restore, uncovered
 from sakti.agent.checkpoints import plan as plans
@@ -202,6 +203,12 @@ class Shadow(Struct, dict=True):
         )  # fmt: skip
         with self.locked():
             return done, self.restorer().run(done)
+
+    def complete(self, done: Undone, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
+        """Write what an undo could not; return the paths that are still left. Raises `SaktiError`."""
+        rest = replace(done, steps=tuple(plan.steps(take)), left=())
+        with self.locked():
+            return self.restorer().run(rest)
 
     def redo(self, done: Undone, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
         """Reverse an undo by its plan; return what was left. Raises `SaktiError`."""

@@ -126,7 +126,7 @@ def compare(
         now = new.get(path) or _entry(path, status)
         if _is_equal(was, now) or (now is None and _is_unseen(path, after.look.unseen)):
             continue
-        if path in new or path in old or path in kept or _is_undoable(was, now, new=path in visible):
+        if path in old or path in kept or _is_undoable(was, now, new=path in new or path in visible):
             changes.append(Change(path, was, now))
         elif was is not None and path not in above:
             lost.append(path)
@@ -198,7 +198,8 @@ def plan_keeping(
     """Decide which files to keep before a command that names these paths; raises nothing."""
     linked, copied = set(_uncovered(workspace, removed, covered)), set(_uncovered(workspace, written, covered))
     linked -= copied
-    names = ", ".join(sorted({str(p.relative_to(workspace)) for p in (*removed, *written) if p.exists()})[:3])
+    inside = [p for p in (*removed, *written) if p.is_relative_to(workspace) and p.exists()]
+    names = ", ".join(sorted({str(p.relative_to(workspace)) for p in inside})[:3])
     if len(linked) + len(copied) > MOST_KEPT:
         return Keeping(refused=f"{names}: more than {MOST_KEPT:,} files")
     folder = objects.folder_of(FILE)

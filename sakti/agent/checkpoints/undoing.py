@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints import uncovered
@@ -72,7 +73,7 @@ class Past(Struct, frozen=True):
 class Preview(Struct, frozen=True):
     """What an undo would do: the turns that go, oldest first, and the plan of their files.
 
-    `again`: the undo that a redo would reverse; then there are no turns.
+    `again`: the undo that a redo would reverse, `completes` one that could not write all; then there are no turns.
     """
 
     turns: tuple[Past, ...]
@@ -81,10 +82,11 @@ class Preview(Struct, frozen=True):
     left_out: tuple[str, ...] = ()
     diffs: dict[str, str] = field(default_factory=dict[str, str])
     again: Undone | None = None
+    completes: Undone | None = None
 
     @property
     def empty(self) -> bool:
-        if self.again is not None:
+        if self.again is not None or self.completes is not None:
             return False
         return not self.turns if self.what != "files" else not self.plan.items and not self.left_out
 
@@ -160,8 +162,10 @@ class Undoing:
     async def preview(self, number: int = 1, what: What = "both", *, first: int | None = None) -> Preview:
         """Show what undoing the last `number` turns would do, or those from the message with index `first` on.
 
-        For files alone turns count that changed some.
+        For files alone turns count that changed some. An undo that could not write all is completed first.
         """
+        if first is None and what != "conversation" and (last := await self._last_undo()) is not None and last.left:
+            return await asyncio.to_thread(self._preview_rest, last)
         turns = await self.turns()
         if first is not None:
             turns = [t for t in turns if t.index >= first]
@@ -178,6 +182,10 @@ class Undoing:
         plan = self.shadow.plan(c for t in changed for c in t.changes)
         left_out = tuple(uncovered.summarise(dict.fromkeys(p for t in changed for p in t.left_out)))
         return Preview(turns, plan, what, left_out, self._diffs(plan))
+
+    def _preview_rest(self, done: Undone) -> Preview:
+        plan = self.shadow.plan(s.reversed() for s in done.steps if s.path in done.left)
+        return Preview((), plan, "files", diffs=self._diffs(plan), completes=done)
 
     def _diffs(self, plan: Plan) -> dict[str, str]:
         items = [i for i in plan.items if not plans.is_history(i.path)]
@@ -234,6 +242,8 @@ class Undoing:
             raise SaktiError("There is nothing to undo.", title=TITLE)
         self._must_rest()
         taken = frozenset(take)
+        if preview.completes is not None:
+            return await self._complete(preview, preview.completes, taken)
         lease = turn_lease.TurnLease(
             self._store, self._live.owner if self._live is not None else "undo", self._thread.id,
             interactive=self._live is not None, stored=True,
@@ -257,6 +267,12 @@ class Undoing:
             await (self._live.open_thread(thread.id) if thread else current_thread.new(self._live, went_to))
         prompt = preview.turns[0].message.text if went_to else ""
         return Result(done, _named(left), _kept(preview.plan, taken), preview.left_out, thread, prompt)
+
+    async def _complete(self, preview: Preview, done: Undone, taken: frozenset[str]) -> Result:
+        plan = preview.plan
+        left = await asyncio.to_thread(lambda: self.shadow.complete(done, plan, take=taken))
+        await self._files_changed()
+        return Result(replace(done, steps=tuple(plan.steps(taken)), went_to=""), _named(left), _kept(plan, taken))
 
     async def _goes_on(self, preview: Preview) -> tuple[str, bool]:
         """Return the id of the thread in which the conversation goes on, and whether it is a fork of this one.

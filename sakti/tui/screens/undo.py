@@ -67,6 +67,8 @@ class UndoScreen(Panel[frozenset[str] | None]):
 
     def entitled(self, preview: Preview) -> str:
         """Return the title."""
+        if preview.completes is not None:
+            return "Complete the last undo"
         turns = counted(len(preview.turns), "turn")
         return f"Undo {turns} · {SAID[preview.what]} · from {words.title_of(preview.turns[0])[:30]!r}"
 

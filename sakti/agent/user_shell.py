@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sakti.agent.session import build
-from sakti.agent.tools.base import Outcome, ToolRun
 from sakti.agent.tools.bash import OWN, bash
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.errors import RAN, SaktiError, StoreError
 from sakti.core.events import MessageSaved, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.tokens import count_parts, message_tokens
@@ -17,15 +16,15 @@ from sakti.store.secrets import masked
 from sakti.store.threads import masking, messages
 
 if TYPE_CHECKING:
-    from sakti.agent.session.state import State
+    from sakti.agent.open_thread import OpenThread
 
 KEPT = ("exit_code", "duration_ms", "characters", "output_file")  # of the outcome, with the message: for the screen
 
 
-async def _ended(state: State, work: ToolRun, command: str, printed: Sequence[str]) -> Outcome:
-    """Run a command to its end, or until `stop` ends it: then with the output so far."""
-    task = asyncio.ensure_future(bash(work, {"command": command, "outside": OWN}))
-    state.own_commands.append(task)
+async def _run_stoppable(run: ToolContext, command: str, printed: Sequence[str]) -> Outcome:
+    """Run a command to its end, or until `stop_own_command` ends it: then with the output so far."""
+    task = asyncio.ensure_future(bash(run, {"command": command, "outside": OWN}))
+    run.state.own_commands.append(task)
     try:
         return await task
     except asyncio.CancelledError:
@@ -34,49 +33,44 @@ async def _ended(state: State, work: ToolRun, command: str, printed: Sequence[st
             raise
         return Outcome("".join((*printed, "[stopped by the user]")), is_error=True)
     finally:
-        state.own_commands.remove(task)
+        run.state.own_commands.remove(task)
         task.cancel()
 
 
-def stop(state: State) -> bool:
-    """Stop the newest command of the user, with all that it started; false if none runs."""
-    return bool(state.own_commands) and state.own_commands[-1].cancel()
-
-
-async def run(state: State, command: str, *, during: bool = False) -> None:
-    """Run `command` in the workbench's folder; its events are those of a tool call, its outcome a user message.
+async def run(thread: OpenThread, command: str, *, during: bool = False) -> None:
+    """Run `command` in the thread's current folder; its events are those of a tool call, its outcome a user message.
 
     `during`: an answer streams, which is stored later than this and stands above it.
     """
-    thread, store, bench = state.thread, state.store, build.toolbox(state).bench
-    assert thread is not None
+    ws, tools = thread.workspace, thread.toolbox.state
+    store = ws.store
     call = ToolCallPart(store.ids.new(), "bash", {"command": command})
-    state.emit(ToolStarted(call, own=True))
-    started = state.clock.monotonic()
+    thread.emit(ToolStarted(call, own=True))
+    started = ws.clock.monotonic()
     printed: list[str] = []
 
     def stream(piece: str) -> None:
         printed.append(piece)
-        state.emit(ToolOutput(call.id, piece))
+        thread.emit(ToolOutput(call.id, piece))
 
-    work = ToolRun(bench, call.id, thread.id, "", stream)
-    outcome = bench.bounded(await _ended(state, work, command, printed), call.id)
-    duration = round((state.clock.monotonic() - started) * 1000)
+    context = tools.context(call.id, thread.id, "", stream)
+    outcome = tools.bounded(await _run_stoppable(context, command, printed), call.id)
+    duration = round((ws.clock.monotonic() - started) * 1000)
     details = {**outcome.details, "duration_ms": duration}
-    state.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
+    thread.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
     kept = {k: v for k, v in details.items() if k in KEPT} | {"failed": outcome.is_error}
     parts = masking.parts((OutputPart(command, outcome.content),))
-    counted = count_parts(state.counter, parts)
+    counted = count_parts(ws.counter, parts)
     message = Message(
         store.ids.new(),
         thread.id,
-        state.resource_id,
+        ws.resource_id,
         "user",
         parts,
-        state.clock.now(),
+        ws.clock.now(),
         tokens=message_tokens(counted),
         part_tokens=counted,
-        token_counter=state.counter.name,
+        token_counter=ws.counter.name,
         metadata={"shell": masked(command), "outcome": kept, **({"during": True} if during else {})},
     )
     try:
@@ -85,5 +79,5 @@ async def run(state: State, command: str, *, during: bool = False) -> None:
         raise SaktiError(
             f"{e.message} The command ran, but the agent does not see its output.", title=e.title, code=RAN
         ) from e
-    state.engine.add(saved)
-    state.emit(MessageSaved(saved))
+    thread.engine.add(saved)
+    thread.emit(MessageSaved(saved))

@@ -15,7 +15,8 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.agent.judge import git, reading, shell
+from sakti.agent.judge import call_forms, shell
+from sakti.agent.judge.rules import skip_git_options
 from sakti.agent.judge.shell import Simple, Word
 from sakti.agent.judge.where import Place
 
@@ -72,7 +73,7 @@ def _of_one(simple: Simple, place: Place) -> Targets:
     read = _READERS.get(program)
     if read is not None:
         return read(simple, words, place)
-    if not program or reading.reads_only(simple.argv):
+    if not program or call_forms.reads_only(simple.argv):
         return NOTHING
     return Targets(mentioned=tuple(p for p in _paths(words, place) if p.is_file()))
 
@@ -104,7 +105,7 @@ def _of_find(simple: Simple, _: Sequence[Word], place: Place) -> Targets:
 
 
 def _of_git(simple: Simple, _words: Sequence[Word], place: Place) -> Targets:
-    name, *arguments = [*git.words_of(simple.argv)[1:], ""]
+    name, *arguments = [*skip_git_options(simple.argv)[1:], ""]
     if name not in _GIT:
         return NOTHING
     if name != "clean" or not any(re.match(r"-[a-zA-Z]*[xX]", a) for a in arguments):

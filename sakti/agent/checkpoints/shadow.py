@@ -67,7 +67,7 @@ class Shadow(Struct, dict=True):
 
     @cached_property
     def objects(self) -> Objects:
-        return _objects(self.folder)
+        return open_objects(self.folder)
 
     @cached_property
     def history(self) -> history.History:
@@ -330,7 +330,7 @@ def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("i
     `keep_index`: the last picture of the workspace stays, so that the next one is quick.
     """
     freed = 0
-    objects, records = _objects(folder), Records(folder)
+    objects, records = open_objects(folder), Records(folder)
     needed = records.needed() | objects.names_of(HISTORY)  # copies that the next look would make again
     if keep_index:
         indexed = _in_index(folder / "git" / "index")
@@ -343,7 +343,8 @@ def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("i
     return freed + objects.sweep(needed, older_than)
 
 
-def _objects(folder: Path) -> Objects:
+def open_objects(folder: Path) -> Objects:
+    """Return the contents that a folder of checkpoints keeps."""
     git = program(Path(os.devnull))
 
     def read(oid: str) -> bytes | None:

@@ -94,8 +94,8 @@ class History(Struct):
             if path in before.lost:
                 lost.append(path)
             else:
-                left = Entry(now.st_mode, places.file_id(path, now)) if now is not None else None
-                changes.append(Change(path, Entry(was.st_mode, places.history_id(path, was)), left))
+                remains = Entry(now.st_mode, places.file_id(path, now)) if now is not None else None
+                changes.append(Change(path, Entry(was.st_mode, places.history_id(path, was)), remains))
         return changes, lost
 
     def forget(self, needed: set[str]) -> None:

@@ -105,8 +105,10 @@ class Records(Struct):
         """Return all undos of the workspace, oldest first."""
         rows = list(read(self.folder / "undone.jsonl"))
         redone = {r["redone"] for r in rows if "redone" in r}
-        left = {r["incomplete"]: r["paths"] for r in rows if "incomplete" in r}
-        undos = {r["id"]: Undone.of(r, redone=r["id"] in redone, left=left.get(r["id"], ())) for r in rows if "id" in r}
+        incomplete = {r["incomplete"]: r["paths"] for r in rows if "incomplete" in r}
+        undos = {
+            r["id"]: Undone.of(r, redone=r["id"] in redone, left=incomplete.get(r["id"], ())) for r in rows if "id" in r
+        }
         return list(undos.values())
 
     def add_undone(self, done: Undone) -> None:

@@ -106,9 +106,8 @@ class Records(Struct):
         rows = list(read(self.folder / "undone.jsonl"))
         redone = {r["redone"] for r in rows if "redone" in r}
         incomplete = {r["incomplete"]: r["paths"] for r in rows if "incomplete" in r}
-        undos = {
-            r["id"]: Undone.of(r, redone=r["id"] in redone, left=incomplete.get(r["id"], ())) for r in rows if "id" in r
-        }
+        undo_rows = [r for r in rows if "id" in r]
+        undos = {r["id"]: Undone.of(r, redone=r["id"] in redone, left=incomplete.get(r["id"], ())) for r in undo_rows}
         return list(undos.values())
 
     def add_undone(self, done: Undone) -> None:

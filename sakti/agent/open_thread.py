@@ -304,11 +304,16 @@ class OpenThread:
         text = f"{len(newer)} messages were added to this thread in another window; the agent sees them."
         self.emit(Notice("information", "Another window", text))
 
+    def stop_command(self) -> bool:
+        """Stop the newest `!command` of the user that runs; false if none does."""
+        return self._toolbox is not None and background.stop_own_command(self._toolbox.state)
+
     async def close(self) -> None:
         """Stop background commands and memory's work; delete the outputs of an unsaved session."""
         if self._toolbox is not None:
             state = self._toolbox.state
-            await background.stop_all(state)
+            if survivors := await background.stop_all(state):
+                self.emit(Notice("warning", "Still running", f"Could not be ended: {', '.join(survivors)}."))
             if state.network is not None:
                 await state.network.close()
             if not self.workspace.saved:

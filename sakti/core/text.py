@@ -115,6 +115,14 @@ def count_k(tokens: int) -> str:
     return f"{tokens / 1_000_000:.2f}M"
 
 
+def byte_size(size: int) -> str:
+    """Return a number of bytes for people: "3.1 GB"."""
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}" if size < 10 * unit else f"{size / unit:.0f} {name}"
+    return f"{size} bytes"
+
+
 def counted(count: int, one: str, many: str = "") -> str:
     """Format a count with its noun: `1 row`, `1,000 rows`; `many` where the plural is not `one` with an s."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

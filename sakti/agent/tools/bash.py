@@ -1,4 +1,4 @@
-"""Run commands by bash: in their own process group, streamed, bounded, ended as a whole."""
+"""Run commands by bash: in their own session, streamed, bounded, ended with all that they started."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
 from sakti.agent.tools.base import tool
-from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.diffs import unified_diff
 from sakti.agent.tools.processes import Output, Running, spawn
 from sakti.agent.tools.seen import OwnCommand
@@ -100,7 +100,8 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
         env = {**env, **environment.proxied(PORT)}
     try:
         with _enclosed(sandbox, argv, cwd, folder.resolve(), read, read_only=run.read_only) as made:
-            process = spawn(made.argv, made.cwd, env, made.descriptors)
+            supervised = not _is_contained(run.state, sandbox)
+            process = spawn(made.argv, made.cwd, env, made.descriptors, supervised=supervised)
     except (OSError, ValueError) as e:
         notes.cleanup()
         raise ToolError(f"bash cannot be started: {getattr(e, 'strerror', None) or e}.") from e
@@ -115,6 +116,11 @@ def _environment(run: ToolContext, folder: Path, outside: str, *, inside: bool) 
     network = {} if inside else environment.networked(own)
     git = git_environment.variables(own or state.env, folder, state.workspace, reads=run.read_only)
     return {**state.env, **network, **git}
+
+
+def _is_contained(state: ToolState, sandbox: Sandbox | None) -> bool:
+    """Return whether the sandbox is a namespace, which ends with its command."""
+    return sandbox is not None and state.level.own_network
 
 
 @contextmanager
@@ -153,14 +159,14 @@ async def bash(
     before = run.state.files.unchanged()
     started = await _started(run, command, outside=outside, reach=reach or ())
     running, limit = started.running, timeout or run.state.bash_timeout
-    timed_out, left, changed = False, "", ""
+    timed_out, left, changed, survivors = False, "", "", list[str]()
     try:
         timed_out = not await _streamed(run, running, limit)
         if not timed_out:
             left = await _left(run, running)
     finally:
         if not left:
-            await running.stop()
+            survivors = await running.stop()
         running.output.settle()
         changed = _changes(run, OwnCommand(command, started.begin, time.time_ns()), before)
         _follow(run, started)
@@ -172,8 +178,13 @@ async def bash(
         run,
         running,
         limit if timed_out else None,
-        [left, changed, aside.told(appeared), _not_reached(run, started), _stopped(started)],
+        [survived(survivors), left, changed, aside.told(appeared), _not_reached(run, started), _stopped(started)],
     )
+
+
+def survived(names: Sequence[str]) -> str:
+    """Name the processes that could not be ended; empty if all were."""
+    return f"[could not be ended, and still running: {', '.join(names)}]" if names else ""
 
 
 async def _started(

@@ -210,8 +210,11 @@ class Toolbox(Struct):
             run.read_only = self.mode == "plan" or decision.only_reads
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(found.effect, arguments, run.place()):
+            async with self.state.recorder.around(found.effect, arguments, run.place()) as lost:
                 outcome = await found(run, arguments)
+            if lost:
+                note = f"[removed or changed, and /undo cannot restore it: {', '.join(lost)}]"
+                outcome = structs.replace(outcome, content=f"{outcome.content}\n{note}")
             if found.effect == "write" and not outcome.is_error:
                 self._note_changes(run, found, arguments, outcome)
         except Denied as e:
@@ -308,6 +311,16 @@ class Toolbox(Struct):
             return lifted if lifted.verdict == "allow" and not lifted.outside else decision
         return decision
 
+    async def _with_losses(self, run: ToolContext, found: Tool, arguments: Json, decision: Decision) -> Decision:
+        """Ask about a command that names files which an undo could not restore."""
+        if decision.verdict == "deny" or self.mode == "full":
+            return decision
+        why = await self.state.recorder.refuses(found.effect, arguments, run.place())
+        if not why:
+            return decision
+        reason = ". ".join(r for r in (f"Cannot be undone ({why})", decision.reason) if r)
+        return structs.replace(decision, verdict="ask", reason=reason, target=str(arguments["command"]), rules=())
+
     async def _approved(self, run: ToolContext, found: Tool, judged: Judged, arguments: Json) -> tuple[Json, Decision]:
         """Return the arguments to run with, and what was decided.
 
@@ -315,7 +328,7 @@ class Toolbox(Struct):
         about what can be done.
         """
         call, place, rules = judged.call, run.place(), self._all_rules
-        decision = self._decided(run, found, arguments, judged)
+        decision = await self._with_losses(run, found, arguments, self._decided(run, found, arguments, judged))
         if decision.verdict == "ask" and self.guard is not None:
             found.check(arguments, run.cwd)
             answered = await self.guard.asked(structs.replace(call, arguments=arguments))
@@ -325,6 +338,7 @@ class Toolbox(Struct):
                 if changed.name != call.name:
                     raise ToolError(f"A hook made another call of {call.name}: {changed.name}. Nothing was run.")
                 decision = self._decided(run, found, arguments, answered)
+                decision = await self._with_losses(run, found, arguments, decision)
         if decision.verdict == "allow":
             return _with(arguments, decision), decision
         if decision.verdict == "deny":

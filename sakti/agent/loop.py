@@ -74,7 +74,8 @@ def hooks(
 async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
     """Run one turn from the user's `parts` to the final answer.
 
-    Returns its end, for the caller to emit. Without parts the conversation is sent as it stands: another try after a failure.
+    Returns its end, for the caller to emit. Without parts the conversation is sent as it stands: another try after a
+    failure.
     """
     status: TurnStatus = "answered"
     error: SaktiError | None = None

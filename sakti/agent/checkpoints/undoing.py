@@ -258,7 +258,7 @@ class Undoing:
             )
             # a kill before this leaves the turn in the thread, its files undone: both /undo and /redo go on from there
             thread = await self._fork(preview.turns[0].index, went_to) if forks else None
-            if went_to and not forks:
+            if went_to:
                 await self._mark_undone(self._thread.id, went_to)
         finally:
             await lease.give_back()
@@ -285,7 +285,7 @@ class Undoing:
         return new_id, bool(await self._store.read(stored_messages.page, self._thread.id, before=index, limit=1))
 
     async def _mark_undone(self, thread_id: str, went_to: str) -> None:
-        """Let `sakti -c` go on with an empty thread instead of this one; `went_to` empty: with this one again."""
+        """Let lists and `sakti -c` go on with another thread instead of this one; `went_to` empty: with this one."""
         await self._store.write(stored_threads.mark_undone, thread_id, went_to, self._store.clock.now())
 
     async def _fork(self, index: int, new_id: str) -> Thread:

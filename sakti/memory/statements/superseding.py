@@ -322,7 +322,9 @@ def _without_changer(clause: Clause) -> frozenset[str]:
 
 def _is_like(word: str, others: frozenset[str]) -> bool:
     """Return whether a word is one of the others, or a form of one: "deploy", "deployments"."""
-    return word in others or any(len(word) > 4 and len(other) > 4 and word[:5] == other[:5] for other in others)
+    if word in others or not word.isalpha():  # "clean-a" is another one than "clean-b"
+        return word in others
+    return any(len(word) > 4 and len(other) > 4 and word[:5] == other[:5] for other in others)
 
 
 def _turns_last_word(old: Clause, new: Clause) -> bool:

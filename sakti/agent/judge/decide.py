@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from sakti.agent.judge import rules as rule_texts
 from sakti.agent.judge.guarded import guarded
 from sakti.agent.judge.modes import ALLOWABLE, STRICTNESS, Kind, Verdict, verdict
+from sakti.agent.judge.programs import find_program
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Access, Facts, Place
@@ -25,7 +26,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 with lazy_imports:
-    from sakti.agent.judge import commands, git, network
+    from sakti.agent.judge import commands, git, network, running
     from sakti.agent.sandbox import hosts
 
 if TYPE_CHECKING:
@@ -140,6 +141,8 @@ def _run(name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rule
     found = commands.read(command, place)
     if not why and any(git.writes_configuration(argv) for argv in found.all_argv):
         why = "it writes git's configuration"
+    if not why and any(find_program(argv[0].rpartition("/")[2]).desktop for argv in found.all_argv):
+        why = "it opens a window"
     reach = _reach(arguments, found) if not why else ()
     if reach and not place.own_network:
         reach = None
@@ -203,6 +206,8 @@ def _command(
     inside = place.level == "sandboxed"
     if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
         return Decision("deny", "denied by your rules", command)
+    if mode == "full" and found.opaque and any(rule_texts.command_rule(r, name) for r in rules.deny):
+        return Decision("deny", f"your rules cannot be compared with a command that {found.opaque}", command)
     effects = list(_effects(name, found, rules, place))
     worst = max(
         effects, key=lambda e: (STRICTNESS.index(verdict(e.kind, mode, sandboxed=inside)), _WEIGHT.index(e.kind))
@@ -235,12 +240,16 @@ def _effects(name: str, found: Judged, rules: Rules, place: Place) -> Iterator[E
     everything = any(rule.strip() == name for rule in rules.allow)
     if found.hard:
         yield Effect("hard", found.hard)
+    if found.opaque and any(rule_texts.command_rule(r, name) for r in (*rules.deny, *rules.ask)):
+        yield Effect("named", f"Your rules cannot be compared with a command that {found.opaque}")
     for part in found.parts:
         named = part.paths[: len(part.paths) - len(part.changes)]
         effects = [path_effect(path, place, access) for path, access in named]
         changes = [path_effect(path, place, "write") for path in part.changes]
-        if part.kind in ("work", "unknown") and part.argv:
-            permitted = rule_texts.permits(rules.allow, name, part.argv, part.hashes, exact=part.exact)
+        if part.kind in _OF_A_RULE and part.argv:
+            permitted = rule_texts.permits(
+                rules.allow, name, part.argv, part.hashes, exact=part.exact, least=running.least_words(part.prefix)
+            )
             rule = rule_texts.write_rule(name, part.prefix, part.hashes)
             own = [*changes, Effect(part.kind, part.reason)]
             effects += (replace(e, rule=rule) if e.kind in _OF_A_RULE else e for e in own)

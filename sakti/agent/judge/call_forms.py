@@ -102,8 +102,8 @@ def _select_files(
     uses = form.operands or ((default,) if default else program.operands)
     if has_option(call.options, program.pattern_options) and not default:
         uses = uses[1:]
-    at_last = len(uses) - 1
-    words = [*call.values, *((uses[min(at, at_last)], word) for at, word in enumerate(call.operands))] if uses else []
+    words = list(call.values)
+    words += [(uses[min(at, len(uses) - 1)], word) for at, word in enumerate(call.operands) if uses]
     if any(not _has_shape(use, word) for use, word in words):
         return None
     return tuple((word, _ACCESS[use]) for use, word in words if use in _ACCESS)
@@ -117,7 +117,8 @@ def _has_shape(use: Use, word: str) -> bool:
 
 def _is_plain_awk(program: str) -> bool:
     """Return whether an awk program has only patterns, fields, arithmetic and `print`; `>` would write in a block."""
-    at, depth, last = 0, 0, "sign"
+    at, depth = 0, 0
+    last: str = "sign"
     while at < len(program):
         token = _AWK.match(program, at)
         if token is None:

@@ -187,7 +187,7 @@ def _lists_files(argv: Sequence[str]) -> bool:
 def _are_ordinary(argv: Sequence[str], place: Place) -> bool:
     """Return whether all files that a command may list are ordinary: no secret, no link outward, no odd name."""
     patterns = _find_names(argv) if argv[0] == "find" else []
-    operands = list_operands(itertools.takewhile(lambda a: argv[0] != "find" or a[:1] not in "-!(", argv[1:]))
+    operands = list_operands(list(itertools.takewhile(lambda a: argv[0] != "find" or a[:1] not in "-!(", argv[1:])))
     folders = [p for p in map(place.resolve, operands) if p.is_dir()] if argv[0] != "git" else []
     budget = itertools.count()
     return all(_is_ordinary_folder(f, patterns, budget, place) for f in folders or [place.cwd])

@@ -20,10 +20,7 @@ from sakti.core.patterns import lazy_pattern
 # Meaning of an operand or of an option's value. A file is read or written, or only its name and size are read; `text`
 # is no file, nor is the `pattern` of grep. `object` is a file that is read, but for words that begin with `@`. Scripts
 # (`sed`, `awk`, `jq`), the `format` of date and the `mode` of chmod have a shape of their own.
-Use: TypeAlias = Literal[
-    *("text", "name", "read", "write", "pattern", "object"),
-    *("sed", "awk", "jq", "format", "mode"),
-]
+Use: TypeAlias = Literal["text", "name", "read", "write", "pattern", "object", "sed", "awk", "jq", "format", "mode"]
 # Whether a fact holds for a program: always, never, or behind one of these subcommands (`system prune`, in the order of
 # the words; "" without any) or options (`--hard`).
 Condition: TypeAlias = bool | tuple[str, ...]

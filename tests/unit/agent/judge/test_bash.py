@@ -1,0 +1,168 @@
+"""Commands that are understood run with the words that were read: compared with bash itself, with stub programs."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sakti.agent.judge.expansion import expand
+from sakti.agent.judge.shell import parse
+from sakti.agent.judge.where import Place
+
+BASH = shutil.which("bash")
+LINES = 3_000
+# Any command is a stub: it writes its words to the log and succeeds. `\x01` ends a word, `\x02` a command.
+RUNNER = r"""
+PATH=/nonexistent
+command_not_found_handle() { local IFS=$'\x01'; printf '%s\x02' "$*" >> "$LOG"; return 0; }
+n=0
+while IFS= read -r -d '' line; do
+  ( cd $n; eval "$line"; wait ) > /dev/null 2>&1 < /dev/null
+  printf '\x03' >> "$LOG"
+  n=$((n + 1))
+done
+"""
+PIECES = (
+    *(
+        "sort",
+        "uniq",
+        "git",
+        "cat",
+        "a.txt",
+        "-o",
+        "-onew2",
+        "-n1",
+        "x=1",
+        "2",
+        "1",
+        "a",
+        "b#c",
+        "#c",
+        "'a b'",
+        '"c d"',
+    ),
+    *(
+        "'",
+        '"',
+        "\\",
+        "$x",
+        "${x}",
+        "$(wc)",
+        "`wc`",
+        "~",
+        "{a,b}",
+        "*",
+        "*.txt",
+        "?.txt",
+        "[ab].txt",
+        "a\\ b",
+        "''",
+        '""',
+    ),
+    *("'a'b", '"a"2', "a'b'", "--", "-", "!", "=", "a=b", "%", "+", ",", ":", "@", "^", "é", "日本", "$", "$'a'"),
+)
+SIGNS = (
+    *(
+        " ",
+        " ",
+        " ",
+        " ",
+        " ",
+        "",
+        "",
+        "\t",
+        ";",
+        " ; ",
+        " && ",
+        "&&",
+        " | ",
+        "|",
+        " || ",
+        "\n",
+        " > .o",
+        ">.o",
+        "2>.o",
+    ),
+    *(" 2>&1", "2>&1", ">&2", " < a.txt", "<a.txt", " >> .o", "&>.o", " &", "(", ")", " ( ", " ) ", "{ ", "; }", " # "),
+    *(
+        "for f in a b; do sort $f; done",
+        'for f in *.txt; do cat "$f" x$f; done',
+        "if sort; then cat; fi",
+        "! ",
+        "[ a = a ]",
+    ),
+    *(" <<< a", " <<'E'\na $x\nE\n", "time ", "[[ a = a ]] && ", "then", "do", "done", "fi", "in"),
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    folder = make_files(tmp_path_factory.mktemp("bash") / "files")
+    return Place(folder.resolve(), folder.resolve())
+
+
+def make_files(folder: Path) -> Path:
+    folder.mkdir()
+    for name in ("a.txt", "b.txt", "c.md", ".hidden.txt"):
+        (folder / name).write_text("")
+    return folder
+
+
+def write_lines() -> list[str]:
+    """Lines of pieces and signs in any order, most of which bash accepts."""
+    chance = random.Random(20)
+    lines: list[str] = []
+    for _ in range(LINES):
+        words = [chance.choice(PIECES[:4])]
+        for _ in range(chance.randint(1, 7)):
+            words += [chance.choice(SIGNS), chance.choice(PIECES)]
+        lines.append("".join(words))
+    return lines
+
+
+def read_argv(line: str, place: Place) -> list[tuple[str, ...]] | None:
+    """Each command that the judge sees in a line, in any order; None if it does not understand the line."""
+    script = parse(line)
+    if not script.understood:
+        return None
+    commands: list[tuple[str, ...]] = []
+    for simple in script.commands:
+        words = simple.words
+        if not words or words[0].text == "test":
+            continue
+        if words[0].text == "time":
+            words = words[1:]
+        if (variants := expand(words, place)) is None or any(w.output for w in words):
+            return None
+        commands += [v for v in variants if v]
+    return commands
+
+
+@pytest.mark.skipif(BASH is None, reason="needs bash")
+def test_words_are_those_that_bash_runs(place: Place) -> None:
+    lines = [line for line in write_lines() if read_argv(line, place) is not None]
+    assert len(lines) > LINES / 10
+    log = place.workspace.parent / "log"
+    for number in range(len(lines)):  # one folder for each, since lines write files
+        make_files(place.workspace.parent / str(number))
+    subprocess.run(
+        [str(BASH), "--norc", "-c", RUNNER],
+        input="".join(f"{line}\0" for line in lines).encode(),
+        cwd=place.workspace.parent,
+        env={"LOG": str(log), "LC_ALL": "C.UTF-8"},
+        check=True,
+        timeout=120,
+    )
+    ran = log.read_bytes().decode().split("\x03")
+    assert len(ran) == len(lines) + 1
+    wrong: list[tuple[str, list[tuple[str, ...]], list[tuple[str, ...]]]] = []
+    for line, text in zip(lines, ran, strict=False):
+        actual = [tuple(c.split("\x01")) for c in text.split("\x02")[:-1]]
+        judged = read_argv(line, place) or []
+        if any(argv not in judged for argv in actual):
+            wrong.append((line, judged, actual))
+    assert wrong == []

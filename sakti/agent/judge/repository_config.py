@@ -117,12 +117,12 @@ def _first_program(repository: Repository, hooks: Sequence[str]) -> str:
     if repository.git == repository.common and (repository.git / "commondir").exists():
         return "commondir"  # another configuration than the one here
     for file in (repository.common / "config", repository.git / "config.worktree"):
-        if named := _first_setting(file):
+        if named := _first_setting(file, repository):
             return named
     return next((h for h in hooks if os.path.lexists(repository.common / "hooks" / h)), "")
 
 
-def _first_setting(file: Path) -> str:
+def _first_setting(file: Path, repository: Repository) -> str:
     try:
         text = file.read_text("utf-8", "replace")
     except FileNotFoundError:
@@ -131,7 +131,13 @@ def _first_setting(file: Path) -> str:
         return file.name
     if re.search(r"\\\r?\n", text):  # a value that goes on in the next line, which looks like another setting
         return file.name
-    return next((n for n, v in pairs(text) if not _HARMLESS.fullmatch(n) and v not in _LFS.get(n, ())), "")
+    return next((name for name, value in pairs(text) if not _is_harmless(name, value, repository)), "")
+
+
+def _is_harmless(name: str, value: str, repository: Repository) -> bool:
+    if name == "core.worktree":  # a submodule's names the folder that it was found in
+        return Path(os.path.realpath(repository.git / value)) == Path(os.path.realpath(repository.folder))
+    return _HARMLESS.fullmatch(name) is not None or value in _LFS.get(name, ())
 
 
 def _list_nested(repository: Repository) -> Iterator[Path]:

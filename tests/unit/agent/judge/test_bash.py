@@ -134,11 +134,10 @@ def read_argv(line: str, place: Place) -> list[tuple[str, ...]] | None:
         words = simple.words
         if not words or words[0].text == "test":
             continue
-        if words[0].text == "time":
-            words = words[1:]
         if (variants := expand(words, place)) is None or any(w.output for w in words):
             return None
         commands += [v for v in variants if v]
+        commands += [v[1:] for v in variants if v[0] == "time"]  # a word of the shell, unless it is quoted
     return commands
 
 

@@ -102,7 +102,7 @@ def _select_files(
     uses = form.operands or ((default,) if default else program.operands)
     if has_option(call.options, program.pattern_options) and not default:
         uses = uses[1:]
-    words = list(call.values)
+    words: list[tuple[Use, str]] = list(call.values)
     words += [(uses[min(at, len(uses) - 1)], word) for at, word in enumerate(call.operands) if uses]
     if any(not _has_shape(use, word) for use, word in words):
         return None

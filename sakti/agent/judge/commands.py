@@ -46,7 +46,8 @@ class Judged(Struct, frozen=True):
     """What a command does.
 
     `all_argv`: its commands and those in them; `changed`: files changed here that it runs; `opaque`: why it may hold
-    commands that are not among `all_argv`.
+    commands that are not among `all_argv`; `rewritten`: the command that is to run instead, so that git shows no
+    secrets.
     """
 
     parts: tuple[Part, ...]
@@ -54,6 +55,7 @@ class Judged(Struct, frozen=True):
     hard: str = ""
     changed: tuple[Path, ...] = ()
     opaque: str = ""
+    rewritten: str = ""
 
 
 def read(command: str, place: Place) -> Judged:
@@ -74,8 +76,27 @@ def read(command: str, place: Place) -> Judged:
         parts.append(Part("changed", f"Runs what was changed here: {', '.join(place.show(f) for f in changed)}"))
     argv = tuple(c.argv for c in nested if c.program)
     return Judged(
-        tuple(parts) or (Part("read", ""),), argv, hard.reason(script, place), changed, _find_opaque(script, nested)
+        tuple(parts) or (Part("read", ""),),
+        argv,
+        hard.reason(script, place),
+        changed,
+        _find_opaque(script, nested),
+        _rewrite(command, script),
     )
+
+
+def _rewrite(command: str, script: Script) -> str:
+    """Return a command with pathspecs for git that leave out secrets; empty if it is to run as it is."""
+    added = [
+        (simple.ends[at], text)
+        for simple in script.commands
+        if simple.program == "git" and simple.ends and not simple.inside
+        for at, text in git.omit_secrets(simple.argv)
+    ]
+    source = command.encode("utf-8", "surrogatepass")
+    for at, text in reversed(sorted(added, key=lambda a: a[0])):  # noqa: C413 - what comes first at a place stays first
+        source = source[:at] + text.encode() + source[at:]
+    return source.decode("utf-8", "surrogatepass") if added and script.understood else ""
 
 
 def _find_opaque(script: Script, nested: Sequence[Simple]) -> str:
@@ -159,6 +180,8 @@ def _list_redirected(simple: Simple, place: Place) -> Paths:
 def _judge_open(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: Place) -> Iterator[Part]:
     """Judge a command with patterns, loop variables or the output of commands: it must only read."""
     variants = expansion.expand(simple.words, place)
+    if simple.program == "git" and any(git.names_object(w) for argv in variants or () for w in argv):
+        variants = None  # the number of an object, which may be that of a file
     parts = [
         _part(replace(simple, words=tuple(map(Word, argv))), commands, redirected, place) for argv in variants or ()
     ]
@@ -229,7 +252,7 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
     operands = list_operands(words[2:])
     access: Access = "read" if git.shows_contents(argv) else "name"
     paths: Paths = tuple((place.resolve(w), access) for w in operands)
-    if git.reads_only(argv):
+    if git.reads_only(argv) and not git.can_show_any_file(argv):
         if setting := repository_config.names_program(place.cwd):
             reason = f"Runs git where the repository's setting {setting} may run a program"
             return Part("unknown", reason, argv, redirected, argv, exact=True)

@@ -41,7 +41,7 @@ class Decision(Struct, frozen=True):
 
     `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
     what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox,
-    `reach` the hosts that it may reach from inside.
+    `reach` the hosts that it may reach from inside; `command` is what runs in place of the command of the call.
     """
 
     verdict: Verdict
@@ -51,6 +51,7 @@ class Decision(Struct, frozen=True):
     diff: str = ""
     outside: str = ""
     reach: tuple[str, ...] = ()
+    command: str = ""
 
 
 class Effect(Struct, frozen=True):
@@ -66,7 +67,8 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
     if tool.effect == "own":
         return Decision("allow", "")
     if tool.effect == "run":
-        return _run(tool.rule_name, arguments, mode, rules, place)
+        found = commands.read(str(arguments.get("command", "")), place)
+        return replace(_run(tool.rule_name, arguments, mode, rules, place, found), command=found.rewritten)
     named = tool.named(arguments)
     if not named:  # a write changes nothing then, and the tool says what is wrong with the call
         denied = rule_texts.path_verdict(rules, tool.rule_name, "") == "deny"
@@ -130,15 +132,16 @@ def _is_system(path: Path) -> bool:
 # --- commands -----------------------------------------------------------------------------------------------------
 
 
-def _run(name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place) -> Decision:
+def _run(
+    name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place, found: Judged
+) -> Decision:
     """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and always asked about.
 
     But for one that needs the network: a rule for it is one for running it where there is a network.
     """
     command, why = str(arguments.get("command", "")), one_line(str(arguments.get("outside") or ""), 200)
     if mode == "full" or place.level == "unsandboxed":
-        return _command(name, command, mode, rules, place)
-    found = commands.read(command, place)
+        return _command(name, command, mode, rules, place, found)
     if not why and any(git.writes_configuration(argv) for argv in found.all_argv):
         why = "it writes git's configuration"
     if not why and any(find_program(argv[0].rpartition("/")[2]).desktop for argv in found.all_argv):
@@ -199,10 +202,7 @@ def _inside(
     return Decision("ask", reason, command, offered, judged.diff, reach=whole)
 
 
-def _command(
-    name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: Judged | None = None
-) -> Decision:
-    found = found or commands.read(command, place)
+def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: Judged) -> Decision:
     inside = place.level == "sandboxed"
     if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
         return Decision("deny", "denied by your rules", command)

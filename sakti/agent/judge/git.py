@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Literal
 
 from sakti.agent.judge.call_forms import match_form
-from sakti.agent.judge.programs import UNKNOWN, Condition, ProgramEntry, find_program, find_subcommand, has_option
+from sakti.agent.judge.programs import (
+    UNKNOWN,
+    Condition,
+    ProgramEntry,
+    find_program,
+    find_subcommand,
+    has_option,
+    list_operands,
+)
 from sakti.agent.judge.rules import skip_git_options
+from sakti.agent.judge.secrets import SECRET_FOLDERS, SECRET_NAMES
 from sakti.core.patterns import lazy_pattern
 
 # Options that run a program, write a file or leave the repository.
@@ -18,7 +28,7 @@ _ESCAPES = (
     *("--template", "--reference", "--strategy", "--pathspec-from-file", "--exclude-from", "--edit-description"),
     *("--recurse-submodules",),
 )
-_QUIET = frozenset(("--no-pager", "-P", "--paginate", "-p", "--no-replace-objects", "--literal-pathspecs"))
+_QUIET = frozenset(("--no-pager", "-P", "--paginate", "-p", "--no-replace-objects"))
 
 _PRIVATE = lazy_pattern(r"credential|extraheader|token|password|secret|proxy", re.IGNORECASE)
 
@@ -66,7 +76,7 @@ def reads_only(argv: Sequence[str]) -> bool:
         return False
     if name == "config":
         return len(arguments) == 2 and arguments[0] in ("--get", "get") and not _PRIVATE.search(arguments[1])
-    if name == "cat-file" and "-p" in arguments and any(_names_object(a) for a in arguments):
+    if name == "cat-file" and "-p" in arguments and any(names_object(a) for a in arguments):
         return False
     return _has_form(command, arguments, "reads")
 
@@ -89,7 +99,7 @@ def _has_form(command: ProgramEntry, arguments: Sequence[str], kind: Literal["re
     return form is not None and match_form(form, arguments) is not None
 
 
-def _names_object(word: str) -> bool:
+def names_object(word: str) -> bool:
     """Return whether a word may be the number of a file's content, which says nothing of the file's name."""
     return re.fullmatch(r"[0-9a-fA-F]{4,64}", word) is not None
 
@@ -104,6 +114,38 @@ def shows_contents(argv: Sequence[str]) -> bool:
     if name in (("log",), ("whatchanged",)):
         return any(_SHOWS_CONTENT.match(a) for a in arguments)
     return command.pathspecs
+
+
+# Options that take one file, and no pathspecs beside it.
+_ONE_FILE = ("-L", "--follow")
+
+
+def can_show_any_file(argv: Sequence[str]) -> bool:
+    """Return whether a git command may show a file that it does not name, and takes no pathspecs against that."""
+    is_single = shows_contents(argv) and any(a.startswith(_ONE_FILE) for a in argv)
+    return is_single and any(re.search(r"[*?\[]|^:", a) for a in list_operands(argv))
+
+
+def omit_secrets(argv: Sequence[str]) -> list[tuple[int, str]]:
+    """Return what to add behind words of a git command so that it shows no file with a secret name, with their places.
+
+    The number of an object is to mean a commit or its files: it may be that of one file.
+    """
+    if not shows_contents(argv) or any(a.startswith(_ONE_FILE) for a in argv):
+        return []
+    name = skip_git_options(argv)[1]
+    kind = "tree" if name in ("diff", "grep") else "commit"
+    start = len(argv) - len(skip_git_options(argv)) + (3 if name == "grep" else 2)
+    ends = argv.index("--") if "--" in argv else len(argv)
+    added = [(at, f"^{{{kind}}}") for at in range(start, ends) if names_object(argv[at])]
+    return [*added, (len(argv) - 1, _exclude_secrets())]
+
+
+@functools.cache
+def _exclude_secrets() -> str:
+    """Return pathspecs without the files with secret names, quoted for the shell."""
+    names = (*(f"**/{n}" for n in SECRET_NAMES), *(f"**/{f}/**" for f in sorted(SECRET_FOLDERS)))
+    return "".join(f" ':(top,exclude,glob,icase){n}'" for n in names)
 
 
 def list_rule_words(argv: Sequence[str]) -> tuple[str, ...]:

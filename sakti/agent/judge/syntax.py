@@ -62,7 +62,8 @@ class Simple(Struct, frozen=True):
     `assigned`: the variables that are set for it; `reads` and `writes`: the files that it is redirected from and to;
     `piped`: its input is another program's output, `before` is the place of that one among the script's commands;
     `inside`: stands in the text of another command (`sh -c`, `xargs`); `input`: the text of its standard input;
-    `sure`: it runs if the command before it did, `chained`: only if that one succeeded.
+    `sure`: it runs if the command before it did, `chained`: only if that one succeeded. `ends`: where its words end in
+    the bytes of the text.
     """
 
     words: tuple[Word, ...]
@@ -75,6 +76,7 @@ class Simple(Struct, frozen=True):
     input: str = ""
     sure: bool = True
     chained: bool = False
+    ends: tuple[int, ...] = ()
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -245,6 +247,7 @@ class Reader:
     def _command(self, node: Node) -> Simple:
         words: list[Word] = []
         assigned: list[str] = []
+        ends: list[int] = []
         redirects = _Redirects()
         for child in node.children:
             if child.type == "variable_assignment":
@@ -255,11 +258,13 @@ class Reader:
                 self._redirect(child, redirects)
             elif child.type == "command_name":
                 words.append(self._name(child))
+                ends.append(child.end_byte)
             elif child.is_named:
                 words.append(self._argument(child))
+                ends.append(child.end_byte)
             else:
                 self._note("holds shell syntax")
-        return redirects.add_to(Simple(tuple(words), tuple(assigned)))
+        return redirects.add_to(Simple(tuple(words), tuple(assigned), ends=tuple(ends)))
 
     def _name(self, node: Node) -> Word:
         word = self._word(node.children[0] if node.children else node)

@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.judge.repository_config import has_repository, names_program
-from sakti.agent.judge.where import Place
+from sakti.agent.judge.where import LevelName, Place
 from tests.unit.agent.judge.conftest import Ask
 
 GIT = shutil.which("git")
@@ -105,7 +106,8 @@ def test_settings_of_a_submodule_count(repository: Path, tmp_path: Path) -> None
         ("[core]\nalternateRefsCommand = X", "core.alternaterefscommand"),
         ("[core]\nattributesFile = X", "core.attributesfile"),
         ("[core] fsmonitor = X", "core.fsmonitor"),
-        ("[core]\nworktree = ..", "core.worktree"),
+        ("[core]\nworktree = ../..", "core.worktree"),
+        ("[core]\nworktree = ..", ""),
         ("[new]\nsetting = X", "new.setting"),
         ("[diff]\ncolor = a\\\n[core]\nexternal = X", "config"),
         ('[branch "x"]\nremote = origin\nmerge = refs/heads/x\n[user]\nname = x\n[pull]\nrebase = true', ""),
@@ -130,3 +132,70 @@ def test_a_hook_that_runs_for_the_command_counts(repository: Path, bash: Ask) ->
 def test_folders_outside_of_a_repository_are_not_compared_by_git(place: Place, bash: Ask) -> None:
     shutil.rmtree(place.workspace / ".git")
     assert bash("git diff src sub").verdict == "ask"
+
+
+SHOWN = [
+    "git show HEAD",
+    "git show",
+    "git log -p",
+    "git log -p -- '.e*'",
+    "git log -p HEAD -- .",
+    "git diff HEAD~1",
+    "git diff HEAD~1 -- .",
+    "git diff HEAD~1 HEAD sub a.py",
+    "git diff TREE HEAD",
+    "git show COMMIT",
+    "git diff-tree -p HEAD",
+    "git grep CANARY HEAD",
+    "git grep -e CANARY HEAD -- .",
+    "git whatchanged -p",
+    "cd src && git log -p",
+    "git log -p | head -100; git show HEAD",
+    'echo "$(git show HEAD)"',
+    "for r in HEAD; do git show $r; done",
+    "git show BLOB",
+    "git show a.py BLOB",
+    "git diff TREE BLOB",
+    "git grep x BLOB",
+]
+
+
+@pytest.fixture
+def leaky(repository: Path) -> Path:
+    """A repository whose second commit has secret files."""
+    for name in (".env", "sub/.ENV", "sub/id_rsa", ".aws/x"):
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).write_text("K=CANARY\n")
+    (repository / "a.py").write_text("y = 2\n")
+    run_git(repository, "add", "-Af", ".")
+    run_git(repository, "commit", "-qm", "secrets")
+    return repository
+
+
+@pytest.mark.parametrize("command", SHOWN)
+@pytest.mark.parametrize("level", ["unsandboxed", "sandboxed"])
+def test_git_leaves_out_files_with_secret_names(
+    leaky: Path, place: Place, bash: Ask, command: str, level: LevelName
+) -> None:
+    names = {"TREE": "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "COMMIT": "HEAD", "BLOB": "HEAD:.env"}
+    text = command
+    for name, revision in names.items():
+        text = text.replace(name, revision if name == "TREE" else run_git(leaky, "rev-parse", revision))
+    judged = bash(text, "ask", replace(place, level=level))
+    if judged.verdict == "allow":
+        done = subprocess.run(["bash", "-c", judged.command], cwd=leaky, capture_output=True, text=True, check=False)
+        assert "CANARY" not in done.stdout + done.stderr
+        assert "BLOB" in command or done.returncode in (0, 1), done.stderr
+        assert done.returncode or "a.py" in done.stdout or "grep" in command or ".e*" in command
+
+
+@pytest.mark.parametrize(
+    "command", ["git cat-file -p BLOB", "git log -p --follow -- '.e*'", "git stash show -p", "git status -v"]
+)
+def test_git_asks_before_it_shows_files_that_it_cannot_leave_out(leaky: Path, bash: Ask, command: str) -> None:
+    assert bash(command.replace("BLOB", run_git(leaky, "rev-parse", "HEAD:.env"))).verdict == "ask"
+
+
+def test_other_commands_run_as_they_are_written(repository: Path, bash: Ask) -> None:
+    for command in ("git status", "git log --oneline", "ls", "git commit -m x", "cat a.py | head"):
+        assert bash(command).command == "", command

@@ -8,7 +8,7 @@ from sakti.core.ids import TimeIds
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.tui.app import SaktiApp
-from sakti.tui.chat.thread_sync import NEWEST
+from sakti.tui.chat.thread_view import NEWEST
 from tests.tui.conftest import chat_text, settle
 from tests.tui.real import real_session, say
 
@@ -22,7 +22,7 @@ async def other_store(store, clock, tmp_path):
 
 
 async def look(app, pilot):
-    app.chat.sync.look()
+    app.chat.view.sync()
     await settle(app, pilot)
 
 
@@ -105,5 +105,5 @@ async def test_a_compaction_takes_what_another_window_said(store, other_store, t
         await settle(app, pilot)
         assert "nothing to compact" not in chat_text(app)
         assert "2 messages," in chat_text(app)
-        assert app.session.engine.state.window.cursor == 1
+        assert app.session.current.engine.state.window.cursor == 1
         await other.close()

@@ -91,13 +91,16 @@ class Panes:
         session = self._host.session
         tokens = await session.views.context_tokens()
         self._line.estimate(tokens)
-        if tokens and not self._line.window and session.model is not None and session.model.model:
-            await session.learn()
+        if (
+            tokens
+            and not self._line.window
+            and session.workspace.models.selection is not None
+            and session.workspace.models.selection.model
+        ):
+            await session.current.learn()
 
-    def show_status(self, status: MemoryStatus) -> None:
-        """Show how full the memory is; the log is loaded when it changed, by another window too."""
-        memory = self._sidebar.memory
-        before, memory.status = memory.status, status
+    def load_changes(self, before: MemoryStatus | None, status: MemoryStatus) -> None:
+        """Load what has changed since the status `before`: usage, and the log, by another window too."""
         if status != before:
             self.load_usage()
         if before is not None and _log_of(before) != _log_of(status):

@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
-from sakti.tui.chat.compaction import Compaction
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
 from sakti.tui.chat.conversation import Conversation
 from sakti.tui.host import Host
+from sakti.tui.widgets.status import StatusLine
 
 TWICE = 2.0  # seconds in which a second ctrl+c quits
+
+
+class Compaction:
+    """The running /compact: it is named in the last line, and Esc stops it."""
+
+    def __init__(self, status_line: StatusLine) -> None:
+        self._status_line = status_line
+        self._task: asyncio.Task[Any] | None = None
+
+    @property
+    def under_way(self) -> bool:
+        return self._task is not None
+
+    def stop(self) -> bool:
+        """Cancel it; False if none runs."""
+        return self._task is not None and self._task.cancel()
+
+    @contextmanager
+    def working(self, text: str) -> Generator[None]:
+        """Show `text` in the last line while the block runs; `stop` cancels the block."""
+        self._status_line.work(text)
+        self._task = asyncio.current_task()
+        try:
+            yield
+        finally:
+            self._task = None
+            self._status_line.work("")
 
 
 class Stopping:
@@ -20,7 +52,7 @@ class Stopping:
     def stop(self) -> None:
         """Answer ctrl+c: interrupt what runs, or clear the prompt; twice quits."""
         session = self._host.session
-        now = session.clock.monotonic()
+        now = session.workspace.clock.monotonic()
         if now - self._last_stop < TWICE:
             self._host.exit(0)
             return
@@ -32,7 +64,7 @@ class Stopping:
 
     def _quit_offered(self) -> None:
         """Begin the two seconds where the hint can be read, however late a busy machine paints it."""
-        self._last_stop = self._host.session.clock.monotonic()
+        self._last_stop = self._host.session.workspace.clock.monotonic()
         self._prompt.set_timer(TWICE, self._clear_note)
 
     def _clear_note(self) -> None:
@@ -57,7 +89,7 @@ class Stopping:
     def may_quit(self) -> bool:
         """Return whether ctrl+q may close the window; with work under way only when asked twice."""
         session = self._host.session
-        now = session.clock.monotonic()
+        now = session.workspace.clock.monotonic()
         if session.busy and now - self._last_quit > TWICE * 3:
             self._last_quit = now
             self._host.note("the agent is working; press again to stop it and quit")

@@ -1,0 +1,137 @@
+"""Run a slash command, and show its value: a notice, a card, or the screen that it names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sakti.actions import line
+from sakti.actions.scope import Scope
+from sakti.actions.values import Card, Done, Open, Refused, Text, Value
+from sakti.core.lazy import lazy_imports
+from sakti.core.text import one_line
+from sakti.tui.chat.screen import ChatScreen
+from sakti.tui.host import Host
+from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock
+from sakti.tui.transcript.findings import FindingsBlock
+
+with lazy_imports:
+    from sakti.tui.screens import compaction as compaction_screen
+    from sakti.tui.screens import lists as list_screens
+    from sakti.tui.screens import settings as settings_screen
+    from sakti.tui.screens import text as text_screens
+    from sakti.tui.screens import threads as thread_screens
+    from sakti.tui.screens import undo as undo_screen
+
+REDONE_S = 8.0  # seconds that the result of a redo is shown
+
+
+class Commands:
+    """Slash commands of the chat. `run` raises `SaktiError`; the window makes a notice of it."""
+
+    def __init__(self, host: Host, chat: ChatScreen) -> None:
+        self._host, self._chat = host, chat
+        self._scope = Scope(host.session, self.draw, chat.compaction.working)
+
+    async def run(self, typed: line.Typed) -> None:
+        """Run a command, and show its value and what it changed."""
+        chat = self._chat
+        if typed.name == "compact" and typed.argument not in ("undo", "diff") and chat.compaction.under_way:
+            self.draw(Done("A compaction is under way; Esc stops it."))
+            return
+        value = await line.run(self._scope, typed)
+        chat.show_modes()
+        match typed.name:
+            case "memory" if typed.argument:
+                chat.panes.load_log()
+            case "tasks" if typed.argument:
+                chat.panes.load_board()
+            case "delete-message" if typed.argument == "yes":
+                await chat.view.load()
+            case "redo" if isinstance(value, Done):
+                self._host.note(value.sentence, REDONE_S)  # the chat may show another thread
+                return
+            case _:
+                pass
+        await self.show(value)
+
+    def draw(self, value: Value) -> None:
+        """Show a value at the end of the chat, lists and texts as their lines; a page in a screen of its own."""
+        match value:
+            case Text((page,), title, "markdown"):
+                self._host.push(text_screens.PageScreen(title, page))
+            case _:
+                self._chat.transcript.live.add_block(_block_of(value))
+                self._chat.transcript.scroll_end_now()
+
+    async def show(self, value: Value | None) -> None:
+        """Show the value of an action: in the view that it names, if the window has it."""
+        if not isinstance(value, Open):
+            if value is not None:
+                self.draw(value)
+        elif not await self._open(value.view, value.data):
+            await self.show(await value.instead() if value.instead is not None else None)
+
+    async def _open(self, view: str, data: Any) -> bool:
+        """Open a view; False if the window has none of that name."""
+        chat, host = self._chat, self._host
+        match view:
+            case "help":
+                chat.action_help()
+            case "quit":
+                await host.action_quit()
+            case "copy":
+                host.copy_to_clipboard(data)
+            case "clear":
+                chat.transcript.clear_screen()
+            case "setup":
+                chat.welcome.open()
+            case "theme":
+                await self._theme(data)
+            case "search":
+                chat.search.open(data)
+            case "board":
+                chat.show_pane("tasks")
+            case "log":
+                chat.show_pane("log")
+            case "threads":
+                await thread_screens.pick_thread(host)
+            case "models":
+                await list_screens.pick_model(host)
+            case "context":
+                host.push(text_screens.ContextScreen(data))
+            case "compaction":
+                host.push(compaction_screen.CompactionScreen(data))
+            case "undo":
+                undo_screen.open_preview(host, chat.conversation.give_back, *data)
+            case "redo":
+                undo_screen.open_redo(host, *data)
+            case "undone":
+                done, prompt = data
+                host.note(done.sentence, undo_screen.TOLD_S)
+                chat.conversation.give_back(prompt)
+            case "settings":
+                settings, user_file, project_file = data
+                host.push(settings_screen.SettingsScreen(settings, user_file, project_file, chat.apply_setting))
+            case _:
+                return False
+        return True
+
+    async def _theme(self, name: str) -> None:
+        if not name:
+            list_screens.pick_theme(self._host)
+            return
+        if not self._host.appearance.use(name):
+            raise Refused(f"There is no theme {one_line(name, 40)!r}; /theme shows them.")
+        await self._host.session.views.set_ui_state(self._host.appearance.theme_key, name)
+
+
+def _block_of(value: Value) -> Block:
+    match value:
+        case Done(sentence, title):
+            return NoticeBlock(title=title, text=sentence)
+        case Card(title, rows):
+            return CardBlock(title=title, rows=rows)
+        case Text(lines, title, "findings"):
+            return FindingsBlock(title=title, findings=lines)
+        case _:
+            return NoticeBlock(title=str(getattr(value, "title", "")), text="\n".join(value.lines))

@@ -280,16 +280,24 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
 def _secrets(nested: Sequence[Simple], place: Place) -> Iterator[Part]:
     """Yield a part for each file with secrets that a command names or comes upon."""
     for simple in nested:
-        is_copy = find_program(simple.program).into_last and call_forms.list_edited_files(simple.argv) is not None
-        into = simple.words[-1] if is_copy else None
-        for word in (*simple.words[1:], *simple.reads, *simple.writes):
-            if word is not into and (why := _named_secret(word, place)):
+        for word in (*_list_named(simple), *simple.reads, *simple.writes):
+            if why := _named_secret(word, place):
                 as_name = _is_name(simple) and word in simple.words
                 readable = find_program(simple.program).reads_operands or word not in simple.words
                 if not as_name:
                     yield Part("secret" if readable else "named", why if readable else f"{word.text} {why}")
         if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
             yield Part("named", f"Would search {file}, which holds secrets")
+
+
+def _list_named(simple: Simple) -> tuple[Word, ...]:
+    """Return the words of a command that may name a file of which something is shown or changed."""
+    program, words = find_program(simple.program), simple.words[1:]
+    if program.into_last and call_forms.list_edited_files(simple.argv) is not None:
+        return words[:-1]  # a copy over a secret file shows nothing of it
+    if program.rule == "subcommand" and words and re.fullmatch(r"[a-z][\w-]*", words[0].text):
+        return words[1:]
+    return tuple(w for at, w in enumerate(words) if at == 0 or words[at - 1].text not in program.code_options)
 
 
 def _is_name(simple: Simple) -> bool:

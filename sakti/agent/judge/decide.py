@@ -215,7 +215,10 @@ def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Pl
     judged = verdict(worst.kind, mode, sandboxed=inside)
     if judged == "deny":
         return Decision("deny", worst.reason if worst.kind == "secret" else "plan mode runs only what reads", command)
-    if judged == "allow" and any(rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),)):
+    may_be_asked = bool(found.opaque) and any(rule_texts.command_rule(r, name) for r in rules.ask)
+    if judged == "allow" and (
+        may_be_asked or any(rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),))
+    ):
         return Decision("ask", "Your rules ask first", command)
     if judged == "allow":
         return Decision("allow", "", command)

@@ -76,7 +76,7 @@ def reads_only(argv: Sequence[str]) -> bool:
         return False
     if name == "config":
         return len(arguments) == 2 and arguments[0] in ("--get", "get") and not _PRIVATE.search(arguments[1])
-    if name == "cat-file" and "-p" in arguments and any(names_object(a) for a in arguments):
+    if name == "cat-file" and any(map(names_object, arguments)) and arguments[0] not in ("-e", "-s", "-t"):
         return False
     return _has_form(command, arguments, "reads")
 

@@ -86,8 +86,8 @@ class ProgramEntry(_Table, frozen=True):
     hidden files of theirs unless `hidden_options` are what adds them. `pathspecs`: a subcommand of git that shows what
     is in files.
 
-    Code: `shell` runs the text behind `-c`, `runs_input` its standard input, `runs_script` its first operand.
-    `runner` is the word behind which another command begins. `wrapper` programs and `exec_options` start the command in
+    Code: `shell` runs the text behind `-c`, `runs_input` its standard input, `runs_script` its first operand,
+    `code_options` take text that it runs. `runner` is the word behind which another command begins. `wrapper` programs and `exec_options` start the command in
     their arguments. `sources` are files that decide what it runs, `source_options` take more of them. `work`: builds,
     checks or tests; with `targets` all operands must be listed. `runs_programs`: a subcommand that runs programs that
     its arguments or the repository name.
@@ -117,6 +117,7 @@ class ProgramEntry(_Table, frozen=True):
     shell: bool = False
     runs_input: bool = False
     runs_script: bool = False
+    code_options: tuple[str, ...] = ()
     runner: str = ""
     wrapper: Wrapper | None = None
     exec_options: tuple[str, ...] = ()

@@ -383,10 +383,10 @@ class Reader:
 
     def _joined(self, node: Node) -> Word:
         """Read a word of several parts."""
-        if self._text(node) == "{}":
-            return Word("{}")
-        parts = [self._word(c) for c in node.children]
         raw = self._text(node)
+        if "{}" in raw and re.fullmatch(r"[\w./:,+%@-]*", raw.replace("{}", "")):
+            return Word(raw)  # the shell leaves empty braces as they are
+        parts = [self._word(c) for c in node.children]
         word = _join(parts, "".join(p.text for p in parts))
         if any(c.end_byte != d.start_byte for c, d in itertools.pairwise(node.children)):
             self._note("cannot be parsed")

@@ -220,7 +220,11 @@ async def test_a_hook_answers_for_the_user(store: Store, tmp_path: Path) -> None
 
     allow = config(hook("PermissionRequest", answers(behavior="allow")))
     run = await start(
-        store, tmp_path / "w", [bash("command touch x"), bash("rm -rf ."), Answer("ok")], config=allow, interactive=False
+        store,
+        tmp_path / "w",
+        [bash("command touch x"), bash("rm -rf ."), Answer("ok")],
+        config=allow,
+        interactive=False,
     )
     await run.ask("go")
     first, hard = results(run)

@@ -59,7 +59,7 @@ class Call(Struct, frozen=True):
 
 
 def find_form(argv: Sequence[str], kind: Literal["reads", "edits"]) -> tuple[ProgramEntry, CallForm, Call] | None:
-    """Return a command's entry and what matches the form of its subcommand or its own; None without a match."""
+    """Return a command's entry and what matches the form of its subcommand or its own, or None."""
     program, arguments = find_program(argv[0]), argv[1:]
     if arguments and program.commands and (below := find_subcommand(program, arguments[0])) != UNKNOWN:
         program, arguments = below, arguments[1:]
@@ -99,10 +99,10 @@ def _select_files(
 ) -> tuple[tuple[str, Access], ...] | None:
     """Return the files among the words of a call; None if another word has not the shape of its use."""
     program, form, call = matched
-    uses = form.operands or ((default,) if default else program.operands)
+    uses: tuple[Use, ...] = form.operands or ((default,) if default else program.operands)
     if has_option(call.options, program.pattern_options) and not default:
         uses = uses[1:]
-    words: list[tuple[Use, str]] = list(call.values)
+    words = list(call.values)
     words += [(uses[min(at, len(uses) - 1)], word) for at, word in enumerate(call.operands) if uses]
     if any(not _has_shape(use, word) for use, word in words):
         return None
@@ -116,7 +116,7 @@ def _has_shape(use: Use, word: str) -> bool:
 
 
 def _is_plain_awk(program: str) -> bool:
-    """Return whether an awk program has only patterns, fields, arithmetic and `print`; `>` would write in a block."""
+    """Return whether an awk program has only patterns, fields, arithmetic and `print`."""
     at, depth = 0, 0
     last: str = "sign"
     while at < len(program):
@@ -129,7 +129,7 @@ def _is_plain_awk(program: str) -> bool:
             kind, at = "text", pattern.end() if pattern is not None else -1
         elif kind == "slash":
             kind = "sign" if last == "value" else "unclear"
-        if at < 0 or kind == "unclear" or (kind == "more" and depth):
+        if at < 0 or kind == "unclear" or (kind == "more" and depth):  # behind `print`, `>` writes a file
             return False
         depth += (token[0] == "{") - (token[0] == "}")
         last = {"space": last, "more": "sign"}.get(kind, kind)

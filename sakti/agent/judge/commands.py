@@ -1,4 +1,4 @@
-"""Read a command as what it does: the commands that it is made of, and the files that each of them reads and writes."""
+"""Read a command as what it does: the commands in it, and the files that they read and write."""
 
 from __future__ import annotations
 
@@ -152,13 +152,9 @@ class _Folders:
 
 def _judge(simple: Simple, commands: Sequence[Simple], place: Place) -> Iterator[Part]:
     """Judge one command by itself, in each way that loops make it."""
-    if (
-        len(simple.words) > 1
-        and simple.argv[0] in ("time", "timeout")
-        and not any(w.text.startswith("-") for w in simple.words[1:3])
-    ):
-        inner = replace(simple, words=simple.words[2 if simple.argv[0] == "timeout" else 1 :])
-        if inner.words and (parts := list(_judge(inner, commands, place))) and all(p.kind == "read" for p in parts):
+    if inner := _unwrap(simple):
+        parts = list(_judge(replace(simple, words=inner), commands, place))
+        if all(p.kind == "read" for p in parts):
             yield from parts
             return
     redirected = _list_redirected(simple, place)
@@ -168,6 +164,14 @@ def _judge(simple: Simple, commands: Sequence[Simple], place: Place) -> Iterator
         yield _part(simple, commands, redirected, place)
     else:
         yield from _judge_open(simple, commands, redirected, place)
+
+
+def _unwrap(simple: Simple) -> tuple[Word, ...]:
+    """Return the command that a plain `time` or `timeout` starts, empty for another program."""
+    skipped = {"time": 1, "timeout": 2}.get(simple.argv[0] if simple.words else "", 0)
+    if not skipped or any(w.text.startswith("-") for w in simple.words[1 : skipped + 1]):
+        return ()
+    return simple.words[skipped:]
 
 
 def _list_redirected(simple: Simple, place: Place) -> Paths:
@@ -185,19 +189,17 @@ def _judge_open(simple: Simple, commands: Sequence[Simple], redirected: Paths, p
     parts = [
         _part(replace(simple, words=tuple(map(Word, argv))), commands, redirected, place) for argv in variants or ()
     ]
-    if parts and all(p.kind == "read" for p in parts) and (not _has_output(simple) or _takes_output(simple)):
+    if parts and all(p.kind == "read" for p in parts) and _takes_output(simple):
         yield from parts
     else:
         yield Part("unknown", "Runs a command that leaves a word to the shell", (), redirected)
 
 
-def _has_output(simple: Simple) -> bool:
-    return any(w.output for w in simple.words)
-
-
 def _takes_output(simple: Simple) -> bool:
-    """Return whether the output of another command is only text to a command, in whatever words it is divided."""
+    """Return whether the output of another command is only text to a command, however it is divided."""
     form = find_program(simple.program).reads
+    if not any(w.output for w in simple.words):
+        return True
     if simple.program == "test":  # one word that is compared; it could be an operator elsewhere
         operators = ("=", "!=", "==")
         return len(simple.words) == 4 and simple.argv[2] in operators and not any(w.split for w in simple.words)
@@ -247,21 +249,23 @@ def _edit(part: Part, files: Paths, place: Place) -> Part:
 _HOOKS = ("post-checkout", "post-index-change", "reference-transaction")
 
 
+def _find_git_risk(words: Sequence[str], paths: Paths, place: Place) -> str:
+    """Return why a reading command of git may do more where it runs; empty if it does not."""
+    if setting := repository_config.names_program(place.cwd):
+        return f"Runs git where the repository's setting {setting} may run a program"
+    compares = words[1:2] == ("diff",) and any(p.is_dir() for p, _ in paths)
+    if compares and not repository_config.has_repository(place.cwd):
+        return "Compares folders that are in no repository"
+    return ""
+
+
 def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
     words = skip_git_options(argv)
-    operands = list_operands(words[2:])
     access: Access = "read" if git.shows_contents(argv) else "name"
-    paths: Paths = tuple((place.resolve(w), access) for w in operands)
+    paths: Paths = tuple((place.resolve(w), access) for w in list_operands(words[2:]))
     if git.reads_only(argv) and not git.can_show_any_file(argv):
-        if setting := repository_config.names_program(place.cwd):
-            reason = f"Runs git where the repository's setting {setting} may run a program"
+        if reason := _find_git_risk(words, paths, place):
             return Part("unknown", reason, argv, redirected, argv, exact=True)
-        if (
-            words[1:2] == ("diff",)
-            and any(p.is_dir() for p, _ in paths)
-            and not repository_config.has_repository(place.cwd)
-        ):
-            return Part("unknown", "Compares folders that are in no repository", argv, redirected, argv, exact=True)
         return Part("read", "", argv, (*redirected, *paths))
     if git.changes_settings(words):
         return Part("guarded", "Changes git's settings", argv, redirected)
@@ -308,7 +312,7 @@ def _is_name(simple: Simple) -> bool:
 
 
 def _named_secret(word: Word, place: Place) -> str:
-    """Return why a word is not an ordinary file: itself, behind `=` or `@`, or as git names a file of a commit."""
+    """Return why a word is no ordinary file: itself, behind `=` or `@`, or as git names one."""
     text = word.text
     if not text or len(text) > 1_000 or "\n" in text:
         return ""
@@ -343,7 +347,7 @@ def _secret_below(simple: Simple, place: Place) -> str:
 
 
 def _prefix(argv: tuple[str, ...], place: Place) -> tuple[str, ...]:
-    """Return the narrowest words that are worth a rule: a program and its subcommand, else the whole command."""
+    """Return the narrowest words that are worth a rule: a program and its subcommand, or all words."""
     if _is_exact(argv, place):
         return argv
     words = running.as_module(argv)

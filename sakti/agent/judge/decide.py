@@ -118,7 +118,7 @@ def path_effect(path: Path, place: Place, access: Access) -> Effect:
 
 
 def _kept_output(path: Path, place: Place) -> bool:
-    """Return whether a path is a long output of a tool; the folder itself is not, so that it cannot be listed."""
+    """Return whether a path is a long output of a tool; their folder is not, so it cannot be listed."""
     return place.outputs is not None and path.parent == place.outputs.resolve() and path.is_file()
 
 
@@ -135,25 +135,19 @@ def _is_system(path: Path) -> bool:
 def _run(
     name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place, found: Judged
 ) -> Decision:
-    """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and always asked about.
+    """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and asks.
 
     But for one that needs the network: a rule for it is one for running it where there is a network.
     """
-    command, why = str(arguments.get("command", "")), one_line(str(arguments.get("outside") or ""), 200)
+    command = str(arguments.get("command", ""))
     if mode == "full" or place.level == "unsandboxed":
         return _command(name, command, mode, rules, place, found)
-    if not why and any(git.writes_configuration(argv) for argv in found.all_argv):
-        why = "it writes git's configuration"
-    if not why and any(find_program(argv[0].rpartition("/")[2]).desktop for argv in found.all_argv):
-        why = "it opens a window"
-    reach = _reach(arguments, found) if not why else ()
-    if reach and not place.own_network:
-        reach = None
-    if reach is not None and not why:
+    why = one_line(str(arguments.get("outside") or ""), 200) or _find_outside(found)
+    reach = _reach(arguments, found)
+    if not why and reach is not None and (place.own_network or not reach):
         return _inside(name, command, reach, mode, rules, place, found)
     networked = not why
-    if networked:
-        why = "it needs the network"
+    why = why or "it needs the network"
     judged = _command(name, command, "plan" if mode == "plan" else "ask", rules, place, found)
     if judged.verdict == "deny":
         return judged
@@ -163,8 +157,17 @@ def _run(
     return replace(judged, verdict="ask", reason=reason, target=command, rules=(), outside=why)
 
 
+def _find_outside(found: Judged) -> str:
+    """Return why a command cannot do its work in the sandbox; empty if it can."""
+    if any(git.writes_configuration(argv) for argv in found.all_argv):
+        return "it writes git's configuration"
+    if any(find_program(argv[0].rpartition("/")[2]).desktop for argv in found.all_argv):
+        return "it opens a window"
+    return ""
+
+
 def _reach(arguments: Mapping[str, Any], found: Judged) -> tuple[str, ...] | None:
-    """Return the hosts that a command names or is said to reach; None where it needs a network and names none."""
+    """Return the hosts that a command names or asks for; None if it needs others, or any network."""
     given: Any = arguments.get("reach")
     said = tuple(str(h) for h in cast("list[Any]", given)) if isinstance(given, list) else ()
     named = [network.hosts_of(argv) for argv in found.all_argv if network.needs_network(argv)]
@@ -182,7 +185,7 @@ def _inside(
     place: Place,
     found: Judged,
 ) -> Decision:
-    """Judge a command that runs inside, and the hosts that it reaches; each is asked about once a workspace."""
+    """Judge a command that runs inside, and the hosts that it reaches: asked about once a workspace."""
     if len(reach) > MOST_HOSTS:
         return Decision("deny", f"more than {MOST_HOSTS} hosts for one command", command)
     if wrong := next((h for h in reach if hosts.read(h) is None), None):
@@ -204,10 +207,8 @@ def _inside(
 
 def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: Judged) -> Decision:
     inside = place.level == "sandboxed"
-    if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
-        return Decision("deny", "denied by your rules", command)
-    if mode == "full" and found.opaque and any(rule_texts.command_rule(r, name) for r in rules.deny):
-        return Decision("deny", f"your rules cannot be compared with a command that {found.opaque}", command)
+    if denied := _find_denial(name, mode, rules, found):
+        return Decision("deny", denied, command)
     effects = list(_effects(name, found, rules, place))
     worst = max(
         effects, key=lambda e: (STRICTNESS.index(verdict(e.kind, mode, sandboxed=inside)), _WEIGHT.index(e.kind))
@@ -215,7 +216,7 @@ def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Pl
     judged = verdict(worst.kind, mode, sandboxed=inside)
     if judged == "deny":
         return Decision("deny", worst.reason if worst.kind == "secret" else "plan mode runs only what reads", command)
-    may_be_asked = bool(found.opaque) and any(rule_texts.command_rule(r, name) for r in rules.ask)
+    may_be_asked = bool(found.opaque) and _has_rule(rules.ask, name)
     if judged == "allow" and (
         may_be_asked or any(rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),))
     ):
@@ -226,6 +227,19 @@ def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Pl
     offered = tuple(dict.fromkeys(e.rule for e in asking)) if all(e.rule for e in asking) else ()
     diff = "\n".join(place.changed[f] for f in found.changed if f in place.changed)
     return Decision("ask", worst.reason, command, offered, diff)
+
+
+def _find_denial(name: str, mode: SessionMode, rules: Rules, found: Judged) -> str:
+    """Return why rules deny a command: one names it, or in `full` one may and nobody is asked; or empty."""
+    if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
+        return "denied by your rules"
+    if mode == "full" and found.opaque and _has_rule(rules.deny, name):
+        return f"your rules cannot be compared with a command that {found.opaque}"
+    return ""
+
+
+def _has_rule(rules: Sequence[str], name: str) -> bool:
+    return any(rule_texts.command_rule(rule, name) is not None for rule in rules)
 
 
 # Of effects with equal verdicts, the reason of the last one here is said.
@@ -243,7 +257,7 @@ def _effects(name: str, found: Judged, rules: Rules, place: Place) -> Iterator[E
     everything = any(rule.strip() == name for rule in rules.allow)
     if found.hard:
         yield Effect("hard", found.hard)
-    if found.opaque and any(rule_texts.command_rule(r, name) for r in (*rules.deny, *rules.ask)):
+    if found.opaque and _has_rule((*rules.deny, *rules.ask), name):
         yield Effect("named", f"Your rules cannot be compared with a command that {found.opaque}")
     for part in found.parts:
         named = part.paths[: len(part.paths) - len(part.changes)]

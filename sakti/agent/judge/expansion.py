@@ -1,4 +1,4 @@
-"""Work out what the shell puts in place of patterns and loop variables, and which files a command lists for another."""
+"""Expand patterns and loop variables as the shell does, and find the files listed for a command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FILTERS = {
 
 
 def expand(words: Sequence[Word], place: Place) -> list[tuple[str, ...]] | None:
-    """Return the commands that words make: one for each choice of a loop; None if it is not clear what they are."""
+    """Return the commands that words make, one for each choice of a loop; None if that is not clear."""
     out: list[tuple[str, ...]] = [()]
     for word in words:
         if (options := _expand_word(word, place)) is None:
@@ -45,7 +45,7 @@ def expand(words: Sequence[Word], place: Place) -> list[tuple[str, ...]] | None:
 
 
 def _expand_word(word: Word, place: Place) -> list[tuple[str, ...]] | None:
-    """Return what may stand in place of a word; in a loop one of them, and otherwise a pattern's matches together."""
+    """Return the words in place of one: a pattern's matches together, or each choice of a loop."""
     if word.literal:
         return [(word.text,)]
     if word.output:
@@ -73,7 +73,7 @@ def _expand_choice(choice: Word, place: Place) -> list[str] | None:
 
 
 def list_matches(pattern: str, folder: Path) -> list[str] | None:
-    """Return the names that the shell puts in place of a pattern, itself if there are none; None if they are too many.
+    """Return the matches of a pattern, itself if there are none; None if they are too many.
 
     `**` is `*`, as in a shell that was not told otherwise; a leading dot is matched by a dot only.
     """
@@ -89,18 +89,21 @@ def _match_part(names: Sequence[str], part: str, folder: Path) -> Iterator[str]:
     is_pattern = re.search(r"[*?\[]", part) is not None
     for name in names:
         start = name if not name or name.endswith("/") else f"{name}/"
-        if not is_pattern:
-            if os.path.lexists(folder / f"{start}{part}"):
-                yield f"{start}{part}"
-            continue
-        try:
-            entries = os.listdir(folder / (start or "."))  # noqa: PTH208 - names alone
-        except OSError:
-            continue
-        extra = (".", "..") if part.startswith(".") else ()
-        for entry in (*entries, *extra):
-            if fnmatch.fnmatchcase(entry, part.replace("[^", "[!")) and (part[0] == "." or entry[0] != "."):
-                yield f"{start}{entry}"
+        if is_pattern:
+            yield from (f"{start}{entry}" for entry in _list_entries(folder / (start or "."), part))
+        elif os.path.lexists(folder / f"{start}{part}"):
+            yield f"{start}{part}"
+
+
+def _list_entries(folder: Path, part: str) -> Iterator[str]:
+    try:
+        entries = os.listdir(folder)  # noqa: PTH208 - names alone
+    except OSError:
+        return
+    extra = (".", "..") if part.startswith(".") else ()
+    for entry in (*entries, *extra):
+        if (part[0] == "." or entry[0] != ".") and fnmatch.fnmatchcase(entry, part.replace("[^", "[!")):
+            yield entry
 
 
 # --- lists of files for another command -------------------------------------------------------------------------------
@@ -113,23 +116,27 @@ def find_listed(simple: Simple, commands: Sequence[Simple], place: Place) -> lis
     """
     if simple.program == "find" and simple.argv[:1] == ("find",):
         return _find_executed(simple, place)
-    if simple.argv[:1] != ("xargs",) or simple.before is None:
-        return None
-    source: Simple | None = commands[simple.before]
-    while source is not None and _is_filter(source):
-        source = commands[source.before] if source.before is not None else None
-    if source is None or not all(w.literal for w in (*simple.words, *source.words)):
-        return None
-    if not _lists_files(source.argv) or not _are_ordinary(source.argv, place):
+    if simple.argv[:1] != ("xargs",) or not _gets_ordinary_files(simple, commands, place):
         return None
     scripts = list(shell.list_started(simple))
     if len(scripts) > 1 or any(s.unclear for s in scripts):
         return None
-    inner = scripts[0].commands[0].argv if scripts else ("echo",)
+    inner = scripts[0].commands[0].argv if scripts and scripts[0].commands else ("echo",)
     placed = _find_placeholder(simple.argv)
     if placed is None:
         return [(*inner, LISTED, LISTED)]
     return [tuple(w.replace(placed, LISTED) if placed else w for w in inner)]
+
+
+def _gets_ordinary_files(simple: Simple, commands: Sequence[Simple], place: Place) -> bool:
+    """Return whether the input of a command is a list of ordinary files."""
+    source = simple
+    while source is simple or _is_filter(source):
+        if source.before is None:
+            return False
+        source = commands[source.before]
+    is_literal = all(w.literal for w in (*simple.words, *source.words))
+    return is_literal and bool(source.words) and _lists_files(source.argv) and _are_ordinary(source.argv, place)
 
 
 def _is_filter(source: Simple) -> bool:
@@ -156,19 +163,14 @@ def _find_executed(simple: Simple, place: Place) -> list[tuple[str, ...]] | None
     """Return the commands behind each `-exec` of a find that otherwise only lists."""
     if not all(w.literal for w in simple.words):
         return None
-    inner, rest, argv = list[tuple[str, ...]](), list[str](), list(simple.argv)
+    inner, argv = list[tuple[str, ...]](), list(simple.argv)
     while "-exec" in argv:
         at = argv.index("-exec")
-        end = next((n for n in range(at + 1, len(argv)) if argv[n] in (";", "+")), 0)
-        if not end:
-            return None
+        end = next((n for n in range(at + 1, len(argv)) if argv[n] in (";", "+")), at)
         inner.append(tuple(w.replace("{}", LISTED) for w in argv[at + 1 : end]))
-        rest += argv[:at]
-        argv = argv[end + 1 :]
-    rest += argv
-    if not inner or list_read_files(rest) is None or not _are_ordinary(rest, place):
-        return None
-    return inner
+        del argv[at : end + 1]
+    is_list = all(inner) and list_read_files(argv) is not None
+    return inner if inner and is_list and _are_ordinary(argv, place) else None
 
 
 def _lists_files(argv: Sequence[str]) -> bool:
@@ -185,7 +187,7 @@ def _lists_files(argv: Sequence[str]) -> bool:
 
 
 def _are_ordinary(argv: Sequence[str], place: Place) -> bool:
-    """Return whether all files that a command may list are ordinary: no secret, no link outward, no odd name."""
+    """Return whether a command can list ordinary files only: no secret, link outward or odd name."""
     patterns = _find_names(argv) if argv[0] == "find" else []
     operands = list_operands(list(itertools.takewhile(lambda a: argv[0] != "find" or a[:1] not in "-!(", argv[1:])))
     folders = [p for p in map(place.resolve, operands) if p.is_dir()] if argv[0] != "git" else []

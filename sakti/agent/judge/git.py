@@ -56,7 +56,7 @@ def writes_configuration(argv: Sequence[str]) -> bool:
 
 
 def _is_begun(condition: Condition, arguments: Sequence[str]) -> bool:
-    """Return whether the first argument is one of the words, or any argument begins with one of the options."""
+    """Return whether the first argument is one of the words, or any begins with an option of them."""
     if isinstance(condition, bool):
         return condition
     options = tuple(c for c in condition if c.startswith("-"))
@@ -71,18 +71,16 @@ def reads_only(argv: Sequence[str]) -> bool:
     words = skip_git_options(argv)
     if not _is_plain(argv) or len(words) < 2:
         return list(argv[1:]) in (["--version"], ["version"])
-    name, (command, arguments) = words[1], find_command(argv)
-    if name == "reflog" and arguments and not (arguments[0] == "show" or arguments[0].startswith("-")):
-        return False
-    if name == "config":
+    command, arguments = find_command(argv)
+    if words[1] == "config":
         return len(arguments) == 2 and arguments[0] in ("--get", "get") and not _PRIVATE.search(arguments[1])
-    if name == "cat-file" and any(map(names_object, arguments)) and arguments[0] not in ("-e", "-s", "-t"):
+    if words[1] == "cat-file" and any(map(names_object, arguments)) and arguments[0] not in ("-e", "-s", "-t"):
         return False
     return _has_form(command, arguments, "reads")
 
 
 def edits_only(argv: Sequence[str]) -> bool:
-    """Return whether a git command changes only files, the index and branches, as far as no program is named."""
+    """Return whether a git command changes only files, the index and branches, without programs."""
     command, arguments = find_command(argv)
     return _is_plain(argv) and _has_form(command, arguments, "edits")
 
@@ -121,13 +119,13 @@ _ONE_FILE = ("-L", "--follow")
 
 
 def can_show_any_file(argv: Sequence[str]) -> bool:
-    """Return whether a git command may show a file that it does not name, and takes no pathspecs against that."""
+    """Return whether a git command may show a file that it does not name, in spite of pathspecs."""
     is_single = shows_contents(argv) and any(a.startswith(_ONE_FILE) for a in argv)
     return is_single and any(re.search(r"[*?\[]|^:", a) for a in list_operands(argv))
 
 
 def omit_secrets(argv: Sequence[str]) -> list[tuple[int, str]]:
-    """Return what to add behind words of a git command so that it shows no file with a secret name, with their places.
+    """Return what to add to a git command so that it shows no secrets: texts, and behind which word.
 
     The number of an object is to mean a commit or its files: it may be that of one file.
     """
@@ -156,7 +154,7 @@ def list_rule_words(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def can_escape(argv: Sequence[str]) -> bool:
-    """Return whether a git command may run other programs, write files elsewhere or act on another repository."""
+    """Return whether a git command may run programs, write elsewhere or use another repository."""
     words = skip_git_options(argv)
     command = find_command(argv)[0]
     return (

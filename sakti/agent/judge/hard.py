@@ -41,7 +41,7 @@ _SQL = lazy_pattern(r"\b(?:drop|truncate|delete\s+from)\b", re.IGNORECASE)
 
 
 def reason(script: Script, place: Place) -> str:
-    """Return why a script is asked about in every mode, with what it would remove; empty where nothing speaks for it.
+    """Return why a script asks in every mode, with the files that it would remove; empty if it does not.
 
     Read from all commands in it, also from those in the text of others and in what is not understood.
     """

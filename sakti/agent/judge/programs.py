@@ -56,7 +56,7 @@ class CallForm(_Table, frozen=True):
 
 
 class Wrapper(_Table, frozen=True):
-    """Words of a program before the command that it starts; behind an option that is not listed it may be any word."""
+    """Words of a program before the command that it starts; behind another option, it may be any word."""
 
     flags: tuple[str, ...] = ()
     values: tuple[str, ...] = ()  # options with a value
@@ -87,10 +87,10 @@ class ProgramEntry(_Table, frozen=True):
     is in files.
 
     Code: `shell` runs the text behind `-c`, `runs_input` its standard input, `runs_script` its first operand,
-    `code_options` take text that it runs. `runner` is the word behind which another command begins. `wrapper` programs and `exec_options` start the command in
-    their arguments. `sources` are files that decide what it runs, `source_options` take more of them. `work`: builds,
-    checks or tests; with `targets` all operands must be listed. `runs_programs`: a subcommand that runs programs that
-    its arguments or the repository name.
+    `code_options` take text that it runs. `runner` is the word behind which another command begins. `wrapper` programs
+    and `exec_options` start the command in their arguments. `sources` are files that decide what it runs,
+    `source_options` take more of them. `work`: builds, checks or tests; with `targets` all operands must be listed.
+    `runs_programs`: a subcommand that runs programs that its arguments or the repository name.
 
     Reach: `network`: fetches or sends. `desktop`: opens a window outside of the sandbox. `other_hosts`: options with
     which it reaches other hosts than its addresses name; null if its addresses say nothing. `configures`: writes the

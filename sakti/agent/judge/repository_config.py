@@ -47,7 +47,7 @@ class Repository(Struct, frozen=True):
 
 
 def names_program(folder: Path, hooks: Sequence[str] = ("post-index-change",)) -> str:
-    """Return the first setting or hook of the repository around `folder` that names a program; empty if none does.
+    """Return the first setting or hook around `folder` that names a program; empty if none does.
 
     Only its own configuration counts: the user's is the user's. A file that cannot be read or understood counts as a
     setting, too. Other repositories in it, that it names, are entered as git enters them.
@@ -140,14 +140,18 @@ def _is_harmless(name: str, value: str, repository: Repository) -> bool:
     return _HARMLESS.fullmatch(name) is not None or value in _LFS.get(name, ())
 
 
+def _has_gitlink(index: Path) -> bool:
+    """Return whether an index may hold a repository; one that cannot be read may."""
+    try:
+        return index.is_file() and _GITLINK in index.read_bytes()
+    except OSError:
+        return True
+
+
 def _list_nested(repository: Repository) -> Iterator[Path]:
     """Yield the folders of repositories that the index of a repository names."""
-    indexes = [repository.git / "index", *repository.git.glob("sharedindex.*")]
-    try:
-        if not any(_GITLINK in i.read_bytes() for i in indexes if i.is_file()):
-            return
-    except OSError:
-        pass
+    if not any(map(_has_gitlink, (repository.git / "index", *repository.git.glob("sharedindex.*")))):
+        return
     for number, (folder, folders, files) in enumerate(os.walk(repository.folder)):
         if number > MOST_FOLDERS:
             return

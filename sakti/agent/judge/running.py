@@ -32,20 +32,20 @@ def is_install(argv: Sequence[str]) -> bool:
 
 
 def builds_inside(argv: Sequence[str], form: CallForm, place: Place) -> bool:
-    """Return whether a command runs code of the workspace only: by its options and the files that it names."""
+    """Return whether a command runs only code of the workspace, by its options and operands."""
     call = match_form(form, argv[1:])
     return call is not None and all(_is_inside(w, place) for w in call.operands)
 
 
 def _is_inside(operand: str, place: Place) -> bool:
-    """Return whether an operand names a file of the workspace, a test in one or a target, and sets nothing."""
+    """Return whether an operand names a file of the workspace, a test in one, or a target."""
     if operand[:1] in ("-", "@", "+") or "=" in operand or "://" in operand:
         return False
     return place.holds(place.resolve(operand.partition("::")[0]))
 
 
 def least_words(prefix: Sequence[str]) -> int:
-    """Return how many words a rule for a command must have: all that say which code of the workspace it runs."""
+    """Return how many words a rule for a command must have: all that say which code it runs."""
     words = as_module(prefix)
     return len(prefix) if words and find_program(words[0]).builds is not None else 1
 

@@ -69,7 +69,7 @@ def _odd_character(text: str) -> str:
 
 
 def with_nested(script: Script, depth: int = 0) -> Iterator[Simple]:
-    """Yield the commands of a script and those that they start in turn: of `sh -c`, `env`, `xargs`, `find -exec`."""
+    """Yield the commands of a script and those that they start in turn, as `sh -c` and `xargs` do."""
     for command in script.commands:
         yield command
         if depth < MAX_DEPTH:
@@ -92,7 +92,7 @@ def list_unclear(script: Script, depth: int = 0) -> Iterator[str]:
 
 
 def list_started(command: Simple) -> Iterator[Script]:
-    """Yield what a command starts by its own arguments or its input; more than one script if it is not clear."""
+    """Yield what a command starts by its arguments or its input; more than one script if unclear."""
     argv, program = command.words, find_program(command.program)
     if program.shell:
         yield from _started_by_shell(command)
@@ -147,41 +147,35 @@ def _behind(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
 
     Behind an option that is not listed, it may begin at each later word.
     """
-    words, at, text_seen = command.words[1:], 0, False
+    words, at = command.words[1:], 0
     if wrapper.any_word:
         yield from (_alone(command, words[later:]) for later in range(len(words)))
         yield from (_inside(parse(w.text)) for w in words if " " in w.text)
         return
-    while at < len(words):
-        text = words[at].text
-        if text == "--":
-            at += 1
+    while at < len(words) and (size := _option_size(wrapper, words[at].text)) != 0:
+        if (text := _text_option(wrapper, words[at].text)) is not None:
+            yield from _started_by_text(command, text, words[at + 1 :])
+            return
+        if size is None:
+            why = f"has an option of {command.program} that is not known: {words[at].text}"
+            yield from (_alone(command, words[later:], why) for later in range(at + 1, len(words)))
+            return
+        at += size
+        if words[at - 1].text == "--":
             break
-        if (option := _text_option(wrapper, text)) is not None:
-            inner = option or (words[at + 1].text if at + 1 < len(words) else "")
-            rest = words[at + (1 if option else 2) :]
-            parsed = _inside(parse(inner))
-            yield parsed
-            yield from (_alone(command, (*c.words, *rest)) for c in parsed.commands[-1:])
-            text_seen = True
-            at += 1 if option else 2
-        elif text.startswith("-") and text != "-":
-            size = _option_size(wrapper, text)
-            if size is None:
-                why = f"has an option of {command.program} that is not known: {text}"
-                yield from (_alone(command, words[later:], why) for later in range(at + 1, len(words)))
-                return
-            at += size
-        elif text == "-" or (wrapper.assignments and re.match(r"\w+=", text)):
-            at += 1
-        else:
-            break
-    if not text_seen:
-        yield _alone(command, words[at + wrapper.skipped :])
+    yield _alone(command, words[at + wrapper.skipped :])
+
+
+def _started_by_text(command: Simple, text: str, words: tuple[Word, ...]) -> Iterator[Script]:
+    """Yield the command in a text, empty if it is the next word, also with the words behind it."""
+    rest = words if text else words[1:]
+    parsed = _inside(parse(text or (words[0].text if words else "")))
+    yield parsed
+    yield from (_alone(command, (*c.words, *rest)) for c in parsed.commands[-1:])
 
 
 def _text_option(wrapper: Wrapper, text: str) -> str | None:
-    """Return the text behind an option whose value is a command, empty if it is the next word; None for another."""
+    """Return the command that an option has as its value, empty if it is the next word; or None."""
     name, equals, value = text.partition("=")
     if text.startswith("--"):
         names = [o for o in wrapper.texts if o.startswith(name) and len(name) > 2]
@@ -193,14 +187,20 @@ def _text_option(wrapper: Wrapper, text: str) -> str | None:
 
 
 def _option_size(wrapper: Wrapper, text: str) -> int | None:
-    """Return how many words an option takes with its value; None if it is not listed."""
+    """Return how many words an option takes with its value, 0 for the command; None if it is not listed."""
+    if text in ("--", "-") or (wrapper.assignments and re.match(r"\w+=", text)):
+        return 1
+    if not text.startswith("-"):
+        return 0
     if text.startswith("--"):
         name, equals, _ = text.partition("=")
-        return (
-            1
-            if (name in wrapper.flags and not equals) or (name in wrapper.values and equals)
-            else (2 if name in wrapper.values else None)
-        )
+        if name in wrapper.values:
+            return 1 if equals else 2
+        return 1 if text in wrapper.flags else None
+    return _cluster_size(wrapper, text)
+
+
+def _cluster_size(wrapper: Wrapper, text: str) -> int | None:
     for at, letter in enumerate(text[1:], 2):
         if f"-{letter}" in wrapper.values:
             return 1 if text[at:] else 2

@@ -1,4 +1,4 @@
-"""Read the syntax tree of a command of bash into simple commands, accounting for each byte of its text."""
+"""Read the syntax tree of a command of bash into simple commands, each byte of it accounted for."""
 
 from __future__ import annotations
 
@@ -160,21 +160,21 @@ class Reader:
 
     def _for(self, node: Node, *, piped: bool) -> None:
         """Read a loop over written words; its variable has small letters, so that no program looks at it."""
-        signs = [c.type for c in node.children if not c.is_named]
-        names = [self._text(c) for c in node.children if c.type == "variable_name"]
-        words: list[Word] = []
-        if signs[:2] != ["for", "in"] or len(names) != 1 or not re.fullmatch(r"[a-z_][a-z0-9_]*", names[0]):
-            self._note("holds a loop that is not plain")
+        name, words = "", list[Word]()
         for child in node.children:
             if child.type == "do_group":
                 outer = self._loops
-                self._loops = {**outer, names[0]: tuple(words)} if names else outer
+                self._loops = {**outer, name: tuple(words)}
                 self._walk(child, piped=piped, sure=False)
                 self._loops = outer
-            elif child.is_named and child.type != "variable_name":
-                words.append(self._argument(child))
-            else:
+            elif child.type == "variable_name" or not child.is_named:
                 self._account(child)
+                name = self._text(child) if child.is_named else name
+            else:
+                words.append(self._argument(child))
+        signs = [c.type for c in node.children if not c.is_named]
+        if signs[:2] != ["for", "in"] or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+            self._note("holds a loop that is not plain")
         if any(w.output for w in words):
             self._note("loops over what a command prints")
 
@@ -208,14 +208,13 @@ class Reader:
 
     def _redirect_file(self, node: Node, redirects: _Redirects) -> None:
         signs = [c for c in node.children if not c.is_named]
-        targets = [self._word(c) for c in node.children if c.is_named and c.type != "file_descriptor"]
-        for child in node.children:
-            if child.type == "file_descriptor":
-                self._account_alone(child)
-                if not self._text(child).isdigit():
-                    self._note("holds a redirection that is not plain")
+        numbers = [c for c in node.children if c.type == "file_descriptor"]
+        targets = [self._word(c) for c in node.children if c.is_named and c not in numbers]
+        for number in numbers:
+            self._account_alone(number)
         sign = signs[0].type if len(signs) == 1 else ""
-        if len(targets) != 1 or sign not in _READS | _WRITES | _COPIES:
+        is_plain = sign in _READS | _WRITES | _COPIES and all(self._text(n).isdigit() for n in numbers)
+        if len(targets) != 1 or not is_plain:
             self._note("holds a redirection that is not plain")
             redirects.writes += targets
             return
@@ -398,35 +397,43 @@ class Reader:
 
 def _join(parts: Sequence[Word], text: str) -> Word:
     """Return the word that parts make; what one of them leaves open is open in it."""
-    if all(p.literal for p in parts):
+    open_parts = [p for p in parts if not p.literal]
+    split = any(p.split for p in open_parts)
+    if not open_parts:
         return Word("".join(p.text for p in parts))
-    split = any(p.split for p in parts)
-    if any(p.output for p in parts):
+    if any(p.output for p in open_parts):
         return Word(text, literal=False, output=True, split=split)
-    if any(p.choices for p in parts):
+    if any(p.choices for p in open_parts):
         picked = itertools.islice(itertools.product(*(p.choices or (p,) for p in parts)), MAX_CHOICES + 1)
         return Word(text, literal=False, choices=tuple(_pick(parts, pick) for pick in picked), split=split)
-    if all(p.literal or (p.pattern and not any(p.around)) for p in parts):
-        pattern = "".join(p.pattern or re.sub(r"([*?\[])", r"[\1]", p.text) for p in parts)
-        return Word(text, literal=False, pattern=pattern)
-    return Word(text, literal=False)
+    is_pattern = all(p.pattern and not any(p.around) for p in open_parts)
+    return Word(text, literal=False, pattern="".join(map(_escape_literal, parts)) if is_pattern else "")
+
+
+def _escape_literal(part: Word) -> str:
+    """Return the pattern that a part of a word is."""
+    return part.pattern or re.sub(r"([*?\[])", r"[\1]", part.text)
 
 
 def _pick(parts: Sequence[Word], pick: Sequence[Word]) -> Word:
-    """Return the word that parts make with one choice for each variable; nothing is known of it if it is divided."""
+    """Return the word that parts make with one choice for each variable; not known if it is divided."""
     text = "".join(p.text for p in pick)
-    pairs = zip(parts, pick, strict=True)
-    if any(part.split and part.choices and p.literal and re.search(r"[\s*?\[\\]", p.text) for part, p in pairs):
+    if any(_is_divided(part, p) for part, p in zip(parts, pick, strict=True)):
         return Word(text, literal=False)
-    patterns = [at for at, part in enumerate(parts) if part.choices and not pick[at].literal]
-    if not patterns:
+    at = next((at for at, part in enumerate(parts) if part.choices and not pick[at].literal), None)
+    if at is None:
         return _join(pick, text)
-    at = patterns[0]
-    if len(patterns) > 1 or not pick[at].pattern or not all(p.literal for n, p in enumerate(pick) if n != at):
+    if not pick[at].pattern or sum(not p.literal for p in pick) > 1:
         return Word(text, literal=False)
     before, behind = pick[at].around
     around = ("".join(p.text for p in pick[:at]) + before, behind + "".join(p.text for p in pick[at + 1 :]))
     return replace(pick[at], around=around, split=pick[at].split or parts[at].split)
+
+
+def _is_divided(variable: Word, choice: Word) -> bool:
+    """Return whether the shell would divide or expand the text that it puts in place of a variable."""
+    is_bare = variable.split and bool(variable.choices)
+    return is_bare and choice.literal and re.search(r"[\s*?\[\\]", choice.text) is not None
 
 
 class _Redirects:

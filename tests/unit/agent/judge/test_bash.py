@@ -1,4 +1,4 @@
-"""Commands that are understood run with the words that were read: compared with bash itself, with stub programs."""
+"""Commands that are understood run in bash with the words that were read, here with stub programs."""
 
 from __future__ import annotations
 

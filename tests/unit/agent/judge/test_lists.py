@@ -1,4 +1,4 @@
-"""Lists of commands in files: hostile ones are never free, everyday ones are as free as their list says."""
+"""Lists in files: hostile commands are never free, everyday ones are as free as their list says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A repository is found as git finds it, and git only reads where no setting or hook of it names a program."""
+"""Repositories are found as git finds them; git only reads if nothing in them names a program."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ The forms are data: `reads` and `edits` in `programs.toml`. What no form allows 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Literal
@@ -104,9 +105,8 @@ def _select_files(
         uses = uses[1:]
     words = list(call.values)
     words += [(uses[min(at, len(uses) - 1)], word) for at, word in enumerate(call.operands) if uses]
-    if any(not _has_shape(use, word) for use, word in words):
-        return None
-    return tuple((word, _ACCESS[use]) for use, word in words if use in _ACCESS)
+    files: tuple[tuple[str, Access], ...] = tuple((word, _ACCESS[use]) for use, word in words if use in _ACCESS)
+    return files if all(itertools.starmap(_has_shape, words)) else None
 
 
 def _has_shape(use: Use, word: str) -> bool:

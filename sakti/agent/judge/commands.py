@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -68,7 +69,9 @@ def read(command: str, place: Place) -> Judged:
         if simple.program == "cd" and not (simple.reads or simple.writes):
             parts.append(folders.change(simple))
         else:
-            parts += [p for where in folders.places for p in _judge(simple, script.commands, where)]
+            judged = [p for where in folders.places for p in _judge(simple, script.commands, where)]
+            folders.note(judged)
+            parts += judged
     if not script.understood:
         parts.append(Part("unknown", f"Runs a command that {script.unclear}"))
     changed = tuple(dict.fromkeys(f for c in nested for f in running.changed_here(c.argv, place)))
@@ -123,13 +126,13 @@ class _Folders:
         self._all = [str(place.cwd)]
         self._last = list(self._all)  # in one of them the command is now
         self._is_sure = True  # the command before ran, and succeeded
+        self._is_stable = True  # no folder was removed
 
     @property
     def places(self) -> list[Place]:
         """Return each of them once, links followed."""
         self._is_sure = False
-        paths = dict.fromkeys(Path(os.path.realpath(f)) for f in self._all)
-        return [replace(self._place, cwd=p) for p in paths]
+        return [replace(self._place, cwd=Path(p)) for p in _drop_copies(map(os.path.realpath, self._all))]
 
     def change(self, simple: Simple) -> Part:
         """Note a `cd` and judge it."""
@@ -140,14 +143,28 @@ class _Folders:
         if not word.literal or word.text.startswith("-") or len(self._all) > self.MOST:
             self._is_sure = False
             return Part("unknown", "Changes to a folder that is not written out", simple.argv, exact=True)
-        logical = [os.path.normpath(os.path.join(f, os.path.expanduser(word.text))) for f in self._last]  # noqa: PTH111, PTH118
-        physical = [os.path.realpath(os.path.join(f, os.path.expanduser(word.text))) for f in self._last]  # noqa: PTH111, PTH118
-        after = list(dict.fromkeys((*logical, *physical)))
+        after = self._list_after(os.path.expanduser(word.text))  # noqa: PTH111 - raises nothing
         runs = simple.sure and (self._is_sure or not simple.chained)
-        self._is_sure = runs and all(Path(f).is_dir() for f in after)
-        self._last = after if self._is_sure else list(dict.fromkeys((*self._last, *after)))
-        self._all = list(dict.fromkeys((*self._all, *after)))
+        self._is_sure = runs and self._is_stable and all(map(os.path.isdir, after))
+        self._last = after if self._is_sure else _drop_copies((*self._last, *after))
+        self._all = _drop_copies((*self._all, *after))
         return Part("read", "", simple.argv, tuple((Path(os.path.realpath(f)), "name") for f in after))
+
+    def _list_after(self, path: str) -> list[str]:
+        paths = [os.path.join(f, path) for f in self._last]  # noqa: PTH118 - `..` is to stay
+        return _drop_copies((*map(os.path.normpath, paths), *map(os.path.realpath, paths)))
+
+    def note(self, parts: Sequence[Part]) -> None:
+        """Note commands between: one that does not only read may remove a folder that is there now."""
+        self._is_stable = self._is_stable and not any(p.kind != "read" or _writes(p) for p in parts)
+
+
+def _drop_copies(folders: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(folders))
+
+
+def _writes(part: Part) -> bool:
+    return any(access == "write" for _, access in part.paths)
 
 
 def _judge(simple: Simple, commands: Sequence[Simple], place: Place) -> Iterator[Part]:
@@ -183,12 +200,10 @@ def _list_redirected(simple: Simple, place: Place) -> Paths:
 
 def _judge_open(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: Place) -> Iterator[Part]:
     """Judge a command with patterns, loop variables or the output of commands: it must only read."""
-    variants = expansion.expand(simple.words, place)
-    if simple.program == "git" and any(git.names_object(w) for argv in variants or () for w in argv):
-        variants = None  # the number of an object, which may be that of a file
-    parts = [
-        _part(replace(simple, words=tuple(map(Word, argv))), commands, redirected, place) for argv in variants or ()
-    ]
+    variants = expansion.expand(simple.words, place) or []
+    if simple.program == "git" and any(map(git.names_object, itertools.chain.from_iterable(variants))):
+        variants = []  # the number of an object, which may be that of a file
+    parts = [_part(replace(simple, words=tuple(map(Word, argv))), commands, redirected, place) for argv in variants]
     if parts and all(p.kind == "read" for p in parts) and _takes_output(simple):
         yield from parts
     else:
@@ -235,11 +250,11 @@ def _resolve_all(files: Sequence[tuple[str, Access]], place: Place) -> Paths:
 
 def _edit(part: Part, files: Paths, place: Place) -> Part:
     """Judge a command that only changes files: one with secrets is asked about if nothing of it is shown."""
-    secret = [p for p, access in files if access == "write" and secret_reason(p, place)]
+    changes = tuple(p for p, access in files if access == "write")
+    secret = [p for p in changes if secret_reason(p, place)]
     program = find_program(part.argv[0])
     if secret and (program.names_operands or (program.into_last and secret == [files[-1][0]])):
         return replace(part, kind="named", reason=f"Changes {place.show(secret[0])}, which holds secrets")
-    changes = tuple(p for p, access in files if access == "write")
     reads = tuple(f for f in files if f[1] != "write")
     written: Paths = tuple((p, "write") for p in changes)
     return replace(part, kind="edit", reason="Changes files", paths=(*part.paths, *reads, *written), changes=changes)
@@ -284,12 +299,13 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
 def _secrets(nested: Sequence[Simple], place: Place) -> Iterator[Part]:
     """Yield a part for each file with secrets that a command names or comes upon."""
     for simple in nested:
-        for word in (*_list_named(simple), *simple.reads, *simple.writes):
+        for word in (*simple.reads, *simple.writes):
             if why := _named_secret(word, place):
-                as_name = _is_name(simple) and word in simple.words
-                readable = find_program(simple.program).reads_operands or word not in simple.words
-                if not as_name:
-                    yield Part("secret" if readable else "named", why if readable else f"{word.text} {why}")
+                yield Part("secret", why)
+        readable = find_program(simple.program).reads_operands
+        for word in () if _is_name(simple) else _list_named(simple):
+            if why := _named_secret(word, place):
+                yield Part("secret" if readable else "named", why if readable else f"{word.text} {why}")
         if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
             yield Part("named", f"Would search {file}, which holds secrets")
 

@@ -114,7 +114,7 @@ def find_listed(simple: Simple, commands: Sequence[Simple], place: Place) -> lis
 
     None if they are not clear, or if a listed file may be another one than an ordinary file of the workspace.
     """
-    if simple.program == "find" and simple.argv[:1] == ("find",):
+    if simple.argv[:1] == ("find",):
         return _find_executed(simple, place)
     if simple.argv[:1] != ("xargs",) or not _gets_ordinary_files(simple, commands, place):
         return None
@@ -123,9 +123,11 @@ def find_listed(simple: Simple, commands: Sequence[Simple], place: Place) -> lis
         return None
     inner = scripts[0].commands[0].argv if scripts and scripts[0].commands else ("echo",)
     placed = _find_placeholder(simple.argv)
-    if placed is None:
-        return [(*inner, LISTED, LISTED)]
-    return [tuple(w.replace(placed, LISTED) if placed else w for w in inner)]
+    return [_replace_all(inner, placed) if placed else (*inner, LISTED, LISTED)]
+
+
+def _replace_all(words: Sequence[str], placed: str) -> tuple[str, ...]:
+    return tuple(w.replace(placed, LISTED) for w in words)
 
 
 def _gets_ordinary_files(simple: Simple, commands: Sequence[Simple], place: Place) -> bool:
@@ -161,13 +163,11 @@ def _find_placeholder(argv: Sequence[str]) -> str | None:
 
 def _find_executed(simple: Simple, place: Place) -> list[tuple[str, ...]] | None:
     """Return the commands behind each `-exec` of a find that otherwise only lists."""
-    if not all(w.literal for w in simple.words):
-        return None
     inner, argv = list[tuple[str, ...]](), list(simple.argv)
     while "-exec" in argv:
         at = argv.index("-exec")
         end = next((n for n in range(at + 1, len(argv)) if argv[n] in (";", "+")), at)
-        inner.append(tuple(w.replace("{}", LISTED) for w in argv[at + 1 : end]))
+        inner.append(_replace_all(argv[at + 1 : end], "{}"))
         del argv[at : end + 1]
     is_list = all(inner) and list_read_files(argv) is not None
     return inner if inner and is_list and _are_ordinary(argv, place) else None
@@ -200,12 +200,10 @@ def _is_ordinary_folder(root: Path, patterns: Sequence[str], budget: Iterator[in
         return False
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):
-            if next(budget) > MOST_LISTED:
-                return False
             is_listed = all(fnmatch.fnmatch(name.lower(), p.lower()) for p in patterns)
-            if is_listed and not _is_ordinary(folder, name, place):
+            if next(budget) > MOST_LISTED or (is_listed and not _is_ordinary(folder, name, place)):
                 return False
-        if any(_DIVIDES.search(f) or f.startswith("-") for f in folders):
+        if any(map(_DIVIDES.search, folders)):
             return False  # a name with a space in it is two words for xargs
     return True
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -101,12 +101,20 @@ def list_started(command: Simple) -> Iterator[Script]:
     elif command.program == "git":
         yield from _started_by_alias(command)
     elif program.exec_options:
-        for at, word in enumerate(argv):
-            if word.text in program.exec_options:
-                ends = (n for n, w in enumerate(argv[at + 1 :], at + 1) if w.text in (";", "+"))
-                yield _alone(command, argv[at + 1 : next(ends, len(argv))])
+        yield from _started_by_option(command, program.exec_options)
+    elif program.wrapper is not None and program.wrapper.any_word:
+        yield from (_alone(command, argv[later:]) for later in range(1, len(argv)))
+        yield from (_inside(parse(w.text)) for w in argv[1:] if " " in w.text)
     elif program.wrapper is not None:
         yield from _behind(command, program.wrapper)
+
+
+def _started_by_option(command: Simple, options: Sequence[str]) -> Iterator[Script]:
+    argv = command.words
+    for at, word in enumerate(argv):
+        if word.text in options:
+            ends = (n for n, w in enumerate(argv[at + 1 :], at + 1) if w.text in (";", "+"))
+            yield _alone(command, argv[at + 1 : next(ends, len(argv))])
 
 
 def _started_by_shell(command: Simple) -> Iterator[Script]:
@@ -148,10 +156,6 @@ def _behind(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
     Behind an option that is not listed, it may begin at each later word.
     """
     words, at = command.words[1:], 0
-    if wrapper.any_word:
-        yield from (_alone(command, words[later:]) for later in range(len(words)))
-        yield from (_inside(parse(w.text)) for w in words if " " in w.text)
-        return
     while at < len(words) and (size := _option_size(wrapper, words[at].text)) != 0:
         if (text := _text_option(wrapper, words[at].text)) is not None:
             yield from _started_by_text(command, text, words[at + 1 :])
@@ -176,14 +180,11 @@ def _started_by_text(command: Simple, text: str, words: tuple[Word, ...]) -> Ite
 
 def _text_option(wrapper: Wrapper, text: str) -> str | None:
     """Return the command that an option has as its value, empty if it is the next word; or None."""
-    name, equals, value = text.partition("=")
     if text.startswith("--"):
-        names = [o for o in wrapper.texts if o.startswith(name) and len(name) > 2]
-        return (value if equals else "") if names else None
-    for letter in (o[1] for o in wrapper.texts if len(o) == 2):
-        if text.startswith("-") and letter in text:
-            return text.partition(letter)[2]
-    return None
+        name, _, value = text.partition("=")
+        return value if len(name) > 2 and any(o.startswith(name) for o in wrapper.texts) else None
+    letters = [o[1] for o in wrapper.texts if len(o) == 2 and text.startswith("-") and o[1] in text]
+    return text.partition(letters[0])[2] if letters else None
 
 
 def _option_size(wrapper: Wrapper, text: str) -> int | None:

@@ -172,8 +172,9 @@ class Reader:
                 name = self._text(child) if child.is_named else name
             else:
                 words.append(self._argument(child))
-        signs = [c.type for c in node.children if not c.is_named]
-        if signs[:2] != ["for", "in"] or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+        if [c.type for c in node.children[:3]] != ["for", "variable_name", "in"] or not re.fullmatch(
+            r"[a-z_][a-z0-9_]*", name
+        ):
             self._note("holds a loop that is not plain")
         if any(w.output for w in words):
             self._note("loops over what a command prints")
@@ -207,22 +208,22 @@ class Reader:
                 self._redirect_heredoc(node, redirects)
 
     def _redirect_file(self, node: Node, redirects: _Redirects) -> None:
-        signs = [c for c in node.children if not c.is_named]
-        numbers = [c for c in node.children if c.type == "file_descriptor"]
-        targets = [self._word(c) for c in node.children if c.is_named and c not in numbers]
-        for number in numbers:
-            self._account_alone(number)
-        sign = signs[0].type if len(signs) == 1 else ""
-        is_plain = sign in _READS | _WRITES | _COPIES and all(self._text(n).isdigit() for n in numbers)
-        if len(targets) != 1 or not is_plain:
+        sign, targets = "", list[Word]()
+        for child in node.children:
+            if child.type == "file_descriptor":
+                self._account_alone(child)
+                sign += "" if self._text(child).isdigit() else "?"
+            elif child.is_named:
+                targets.append(self._word(child))
+            else:
+                self._account(child)
+                sign += child.type
+        if len(targets) != 1 or sign not in _READS | _WRITES | _COPIES:
             self._note("holds a redirection that is not plain")
-            redirects.writes += targets
-            return
-        self._account(signs[0])
-        if not targets[0].literal:
+        if not all(t.literal for t in targets):
             self._note("leaves a word to the shell")
-        if sign not in _COPIES or not re.fullmatch(r"\d+|-", targets[0].text):
-            (redirects.reads if sign in _READS else redirects.writes).append(targets[0])
+        if sign not in _COPIES or not all(re.fullmatch(r"\d+|-", t.text) for t in targets):
+            (redirects.reads if sign in _READS else redirects.writes).extend(targets)
 
     def _redirect_heredoc(self, node: Node, redirects: _Redirects) -> None:
         """Read a heredoc; one whose end is quoted is a text, another is left to the shell."""

@@ -134,6 +134,7 @@ def test_folders_outside_of_a_repository_are_not_compared_by_git(place: Place, b
     assert bash("git diff src sub").verdict == "ask"
 
 
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 SHOWN = [
     "git show HEAD",
     "git show",
@@ -177,10 +178,9 @@ def leaky(repository: Path) -> Path:
 def test_git_leaves_out_files_with_secret_names(
     leaky: Path, place: Place, bash: Ask, command: str, level: LevelName
 ) -> None:
-    names = {"TREE": "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "COMMIT": "HEAD", "BLOB": "HEAD:.env"}
-    text = command
-    for name, revision in names.items():
-        text = text.replace(name, revision if name == "TREE" else run_git(leaky, "rev-parse", revision))
+    text = command.replace("TREE", EMPTY_TREE)
+    for name, revision in (("COMMIT", "HEAD"), ("BLOB", "HEAD:.env")):
+        text = text.replace(name, run_git(leaky, "rev-parse", revision))
     judged = bash(text, "ask", replace(place, level=level))
     if judged.verdict == "allow":
         done = subprocess.run(["bash", "-c", judged.command], cwd=leaky, capture_output=True, text=True, check=False)

@@ -179,8 +179,6 @@ def _parse_listed(form: CallForm, arguments: Sequence[str]) -> Call | None:
             operands += words
         elif not _is_option(form, word):
             operands.append(word)
-        elif form.numbers and re.fullmatch(r"-\d+", word):
-            options.append(word)
         elif (read := _parse_option(form, word)) is None:
             return None
         else:
@@ -205,6 +203,8 @@ def _parse_option(form: CallForm, word: str) -> tuple[list[str], str | None] | N
 
     None if one of them is not listed.
     """
+    if form.numbers and re.fullmatch(r"-\d+", word):
+        return [word], None
     if not form.whole_words and not word.startswith("--"):
         return _parse_cluster(form, word)
     name, equals, value = (word, "", "") if form.whole_words else word.partition("=")

@@ -6,6 +6,7 @@ allow, then the mode's row in `modes`. Each effect of a call is judged; the stri
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -169,11 +170,10 @@ def _find_outside(found: Judged) -> str:
 def _reach(arguments: Mapping[str, Any], found: Judged) -> tuple[str, ...] | None:
     """Return the hosts that a command names or asks for; None if it needs others, or any network."""
     given: Any = arguments.get("reach")
-    said = tuple(str(h) for h in cast("list[Any]", given)) if isinstance(given, list) else ()
+    asked = map(str, cast("list[Any]", given)) if isinstance(given, list) else ()
     named = [network.hosts_of(argv) for argv in found.all_argv if network.needs_network(argv)]
-    if not said and any(n is None for n in named):
-        return None
-    return tuple(dict.fromkeys((*said, *(h for n in named for h in n or ()))))
+    reach = tuple(dict.fromkeys((*asked, *itertools.chain.from_iterable(filter(None, named)))))
+    return None if None in named and not given else reach
 
 
 def _inside(

@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sakti.agent.judge import git, shell
+from sakti.agent.judge import shell
 from sakti.agent.judge.call_forms import list_read_files
 from sakti.agent.judge.programs import find_program, has_option, list_operands
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.where import Place
+from sakti.core.patterns import lazy_pattern
 
 MOST_MATCHES = 2_000  # of a pattern
 MOST_COMMANDS = 300  # that loops make of one
@@ -22,13 +23,12 @@ MOST_LISTED = 20_000  # entries of folders that are looked at
 LISTED = "./listed"  # stands for each file of a list in the command that gets it
 PRINTED = "$()"  # stands for what a command prints
 _DIVIDES = re.compile(r"[\s*?\[\\'\"]")
-# Programs that pass on some of the lines that they get, and options with which they would change them.
+# Programs that pass on some of the lines that they get, and options with which they do nothing else.
 _FILTERS = {
-    "sort": (),
-    "head": ("-c", "--bytes"),
-    "tail": ("-c", "--bytes"),
-    "tac": (),
-    "grep": ("-o", "--only-matching"),
+    "sort": lazy_pattern(r"-[nrufVbd]+"),
+    "head": lazy_pattern(r"-n\d*|-\d+"),
+    "tail": lazy_pattern(r"-n\d*|-\d+"),
+    "grep": lazy_pattern(r"-[viEFwxa]+|-e"),
 }
 
 
@@ -123,7 +123,13 @@ def find_listed(simple: Simple, commands: Sequence[Simple], place: Place) -> lis
         return None
     inner = scripts[0].commands[0].argv if scripts and scripts[0].commands else ("echo",)
     placed = _find_placeholder(simple.argv)
-    return [_replace_all(inner, placed) if placed else (*inner, LISTED, LISTED)]
+    inner = _replace_all(inner, placed) if placed else (*inner, LISTED, LISTED)
+    return [inner] if _has_whole_files(inner) else None
+
+
+def _has_whole_files(words: Sequence[str]) -> bool:
+    """Return whether a listed file is only a word by itself: in another one, it is another file."""
+    return not any(LISTED in w and w != LISTED for w in words)
 
 
 def _replace_all(words: Sequence[str], placed: str) -> tuple[str, ...]:
@@ -134,7 +140,7 @@ def _gets_ordinary_files(simple: Simple, commands: Sequence[Simple], place: Plac
     """Return whether the input of a command is a list of ordinary files."""
     source = simple
     while source is simple or _is_filter(source):
-        if source.before is None:
+        if source.before is None or source.reads or source.input:
             return False
         source = commands[source.before]
     is_literal = all(w.literal for w in (*simple.words, *source.words))
@@ -142,13 +148,11 @@ def _gets_ordinary_files(simple: Simple, commands: Sequence[Simple], place: Plac
 
 
 def _is_filter(source: Simple) -> bool:
-    changing = _FILTERS.get(source.program)
-    return (
-        changing is not None
-        and all(w.literal for w in source.words)
-        and not has_option(source.argv[1:], changing)
-        and list_read_files(source.argv) == ()
-    )
+    options = _FILTERS.get(source.program)
+    if options is None or not all(w.literal for w in source.words):
+        return False
+    is_plain = all(options.fullmatch(w) for w in source.argv[1:] if w.startswith("-"))
+    return is_plain and list_read_files(source.argv) == ()
 
 
 def _find_placeholder(argv: Sequence[str]) -> str | None:
@@ -169,14 +173,12 @@ def _find_executed(simple: Simple, place: Place) -> list[tuple[str, ...]] | None
         end = next((n for n in range(at + 1, len(argv)) if argv[n] in (";", "+")), at)
         inner.append(_replace_all(argv[at + 1 : end], "{}"))
         del argv[at : end + 1]
-    is_list = all(inner) and list_read_files(argv) is not None
+    is_list = all(map(_has_whole_files, inner)) and list_read_files(argv) is not None
     return inner if inner and is_list and _are_ordinary(argv, place) else None
 
 
 def _lists_files(argv: Sequence[str]) -> bool:
     """Return whether a command prints names of files below its folder, and nothing else."""
-    if argv[0] == "git":
-        return git.find_command(argv)[0] == git.find_command(("git", "ls-files"))[0] and git.reads_only(argv)
     if list_read_files(argv) is None:
         return False
     if argv[0] == "find":
@@ -190,7 +192,7 @@ def _are_ordinary(argv: Sequence[str], place: Place) -> bool:
     """Return whether a command can list ordinary files only: no secret, link outward or odd name."""
     patterns = _find_names(argv) if argv[0] == "find" else []
     operands = list_operands(list(itertools.takewhile(lambda a: argv[0] != "find" or a[:1] not in "-!(", argv[1:])))
-    folders = [p for p in map(place.resolve, operands) if p.is_dir()] if argv[0] != "git" else []
+    folders = [p for p in map(place.resolve, operands) if p.is_dir()]
     budget = itertools.count()
     return all(_is_ordinary_folder(f, patterns, budget, place) for f in folders or [place.cwd])
 

@@ -138,10 +138,10 @@ class Reader:
             case _:
                 if node.type not in _GROUPS:
                     self._note(f"holds a {node.type.replace('_', ' ')}")
-                self._walk_group(node, piped=piped, before=before, sure=sure)
+                self._walk_group(node, piped=piped, sure=sure)
 
-    def _walk_group(self, node: Node, *, piped: bool, before: int | None, sure: bool) -> None:
-        sign = ""
+    def _walk_group(self, node: Node, *, piped: bool, sure: bool) -> None:
+        sign, before, first = "", None, len(self.commands)
         sure = sure and node.type not in _UNSURE and not any(c.type == "&" for c in node.children)
         for child in node.children:
             if not child.is_named:
@@ -151,9 +151,9 @@ class Reader:
                 else:
                     self._note("holds shell syntax")
                 continue
-            first = len(self.commands)
             if node.type == "pipeline" and sign == "|":
-                piped, before = True, first - 1 if first else None
+                piped, before = True, first if len(self.commands) == first + 1 else None
+            first = len(self.commands)
             self._walk(child, piped=piped, before=before, sure=sure and sign != "||")
             if sign == "&&" and first < len(self.commands):
                 self.commands[first] = replace(self.commands[first], chained=True)
@@ -167,17 +167,16 @@ class Reader:
                 self._loops = {**outer, name: tuple(words)}
                 self._walk(child, piped=piped, sure=False)
                 self._loops = outer
-            elif child.type == "variable_name" or not child.is_named:
+            elif child.is_named and name:
+                words.append(self._argument(child))
+            else:
                 self._account(child)
                 name = self._text(child) if child.is_named else name
-            else:
-                words.append(self._argument(child))
-        if [c.type for c in node.children[:3]] != ["for", "variable_name", "in"] or not re.fullmatch(
-            r"[a-z_][a-z0-9_]*", name
-        ):
-            self._note("holds a loop that is not plain")
         if any(w.output for w in words):
             self._note("loops over what a command prints")
+        begin = " ".join(c.type for c in node.children[:3])
+        if begin != "for variable_name in" or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+            self._note("holds a loop that is not plain")
 
     def _redirected(self, node: Node, *, piped: bool, before: int | None, sure: bool) -> None:
         """Read a command or a pipeline with its redirections: they belong to its last command."""

@@ -19,7 +19,7 @@ from sakti.agent.judge.programs import find_program, has_option, list_operands
 from sakti.agent.judge.rules import skip_git_options
 from sakti.agent.judge.secrets import holds_secrets, secret_reason
 from sakti.agent.judge.shell import Script, with_nested
-from sakti.agent.judge.syntax import Simple, Word
+from sakti.agent.judge.syntax import Simple, Word, has_output
 from sakti.agent.judge.where import Access, Place
 
 Paths: TypeAlias = tuple[tuple[Path, Access], ...]
@@ -213,7 +213,7 @@ def _judge_open(simple: Simple, commands: Sequence[Simple], redirected: Paths, p
 def _takes_output(simple: Simple) -> bool:
     """Return whether the output of another command is only text to a command, however it is divided."""
     form = find_program(simple.program).reads
-    if not any(w.output for w in simple.words):
+    if not has_output(simple.words):
         return True
     if simple.program == "test":  # one word that is compared; it could be an operator elsewhere
         operators = ("=", "!=", "==")

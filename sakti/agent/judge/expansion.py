@@ -118,13 +118,18 @@ def find_listed(simple: Simple, commands: Sequence[Simple], place: Place) -> lis
         return _find_executed(simple, place)
     if simple.argv[:1] != ("xargs",) or not _gets_ordinary_files(simple, commands, place):
         return None
-    scripts = list(shell.list_started(simple))
-    if len(scripts) > 1 or any(s.unclear for s in scripts):
-        return None
-    inner = scripts[0].commands[0].argv if scripts and scripts[0].commands else ("echo",)
+    inner = _find_inner(simple)
     placed = _find_placeholder(simple.argv)
     inner = _replace_all(inner, placed) if placed else (*inner, LISTED, LISTED)
-    return [inner] if _has_whole_files(inner) else None
+    return [inner] if inner[0] and _has_whole_files(inner) else None
+
+
+def _find_inner(simple: Simple) -> tuple[str, ...]:
+    """Return the command in the arguments of xargs, without a name if it is not clear."""
+    scripts = list(shell.list_started(simple))
+    if len(scripts) != 1 or scripts[0].unclear:
+        return ("",)
+    return scripts[0].commands[0].argv if scripts[0].commands else ("echo",)
 
 
 def _has_whole_files(words: Sequence[str]) -> bool:

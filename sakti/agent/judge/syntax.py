@@ -172,7 +172,7 @@ class Reader:
             else:
                 self._account(child)
                 name = self._text(child) if child.is_named else name
-        if any(w.output for w in words):
+        if has_output(words):
             self._note("loops over what a command prints")
         begin = " ".join(c.type for c in node.children[:3])
         if begin != "for variable_name in" or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
@@ -276,7 +276,7 @@ class Reader:
         words = [Word("test")]
         double = any(c.type == "[[" for c in node.children)
         self._test_words(node, words)
-        if double and any(w.text in _COMPUTES or w.output for w in words):
+        if double and (has_output(words) or not _COMPUTES.isdisjoint(w.text for w in words)):
             self._note("computes what stands in a word")
         return Simple(tuple(words))
 
@@ -434,6 +434,11 @@ def _is_divided(variable: Word, choice: Word) -> bool:
     """Return whether the shell would divide or expand the text that it puts in place of a variable."""
     is_bare = variable.split and bool(variable.choices)
     return is_bare and choice.literal and re.search(r"[\s*?\[\\]", choice.text) is not None
+
+
+def has_output(words: Sequence[Word]) -> bool:
+    """Return whether one of the words holds what a command prints."""
+    return any(w.output for w in words)
 
 
 class _Redirects:

@@ -71,7 +71,7 @@ def read(command: str, place: Place) -> Judged:
         else:
             judged = [p for where in folders.places for p in _judge(simple, script.commands, where)]
             folders.note(judged)
-            parts += judged
+            parts += [*judged, *_warn_of_links(simple, script, folders.places)]
     if not script.understood:
         parts.append(Part("unknown", f"Runs a command that {script.unclear}"))
     changed = tuple(dict.fromkeys(f for c in nested for f in running.changed_here(c.argv, place)))
@@ -86,6 +86,21 @@ def read(command: str, place: Place) -> Judged:
         _find_opaque(script, nested),
         _rewrite(command, script),
     )
+
+
+def _warn_of_links(simple: Simple, script: Script, places: Sequence[Place]) -> Iterator[Part]:
+    if simple is not script.commands[-1] and any(_may_move_link(simple, p) for p in places):
+        yield Part("unknown", "May put a link in place of a file that is used behind it")
+
+
+def _may_move_link(simple: Simple, place: Place) -> bool:
+    """Return whether a command may make a path lead elsewhere than when it was judged."""
+    if simple.program == "git":
+        return git.may_bring_links(simple.argv)
+    if simple.program not in ("ln", "mv", "cp"):
+        return False
+    paths = [os.path.join(place.cwd, w.text) for w in simple.words[1:]]  # noqa: PTH118 - links are not followed
+    return simple.program == "ln" or any(os.path.islink(p) or os.path.isdir(p) for p in paths[:-1])  # noqa: PTH112, PTH114
 
 
 def _rewrite(command: str, script: Script) -> str:

@@ -85,6 +85,14 @@ def edits_only(argv: Sequence[str]) -> bool:
     return _is_plain(argv) and _has_form(command, arguments, "edits")
 
 
+def may_bring_links(argv: Sequence[str]) -> bool:
+    """Return whether a git command changes the files of the workspace to those of another commit."""
+    name, operands = skip_git_options(argv)[1:2], list_operands(find_command(argv)[1])
+    if name in (("checkout",), ("switch",)):
+        return len(operands) > 1
+    return name in (("stash",), ("mv",)) and not reads_only(argv)
+
+
 def _is_plain(argv: Sequence[str]) -> bool:
     """Return whether no option before the subcommand changes what git does."""
     return all(option in _QUIET for option in argv[1 : len(argv) - len(skip_git_options(argv)) + 1])

@@ -110,6 +110,7 @@ FREE = [
     "cd src && cd .. && ls",
     "cd src; ls; cd ..; ls",
     "cd src && cd - && ls",
+    "git stash list; git status",
     "git -P log --oneline -3",
 ]
 

@@ -58,6 +58,15 @@ class Judged(Struct, frozen=True):
     opaque: str = ""
     rewritten: str = ""
 
+    @property
+    def only_reads(self) -> bool:
+        """Return whether all of it reads, so that it also runs where nothing can be written."""
+        return not self.hard and all(
+            (part.kind == "read" or (part.kind == "named" and not part.argv))
+            and not any(access == "write" for _, access in part.paths)
+            for part in self.parts
+        )
+
 
 def read(command: str, place: Place) -> Judged:
     """Read a command; raises nothing."""

@@ -43,6 +43,7 @@ class Decision(Struct, frozen=True):
     `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
     what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox,
     `reach` the hosts that it may reach from inside; `command` is what runs in place of the command of the call.
+    `only_reads`: it is a command that needs to write nothing.
     """
 
     verdict: Verdict
@@ -53,6 +54,7 @@ class Decision(Struct, frozen=True):
     outside: str = ""
     reach: tuple[str, ...] = ()
     command: str = ""
+    only_reads: bool = False
 
 
 class Effect(Struct, frozen=True):
@@ -147,6 +149,8 @@ def _run(
     reach = _reach(arguments, found)
     if not why and reach is not None and (place.own_network or not reach):
         return _inside(name, command, reach, mode, rules, place, found)
+    if why and mode == "plan":
+        return Decision("deny", "plan mode runs every command inside the sandbox", command)
     networked = not why
     why = why or "it needs the network"
     judged = _command(name, command, "plan" if mode == "plan" else "ask", rules, place, found)
@@ -220,13 +224,13 @@ def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Pl
     if judged == "allow" and (
         may_be_asked or any(rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),))
     ):
-        return Decision("ask", "Your rules ask first", command)
+        return Decision("ask", "Your rules ask first", command, only_reads=found.only_reads)
     if judged == "allow":
-        return Decision("allow", "", command)
+        return Decision("allow", "", command, only_reads=found.only_reads)
     asking = [e for e in effects if verdict(e.kind, mode, sandboxed=inside) == "ask"]
     offered = tuple(dict.fromkeys(e.rule for e in asking)) if all(e.rule for e in asking) else ()
     diff = "\n".join(place.changed[f] for f in found.changed if f in place.changed)
-    return Decision("ask", worst.reason, command, offered, diff)
+    return Decision("ask", worst.reason, command, offered, diff, only_reads=found.only_reads)
 
 
 def _find_denial(name: str, mode: SessionMode, rules: Rules, found: Judged) -> str:

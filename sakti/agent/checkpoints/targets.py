@@ -73,7 +73,7 @@ def _of_one(simple: Simple, place: Place) -> Targets:
     read = _READERS.get(program)
     if read is not None:
         return read(simple, words, place)
-    if not program or call_forms.reads_only(simple.argv):
+    if not program or call_forms.list_read_files(simple.argv) is not None:
         return NOTHING
     return Targets(mentioned=tuple(p for p in _paths(words, place) if p.is_file()))
 

@@ -5,17 +5,20 @@ The forms are data: `reads` and `edits` in `programs.toml`. What no form allows 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
 from sakti.agent.judge.programs import (
+    UNKNOWN,
     CallForm,
     ProgramEntry,
     Use,
-    cut_at_dashes,
     find_program,
+    find_subcommand,
     has_option,
     list_operands,
 )
@@ -23,11 +26,29 @@ from sakti.agent.judge.where import Access
 from sakti.core.patterns import lazy_pattern
 
 _VERSION = (["--version"], ["-V"], ["--help"])
-_ACCESS: dict[Use, Access] = {"read": "read", "name": "name", "write": "write"}
+_ACCESS: dict[Use, Access] = {"read": "read", "object": "read", "name": "name", "write": "write"}
+_ADDRESS = r"(?:\d+|\$|/[^/\\\n]*/)"
 _SHAPES: dict[Use, re.Pattern[str]] = {
-    "sed": lazy_pattern(r"(\d+|\$)(,(\d+|\$))?p"),
+    "sed": lazy_pattern(rf"{_ADDRESS}(?:,{_ADDRESS})?p(?:;{_ADDRESS}(?:,{_ADDRESS})?[pq])*"),
     "format": lazy_pattern(r"\+.*", re.DOTALL),
+    "object": lazy_pattern(r"[^@].*", re.DOTALL),
+    "mode": lazy_pattern(r"[0-7]{3,4}|[augo]*[+=-][rwxX]+"),
+    # paths, pipes, calls: without variables (`$ENV`), texts with code in them, and what reads more than the input
+    "jq": lazy_pattern(
+        r"(?!.*\b(?:env|inputs?|input_\w+|include|import|debug|stderr|halt\w*|getpath|get_search_list|modulemeta)\b)"
+        r"[\w.\[\]{}()|,:;?*/<>=!+ \n\"'-]+",
+        re.DOTALL,
+    ),
 }
+# Tokens of an awk program that computes and prints. A `/` divides behind a value, and begins a pattern elsewhere.
+_AWK = lazy_pattern(
+    r"""(?P<space>[ \t]+)|(?P<value>\$?(?:N[RF]|FNR|FILENAME)\b|\$?\d+(?:\.\d+)?|\+\+|--"""
+    r"""|(?!(?:getline|system|close|if|else|while|for|do|in|return|delete|func|function|switch|case|print|printf)\b)"""
+    r"""[a-z_]\w*\b(?!\())|(?P<text>"(?:[^"\\\n]|\\[tn"\\])*"|\))"""
+    r"""|(?P<sign>(?:length|substr|tolower|toupper|int|index|split)\(|(?:print|printf|BEGIN|END)\b"""
+    r"""|&&|\|\||[-+*/%=!<>]=|!?~|[-+*%=!<(,{}?:$;\n])|(?P<more>>)|(?P<slash>/)"""
+)
+_AWK_PATTERN = lazy_pattern(r"(?:[^/\\\n\[]|\\.)*/")
 
 
 class Call(Struct, frozen=True):
@@ -38,43 +59,81 @@ class Call(Struct, frozen=True):
     operands: tuple[str, ...]
 
 
-def reads_only(argv: Sequence[str]) -> bool:
-    """Return whether a command other than git only reads the files that it names; `argv` is exact."""
-    return list_read_files(argv) is not None
+def find_form(argv: Sequence[str], kind: Literal["reads", "edits"]) -> tuple[ProgramEntry, CallForm, Call] | None:
+    """Return a command's entry and what matches the form of its subcommand or its own, or None."""
+    program, arguments = find_program(argv[0]), argv[1:]
+    if arguments and program.commands and (below := find_subcommand(program, arguments[0])) != UNKNOWN:
+        program, arguments = below, arguments[1:]
+    form = program.reads if kind == "reads" else program.edits
+    call = match_form(form, arguments) if form is not None else None
+    return (program, form, call) if form is not None and call is not None else None
 
 
-def list_read_files(argv: Sequence[str]) -> tuple[tuple[str, Access], ...] | None:
-    """Return the files that a command other than git opens or lists; None if it may do more than read."""
+def list_read_files(argv: Sequence[str], *, sandboxed: bool = False) -> tuple[tuple[str, Access], ...] | None:
+    """Return the files that a command other than git opens or lists; None if it may do more than read.
+
+    `sandboxed`: a complete sandbox holds it.
+    """
     if not argv:
         return None
-    program = find_program(argv[0])
-    if program.tells_version and list(argv[1:]) in _VERSION:
+    if list(argv[1:]) in _VERSION and find_program(argv[0]).tells_version:
         return ()
-    form = program.reads
-    call = match_form(form, argv[1:]) if form is not None else None
-    if form is None or call is None:
+    matched = find_form(argv, "reads")
+    if matched is None or (matched[1].sandboxed and not sandboxed):
         return None
-    if form.refused is not None:  # it is not listed which options take a value
-        access: Access = "name" if program.names_operands else "read"
-        return tuple((word, access) for word in list_file_operands(program, argv[1:]))
-    return _select_files((*call.values, *_assign_uses(program, call)))
+    return _select_files(matched)
 
 
-def _select_files(words: Sequence[tuple[Use, str]]) -> tuple[tuple[str, Access], ...] | None:
-    """Return the files among words; None if another one has not the shape of its use."""
-    if any(use in _SHAPES and not _SHAPES[use].fullmatch(word) for use, word in words):
-        return None
-    return tuple((word, _ACCESS[use]) for use, word in words if use in _ACCESS)
+def list_edited_files(argv: Sequence[str], *, sandboxed: bool = False) -> tuple[tuple[str, Access], ...] | None:
+    """Return the files that a command changes or reads; None if it may do more than that.
 
-
-def list_edited_files(argv: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the files that a command changes; None if it may do more than change these.
-
-    Each of them is judged as an edit of that file.
+    Each of them is judged as an edit of that file. `sandboxed`: a complete sandbox holds it.
     """
-    form = find_program(argv[0]).edits if argv else None
-    call = match_form(form, argv[1:]) if form is not None else None
-    return call.operands if call is not None and call.operands else None
+    matched = find_form(argv, "edits") if argv else None
+    if matched is None or not matched[2].operands or (matched[1].sandboxed and not sandboxed):
+        return None
+    return _select_files(matched, default="write")
+
+
+def _select_files(
+    matched: tuple[ProgramEntry, CallForm, Call], default: Use | None = None
+) -> tuple[tuple[str, Access], ...] | None:
+    """Return the files among the words of a call; None if another word has not the shape of its use."""
+    program, form, call = matched
+    uses: tuple[Use, ...] = form.operands or ((default,) if default else program.operands)
+    if has_option(call.options, program.pattern_options) and not default:
+        uses = uses[1:]
+    words = list(call.values)
+    words += [(uses[min(at, len(uses) - 1)], word) for at, word in enumerate(call.operands) if uses]
+    files: tuple[tuple[str, Access], ...] = tuple((word, _ACCESS[use]) for use, word in words if use in _ACCESS)
+    return files if all(itertools.starmap(_has_shape, words)) else None
+
+
+def _has_shape(use: Use, word: str) -> bool:
+    if use == "awk":
+        return _is_plain_awk(word)
+    return use not in _SHAPES or _SHAPES[use].fullmatch(word) is not None
+
+
+def _is_plain_awk(program: str) -> bool:
+    """Return whether an awk program has only patterns, fields, arithmetic and `print`."""
+    at, depth = 0, 0
+    last: str = "sign"
+    while at < len(program):
+        token = _AWK.match(program, at)
+        if token is None:
+            return False
+        kind, at = token.lastgroup or "", token.end()
+        if kind == "slash" and last == "sign":
+            pattern = _AWK_PATTERN.match(program, at)
+            kind, at = "text", pattern.end() if pattern is not None else -1
+        elif kind == "slash":
+            kind = "sign" if last == "value" else "unclear"
+        if at < 0 or kind == "unclear" or (kind == "more" and depth):  # behind `print`, `>` writes a file
+            return False
+        depth += (token[0] == "{") - (token[0] == "}")
+        last = {"space": last, "more": "sign"}.get(kind, kind)
+    return True
 
 
 def list_file_operands(program: ProgramEntry, arguments: Sequence[str]) -> tuple[str, ...]:
@@ -82,18 +141,10 @@ def list_file_operands(program: ProgramEntry, arguments: Sequence[str]) -> tuple
     if program.operands[:1] in (("text",), ("format",)):
         return ()
     operands = list_operands(arguments)
-    if program.operands[:1] in (("pattern",), ("sed",)) and not has_option(arguments, program.pattern_options):
+    if program.operands[:1] != program.operands[-1:] and not has_option(arguments, program.pattern_options):
         operands = operands[1:]
     values = [a.partition("=")[2] for a in arguments if a.startswith("--")]
     return tuple(word for word in (*operands, *values) if word)
-
-
-def _assign_uses(program: ProgramEntry, call: Call) -> list[tuple[Use, str]]:
-    """Give each operand its use: that at its position, or the last one that the program has."""
-    uses = program.operands
-    if has_option(call.options, program.pattern_options):
-        uses = uses[1:]
-    return [(uses[min(at, len(uses) - 1)], word) for at, word in enumerate(call.operands)]
 
 
 # --- forms --------------------------------------------------------------------------------------------------------
@@ -101,7 +152,9 @@ def _assign_uses(program: ProgramEntry, call: Call) -> list[tuple[Use, str]]:
 
 def match_form(form: CallForm, arguments: Sequence[str]) -> Call | None:
     """Return the parts of a call that has this form, None for another one."""
-    call = _parse_unlisted(form, arguments) if form.refused is not None else _parse_listed(form, arguments)
+    if form.bundled and arguments and not arguments[0].startswith("-"):
+        arguments = (f"-{arguments[0]}", *arguments[1:])
+    call = Call((), (), tuple(arguments)) if form.no_options else _parse_listed(form, arguments)
     return call if call is not None and _is_complete(form, call) else None
 
 
@@ -113,15 +166,6 @@ def _is_complete(form: CallForm, call: Call) -> bool:
         and (form.most_operands is None or len(call.operands) <= form.most_operands)
         and (not behind or not call.operands or any(o in call.options for o in behind))
     )
-
-
-def _parse_unlisted(form: CallForm, arguments: Sequence[str]) -> Call | None:
-    refused = form.refused or ()
-    if form.whole_words:
-        is_refused = any(a in refused for a in arguments)
-    else:
-        is_refused = has_option(cut_at_dashes(arguments), refused)
-    return None if is_refused else Call((), (), tuple(list_operands(arguments)))
 
 
 def _parse_listed(form: CallForm, arguments: Sequence[str]) -> Call | None:
@@ -159,6 +203,8 @@ def _parse_option(form: CallForm, word: str) -> tuple[list[str], str | None] | N
 
     None if one of them is not listed.
     """
+    if form.numbers and re.fullmatch(r"-\d+", word):
+        return [word], None
     if not form.whole_words and not word.startswith("--"):
         return _parse_cluster(form, word)
     name, equals, value = (word, "", "") if form.whole_words else word.partition("=")

@@ -1,23 +1,28 @@
-"""Read a command as what it does: the commands that it is made of, and the files that each of them reads and writes."""
+"""Read a command as what it does: the commands in it, and the files that they read and write."""
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge import call_forms, git, hard, repository_config, running, shell
+from sakti.agent.judge import call_forms, expansion, git, hard, repository_config, running, shell
 from sakti.agent.judge.guarded import guarded
 from sakti.agent.judge.modes import Kind
-from sakti.agent.judge.programs import ProgramEntry, find_program, has_option
+from sakti.agent.judge.programs import find_program, has_option, list_operands
 from sakti.agent.judge.rules import skip_git_options
 from sakti.agent.judge.secrets import holds_secrets, secret_reason
-from sakti.agent.judge.shell import Script, Simple, Word, with_nested
+from sakti.agent.judge.shell import Script, with_nested
+from sakti.agent.judge.syntax import Simple, Word, has_output
 from sakti.agent.judge.where import Access, Place
-from sakti.core.patterns import lazy_pattern
+
+Paths: TypeAlias = tuple[tuple[Path, Access], ...]
 
 
 class Part(Struct, frozen=True):
@@ -31,7 +36,7 @@ class Part(Struct, frozen=True):
     kind: Kind
     reason: str
     argv: tuple[str, ...] = ()
-    paths: tuple[tuple[Path, Access], ...] = ()
+    paths: Paths = ()
     prefix: tuple[str, ...] = ()
     exact: bool = False
     hashes: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -39,18 +44,26 @@ class Part(Struct, frozen=True):
 
 
 class Judged(Struct, frozen=True):
-    """What a command does. `all_argv`: its commands and those in them; `changed`: files changed here that it runs."""
+    """What a command does.
+
+    `all_argv`: its commands and those in them; `changed`: files changed here that it runs; `opaque`: why it may hold
+    commands that are not among `all_argv`; `rewritten`: the command that is to run instead, so that git shows no
+    secrets.
+    """
 
     parts: tuple[Part, ...]
     all_argv: tuple[tuple[str, ...], ...]
     hard: str = ""
     changed: tuple[Path, ...] = ()
+    opaque: str = ""
+    rewritten: str = ""
 
     @property
     def only_reads(self) -> bool:
         """Return whether all of it reads, so that it also runs where nothing can be written."""
         return not self.hard and all(
-            part.kind in ("read", "named") and not any(access == "write" for _, access in part.paths)
+            (part.kind == "read" or (part.kind == "named" and not part.argv))
+            and not any(access == "write" for _, access in part.paths)
             for part in self.parts
         )
 
@@ -59,105 +72,287 @@ def read(command: str, place: Place) -> Judged:
     """Read a command; raises nothing."""
     script = shell.parse(command)
     nested = tuple(with_nested(script))
-    parts = [*_secrets(script, nested, place)]
-    places = [place]
+    parts = [*_secrets(nested, place)]
+    folders = _Folders(place)
     for simple in script.commands:
-        if (there := _folder_change(simple, places[-1])) is not None:
-            places.append(there)
+        if simple.program == "cd" and not (simple.reads or simple.writes):
+            parts.append(folders.change(simple))
         else:
-            parts += [_part(simple, where) for where in places]
+            judged = [p for where in folders.places for p in _judge(simple, script.commands, where)]
+            folders.note(judged)
+            parts += [*judged, *_warn_of_links(simple, script, folders.places)]
     if not script.understood:
         parts.append(Part("unknown", f"Runs a command that {script.unclear}"))
     changed = tuple(dict.fromkeys(f for c in nested for f in running.changed_here(c.argv, place)))
     if changed:
         parts.append(Part("changed", f"Runs what was changed here: {', '.join(place.show(f) for f in changed)}"))
     argv = tuple(c.argv for c in nested if c.program)
-    return Judged(tuple(parts) or (Part("read", ""),), argv, hard.reason(script, place), changed)
+    return Judged(
+        tuple(parts) or (Part("read", ""),),
+        argv,
+        hard.reason(script, place),
+        changed,
+        _find_opaque(script, nested),
+        _rewrite(command, script),
+    )
 
 
-def _folder_change(simple: Simple, place: Place) -> Place | None:
-    """Return where the commands behind a `cd` act; what stands behind it is judged here and there."""
-    if simple.program != "cd" or len(simple.words) != 2 or simple.piped or simple.reads or simple.writes:
-        return None
-    there = place.resolve(simple.words[1].text)
-    if not (simple.words[1].literal and place.holds(there)):
-        return None
-    return replace(place, cwd=there)
+def _warn_of_links(simple: Simple, script: Script, places: Sequence[Place]) -> Iterator[Part]:
+    if simple is not script.commands[-1] and any(_may_move_link(simple, p) for p in places):
+        yield Part("unknown", "May put a link in place of a file that is used behind it")
 
 
-def _part(simple: Simple, place: Place) -> Part:
-    """Judge one command by itself."""
-    redirected: tuple[tuple[Path, Access], ...] = (
+def _may_move_link(simple: Simple, place: Place) -> bool:
+    """Return whether a command may make a path lead elsewhere than when it was judged."""
+    if simple.program == "git":
+        return git.may_bring_links(simple.argv)
+    if simple.program not in ("ln", "mv", "cp"):
+        return False
+    paths = [os.path.join(place.cwd, w.text) for w in simple.words[1:]]  # noqa: PTH118 - links are not followed
+    return simple.program == "ln" or any(os.path.islink(p) or os.path.isdir(p) for p in paths[:-1])  # noqa: PTH112, PTH114
+
+
+def _rewrite(command: str, script: Script) -> str:
+    """Return a command with pathspecs for git that leave out secrets; empty if it is to run as it is."""
+    added = [
+        (simple.ends[at], text)
+        for simple in script.commands
+        if simple.program == "git" and simple.ends and not simple.inside
+        for at, text in git.omit_secrets(simple.argv)
+    ]
+    source = command.encode("utf-8", "surrogatepass")
+    for at, text in reversed(sorted(added, key=lambda a: a[0])):  # noqa: C413 - what comes first at a place stays first
+        source = source[:at] + text.encode() + source[at:]
+    return source.decode("utf-8", "surrogatepass") if added and script.understood else ""
+
+
+def _find_opaque(script: Script, nested: Sequence[Simple]) -> str:
+    """Return why a command may hold others that rules about commands cannot see; empty if it does not."""
+    for command in nested:
+        if command.program == "git" and not git.is_known(command.argv):
+            return "names an alias of git, or an unknown subcommand"
+        if hard.runs_its_input(command):
+            return "runs what another command prints"
+    return next(shell.list_unclear(script), "")
+
+
+class _Folders:
+    """The folders that a command may be in, behind each `cd` in it.
+
+    A shell goes back from a link to where it came from, a program to the parent of the folder that the link names: what
+    follows is judged in both. It is also judged in the folder before, since a `cd` may fail.
+    """
+
+    MOST = 12
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._all = [str(place.cwd)]
+        self._last = list(self._all)  # in one of them the command is now
+        self._is_sure = True  # the command before ran, and succeeded
+        self._is_stable = True  # no folder was removed
+
+    @property
+    def places(self) -> list[Place]:
+        """Return each of them once, links followed."""
+        self._is_sure = False
+        return [replace(self._place, cwd=Path(p)) for p in _drop_copies(map(os.path.realpath, self._all))]
+
+    def change(self, simple: Simple) -> Part:
+        """Note a `cd` and judge it."""
+        word = simple.words[1] if len(simple.words) == 2 else Word(str(Path.home()), len(simple.words) == 1)
+        if word.literal and word.text == "-":
+            self._is_sure, self._last = False, list(self._all)
+            return Part("read", "")
+        if not word.literal or word.text.startswith("-") or len(self._all) > self.MOST:
+            self._is_sure = False
+            return Part("unknown", "Changes to a folder that is not written out", simple.argv, exact=True)
+        after = self._list_after(os.path.expanduser(word.text))  # noqa: PTH111 - raises nothing
+        runs = simple.sure and (self._is_sure or not simple.chained)
+        self._is_sure = runs and self._is_stable and all(map(os.path.isdir, after))
+        self._last = after if self._is_sure else _drop_copies((*self._last, *after))
+        self._all = _drop_copies((*self._all, *after))
+        return Part("read", "", simple.argv, tuple((Path(os.path.realpath(f)), "name") for f in after))
+
+    def _list_after(self, path: str) -> list[str]:
+        paths = [os.path.join(f, path) for f in self._last]  # noqa: PTH118 - `..` is to stay
+        return _drop_copies((*map(os.path.normpath, paths), *map(os.path.realpath, paths)))
+
+    def note(self, parts: Sequence[Part]) -> None:
+        """Note commands between: one that does not only read may remove a folder that is there now."""
+        self._is_stable = self._is_stable and not any(p.kind != "read" or _writes(p) for p in parts)
+
+
+def _drop_copies(folders: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(folders))
+
+
+def _writes(part: Part) -> bool:
+    return any(access == "write" for _, access in part.paths)
+
+
+def _judge(simple: Simple, commands: Sequence[Simple], place: Place) -> Iterator[Part]:
+    """Judge one command by itself, in each way that loops make it."""
+    if inner := _unwrap(simple):
+        parts = list(_judge(replace(simple, words=inner), commands, place))
+        if all(p.kind == "read" for p in parts):
+            yield from parts
+            return
+    redirected = _list_redirected(simple, place)
+    if not simple.words:
+        yield Part("read", "", (), redirected)
+    elif all(w.literal for w in simple.words):
+        yield _part(simple, commands, redirected, place)
+    else:
+        yield from _judge_open(simple, commands, redirected, place)
+
+
+def _unwrap(simple: Simple) -> tuple[Word, ...]:
+    """Return the command that a plain `time` or `timeout` starts, empty for another program."""
+    skipped = {"time": 1, "timeout": 2}.get(simple.argv[0] if simple.words else "", 0)
+    if not skipped or any(w.text.startswith("-") for w in simple.words[1 : skipped + 1]):
+        return ()
+    return simple.words[skipped:]
+
+
+def _list_redirected(simple: Simple, place: Place) -> Paths:
+    return (
         *((place.resolve(w.text), "read") for w in simple.reads),
         *((place.resolve(w.text), "write") for w in simple.writes if not hard.is_harmless_device(w.text)),
     )
+
+
+def _judge_open(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: Place) -> Iterator[Part]:
+    """Judge a command with patterns, loop variables or the output of commands: it must only read."""
+    variants = expansion.expand(simple.words, place) or []
+    if simple.program == "git" and any(map(git.names_object, itertools.chain.from_iterable(variants))):
+        variants = []  # the number of an object, which may be that of a file
+    parts = [_part(replace(simple, words=tuple(map(Word, argv))), commands, redirected, place) for argv in variants]
+    if parts and all(p.kind == "read" for p in parts) and _takes_output(simple):
+        yield from parts
+    else:
+        yield Part("unknown", "Runs a command that leaves a word to the shell", (), redirected)
+
+
+def _takes_output(simple: Simple) -> bool:
+    """Return whether the output of another command is only text to a command, however it is divided."""
+    form = find_program(simple.program).reads
+    if not has_output(simple.words):
+        return True
+    if simple.program == "test":  # one word that is compared; it could be an operator elsewhere
+        operators = ("=", "!=", "==")
+        return len(simple.words) == 4 and simple.argv[2] in operators and not any(w.split for w in simple.words)
+    return form is not None and form.no_options
+
+
+def _part(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: Place) -> Part:
+    """Judge a command whose words are all written out."""
     argv = simple.argv
-    if not argv:
-        return Part("read", "", (), redirected)
-    if not all(w.literal for w in simple.words):
-        return Part("unknown", "Runs a command", (), redirected)
+    sandboxed = place.level == "sandboxed"
     if argv[0] == "git":
         return _git(argv, redirected, place)
-    if (files := call_forms.list_read_files(argv)) is not None:
-        return Part("read", "", argv, (*redirected, *((place.resolve(word), access) for word, access in files)))
+    if (files := call_forms.list_read_files(argv, sandboxed=sandboxed)) is not None:
+        return Part("read", "", argv, (*redirected, *_resolve_all(files, place)))
+    if (listed := expansion.find_listed(simple, commands, place)) is not None:
+        inner = [call_forms.list_read_files(a) if a and not expansion.is_walker(a) else None for a in listed]
+        if None not in inner:
+            return Part("read", "", argv, (*redirected, *_resolve_all([f for i in inner for f in i or ()], place)))
     for word in simple.words[1:]:
         if why := guarded(place.resolve(word.text)):
             return Part("guarded", why, argv, redirected)
     kind: Kind = "work" if running.is_work(argv) else "unknown"
-    part = Part(kind, "Runs a command", argv, redirected, _prefix(argv), _is_exact(argv), running.hashes(argv, place))
-    if (changed := call_forms.list_edited_files(argv)) is None:
+    prefix, exact = _prefix(argv, place), _is_exact(argv, place)
+    part = Part(kind, "Runs a command", argv, redirected, prefix, exact, running.hashes(argv, place))
+    if (changed := call_forms.list_edited_files(argv, sandboxed=sandboxed)) is None:
         return part
-    paths = tuple(place.resolve(c) for c in changed)
-    written: list[tuple[Path, Access]] = [(p, "write") for p in paths]
-    return replace(part, kind="work", reason="Changes files", paths=(*redirected, *written), changes=paths)
+    return _edit(part, _resolve_all(changed, place), place)
 
 
-def _git(argv: tuple[str, ...], redirected: tuple[tuple[Path, Access], ...], place: Place) -> Part:
+def _resolve_all(files: Sequence[tuple[str, Access]], place: Place) -> Paths:
+    return tuple((place.resolve(word), access) for word, access in files)
+
+
+def _edit(part: Part, files: Paths, place: Place) -> Part:
+    """Judge a command that only changes files: one with secrets is asked about if nothing of it is shown."""
+    changes = tuple(p for p, access in files if access == "write")
+    secret = [p for p in changes if secret_reason(p, place)]
+    program = find_program(part.argv[0])
+    if secret and (program.names_operands or (program.into_last and secret == [files[-1][0]])):
+        return replace(part, kind="named", reason=f"Changes {place.show(secret[0])}, which holds secrets")
+    reads = tuple(f for f in files if f[1] != "write")
+    written: Paths = tuple((p, "write") for p in changes)
+    return replace(part, kind="edit", reason="Changes files", paths=(*part.paths, *reads, *written), changes=changes)
+
+
+# Hooks of git that run when only the index, files or branches change.
+_HOOKS = ("post-checkout", "post-index-change", "reference-transaction")
+
+
+def _find_git_risk(words: Sequence[str], paths: Paths, place: Place) -> str:
+    """Return why a reading command of git may do more where it runs; empty if it does not."""
+    if setting := repository_config.names_program(place.cwd):
+        return f"Runs git where the repository's setting {setting} may run a program"
+    compares = words[1:2] == ("diff",) and any(p.is_dir() for p, _ in paths)
+    if compares and not repository_config.has_repository(place.cwd):
+        return "Compares folders that are in no repository"
+    return ""
+
+
+def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
     words = skip_git_options(argv)
-    if git.reads_only(argv):
-        if setting := repository_config.names_program(place.cwd):
-            reason = f"Runs git where the repository's setting {setting} may run a program"
+    access: Access = "read" if git.shows_contents(argv) else "name"
+    paths: Paths = tuple((place.resolve(w), access) for w in list_operands(words[2:]))
+    if git.reads_only(argv) and not git.can_show_any_file(argv):
+        if reason := _find_git_risk(words, paths, place):
             return Part("unknown", reason, argv, redirected, argv, exact=True)
-        outside = (w for w in words[2:] if w.startswith(("/", "..", "~")))
-        paths: list[tuple[Path, Access]] = [(place.resolve(w), "read") for w in outside]
         return Part("read", "", argv, (*redirected, *paths))
     if git.changes_settings(words):
         return Part("guarded", "Changes git's settings", argv, redirected)
     exact = git.can_escape(argv)
+    prefix = argv if exact else git.list_rule_words(argv)
+    if git.edits_only(argv) and not exact and not repository_config.names_program(place.cwd, _HOOKS):
+        outward: Paths = tuple((p, "write") for p, _ in paths if not place.holds(p))
+        return Part("edit", "Changes files", argv, (*redirected, *outward), prefix, exact)
     kind: Kind = "work" if git.find_command(argv)[0].work and not exact else "unknown"
-    return Part(kind, "Runs a command", argv, redirected, argv if exact else git.list_rule_words(argv), exact)
+    return Part(kind, "Runs a command", argv, redirected, prefix, exact)
 
 
 # --- secrets --------------------------------------------------------------------------------------------------------
 
-# What makes `git log` show what is in files; glued to others in a cluster too.
-_SHOWS_CONTENT = lazy_pattern(r"-(?!-)\w*[puLSGcm]|--(patch|unified|cc|full-diff|pickaxe|word-d|color-w|func)")
 
-
-def _secrets(script: Script, nested: Sequence[Simple], place: Place) -> Iterator[Part]:
+def _secrets(nested: Sequence[Simple], place: Place) -> Iterator[Part]:
     """Yield a part for each file with secrets that a command names or comes upon."""
     for simple in nested:
-        for word in (*simple.words[1:], *simple.reads, *simple.writes):
+        for word in (*simple.reads, *simple.writes):
             if why := _named_secret(word, place):
-                as_name = _is_name(simple) and word in simple.words
-                readable = find_program(simple.program).reads_operands or word not in simple.words
-                if not as_name:
-                    yield Part("secret" if readable else "named", why if readable else f"{word.text} {why}")
-        if _walks(simple) and (file := _secret_below(simple, place)):
+                yield Part("secret", why)
+        readable = find_program(simple.program).reads_operands
+        for word in () if _is_name(simple) else _list_named(simple):
+            if why := _named_secret(word, place):
+                yield Part("secret" if readable else "named", why if readable else f"{word.text} {why}")
+        if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
             yield Part("named", f"Would search {file}, which holds secrets")
+
+
+def _list_named(simple: Simple) -> tuple[Word, ...]:
+    """Return the words of a command that may name a file of which something is shown or changed."""
+    program, words = find_program(simple.program), simple.words[1:]
+    if program.into_last and call_forms.list_edited_files(simple.argv) is not None:
+        return words[:-1]  # a copy over a secret file shows nothing of it
+    if program.rule == "subcommand" and words and re.fullmatch(r"[a-z][\w-]*", words[0].text):
+        return words[1:]
+    return tuple(w for at, w in enumerate(words) if at == 0 or words[at - 1].text not in program.code_options)
 
 
 def _is_name(simple: Simple) -> bool:
     """Return whether a command takes the names of files only as names."""
     if simple.program != "git":
         return find_program(simple.program).names_operands
-    command, arguments = git.find_command(simple.argv)
-    shown = skip_git_options(simple.argv)[1:2] == ("log",) and any(_SHOWS_CONTENT.match(a) for a in arguments)
-    return command.names_operands and not shown
+    return git.find_command(simple.argv)[0].names_operands and not git.shows_contents(simple.argv)
 
 
 def _named_secret(word: Word, place: Place) -> str:
-    """Return why a word is not an ordinary file: itself, behind `=` or `@`, or as git names a file of a commit."""
+    """Return why a word is no ordinary file: itself, behind `=` or `@`, or as git names one."""
     text = word.text
     if not text or len(text) > 1_000 or "\n" in text:
         return ""
@@ -171,8 +366,7 @@ def _walks(simple: Simple) -> bool:
     """Return whether a command reads all files of a folder."""
     if simple.program == "git":
         return git.find_command(simple.argv)[0].walks is True
-    walks = find_program(simple.program).walks
-    return walks if isinstance(walks, bool) else has_option(simple.argv, walks)
+    return bool(simple.program) and expansion.is_walker((simple.program, *simple.argv[1:]))
 
 
 def _secret_below(simple: Simple, place: Place) -> str:
@@ -180,7 +374,10 @@ def _secret_below(simple: Simple, place: Place) -> str:
     program = find_program(simple.program)
     hidden = not program.hidden_options or has_option(simple.argv, program.hidden_options)
     paths = (place.resolve(word) for word in call_forms.list_file_operands(program, simple.argv[1:]))
-    for folder in [p for p in paths if p.is_dir()] or [place.cwd]:
+    searched = [p for p in paths if p.is_dir()]
+    if not searched and (program.operands[:1] == ("pattern",) or simple.program == "git"):
+        searched = [place.cwd]
+    for folder in searched:
         if (file := holds_secrets(folder, hidden=hidden)) is not None:
             return place.show(file)
     return ""
@@ -189,27 +386,30 @@ def _secret_below(simple: Simple, place: Place) -> str:
 # --- what a rule would say ------------------------------------------------------------------------------------------
 
 
-def _prefix(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the narrowest words that are worth a rule: a program and its subcommand, else the whole command."""
-    if _is_exact(argv):
+def _prefix(argv: tuple[str, ...], place: Place) -> tuple[str, ...]:
+    """Return the narrowest words that are worth a rule: a program and its subcommand, or all words."""
+    if _is_exact(argv, place):
         return argv
-    program = find_program(argv[0])
-    if _is_module(program, argv):
-        return argv[:3]
+    words = running.as_module(argv)
+    program, before = find_program(words[0]), argv[: len(argv) - len(words)]
     if program.rule == "program":
-        return argv[:1]
-    if program.rule == "subcommand" and len(argv) > 1 and re.fullmatch(r"[a-z][\w:-]*", argv[1]):
-        return argv[: 3 if argv[1] in program.nested else 2]
+        return (*before, *words[:1])
+    if program.rule == "subcommand" and len(words) > 1 and re.fullmatch(r"[a-z][\w:-]*", words[1]):
+        return (*before, *words[: 3 if words[1] in program.nested else 2])
     return argv
 
 
-def _is_module(program: ProgramEntry, argv: Sequence[str]) -> bool:
-    return program.runner == "-m" and argv[1:2] == ("-m",)
+def _is_exact(argv: Sequence[str], place: Place) -> bool:
+    """Return whether only a rule with all words of a command says what it does.
 
-
-def _is_exact(argv: Sequence[str]) -> bool:
-    """Return whether a command's options could run other programs or write elsewhere, so that a prefix says little."""
-    program = find_program(argv[0])
-    if program.reads is not None and not call_forms.reads_only(argv):
+    So do its first words if it runs the workspace's own code, with options that choose no other code.
+    """
+    words = running.as_module(argv)
+    program, inner = find_program(argv[0]), find_program(words[0])
+    if program.reads is not None or running.is_install(words):
         return True
-    return program.rule == "exact" and not _is_module(program, argv)
+    if inner.builds is not None:
+        return not running.builds_inside(words, inner.builds, place)
+    if running.runs_code(argv) or len(words) != len(argv):
+        return True
+    return program.rule == "exact"

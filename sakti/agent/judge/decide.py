@@ -6,6 +6,7 @@ allow, then the mode's row in `modes`. Each effect of a call is judged; the stri
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 from sakti.agent.judge import rules as rule_texts
 from sakti.agent.judge.guarded import guarded
 from sakti.agent.judge.modes import ALLOWABLE, STRICTNESS, Kind, Verdict, verdict
+from sakti.agent.judge.programs import find_program
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Access, Facts, Place
@@ -25,7 +27,7 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 with lazy_imports:
-    from sakti.agent.judge import commands, git, network
+    from sakti.agent.judge import commands, git, network, running
     from sakti.agent.sandbox import hosts
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ class Decision(Struct, frozen=True):
 
     `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
     what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox,
-    `reach` the hosts that it may reach from inside. `only_reads`: it is a command that needs to write nothing.
+    `reach` the hosts that it may reach from inside; `command` is what runs in place of the command of the call.
+    `only_reads`: it is a command that needs to write nothing.
     """
 
     verdict: Verdict
@@ -50,6 +53,7 @@ class Decision(Struct, frozen=True):
     diff: str = ""
     outside: str = ""
     reach: tuple[str, ...] = ()
+    command: str = ""
     only_reads: bool = False
 
 
@@ -66,7 +70,8 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
     if tool.effect == "own":
         return Decision("allow", "")
     if tool.effect == "run":
-        return _run(tool.rule_name, arguments, mode, rules, place)
+        found = commands.read(str(arguments.get("command", "")), place)
+        return replace(_run(tool.rule_name, arguments, mode, rules, place, found), command=found.rewritten)
     named = tool.named(arguments)
     if not named:  # a write changes nothing then, and the tool says what is wrong with the call
         denied = rule_texts.path_verdict(rules, tool.rule_name, "") == "deny"
@@ -116,7 +121,7 @@ def path_effect(path: Path, place: Place, access: Access) -> Effect:
 
 
 def _kept_output(path: Path, place: Place) -> bool:
-    """Return whether a path is a long output of a tool; the folder itself is not, so that it cannot be listed."""
+    """Return whether a path is a long output of a tool; their folder is not, so it cannot be listed."""
     return place.outputs is not None and path.parent == place.outputs.resolve() and path.is_file()
 
 
@@ -130,27 +135,24 @@ def _is_system(path: Path) -> bool:
 # --- commands -----------------------------------------------------------------------------------------------------
 
 
-def _run(name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place) -> Decision:
-    """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and always asked about.
+def _run(
+    name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: Place, found: Judged
+) -> Decision:
+    """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and asks.
 
     But for one that needs the network: a rule for it is one for running it where there is a network.
     """
-    command, why = str(arguments.get("command", "")), one_line(str(arguments.get("outside") or ""), 200)
+    command = str(arguments.get("command", ""))
     if mode == "full" or place.level == "unsandboxed":
-        return _command(name, command, mode, rules, place)
-    found = commands.read(command, place)
-    if not why and any(git.writes_configuration(argv) for argv in found.all_argv):
-        why = "it writes git's configuration"
-    reach = _reach(arguments, found) if not why else ()
-    if reach and not place.own_network:
-        reach = None
-    if reach is not None and not why:
+        return _command(name, command, mode, rules, place, found)
+    why = one_line(str(arguments.get("outside") or ""), 200) or _find_outside(found)
+    reach = _reach(arguments, found)
+    if not why and reach is not None and (place.own_network or not reach):
         return _inside(name, command, reach, mode, rules, place, found)
     if why and mode == "plan":
         return Decision("deny", "plan mode runs every command inside the sandbox", command)
     networked = not why
-    if networked:
-        why = "it needs the network"
+    why = why or "it needs the network"
     judged = _command(name, command, "plan" if mode == "plan" else "ask", rules, place, found)
     if judged.verdict == "deny":
         return judged
@@ -160,14 +162,22 @@ def _run(name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rule
     return replace(judged, verdict="ask", reason=reason, target=command, rules=(), outside=why)
 
 
+def _find_outside(found: Judged) -> str:
+    """Return why a command cannot do its work in the sandbox; empty if it can."""
+    if any(git.writes_configuration(argv) for argv in found.all_argv):
+        return "it writes git's configuration"
+    if any(find_program(argv[0].rpartition("/")[2]).desktop for argv in found.all_argv):
+        return "it opens a window"
+    return ""
+
+
 def _reach(arguments: Mapping[str, Any], found: Judged) -> tuple[str, ...] | None:
-    """Return the hosts that a command names or is said to reach; None where it needs a network and names none."""
+    """Return the hosts that a command names or asks for; None if it needs others, or any network."""
     given: Any = arguments.get("reach")
-    said = tuple(str(h) for h in cast("list[Any]", given)) if isinstance(given, list) else ()
+    asked = map(str, cast("list[Any]", given)) if isinstance(given, list) else ()
     named = [network.hosts_of(argv) for argv in found.all_argv if network.needs_network(argv)]
-    if not said and any(n is None for n in named):
-        return None
-    return tuple(dict.fromkeys((*said, *(h for n in named for h in n or ()))))
+    reach = tuple(dict.fromkeys((*asked, *itertools.chain.from_iterable(filter(None, named)))))
+    return None if None in named and not given else reach
 
 
 def _inside(
@@ -179,7 +189,7 @@ def _inside(
     place: Place,
     found: Judged,
 ) -> Decision:
-    """Judge a command that runs inside, and the hosts that it reaches; each is asked about once a workspace."""
+    """Judge a command that runs inside, and the hosts that it reaches: asked about once a workspace."""
     if len(reach) > MOST_HOSTS:
         return Decision("deny", f"more than {MOST_HOSTS} hosts for one command", command)
     if wrong := next((h for h in reach if hosts.read(h) is None), None):
@@ -199,13 +209,10 @@ def _inside(
     return Decision("ask", reason, command, offered, judged.diff, reach=whole)
 
 
-def _command(
-    name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: Judged | None = None
-) -> Decision:
-    found = found or commands.read(command, place)
+def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: Judged) -> Decision:
     inside = place.level == "sandboxed"
-    if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
-        return Decision("deny", "denied by your rules", command)
+    if denied := _find_denial(name, mode, rules, found):
+        return Decision("deny", denied, command)
     effects = list(_effects(name, found, rules, place))
     worst = max(
         effects, key=lambda e: (STRICTNESS.index(verdict(e.kind, mode, sandboxed=inside)), _WEIGHT.index(e.kind))
@@ -213,7 +220,10 @@ def _command(
     judged = verdict(worst.kind, mode, sandboxed=inside)
     if judged == "deny":
         return Decision("deny", worst.reason if worst.kind == "secret" else "plan mode runs only what reads", command)
-    if judged == "allow" and any(rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),)):
+    may_be_asked = bool(found.opaque) and _has_rule(rules.ask, name)
+    if judged == "allow" and (
+        may_be_asked or any(rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),))
+    ):
         return Decision("ask", "Your rules ask first", command, only_reads=found.only_reads)
     if judged == "allow":
         return Decision("allow", "", command, only_reads=found.only_reads)
@@ -221,6 +231,19 @@ def _command(
     offered = tuple(dict.fromkeys(e.rule for e in asking)) if all(e.rule for e in asking) else ()
     diff = "\n".join(place.changed[f] for f in found.changed if f in place.changed)
     return Decision("ask", worst.reason, command, offered, diff, only_reads=found.only_reads)
+
+
+def _find_denial(name: str, mode: SessionMode, rules: Rules, found: Judged) -> str:
+    """Return why rules deny a command: one names it, or in `full` one may and nobody is asked; or empty."""
+    if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
+        return "denied by your rules"
+    if mode == "full" and found.opaque and _has_rule(rules.deny, name):
+        return f"your rules cannot be compared with a command that {found.opaque}"
+    return ""
+
+
+def _has_rule(rules: Sequence[str], name: str) -> bool:
+    return any(rule_texts.command_rule(rule, name) is not None for rule in rules)
 
 
 # Of effects with equal verdicts, the reason of the last one here is said.
@@ -238,12 +261,16 @@ def _effects(name: str, found: Judged, rules: Rules, place: Place) -> Iterator[E
     everything = any(rule.strip() == name for rule in rules.allow)
     if found.hard:
         yield Effect("hard", found.hard)
+    if found.opaque and _has_rule((*rules.deny, *rules.ask), name):
+        yield Effect("named", f"Your rules cannot be compared with a command that {found.opaque}")
     for part in found.parts:
         named = part.paths[: len(part.paths) - len(part.changes)]
         effects = [path_effect(path, place, access) for path, access in named]
         changes = [path_effect(path, place, "write") for path in part.changes]
-        if part.kind in ("work", "unknown") and part.argv:
-            permitted = rule_texts.permits(rules.allow, name, part.argv, part.hashes, exact=part.exact)
+        if part.kind in _OF_A_RULE and part.argv:
+            permitted = rule_texts.permits(
+                rules.allow, name, part.argv, part.hashes, exact=part.exact, least=running.least_words(part.prefix)
+            )
             rule = rule_texts.write_rule(name, part.prefix, part.hashes)
             own = [*changes, Effect(part.kind, part.reason)]
             effects += (replace(e, rule=rule) if e.kind in _OF_A_RULE else e for e in own)

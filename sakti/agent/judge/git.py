@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from sakti.agent.judge.call_forms import match_form
-from sakti.agent.judge.programs import UNKNOWN, Condition, ProgramEntry, cut_at_dashes, find_program, has_option
+from sakti.agent.judge.programs import (
+    UNKNOWN,
+    Condition,
+    ProgramEntry,
+    find_program,
+    find_subcommand,
+    has_option,
+    list_operands,
+)
 from sakti.agent.judge.rules import skip_git_options
+from sakti.agent.judge.secrets import SECRET_FOLDERS, SECRET_NAMES
 from sakti.core.patterns import lazy_pattern
 
-_QUIET = frozenset(("--no-pager", "-P", "--paginate", "-p", "--no-replace-objects", "--literal-pathspecs"))
+# Options that run a program, write a file or leave the repository.
+_ESCAPES = (
+    *("--output", "--ext-diff", "--textconv", "--open-files-in-pager", "--exec-path", "--upload-pack", "--exec"),
+    *("--receive-pack", "--config-env", "--git-dir", "--work-tree", "--no-index", "--filters", "--separate-git-dir"),
+    *("--template", "--reference", "--strategy", "--pathspec-from-file", "--exclude-from", "--edit-description"),
+    *("--recurse-submodules",),
+)
+_QUIET = frozenset(("--no-pager", "-P", "--paginate", "-p", "--no-replace-objects"))
 
 _PRIVATE = lazy_pattern(r"credential|extraheader|token|password|secret|proxy", re.IGNORECASE)
 
@@ -18,7 +36,13 @@ _PRIVATE = lazy_pattern(r"credential|extraheader|token|password|secret|proxy", r
 def find_command(argv: Sequence[str]) -> tuple[ProgramEntry, Sequence[str]]:
     """Return the entry of a git command's subcommand, and its arguments."""
     words = skip_git_options(argv)
-    return find_program("git").commands.get(words[1], UNKNOWN) if len(words) > 1 else UNKNOWN, words[2:]
+    return find_subcommand(find_program("git"), words[1]) if len(words) > 1 else UNKNOWN, words[2:]
+
+
+def is_known(argv: Sequence[str]) -> bool:
+    """Return whether a git command names a subcommand; another word may be an alias for anything."""
+    words = skip_git_options(argv)
+    return len(words) < 2 or words[1].startswith("-") or find_command(argv)[0] != UNKNOWN or words[1] in ("help",)
 
 
 def writes_configuration(argv: Sequence[str]) -> bool:
@@ -32,7 +56,7 @@ def writes_configuration(argv: Sequence[str]) -> bool:
 
 
 def _is_begun(condition: Condition, arguments: Sequence[str]) -> bool:
-    """Return whether the first argument is one of the words, or any argument begins with one of the options."""
+    """Return whether the first argument is one of the words, or any begins with an option of them."""
     if isinstance(condition, bool):
         return condition
     options = tuple(c for c in condition if c.startswith("-"))
@@ -44,24 +68,90 @@ _READS_CONFIG = lazy_pattern(r"--get.*|--list|-l|get|list|--show-origin|--show-s
 
 def reads_only(argv: Sequence[str]) -> bool:
     """Return whether a git command only reads, as far as the repository names no program; `argv` is exact."""
-    before = argv[1 : len(argv) - len(skip_git_options(argv)) + 1]
-    if any(option not in _QUIET for option in before) or len(skip_git_options(argv)) < 2:
+    words = skip_git_options(argv)
+    if not _is_plain(argv) or len(words) < 2:
         return list(argv[1:]) in (["--version"], ["version"])
     command, arguments = find_command(argv)
-    return not any(map(_is_refused, cut_at_dashes(arguments))) and _is_listing(
-        skip_git_options(argv)[1], command, arguments
-    )
-
-
-def _is_listing(name: str, command: ProgramEntry, arguments: Sequence[str]) -> bool:
-    """Return whether arguments make a subcommand show what there is."""
-    if name == "reflog":
-        return not arguments or arguments[0] == "show" or arguments[0].startswith("-")
-    if name == "config":
+    if words[1] == "config":
         return len(arguments) == 2 and arguments[0] in ("--get", "get") and not _PRIVATE.search(arguments[1])
-    if arguments and arguments[0] in command.commands:
-        command, arguments = command.commands[arguments[0]], arguments[1:]
-    return command.reads is not None and match_form(command.reads, arguments) is not None
+    if words[1] == "cat-file" and any(map(names_object, arguments)) and arguments[0] not in ("-e", "-s", "-t"):
+        return False
+    return _has_form(command, arguments, "reads")
+
+
+def edits_only(argv: Sequence[str]) -> bool:
+    """Return whether a git command changes only files, the index and branches, without programs."""
+    command, arguments = find_command(argv)
+    return _is_plain(argv) and _has_form(command, arguments, "edits")
+
+
+def may_bring_links(argv: Sequence[str]) -> bool:
+    """Return whether a git command changes the files of the workspace to those of another commit."""
+    name, operands = skip_git_options(argv)[1:2], list_operands(find_command(argv)[1])
+    if name in (("checkout",), ("switch",)):
+        return len(operands) > 1
+    return name in (("stash",), ("mv",)) and not reads_only(argv)
+
+
+def _is_plain(argv: Sequence[str]) -> bool:
+    """Return whether no option before the subcommand changes what git does."""
+    return all(option in _QUIET for option in argv[1 : len(argv) - len(skip_git_options(argv)) + 1])
+
+
+def _has_form(command: ProgramEntry, arguments: Sequence[str], kind: Literal["reads", "edits"]) -> bool:
+    if arguments and (below := find_subcommand(command, arguments[0])) != UNKNOWN:
+        command, arguments = below, arguments[1:]
+    form = command.reads if kind == "reads" else command.edits
+    return form is not None and match_form(form, arguments) is not None
+
+
+def names_object(word: str) -> bool:
+    """Return whether a word may be the number of a file's content, which says nothing of the file's name."""
+    return re.fullmatch(r"[0-9a-fA-F]{4,64}", word) is not None
+
+
+# What makes `git log` show what is in files; glued to others in a cluster too.
+_SHOWS_CONTENT = lazy_pattern(r"-(?!-)\w*[puULSGcmW]|--(patch|unified|cc|full-diff|pickaxe|word-d|color-w|func|binary)")
+
+
+def shows_contents(argv: Sequence[str]) -> bool:
+    """Return whether a git command prints what is in files."""
+    name, (command, arguments) = skip_git_options(argv)[1:2], find_command(argv)
+    if name in (("log",), ("whatchanged",)):
+        return any(_SHOWS_CONTENT.match(a) for a in arguments)
+    return command.pathspecs
+
+
+# Options that take one file, and no pathspecs beside it.
+_ONE_FILE = ("-L", "--follow")
+
+
+def can_show_any_file(argv: Sequence[str]) -> bool:
+    """Return whether a git command may show a file that it does not name, in spite of pathspecs."""
+    is_single = shows_contents(argv) and any(a.startswith(_ONE_FILE) for a in argv)
+    return is_single and any(re.search(r"[*?\[]|^:", a) for a in list_operands(argv))
+
+
+def omit_secrets(argv: Sequence[str]) -> list[tuple[int, str]]:
+    """Return what to add to a git command so that it shows no secrets: texts, and behind which word.
+
+    The number of an object is to mean a commit or its files: it may be that of one file.
+    """
+    if not shows_contents(argv) or any(a.startswith(_ONE_FILE) for a in argv):
+        return []
+    name = skip_git_options(argv)[1]
+    kind = "tree" if name in ("diff", "grep") else "commit"
+    start = len(argv) - len(skip_git_options(argv)) + (3 if name == "grep" else 2)
+    ends = argv.index("--") if "--" in argv else len(argv)
+    added = [(at, f"^{{{kind}}}") for at in range(start, ends) if names_object(argv[at])]
+    return [*added, (len(argv) - 1, _exclude_secrets())]
+
+
+@functools.cache
+def _exclude_secrets() -> str:
+    """Return pathspecs without the files with secret names, quoted for the shell."""
+    names = (*(f"**/{n}" for n in SECRET_NAMES), *(f"**/{f}/**" for f in sorted(SECRET_FOLDERS)))
+    return "".join(f" ':(top,exclude,glob,icase){n}'" for n in names)
 
 
 def list_rule_words(argv: Sequence[str]) -> tuple[str, ...]:
@@ -72,13 +162,15 @@ def list_rule_words(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def can_escape(argv: Sequence[str]) -> bool:
-    """Return whether a git command may run other programs, write files elsewhere or act on another repository."""
+    """Return whether a git command may run programs, write elsewhere or use another repository."""
     words = skip_git_options(argv)
+    command = find_command(argv)[0]
     return (
         len(words) != len(argv)
         or words[1:2] == ()
-        or find_command(argv)[0].runs_programs
-        or any(_is_refused(w) for w in words[2:])
+        or command.runs_programs
+        or (command.reads is not None and command.edits is None)
+        or has_option(words[2:], _ESCAPES)
         or any(re.match(r"-[a-zA-Z]*x|--e[xe]|--te|--re[cf]|--sep", w) for w in words[2:])
     )
 
@@ -86,7 +178,3 @@ def can_escape(argv: Sequence[str]) -> bool:
 def changes_settings(words: Sequence[str]) -> bool:
     """Return whether a git command that does not only read writes a configuration."""
     return words[1:2] == ("config",) or (words[1:2] == ("remote",) and words[2:3] not in ((), ("show",), ("update",)))
-
-
-def _is_refused(option: str) -> bool:
-    return has_option((option,), find_program("git").refused)

@@ -22,7 +22,8 @@ from sakti.agent.judge.programs import (
 )
 from sakti.agent.judge.rules import skip_git_options
 from sakti.agent.judge.running import as_module
-from sakti.agent.judge.shell import Script, Simple, Word, with_nested
+from sakti.agent.judge.shell import Script, with_nested
+from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.where import Place
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import counted
@@ -40,7 +41,7 @@ _SQL = lazy_pattern(r"\b(?:drop|truncate|delete\s+from)\b", re.IGNORECASE)
 
 
 def reason(script: Script, place: Place) -> str:
-    """Return why a script is asked about in every mode, with what it would remove; empty where nothing speaks for it.
+    """Return why a script asks in every mode, with the files that it would remove; empty if it does not.
 
     Read from all commands in it, also from those in the text of others and in what is not understood.
     """
@@ -61,7 +62,7 @@ def _describe_loss(command: Simple, place: Place) -> str:
     return (
         _describe_harm(command, program)
         or _describe_remote_removal(argv)
-        or _describe_redirection(command, program)
+        or _describe_redirection(command)
         or (_describe_removal(command, program.removal, place) if program.removal is not None else "")
         or (_CHECKS[name](command, place) if name in _CHECKS else "")
         or _describe_publishing(argv)
@@ -76,9 +77,9 @@ def _describe_harm(command: Simple, program: ProgramEntry) -> str:
     return _HARMS.get(harm, "")
 
 
-def _describe_redirection(command: Simple, program: ProgramEntry) -> str:
+def _describe_redirection(command: Simple) -> str:
     """Return the harm of a command's input or output."""
-    if program.runs_input and command.piped and not _names_script(command):
+    if runs_its_input(command):
         return "Runs what another command prints"
     if any(w.text.startswith("/dev/") and not is_harmless_device(w.text) for w in command.writes):
         return "Writes to a device"
@@ -93,6 +94,11 @@ def _describe_remote_removal(argv: Sequence[str]) -> str:
     if harm == "database" and any(_SQL.search(a) for a in argv[1:]):
         return "Removes from a database"
     return ""
+
+
+def runs_its_input(command: Simple) -> bool:
+    """Return whether an interpreter runs what another command prints."""
+    return find_program(command.program).runs_input and command.piped and not _names_script(command)
 
 
 def is_harmless_device(path: str) -> bool:

@@ -29,7 +29,7 @@ def _find_entry(argv: Sequence[str]) -> tuple[ProgramEntry, Sequence[str]]:
 
 
 def hosts_of(argv: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the hosts that a command with a network names as http(s) addresses; None where it may reach others."""
+    """Return the hosts that a command names as http(s) addresses; None if it may reach others."""
     program, words = _find_entry(argv)
     if program.other_hosts is None or any(w.partition("=")[0] in program.other_hosts for w in words):
         return None

@@ -18,8 +18,9 @@ from msgspec import Struct
 from sakti.core.patterns import lazy_pattern
 
 # Meaning of an operand or of an option's value. A file is read or written, or only its name and size are read; `text`
-# is no file. `pattern` (of grep), `sed` (a script) and `format` (of date) have a shape of their own.
-Use: TypeAlias = Literal["text", "name", "read", "write", "pattern", "sed", "format"]
+# is no file, nor is the `pattern` of grep. `object` is a file that is read, but for words that begin with `@`. Scripts
+# (`sed`, `awk`, `jq`), the `format` of date and the `mode` of chmod have a shape of their own.
+Use: TypeAlias = Literal["text", "name", "read", "write", "pattern", "object", "sed", "awk", "jq", "format", "mode"]
 # Whether a fact holds for a program: always, never, or behind one of these subcommands (`system prune`, in the order of
 # the words; "" without any) or options (`--hard`).
 Condition: TypeAlias = bool | tuple[str, ...]
@@ -36,25 +37,31 @@ class CallForm(_Table, frozen=True):
 
     `flags` are options without a value, `values` those with one (glued, behind `=`, or the next word), `optional` those
     whose value is glued or behind `=` if there is one. Abbreviations are not accepted. `value_uses` is the meaning of
-    the value of an option in `values`; text if it is not listed.
+    the value of an option in `values`; text if it is not listed. `operands` are the uses of operands in this form.
     """
 
     flags: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     value_uses: Mapping[str, Use] = {}
-    # In place of the lists above: all options but these, also abbreviated or in a cluster.
-    refused: tuple[str, ...] | None = None
+    operands: tuple[Use, ...] = ()
+    numbers: bool = False  # `-20` is an option
+    no_options: bool = False  # each word is an operand
+    bundled: bool = False  # the first word may be options without a dash, as in `tar czf`
     required: tuple[str, ...] = ()  # options that must be given
     operands_behind: tuple[str, ...] = ()  # options of which one must be given if there are operands
     most_operands: int | None = None
     whole_words: bool = False  # options are words such as `-name`, never clusters of letters
+    sandboxed: bool = False  # holds only inside a complete sandbox
 
 
 class Wrapper(_Table, frozen=True):
-    """Words of a program before the command that it starts."""
+    """Words of a program before the command that it starts; behind another option, it may be any word."""
 
-    values: tuple[str, ...] = ()  # options that take the next word
+    flags: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()  # options with a value
+    texts: tuple[str, ...] = ()  # options whose value is a command in one word
+    any_word: bool = False  # the command may begin at each word
     assignments: bool = False  # `NAME=value` may precede the command
     skipped: int = 0  # operands before the command
 
@@ -74,17 +81,20 @@ class ProgramEntry(_Table, frozen=True):
     files. One of `pattern_options` replaces the first operand. `commands` are its subcommands with tables.
 
     Effects: `reads` are the calls that only read, `edits` those that only change the files that they name (each operand
-    is written). `tells_version`: may be asked for its version. `walks`: searches folders, also hidden files of theirs
-    unless `hidden_options` are what adds them.
+    is written, `into_last`: only the last one), `builds` those that run code of the workspace and no other, so that a
+    rule for their first words holds. `tells_version`: may be asked for its version. `walks`: searches folders, also
+    hidden files of theirs unless `hidden_options` are what adds them. `pathspecs`: a subcommand of git that shows what
+    is in files.
 
-    Code: `shell` runs the text behind `-c`, `runs_input` its standard input, `runs_script` its first operand.
-    `runner` is the word behind which another command begins. `wrapper` programs and `exec_options` start the command in
-    their arguments. `sources` are files that decide what it runs. `work`: builds, checks or tests; with `targets` all
-    operands must be listed. `runs_programs`: a subcommand that runs programs that its arguments or the repository name.
-    `refused`: options with which no subcommand reads.
+    Code: `shell` runs the text behind `-c`, `runs_input` its standard input, `runs_script` its first operand,
+    `code_options` take text that it runs. `runner` is the word behind which another command begins. `wrapper` programs
+    and `exec_options` start the command in their arguments. `sources` are files that decide what it runs,
+    `source_options` take more of them. `work`: builds, checks or tests; with `targets` all operands must be listed.
+    `runs_programs`: a subcommand that runs programs that its arguments or the repository name.
 
-    Reach: `network`: fetches or sends. `other_hosts`: options with which it reaches other hosts than its addresses
-    name; null if its addresses say nothing. `configures`: writes the repository's configuration.
+    Reach: `network`: fetches or sends. `desktop`: opens a window outside of the sandbox. `other_hosts`: options with
+    which it reaches other hosts than its addresses name; null if its addresses say nothing. `configures`: writes the
+    repository's configuration.
 
     Loss: `irreversible`, with the `reason` for people, unless one of `harmless_with` is given. `removes`: as a command
     of `find -exec`. `removal`, `harm`: see there.
@@ -96,23 +106,28 @@ class ProgramEntry(_Table, frozen=True):
     operands: tuple[Use, ...] = ()
     pattern_options: tuple[str, ...] = ()
     commands: Mapping[str, ProgramEntry] = {}
-    refused: tuple[str, ...] = ()
+    pathspecs: bool = False
     reads: CallForm | None = None
     edits: CallForm | None = None
+    builds: CallForm | None = None
+    into_last: bool = False
     tells_version: bool = False
     walks: Condition = False
     hidden_options: tuple[str, ...] = ()
     shell: bool = False
     runs_input: bool = False
     runs_script: bool = False
+    code_options: tuple[str, ...] = ()
     runner: str = ""
     wrapper: Wrapper | None = None
     exec_options: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    source_options: tuple[str, ...] = ()
     work: Condition = False
     targets: bool = False
     runs_programs: bool = False
     network: Condition = False
+    desktop: bool = False
     other_hosts: tuple[str, ...] | None = None
     configures: Condition = False
     irreversible: Condition = False
@@ -127,7 +142,7 @@ class ProgramEntry(_Table, frozen=True):
     @property
     def reads_operands(self) -> bool:
         """Return whether the content of a file that it names may be shown."""
-        return "read" in self.operands
+        return "read" in self.operands or "object" in self.operands
 
     @property
     def names_operands(self) -> bool:
@@ -137,7 +152,12 @@ class ProgramEntry(_Table, frozen=True):
 
 UNKNOWN = ProgramEntry()
 FILE = Path(__file__).with_name("programs.toml")
-_HEADER = lazy_pattern(r'^\[(?:"([^"\n]+)"|([\w-]+))(?:\.[\w.-]+)?\]$', re.MULTILINE)
+_HEADER = lazy_pattern(r'^\[(?:"([^"\n]+)"|([\w-]+))(?:\.[\w." -]+)?\]$', re.MULTILINE)
+
+
+def find_subcommand(program: ProgramEntry, name: str) -> ProgramEntry:
+    """Return the entry of a subcommand, whose table may be one for several; `UNKNOWN` if there is none."""
+    return next((entry for names, entry in program.commands.items() if name in names.split()), UNKNOWN)
 
 
 def find_program(name: str) -> ProgramEntry:

@@ -2,68 +2,162 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 
-# Settings of a repository that name a program, or may.
-_PROGRAMS = lazy_pattern(
-    r"diff\.external|diff\..*\.(?:command|textconv)|filter\.(?!lfs\.).*\.(?:clean|smudge|process)"
-    r"|core\.(?:fsmonitor|pager|editor|sshcommand|hookspath|gitproxy|askpass|attributesfile|worktree)|pager\..*"
-    r"|alias\..*|gpg\..*|gpg\.program|credential\..*|include\..*|includeif\..*|interactive\..*|sequence\..*"
-    r"|merge\..*\.driver|trailer\..*\.(?:command|cmd)|extensions\.(?:worktreeconfig|partialclone)|log\.showsignature"
-    r"|remote\..*\.(?:uploadpack|receivepack|vcs|promisor|partialclonefilter)"
+# Settings of a repository that name no program and read no other file; any other one may.
+_HARMLESS = lazy_pattern(
+    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
+    r"|safecrlf|quotepath|abbrev|compression|preloadindex|untrackedcache|longpaths|protecthfs|protectntfs"
+    r"|sharedrepository|checkstat|trustctime|whitespace|commentchar|splitindex|commitgraph|multipackindex|fscache"
+    r"|warnambiguousrefs|sparsecheckout|sparsecheckoutcone|bigfilethreshold|hidedotfiles|loosecompression)"
+    r"|remote\..*\.(?:url|pushurl|fetch|push|tagopt|prune|prunetags|mirror|skipdefaultupdate|skipfetchall|gh-resolved)"
+    r"|remote\.pushdefault|branch\..*\.(?:remote|merge|rebase|pushremote|description|[\w-]*merge-base"
+    r"|github-pr-owner-number)|user\.\w+|submodule\.(?:active|recurse)|submodule\..*\.(?:url|active|branch|path)|color\..*"
+    r"|(?:advice|apply|branch|column|commit|commitgraph|feature|fetch|fsck|gc|gui|index|init|maintenance|merge|pack|pull"
+    r"|push|rebase|receive|repack|rerere|stash|tag|transfer|versionsort)\.\w+|status\.(?!submodulesummary)\w+"
+    r"|log\.(?!showsignature)\w+|format\.(?!pretty)\w+|extensions\.objectformat|filter\.lfs\.required"
+    r"|diff\.(?!external)\w+|lfs\.(?:url|repositoryformatversion|.*\.(?:access|locksverify))"
+    r"|url\..*\.(?:insteadof|pushinsteadof)|credential\..*\.username"
 )
+# Filters that `git lfs install` sets.
+_LFS = {
+    "filter.lfs.clean": ("git-lfs clean -- %f",),
+    "filter.lfs.smudge": ("git-lfs smudge -- %f", "git-lfs smudge --skip -- %f"),
+    "filter.lfs.process": ("git-lfs filter-process", "git-lfs filter-process --skip"),
+}
 _SECTION = lazy_pattern(r'\s*\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
 _KEY = lazy_pattern(r"\s*([a-zA-Z][\w-]*)(?:\s*=)?(.*)")
+_GITLINK = b"\0\0\xe0\0"  # mode of a repository in the index of another one
+MOST_FOLDERS = 20_000  # that are searched for repositories in a repository
 
 
-def names_program(folder: Path) -> str:
-    """Return the first setting of the repository around `folder` that names a program, empty where none does.
+class Repository(Struct, frozen=True):
+    """What git would use in a folder: `folder` holds its files, `git` its own data, `common` the settings."""
 
-    Only its own configuration counts: the user's is the user's. Where a file cannot be read or understood, that is said
-    as a setting, too.
+    folder: Path
+    git: Path
+    common: Path
+
+
+def names_program(folder: Path, hooks: Sequence[str] = ("post-index-change",)) -> str:
+    """Return the first setting or hook around `folder` that names a program; empty if none does.
+
+    Only its own configuration counts: the user's is the user's. A file that cannot be read or understood counts as a
+    setting, too. Other repositories in it, that it names, are entered as git enters them.
     """
+    for repository in _find_repositories(folder):
+        if named := _first_program(repository, hooks):
+            return named
+        for nested in _list_nested(repository):
+            if named := next((n for r in _find_at(nested) if (n := _first_program(r, hooks))), ""):
+                return named
+    return ""
+
+
+def has_repository(folder: Path) -> bool:
+    """Return whether git finds a repository from `folder`."""
+    return any(_is_complete(r.git) for r in _find_repositories(folder))
+
+
+def _find_repositories(folder: Path) -> Iterator[Repository]:
+    """Yield the repositories that git may take for the one of `folder`: at each level `.git`, then itself."""
     for place in (folder, *folder.parents):
-        git = place / ".git"
-        if git.is_dir():
-            other = "commondir" if (git / "commondir").exists() else ""  # another configuration than what stands here
-            return other or _first(git / "config", git / "config.worktree")
-        if git.is_file():
-            return _linked(git)
-    return ""
+        found_complete = False
+        for repository in _find_at(place):
+            yield repository
+            found_complete = found_complete or _is_complete(repository.git)
+        if found_complete:
+            return
 
 
-def _linked(file: Path) -> str:
-    """Follow a worktree's or a submodule's `.git` file."""
+def _find_at(place: Path) -> Iterator[Repository]:
+    git = place / ".git"
+    if os.path.lexists(git):
+        folder = _follow(git)
+        yield Repository(place, folder, _find_common(folder) if git.is_file() else folder)
+    if _is_complete(place):
+        yield Repository(place, place, place)
+
+
+def _is_complete(git: Path) -> bool:
+    """Return whether git takes a folder for the data of a repository."""
+    return os.path.lexists(git / "HEAD") and (
+        (git / "commondir").exists() or ((git / "objects").exists() and (git / "refs").exists())
+    )
+
+
+def _follow(git: Path) -> Path:
+    """Return the folder that a `.git` is, or that the `.git` file of a worktree or a submodule names."""
+    if not git.is_file():
+        return git
     try:
-        text = file.read_text("utf-8", "replace")[:4096]
+        link = re.match(r"gitdir: (.+)\n?", git.read_text("utf-8", "replace")[:4096])
     except OSError:
-        return ".git"
-    link = re.match(r"gitdir: (.+)\n?", text)
-    if link is None:
-        return ".git"
-    folder = (file.parent / link[1].rstrip("\n")).resolve()
+        return git
+    return (git.parent / link[1].rstrip("\r\n")).resolve() if link is not None else git
+
+
+def _find_common(git: Path) -> Path:
     try:
-        common = (folder / (folder / "commondir").read_text("utf-8").strip()).resolve()
+        return (git / (git / "commondir").read_text("utf-8").strip()).resolve()
+    except (OSError, ValueError):
+        return git
+
+
+def _first_program(repository: Repository, hooks: Sequence[str]) -> str:
+    if repository.git.name == ".git" and repository.git.is_file():
+        return ".git"
+    if repository.git == repository.common and (repository.git / "commondir").exists():
+        return "commondir"  # another configuration than the one here
+    for file in (repository.common / "config", repository.git / "config.worktree"):
+        if named := _first_setting(file, repository):
+            return named
+    return next((h for h in hooks if os.path.lexists(repository.common / "hooks" / h)), "")
+
+
+def _first_setting(file: Path, repository: Repository) -> str:
+    try:
+        text = file.read_text("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
     except OSError:
-        common = folder
-    return _first(common / "config", folder / "config.worktree")
+        return file.name
+    if re.search(r"\\\r?\n", text):  # a value that goes on in the next line, which looks like another setting
+        return file.name
+    return next((name for name, value in pairs(text) if not _is_harmless(name, value, repository)), "")
 
 
-def _first(*files: Path) -> str:
-    for file in files:
-        try:
-            text = file.read_text("utf-8", "replace")
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return file.name
-        for name in settings(text):
-            if _PROGRAMS.fullmatch(name):
-                return name
-    return ""
+def _is_harmless(name: str, value: str, repository: Repository) -> bool:
+    if name == "core.worktree":  # a submodule's names the folder that it was found in
+        return Path(os.path.realpath(repository.git / value)) == Path(os.path.realpath(repository.folder))
+    return _HARMLESS.fullmatch(name) is not None or value in _LFS.get(name, ())
+
+
+def _has_gitlink(index: Path) -> bool:
+    """Return whether an index may hold a repository; one that cannot be read may."""
+    try:
+        return index.is_file() and _GITLINK in index.read_bytes()
+    except OSError:
+        return True
+
+
+def _list_nested(repository: Repository) -> Iterator[Path]:
+    """Yield the folders of repositories that the index of a repository names."""
+    if not any(map(_has_gitlink, (repository.git / "index", *repository.git.glob("sharedindex.*")))):
+        return
+    for number, (folder, folders, files) in enumerate(os.walk(repository.folder)):
+        if number > MOST_FOLDERS:
+            return
+        if ".git" in folders or ".git" in files:
+            yield Path(folder)
+        folders[:] = [f for f in folders if f != ".git"]
 
 
 def settings(text: str) -> list[str]:

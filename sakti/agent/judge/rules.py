@@ -158,15 +158,17 @@ def _between(rule: CommandRule, argv: Sequence[str]) -> bool:
     return True
 
 
-def permits(rules: Sequence[str], tool: str, argv: Sequence[str], hashes: Mapping[str, str], *, exact: bool) -> bool:
+def permits(
+    rules: Sequence[str], tool: str, argv: Sequence[str], hashes: Mapping[str, str], *, exact: bool, least: int = 1
+) -> bool:
     """Return whether one of `rules` allows a command.
 
     `hashes` are those of the files that it runs now; `exact`: its options could do more than its first words say, so
-    only a rule for all of them counts.
+    only a rule for all of them counts. `least`: how many of its words a rule must have.
     """
     for text in rules:
         rule = None if is_old(text, tool) else command_rule(text, tool)
-        if rule is None or not rule.words or rule.hashes != hashes:
+        if rule is None or len(rule.words) < least or rule.hashes != hashes:
             continue
         if tuple(argv) == rule.words if exact else _begins(rule, argv):
             return True

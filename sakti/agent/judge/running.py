@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
+from sakti.agent.judge.call_forms import match_form
 from sakti.agent.judge.guarded import runs_later
-from sakti.agent.judge.programs import UNKNOWN, find_program, is_met, list_operands
+from sakti.agent.judge.programs import UNKNOWN, CallForm, find_program, is_met, list_operands
 from sakti.agent.judge.where import Place
 
 
@@ -21,6 +23,31 @@ def is_work(argv: Sequence[str]) -> bool:
         targets = list_operands(words[1:])
         return bool(targets) and all(t in program.work for t in targets)
     return is_met(program.work, words[1:])
+
+
+def is_install(argv: Sequence[str]) -> bool:
+    """Return whether a command fetches packages: which ones, its first words do not say."""
+    network = find_program(argv[0]).network if argv else False
+    return isinstance(network, tuple) and is_met(network, argv[1:])
+
+
+def builds_inside(argv: Sequence[str], form: CallForm, place: Place) -> bool:
+    """Return whether a command runs only code of the workspace, by its options and operands."""
+    call = match_form(form, argv[1:])
+    return call is not None and all(_is_inside(w, place) for w in call.operands)
+
+
+def _is_inside(operand: str, place: Place) -> bool:
+    """Return whether an operand names a file of the workspace, a test in one, or a target."""
+    if operand[:1] in ("-", "@", "+") or "=" in operand or "://" in operand:
+        return False
+    return place.holds(place.resolve(operand.partition("::")[0]))
+
+
+def least_words(prefix: Sequence[str]) -> int:
+    """Return how many words a rule for a command must have: all that say which code it runs."""
+    words = as_module(prefix)
+    return len(prefix) if words and find_program(words[0]).builds is not None else 1
 
 
 def as_module(argv: Sequence[str]) -> tuple[str, ...]:
@@ -40,6 +67,7 @@ def files_run(argv: Sequence[str], place: Place) -> tuple[Path, ...]:
     if program.runs_script:
         files += [place.resolve(w) for w in list_operands(words[1:])[:1]]
     files += [place.cwd / name for name in program.sources]
+    files += [place.resolve(b) for a, b in itertools.pairwise(words) if a in program.source_options]
     return tuple(dict.fromkeys(f for f in files if f.is_file() and place.holds(f)))
 
 

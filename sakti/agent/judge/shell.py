@@ -1,8 +1,8 @@
 """Parse a command of bash into the simple commands in it, as far as its text says what will run.
 
-A command is *understood* where nothing in it is left to the shell: each word is written out, each part is a list, a
-pipeline or a redirection. What is not understood is never free; what could be read of it still serves rules that deny
-and the questions that are always asked.
+A command is *understood* if nothing in it is left to the shell but what the judge can work out: patterns, variables of
+loops over written words, and the output of commands. The rest is never free; what could be read of it still serves
+rules that deny and the questions that are always asked.
 """
 
 from __future__ import annotations
@@ -10,65 +10,21 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
-import tree_sitter_bash
 from msgspec import Struct
 from msgspec.structs import replace
-from tree_sitter import Language, Node, Parser
 
 from sakti.agent.judge.programs import Wrapper, find_program
-from sakti.core.patterns import lazy_pattern
+from sakti.agent.judge.syntax import Reader, Simple, Word
 
 MAX_CHARACTERS = 8_000
 MAX_COMMANDS = 30
 MAX_DEPTH = 4  # of a shell in a shell
 
-# Parts of a command that mean what they say.
-_PLAIN = frozenset({"program", "list", "pipeline", "command", "command_name", "redirected_statement", "comment"})
-_SIGNS = frozenset({";", "&&", "||", "|", "&", "\n"})
-_READS = frozenset({"<"})
-_WRITES = frozenset({">", ">>", "&>", "&>>", ">|"})
-_COPIES = frozenset({">&", "<&"})
-# What the shell replaces, outside of quotes; `~` only where a home folder may stand.
-_EXPANDS = lazy_pattern(r"[*?\[\]{}$`!]|(?:^|[=:])~|^=")
-_HOME = lazy_pattern(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
-
-
-class Word(Struct, frozen=True):
-    """Word as the program gets it; `literal`: the text says what it is, so it is exactly this."""
-
-    text: str
-    literal: bool = True
-
-
-class Simple(Struct, frozen=True):
-    """One program with its arguments.
-
-    `assigned`: the variables that are set for it; `reads` and `writes`: the files that it is redirected from and to;
-    `piped`: its input is another program's output; `inside`: stands in the text of another command (`sh -c`, `xargs`).
-    """
-
-    words: tuple[Word, ...]
-    assigned: tuple[str, ...] = ()
-    reads: tuple[Word, ...] = ()
-    writes: tuple[Word, ...] = ()
-    piped: bool = False
-    inside: bool = False
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        return tuple(w.text for w in self.words)
-
-    @property
-    def program(self) -> str:
-        """Return the program's name without its folder; empty where the text does not say it."""
-        return self.words[0].text.rpartition("/")[2] if self.words and self.words[0].literal else ""
-
 
 class Script(Struct, frozen=True):
-    """Simple commands of a text, in their order; `unclear` says why it is not understood, empty where it is."""
+    """Simple commands of a text, in their order; `unclear` says why it is not understood, empty if it is."""
 
     commands: tuple[Simple, ...]
     unclear: str = ""
@@ -83,7 +39,7 @@ def parse(text: str) -> Script:
     """Parse a command; raises nothing."""
     if len(text) > MAX_CHARACTERS:
         return Script((), f"is longer than {MAX_CHARACTERS:,} characters")
-    reader = _Reader(text)
+    reader = Reader(_end_heredoc(text))
     commands = tuple(reader.commands)
     unclear = reader.unclear
     if (odd := _odd_character(text)) and not unclear:
@@ -93,209 +49,14 @@ def parse(text: str) -> Script:
     return Script(commands, unclear)
 
 
-def with_nested(script: Script, depth: int = 0) -> Iterator[Simple]:
-    """Yield the commands of a script and those that they start in turn: of `sh -c`, `env`, `xargs`, `find -exec`."""
-    for command in script.commands:
-        yield command
-        if depth < MAX_DEPTH:
-            for inner in _started(command):
-                yield from with_nested(inner, depth + 1)
-
-
-def _started(command: Simple) -> Iterator[Script]:
-    """Yield what a command starts by its own arguments."""
-    argv, program = command.words, find_program(command.program)
-    if program.shell:
-        for at, word in enumerate(argv[:-1]):
-            if re.fullmatch(r"-[a-z]*c", word.text):
-                yield _inside(parse(argv[at + 1].text))
-    elif command.program == "eval":
-        yield _inside(parse(" ".join(w.text for w in argv[1:])))
-    elif program.exec_options:
-        for at, word in enumerate(argv):
-            if word.text in program.exec_options:
-                ends = (n for n, w in enumerate(argv[at + 1 :], at + 1) if w.text in (";", "+"))
-                yield _alone(command, argv[at + 1 : next(ends, len(argv))])
-    elif program.wrapper is not None:
-        yield _alone(command, _behind(program.wrapper, argv[1:]))
-
-
-def _inside(script: Script) -> Script:
-    return replace(script, commands=tuple(replace(c, inside=True) for c in script.commands))
-
-
-def _alone(outer: Simple, words: tuple[Word, ...]) -> Script:
-    return Script((replace(outer, words=words, inside=True),) if words else ())
-
-
-def _behind(wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Return the command behind a wrapper's options, variables and operands."""
-    at = 0
-    while at < len(words):
-        text = words[at].text
-        if text == "--":
-            at += 1
-            break
-        if text.startswith("-"):
-            at += 2 if text in wrapper.values else 1
-        elif wrapper.assignments and re.match(r"\w+=", text):
-            at += 1
-        else:
-            break
-    return words[at + wrapper.skipped :]
-
-
-# To a shell all that is not ASCII is a letter of a word. The grammar's scanner asks C's `isalpha` about each character,
-# which reads beyond its table for the others: that ended the program. Places in the text stay what they are.
-_ASCII = bytes(range(0x80)) + b"x" * 0x80
-
-
-class _Reader:
-    """Walks the syntax tree once."""
-
-    def __init__(self, text: str) -> None:
-        self.commands: list[Simple] = []
-        self.unclear = ""
-        self._source = text.encode("utf-8", "surrogatepass")
-        tree = _parser().parse(self._source.translate(_ASCII))
-        if tree.root_node.has_error:
-            self._note("cannot be parsed")
-        self._walk(tree.root_node, piped=False)
-        self._gap(0, tree.root_node.start_byte)
-        self._gap(tree.root_node.end_byte, len(self._source))
-
-    def _note(self, why: str) -> None:
-        self.unclear = self.unclear or why
-
-    def _text(self, node: Node) -> str:
-        return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
-
-    def _gap(self, start: int, end: int) -> None:
-        """Note what stands between two parts and is neither of them."""
-        if self._source[start:end].strip(b" \t\n;"):
-            self._note("cannot be parsed")
-
-    def _children(self, node: Node) -> Iterator[Node]:
-        """Yield the parts of a node, and note what stands between them."""
-        last = node.start_byte
-        for child in node.children:
-            self._gap(last, child.start_byte)
-            yield child
-            last = child.end_byte
-
-    def _walk(self, node: Node, *, piped: bool) -> None:
-        if node.is_named and node.type not in _PLAIN and node.type != "file_redirect":
-            self._note(f"holds a {node.type.replace('_', ' ')}")
-        if node.type == "command":
-            self.commands.append(replace(self._command(node), piped=piped))
-            return
-        if node.type == "redirected_statement":
-            self._redirected(node, piped=piped)
-            return
-        seen_pipe = False
-        for child in self._children(node):
-            if not child.is_named and child.type not in _SIGNS:
-                self._note("holds shell syntax")
-            seen_pipe = seen_pipe or (node.type == "pipeline" and child.type == "|")
-            self._walk(child, piped=piped or seen_pipe)
-
-    def _redirected(self, node: Node, *, piped: bool) -> None:
-        """Read a command or a pipeline with its redirections: they belong to its last command."""
-        first = len(self.commands)
-        reads: list[Word] = []
-        writes: list[Word] = []
-        for child in self._children(node):
-            if child.type == "file_redirect":
-                self._redirect(child, reads, writes)
-            else:
-                self._walk(child, piped=piped)
-        if len(self.commands) == first:  # `> file` alone writes, too
-            self.commands.append(Simple((), piped=piped))
-        command = self.commands[-1]
-        self.commands[-1] = replace(command, reads=(*command.reads, *reads), writes=(*command.writes, *writes))
-
-    def _redirect(self, node: Node, reads: list[Word], writes: list[Word]) -> None:
-        signs = [c.type for c in node.children if not c.is_named]
-        targets = [self._word(c) for c in node.children if c.is_named and c.type != "file_descriptor"]
-        sign = signs[0] if len(signs) == 1 else ""
-        if len(targets) != 1 or sign not in _READS | _WRITES | _COPIES:
-            self._note("holds a redirection that is not plain")
-            writes += targets
-        elif sign in _COPIES and re.fullmatch(r"\d+|-", targets[0].text):
-            pass
-        else:
-            (reads if sign in _READS else writes).append(targets[0])
-
-    def _command(self, node: Node) -> Simple:
-        words: list[Word] = []
-        assigned: list[str] = []
-        reads: list[Word] = []
-        writes: list[Word] = []
-        for child in self._children(node):
-            if child.type == "variable_assignment":
-                assigned.append(self._text(child).partition("=")[0].rstrip("+"))
-                self._note("sets a variable")
-            elif child.type == "file_redirect":
-                self._redirect(child, reads, writes)
-            elif child.type == "command_name":
-                words.append(self._word(child.children[0] if child.children else child))
-            elif child.is_named:
-                words.append(self._word(child))
-            else:
-                self._note("holds shell syntax")
-        self._nested(node)
-        return Simple(tuple(words), tuple(assigned), tuple(reads), tuple(writes))
-
-    def _nested(self, node: Node) -> None:
-        """Read the commands of substitutions in a command: each runs, too."""
-        for child in node.children:
-            if child.type in ("command_substitution", "process_substitution"):
-                self._walk(child, piped=False)
-            elif child.type != "command":
-                self._nested(child)
-
-    def _word(self, node: Node) -> Word:
-        """Read a word as the shell would, without what it expands."""
-        raw = self._text(node)
-        match node.type:
-            case "word" | "number":
-                literal = not _EXPANDS.search(raw)
-                if not literal or "\\" in raw:
-                    self._note("leaves a word to the shell")
-                return Word(re.sub(r"\\(.)", r"\1", _at_home(raw), flags=re.DOTALL), literal)
-            case "raw_string":
-                return Word(raw[1:-1])
-            case "ansi_c_string":
-                self._note("leaves a word to the shell")
-                try:
-                    return Word(raw[2:-1].encode("latin-1").decode("unicode_escape"))
-                except (UnicodeDecodeError, UnicodeEncodeError):
-                    return Word(raw, literal=False)
-            case "string":
-                inner = [c for c in node.children if c.is_named and c.type != "string_content"]
-                literal = not inner and not re.search(r"(?<!\\)[$`!]", raw)
-                if not literal or "\\" in raw:
-                    self._note("leaves a word to the shell")
-                return Word(re.sub(r'\\([$`"\\])', r"\1", _at_home(raw[1:-1])), literal)
-            case "concatenation":
-                parts = [self._word(c) for c in node.children]
-                text = "".join(p.text for p in parts)
-                home = re.search(r"(?:^|[=:])~", raw) is not None
-                literal = all(p.literal for p in parts) and not home
-                if any(c.end_byte != d.start_byte for c, d in zip(node.children, node.children[1:], strict=False)):
-                    self._note("cannot be parsed")
-                return Word(text, literal)
-            case _:
-                self._note(f"holds a {node.type.replace('_', ' ')}")
-                return Word(_at_home(raw), literal=False)
-
-
-def _at_home(raw: str) -> str:
-    return _HOME.sub(str(Path.home()).replace("\\", r"\\"), raw)
+def _end_heredoc(text: str) -> str:
+    """Add the end of a quoted heredoc without a body, as bash does at the end of the text."""
+    start = re.search(r"(?<!<)<<-?[ \t]*(['\"])(\w+)\1[^\n]*\Z", text)
+    return f"{text}\n{start[2]}\n" if start is not None else text
 
 
 def _odd_character(text: str) -> str:
-    """Return the first character that may hide what is written, as `U+200B`; empty where there is none."""
+    """Return the first character that may hide what is written, as `U+200B`; empty if there is none."""
     for c in text:
         if c in "\n\t" or " " <= c <= "~":
             continue
@@ -304,6 +65,146 @@ def _odd_character(text: str) -> str:
     return ""
 
 
-@functools.cache
-def _parser() -> Parser:
-    return Parser(Language(tree_sitter_bash.language()))
+# --- commands in commands -----------------------------------------------------------------------------------------
+
+
+def with_nested(script: Script, depth: int = 0) -> Iterator[Simple]:
+    """Yield the commands of a script and those that they start in turn, as `sh -c` and `xargs` do."""
+    for command in script.commands:
+        yield command
+        if depth < MAX_DEPTH:
+            for inner in list_started(command):
+                yield from with_nested(inner, depth + 1)
+
+
+def list_unclear(script: Script, depth: int = 0) -> Iterator[str]:
+    """Yield why parts of a script, or of the scripts in it, are not understood."""
+    if script.unclear:
+        yield script.unclear
+    for command in script.commands:
+        if not command.program and command.words:
+            yield "starts a program that its text does not name"
+        if depth < MAX_DEPTH:
+            for inner in list_started(command):
+                yield from list_unclear(inner, depth + 1)
+        elif any(True for _ in list_started(command)):
+            yield "holds commands in too many others"
+
+
+def list_started(command: Simple) -> Iterator[Script]:
+    """Yield what a command starts by its arguments or its input; more than one script if unclear."""
+    argv, program = command.words, find_program(command.program)
+    if program.shell:
+        yield from _started_by_shell(command)
+    elif command.program in ("eval", "trap"):
+        yield _inside(parse(" ".join(w.text for w in argv[1:] if w.text != "--")))
+    elif command.program == "git":
+        yield from _started_by_alias(command)
+    elif program.exec_options:
+        yield from _started_by_option(command, program.exec_options)
+    elif program.wrapper is not None and program.wrapper.any_word:
+        yield from (_alone(command, argv[later:]) for later in range(1, len(argv)))
+        yield from (_inside(parse(w.text)) for w in argv[1:] if " " in w.text)
+    elif program.wrapper is not None:
+        yield from _behind(command, program.wrapper)
+
+
+def _started_by_option(command: Simple, options: Sequence[str]) -> Iterator[Script]:
+    argv = command.words
+    for at, word in enumerate(argv):
+        if word.text in options:
+            ends = (n for n, w in enumerate(argv[at + 1 :], at + 1) if w.text in (";", "+"))
+            yield _alone(command, argv[at + 1 : next(ends, len(argv))])
+
+
+def _started_by_shell(command: Simple) -> Iterator[Script]:
+    argv = command.words
+    for at, word in enumerate(argv[:-1]):
+        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*|--command", word.text):
+            yield from (_inside(parse(w.text)) for w in argv[at + 1 :] if not w.text.startswith("-"))
+    for word in argv[1:]:
+        if word.text.startswith("--command="):
+            yield _inside(parse(word.text.partition("=")[2]))
+    if command.input:
+        yield _inside(parse(command.input))
+
+
+def _started_by_alias(command: Simple) -> Iterator[Script]:
+    """Yield what an alias stands for that the command itself defines: `git -c alias.p=push p`."""
+    words = command.argv
+    for at, word in enumerate(words):
+        name, equals, value = word.removeprefix("-c").partition("=")
+        if not equals or not name.lower().startswith("alias."):
+            continue
+        rest = tuple(Word(w) for w in words[at + 2 :])
+        parsed = _inside(parse(value.removeprefix("!") if value.startswith("!") else f"git {value}"))
+        yield parsed
+        yield from (_alone(command, (*c.words, *rest)) for c in parsed.commands[-1:])
+
+
+def _inside(script: Script) -> Script:
+    return replace(script, commands=tuple(replace(c, inside=True) for c in script.commands))
+
+
+def _alone(outer: Simple, words: tuple[Word, ...], unclear: str = "") -> Script:
+    return Script((replace(outer, words=words, inside=True),) if words else (), unclear)
+
+
+def _behind(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
+    """Yield the command behind a wrapper's options, variables and operands.
+
+    Behind an option that is not listed, it may begin at each later word.
+    """
+    words, at = command.words[1:], 0
+    while at < len(words) and (size := _option_size(wrapper, words[at].text)) != 0:
+        if (text := _text_option(wrapper, words[at].text)) is not None:
+            yield from _started_by_text(command, text, words[at + 1 :])
+            return
+        if size is None:
+            why = f"has an option of {command.program} that is not known: {words[at].text}"
+            yield from (_alone(command, words[later:], why) for later in range(at + 1, len(words)))
+            return
+        at += size
+        if words[at - 1].text == "--":
+            break
+    yield _alone(command, words[at + wrapper.skipped :])
+
+
+def _started_by_text(command: Simple, text: str, words: tuple[Word, ...]) -> Iterator[Script]:
+    """Yield the command in a text, empty if it is the next word, also with the words behind it."""
+    rest = words if text else words[1:]
+    parsed = _inside(parse(text or (words[0].text if words else "")))
+    yield parsed
+    yield from (_alone(command, (*c.words, *rest)) for c in parsed.commands[-1:])
+
+
+def _text_option(wrapper: Wrapper, text: str) -> str | None:
+    """Return the command that an option has as its value, empty if it is the next word; or None."""
+    if text.startswith("--"):
+        name, _, value = text.partition("=")
+        return value if len(name) > 2 and any(o.startswith(name) for o in wrapper.texts) else None
+    letters = [o[1] for o in wrapper.texts if len(o) == 2 and text.startswith("-") and o[1] in text]
+    return text.partition(letters[0])[2] if letters else None
+
+
+def _option_size(wrapper: Wrapper, text: str) -> int | None:
+    """Return how many words an option takes with its value, 0 for the command; None if it is not listed."""
+    if text in ("--", "-") or (wrapper.assignments and re.match(r"\w+=", text)):
+        return 1
+    if not text.startswith("-"):
+        return 0
+    if text.startswith("--"):
+        name, equals, _ = text.partition("=")
+        if name in wrapper.values:
+            return 1 if equals else 2
+        return 1 if text in wrapper.flags else None
+    return _cluster_size(wrapper, text)
+
+
+def _cluster_size(wrapper: Wrapper, text: str) -> int | None:
+    for at, letter in enumerate(text[1:], 2):
+        if f"-{letter}" in wrapper.values:
+            return 1 if text[at:] else 2
+        if f"-{letter}" not in wrapper.flags and not letter.isdigit():
+            return None
+    return 1

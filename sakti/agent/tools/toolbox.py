@@ -405,8 +405,10 @@ class Toolbox(Struct):
 
 
 def _with(arguments: Json, decision: Decision) -> Json:
-    """Return the arguments of a call with where it runs and which hosts it reaches, as it was decided."""
+    """Return the arguments of a call with what runs, where, and which hosts it reaches, as it was decided."""
     more: Json = {"outside": decision.outside} if decision.outside else {}
+    if decision.command:
+        more["command"] = decision.command
     given = {k: v for k, v in arguments.items() if k != "reach"}
     return {**given, **more, **({"reach": list(decision.reach)} if decision.reach else {})}
 

@@ -286,12 +286,12 @@ async def test_what_asks_is_refused_where_nobody_is(store: Store, tmp_path: Path
 
 
 async def test_always_saves_a_rule_that_holds_in_the_next_session(store: Store, tmp_path: Path) -> None:
-    call = Answer("", calls=(Call("bash", {"command": "printf hi"}),))
+    call = Answer("", calls=(Call("bash", {"command": "command printf hi"}),))
     run = await start(store, tmp_path / "w", [call, "ok", call, "ok"])
 
     def approve(event: object) -> None:
         if isinstance(event, ApprovalRequested):
-            assert event.rule == "bash: printf hi"
+            assert event.rule == "bash: command printf hi"
             run.session.resolve(event.id, True, grant="workspace")
 
     run.session.subscribe(approve)
@@ -333,7 +333,7 @@ async def test_an_approved_command_runs_in_the_folder_that_was_shown(store: Stor
 
 
 async def test_a_no_with_a_note_reaches_the_model_and_an_edit_is_run(store: Store, tmp_path: Path) -> None:
-    call = Answer("", calls=(Call("bash", {"command": "printf one"}),))
+    call = Answer("", calls=(Call("bash", {"command": "command printf one"}),))
     run = await start(store, tmp_path / "w", [call, "ok", call, "ok"])
     answers = iter([{"approved": False, "note": "not now"}, {"approved": True, "edited": "echo two"}])
     run.session.subscribe(

@@ -220,14 +220,18 @@ async def test_a_hook_answers_for_the_user(store: Store, tmp_path: Path) -> None
 
     allow = config(hook("PermissionRequest", answers(behavior="allow")))
     run = await start(
-        store, tmp_path / "w", [bash("touch x"), bash("rm -rf ."), Answer("ok")], config=allow, interactive=False
+        store,
+        tmp_path / "w",
+        [bash("command touch x"), bash("rm -rf ."), Answer("ok")],
+        config=allow,
+        interactive=False,
     )
     await run.ask("go")
     first, hard = results(run)
     assert not first.is_error and "there is no terminal" in hard.content
     await close(run)
     deny = config(hook("PermissionRequest", answers(behavior="deny", message="not today")))
-    run = await start(store, tmp_path / "w", [bash("touch y"), Answer("ok")], config=deny)
+    run = await start(store, tmp_path / "w", [bash("command touch y"), Answer("ok")], config=deny)
     await run.ask("go")
     assert "not today" in results(run)[0].content and not run.of(ApprovalRequested)
     await close(run)

@@ -30,7 +30,7 @@ async def test_a_changed_conftest_is_shown_before_the_tests_run(store: Store, tm
 
 
 async def test_a_rule_for_this_thread_is_not_saved(store: Store, tmp_path: Path) -> None:
-    call = Answer(calls=(Call("bash", {"command": "printf hi"}),))
+    call = Answer(calls=(Call("bash", {"command": "mkdir -p hi"}),))
     run = await start(store, tmp_path / "w", [call, "ok", call, "ok"])
 
     def approve(event: object) -> None:

@@ -25,7 +25,7 @@ def entries() -> Iterator[tuple[str, ProgramEntry]]:
 
 
 ENTRIES = sorted(entries(), key=lambda e: e[0])
-FORMS = [(n, form) for n, e in ENTRIES for form in (e.reads, e.edits) if form is not None]
+FORMS = [(n, form) for n, e in ENTRIES for form in (e.reads, e.edits, e.builds) if form is not None]
 
 
 def test_each_program_has_one_table() -> None:
@@ -57,11 +57,11 @@ def test_a_form_is_consistent(name: str, form: CallForm) -> None:
     lists = (form.flags, form.values, form.optional)
     listed = list(itertools.chain(*lists))
     assert sorted(set(listed)) == sorted(listed), "an option has one meaning"
-    assert form.refused is None or not any(lists), "either what is allowed or what is refused"
+    assert not form.no_options or not any(lists), "there are options, or there are none"
     assert {*form.required, *form.operands_behind} <= set(listed)
     assert set(form.value_uses) <= set(form.values)
     if not form.whole_words:
-        assert all(is_option(o) for o in (*listed, *(form.refused or ())))
+        assert all(is_option(o) for o in listed)
 
 
 def is_option(text: str) -> bool:

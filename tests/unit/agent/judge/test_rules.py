@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sakti.agent.judge import rules
+from sakti.agent.judge import rules, running
 from sakti.agent.judge.where import Place
 from tests.unit.agent.judge.conftest import Ask
 
@@ -82,14 +82,14 @@ def test_a_permission_covers_no_option_that_does_more(bash: Ask) -> None:
 def test_what_older_versions_allowed_is_asked_once_more(bash: Ask) -> None:
     assert bash("npm install x", allow=("bash(npm install*)",)).verdict == "ask"
     asked = bash("npm install x")
-    assert asked.rules == ("bash: npm install",)
-    assert bash("npm install y", allow=asked.rules).verdict == "allow"
+    assert asked.rules == ("bash: npm install x",)
+    assert bash("npm install x", allow=asked.rules).verdict == "allow"
 
 
 def test_each_part_of_a_command_gets_the_narrowest_rule(bash: Ask) -> None:
     found = bash("npm ci && pip install -r r.txt && frobnicate --all now && ls")
-    assert found.rules == ("bash: npm ci", "bash: pip install", "bash: frobnicate --all now")
-    assert bash("npm ci && pip install x && ls", allow=found.rules).verdict == "allow"
+    assert found.rules == ("bash: npm ci", "bash: pip install -r r.txt", "bash: frobnicate --all now")
+    assert bash("npm ci && pip install -r r.txt && ls", allow=found.rules).verdict == "allow"
     assert bash("frobnicate --all", allow=found.rules).verdict == "ask"
     assert bash("npm ci > out.txt").rules == (), "a file is written, too"
 
@@ -154,3 +154,68 @@ def test_a_permission_covers_what_the_command_is_there_to_change(bash: Ask) -> N
 )
 def test_a_question_describes_its_rule_without_hashes(rule: str, described: str) -> None:
     assert rules.describe_rule(rule) == described
+
+
+OTHER_CODE = [
+    ("make test", "make test -f/tmp/evil.mk"),
+    ("make test", "make test --eval=x"),
+    ("make test", "make test SHELL=./evil"),
+    ("make test", "make test -C /tmp/evil"),
+    ("make", "make deploy"),
+    ("pytest", "pytest /tmp/evil_test.py"),
+    ("pytest", "pytest ../evil_test.py::x"),
+    ("pytest", "pytest -p evil"),
+    ("pytest", "pytest -c /tmp/e.ini"),
+    ("pytest", "pytest @list"),
+    ("python -m pytest", "python -m pytest -p evil"),
+    ("uv run", "uv run evil"),
+    ("uv run pytest", "uv run pytest --rootdir=/tmp"),
+    ("npm test", "npm test --prefix /tmp"),
+    ("npm run build", "npm run build -- --config /tmp/x"),
+    ("cargo test", "cargo test --config x"),
+    ("eslint", "eslint --rulesdir /tmp ."),
+    ("./run.sh", "./run.sh x"),
+    ("pip install", "pip install evil"),
+    ("pip install", "pip install --index-url http://x y"),
+    ("pip install x", "pip install x git+https://y"),
+    ("npm install", "npm install evil"),
+    ("npm install x", "npm install x y"),
+    ("npx", "npx evil"),
+    ("apt install", "apt install evil"),
+]
+
+
+@pytest.mark.parametrize(("rule", "command"), OTHER_CODE)
+@pytest.mark.parametrize("level", ["unsandboxed", "sandboxed"])
+def test_a_rule_covers_no_other_code(bash: Ask, place: Place, rule: str, command: str, level: str) -> None:
+    (place.workspace / "run.sh").write_text("x")
+    files = running.hashes(tuple(command.split()), place)
+    saved = rules.write_rule("bash", rule.split(), files)
+    assert bash(command, "ask", replace(place, level=level), allow=(saved,)).verdict == "ask"
+
+
+@pytest.mark.parametrize(
+    ("command", "also"),
+    [
+        ("pytest -q", "pytest tests/test_a.py::test_x -x -k 'a and b' --tb=short"),
+        ("python -m pytest", "python -m pytest -q src"),
+        ("uv run pytest", "uv run pytest -x"),
+        ("make test", "make test -j4"),
+        ("ruff check .", "ruff check --fix src"),
+        ("cargo test", "cargo test --release -p x"),
+    ],
+)
+def test_a_rule_covers_listed_options_and_files_of_the_workspace(bash: Ask, command: str, also: str) -> None:
+    saved = bash(command).rules
+    assert bash(also, allow=saved).verdict == "allow", saved
+
+
+def test_a_rule_for_an_install_ends_when_its_list_changes(bash: Ask, place: Place) -> None:
+    (place.workspace / "r.txt").write_text("x\n")
+    (place.workspace / "package.json").write_text("{}")
+    (place.workspace / "package-lock.json").write_text("{}")
+    for command, file in (("pip install -r r.txt", "r.txt"), ("npm ci", "package-lock.json")):
+        saved = bash(command).rules
+        assert bash(command, allow=saved).verdict == "allow"
+        (place.workspace / file).write_text("y\n")
+        assert bash(command, allow=saved).verdict == "ask", command

@@ -38,17 +38,86 @@ def test_redirections_are_files() -> None:
 
 
 LEFT_TO_THE_SHELL = (
-    *("echo $x", "echo `id`", "echo $(id)", "echo ${x}", 'echo "$x"', "echo *", "echo ?", "echo [a]", "echo {a,b}"),
-    *("echo ~", "echo ~root", "a=~", "x=1 ls", "x=1", "echo a\\b", "ec\\ho", "echo $'a'", 'echo $"a"', "! ls", "(ls)"),
-    *("{ ls; }", "if a; then b; fi", "for a in b; do c; done", "while a; do b; done", "case a in b) c;; esac"),
-    *("f() { a; }", "cat <<E\na\nE", "cat <<< a", "cat <(a)", "a |& b", "[[ a ]]", "[ a ]", "((1))", "export A=b"),
-    *("declare a", "echo 'open", 'echo "open', "echo $((1))", "echo a\u200bb", "echo a\u00a0b", "a\rb", "a\0b"),
-    *("echo a \\\n b", "echo a!b", "ls;;", "&& ls", "| ls", ")", "a <> b", "exec 3<>x", "echo =ls"),
+    *("echo $x", "echo ${x}", 'echo "$x"', "echo {a,b}", "`id`", "$(id)", "*", "l?", "echo +(a|b)", "echo a$((1))"),
+    *("echo ~", "echo ~root", "a=~", "x=1 ls", "x=1", "echo a\\b", "ec\\ho", "echo $'a'", 'echo $"a"'),
+    *("while a; do b; done", "until a; do b; done", "case a in b) c;; esac", "select a in b; do c; done"),
+    *("for a; do b; done", "for A in b; do c; done", "for a in $(b); do c; done", "for ((;;)); do a; done"),
+    *("for a in b; do c; done; echo $a", "for a in b; do echo ${a%x}; done", "for a in b; do a=c; done"),
+    *("f() { a; }", "cat <<E\na\nE", "cat <<'E' | b\na\nE", "cat <(a)", "a |& b", "[[ a -eq b ]]", "[[ -v a ]]"),
+    *("[[ $(a) == b ]]", "((1))", "export A=b", "declare a", "echo 'open", 'echo "open', "echo $((1))", "a > *"),
+    *("echo a\u200bb", "echo a\u00a0b", "a\rb", "a\0b", "echo a \\\n b", "echo a!b", "ls;;", "&& ls", "| ls", ")"),
+    *("a <> b", "exec 3<>x", "echo =ls", "sort a -onew2>&1", "a -x2>b", "a <<< $x", "a b#\\\nc"),
 )
 
 
 def test_what_is_left_to_the_shell_is_not_understood() -> None:
     assert [text for text in LEFT_TO_THE_SHELL if parse(text).understood] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "argv"),
+    [
+        ("(a; b)", ["a", "b"]),
+        ("{ a; b; } > c", ["a", "b"]),
+        ("! a", ["a"]),
+        ("if a; then b; elif c; then d; else e; fi", ["a", "b", "c", "d", "e"]),
+        ("for x in y z; do a; done", ["a"]),
+        ("[ -f a ] && b", ["test -f a", "b"]),
+        ("[[ -n a && -f b ]]", ["test -n a && -f b"]),
+        ('a $(b | c) "$(d)"', ["b", "c", "d", 'a $(b | c) "$(d)"']),
+        ("a `b`", ["b", "a `b`"]),
+        ("a <<< 'b'", ["a"]),
+        ("a <<'E'\n$(b)\nE\nc", ["a", "c"]),
+        ("a > b <<'E'", ["a"]),
+        ("find . -exec a {} \\;", ["find . -exec a {} ;"]),
+    ],
+)
+def test_compounds_are_their_commands(text: str, argv: list[str]) -> None:
+    script = parse(text)
+    assert script.understood, script.unclear
+    assert [" ".join(c.argv) for c in script.commands] == argv
+
+
+def test_an_input_that_is_written_out_is_known() -> None:
+    assert [c.input for c in parse("a <<'E'\n$(b)\nE").commands] == ["$(b)\n"]
+    assert [c.input for c in parse("a <<< 'b c'").commands] == ["b c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "choices"),
+    [
+        ("for x in a b; do c $x; done", ["a", "b"]),
+        ("for x in a b; do c ${x}.py; done", ["a.py", "b.py"]),
+        ("for x in a b; do for y in 1 2; do c $x$y; done; done", ["a1", "a2", "b1", "b2"]),
+        ("for x in 'a b'; do c \"$x\"; done", ["a b"]),
+    ],
+)
+def test_variables_of_loops_are_their_words(text: str, choices: list[str]) -> None:
+    (command,) = parse(text).commands
+    assert [w.text for w in command.words[1].choices] == choices
+    assert all(w.literal for w in command.words[1].choices)
+
+
+def test_a_word_that_the_shell_would_divide_is_not_known() -> None:
+    (command,) = parse("for x in 'a b' '*'; do c $x; done").commands
+    assert not any(w.literal for w in command.words[1].choices)
+
+
+OTHERS = (
+    *('env -S "git push"', "env -iS'git push'", "env --split-string='git push'", "env -u A --chdir b git push"),
+    *("timeout --signal KILL 5 git push", "timeout -s KILL 5 git push", "timeout --foreground 5 git push"),
+    *("xargs --max-args 1 git push", "xargs -n1 -r git push", "nice --adjustment 5 git push", "nice -5 git push"),
+    *("exec -a x git push", "exec -ca x git push", "script -qc 'git push'", "script --command='git push' f"),
+    *("git -c alias.p=push p", "git -c alias.p='!git push' p", "bash <<< 'git push'", "sh <<'E'\ngit push\nE"),
+    *("watch git push", "strace -o x -f git push", "flock x -c 'git push'", "su -c 'git push'", "trap 'git push' EXIT"),
+    *("time -p git push", "command -p git push", "setsid --fork git push", "stdbuf --output=L git push"),
+    *("bash --norc -c 'git push'", "bash -cx 'git push'", "eval git push", "timeout --new x 5 git push"),
+)
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_wrappers_start_the_command_behind_their_options(text: str) -> None:
+    assert any(c.argv[:2] == ("git", "push") for c in with_nested(parse(text)))
 
 
 def test_commands_in_commands_are_found() -> None:

@@ -1,0 +1,235 @@
+"""Expand patterns and loop variables as the shell does, and find the files listed for a command."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sakti.agent.judge import shell
+from sakti.agent.judge.call_forms import list_read_files
+from sakti.agent.judge.programs import find_program, has_option, list_operands
+from sakti.agent.judge.secrets import secret_reason
+from sakti.agent.judge.syntax import Simple, Word
+from sakti.agent.judge.where import Place
+from sakti.core.patterns import lazy_pattern
+
+MOST_MATCHES = 2_000  # of a pattern
+MOST_COMMANDS = 300  # that loops make of one
+MOST_LISTED = 20_000  # entries of folders that are looked at
+LISTED = "./listed"  # stands for each file of a list in the command that gets it
+PRINTED = "$()"  # stands for what a command prints
+_DIVIDES = re.compile(r"[\s*?\[\\'\"]")
+# Programs that pass on some of the lines that they get, and options with which they do nothing else.
+_FILTERS = {
+    "sort": lazy_pattern(r"-[nrufVbd]+"),
+    "head": lazy_pattern(r"-n\d*|-\d+"),
+    "tail": lazy_pattern(r"-n\d*|-\d+"),
+    "grep": lazy_pattern(r"-[viEFwxa]+|-e"),
+}
+
+
+def expand(words: Sequence[Word], place: Place) -> list[tuple[str, ...]] | None:
+    """Return the commands that words make, one for each choice of a loop; None if that is not clear."""
+    out: list[tuple[str, ...]] = [()]
+    for word in words:
+        if (options := _expand_word(word, place)) is None:
+            return None
+        out = [(*argv, *more) for argv, more in itertools.product(out, options)]
+        if len(out) > MOST_COMMANDS:
+            return None
+    return out
+
+
+def _expand_word(word: Word, place: Place) -> list[tuple[str, ...]] | None:
+    """Return the words in place of one: a pattern's matches together, or each choice of a loop."""
+    if word.literal:
+        return [(word.text,)]
+    if word.output:
+        return [(PRINTED,)]
+    if word.pattern:
+        matches = list_matches(word.pattern, place.cwd)
+        return [tuple(matches)] if matches is not None else None
+    out: list[tuple[str, ...]] = []
+    for choice in word.choices:
+        if (texts := _expand_choice(choice, place)) is None:
+            return None
+        out += [(text,) for text in texts]
+    return out[: MOST_COMMANDS + 1] or None
+
+
+def _expand_choice(choice: Word, place: Place) -> list[str] | None:
+    if choice.literal:
+        return [choice.text]
+    if not choice.pattern or (matches := list_matches(choice.pattern, place.cwd)) is None:
+        return None
+    if choice.split and any(_DIVIDES.search(m) for m in matches if m != choice.pattern):
+        return None
+    before, behind = choice.around
+    return [f"{before}{m}{behind}" for m in matches]
+
+
+def list_matches(pattern: str, folder: Path) -> list[str] | None:
+    """Return the matches of a pattern, itself if there are none; None if they are too many.
+
+    `**` is `*`, as in a shell that was not told otherwise; a leading dot is matched by a dot only.
+    """
+    names = ["/"] if pattern.startswith("/") else [""]
+    for part in [p for p in pattern.split("/") if p]:
+        names = list(itertools.islice(_match_part(names, part, folder), MOST_MATCHES + 1))
+        if len(names) > MOST_MATCHES:
+            return None
+    return sorted(names) or [pattern]
+
+
+def _match_part(names: Sequence[str], part: str, folder: Path) -> Iterator[str]:
+    is_pattern = re.search(r"[*?\[]", part) is not None
+    for name in names:
+        start = name if not name or name.endswith("/") else f"{name}/"
+        if is_pattern:
+            yield from (f"{start}{entry}" for entry in _list_entries(folder / (start or "."), part))
+        elif os.path.lexists(folder / f"{start}{part}"):
+            yield f"{start}{part}"
+
+
+def _list_entries(folder: Path, part: str) -> Iterator[str]:
+    try:
+        entries = os.listdir(folder)  # noqa: PTH208 - names alone
+    except OSError:
+        return
+    extra = (".", "..") if part.startswith(".") else ()
+    for entry in (*entries, *extra):
+        if (part[0] == "." or entry[0] != ".") and fnmatch.fnmatchcase(entry, part.replace("[^", "[!")):
+            yield entry
+
+
+# --- lists of files for another command -------------------------------------------------------------------------------
+
+
+def find_listed(simple: Simple, commands: Sequence[Simple], place: Place) -> list[tuple[str, ...]] | None:
+    """Return the commands in a reading `find -exec` or `xargs`, with `LISTED` for the files that it gets.
+
+    None if they are not clear, or if a listed file may be another one than an ordinary file of the workspace.
+    """
+    if simple.argv[:1] == ("find",):
+        return _find_executed(simple, place)
+    if simple.argv[:1] != ("xargs",) or not _gets_ordinary_files(simple, commands, place):
+        return None
+    inner = _find_inner(simple)
+    placed = _find_placeholder(simple.argv)
+    inner = _replace_all(inner, placed) if placed else (*inner, LISTED, LISTED)
+    return [inner] if inner[0] and _has_whole_files(inner) else None
+
+
+def _find_inner(simple: Simple) -> tuple[str, ...]:
+    """Return the command in the arguments of xargs, without a name if it is not clear."""
+    scripts = list(shell.list_started(simple))
+    if len(scripts) != 1 or scripts[0].unclear:
+        return ("",)
+    return scripts[0].commands[0].argv if scripts[0].commands else ("echo",)
+
+
+def _has_whole_files(words: Sequence[str]) -> bool:
+    """Return whether a listed file is only a word by itself: in another one, it is another file."""
+    return not any(LISTED in w and w != LISTED for w in words)
+
+
+def _replace_all(words: Sequence[str], placed: str) -> tuple[str, ...]:
+    return tuple(w.replace(placed, LISTED) for w in words)
+
+
+def _gets_ordinary_files(simple: Simple, commands: Sequence[Simple], place: Place) -> bool:
+    """Return whether the input of a command is a list of ordinary files."""
+    source = simple
+    while source is simple or _is_filter(source):
+        if source.before is None or source.reads or source.input:
+            return False
+        source = commands[source.before]
+    is_literal = all(w.literal for w in (*simple.words, *source.words))
+    return is_literal and bool(source.words) and _lists_files(source.argv) and _are_ordinary(source.argv, place)
+
+
+def _is_filter(source: Simple) -> bool:
+    options = _FILTERS.get(source.program)
+    if options is None or not all(w.literal for w in source.words):
+        return False
+    is_plain = all(options.fullmatch(w) for w in source.argv[1:] if w.startswith("-"))
+    return is_plain and list_read_files(source.argv) == ()
+
+
+def _find_placeholder(argv: Sequence[str]) -> str | None:
+    """Return the word that xargs replaces with each file; None if it adds them at the end."""
+    for at, word in enumerate(argv[1:-1], 1):
+        if word in ("-I", "--replace"):
+            return argv[at + 1]
+        if re.fullmatch(r"-I.+|--replace=.+", word):
+            return word.removeprefix("--replace=").removeprefix("-I")
+    return None
+
+
+def _find_executed(simple: Simple, place: Place) -> list[tuple[str, ...]] | None:
+    """Return the commands behind each `-exec` of a find that otherwise only lists."""
+    inner, argv = list[tuple[str, ...]](), list(simple.argv)
+    while "-exec" in argv:
+        at = argv.index("-exec")
+        end = next((n for n in range(at + 1, len(argv)) if argv[n] in (";", "+")), at)
+        inner.append(_replace_all(argv[at + 1 : end], "{}"))
+        del argv[at : end + 1]
+    is_list = all(map(_has_whole_files, inner)) and list_read_files(argv) is not None
+    return inner if inner and is_list and _are_ordinary(argv, place) else None
+
+
+def _lists_files(argv: Sequence[str]) -> bool:
+    """Return whether a command prints names of files below its folder, and nothing else."""
+    if list_read_files(argv) is None:
+        return False
+    if argv[0] == "find":
+        return not any(a in ("-printf", "-ls") for a in argv)
+    if argv[0] == "grep":
+        return has_option(argv[1:], ("-l", "--files-with-matches")) and has_option(argv[1:], ("-r", "--recursive"))
+    return argv[0] == "rg" and has_option(argv[1:], ("-l", "--files-with-matches", "--files"))
+
+
+def _are_ordinary(argv: Sequence[str], place: Place) -> bool:
+    """Return whether a command can list ordinary files only: no secret, link outward or odd name."""
+    patterns = _find_names(argv) if argv[0] == "find" else []
+    operands = list_operands(list(itertools.takewhile(lambda a: argv[0] != "find" or a[:1] not in "-!(", argv[1:])))
+    folders = [p for p in map(place.resolve, operands) if p.is_dir()]
+    budget = itertools.count()
+    return all(_is_ordinary_folder(f, patterns, budget, place) for f in folders or [place.cwd])
+
+
+def _is_ordinary_folder(root: Path, patterns: Sequence[str], budget: Iterator[int], place: Place) -> bool:
+    if not place.holds(root):
+        return False
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            is_listed = all(fnmatch.fnmatch(name.lower(), p.lower()) for p in patterns)
+            if next(budget) > MOST_LISTED or (is_listed and not _is_ordinary(folder, name, place)):
+                return False
+        if any(map(_DIVIDES.search, folders)):
+            return False  # a name with a space in it is two words for xargs
+    return True
+
+
+def _is_ordinary(folder: str, name: str, place: Place) -> bool:
+    if _DIVIDES.search(name) or name.startswith("-"):
+        return False
+    path = Path(os.path.realpath(os.path.join(folder, name)))  # noqa: PTH118 - for each file of a workspace
+    return place.holds(path) and not secret_reason(path, place)
+
+
+def _find_names(argv: Sequence[str]) -> list[str]:
+    """Return the patterns that all files listed by a find match."""
+    if any(a in ("-o", "-or", "!", "-not", ",") for a in argv):
+        return []
+    return [b for a, b in itertools.pairwise(argv) if a in ("-name", "-iname")]
+
+
+def is_walker(argv: Sequence[str]) -> bool:
+    """Return whether a command searches the folders that it gets."""
+    walks = find_program(argv[0]).walks
+    return walks if isinstance(walks, bool) else has_option(argv, walks)

@@ -1,0 +1,468 @@
+"""Read the syntax tree of a command of bash into simple commands, each byte of it accounted for."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import tree_sitter_bash
+from msgspec import Struct
+from msgspec.structs import replace
+from tree_sitter import Language, Node, Parser
+
+from sakti.core.patterns import lazy_pattern
+
+MAX_CHOICES = 200  # that loops give one word
+
+# Parts of a command that are judged by the commands in them.
+_GROUPS = frozenset(
+    {"program", "list", "pipeline", "negated_command", "subshell", "compound_statement", "do_group", "if_statement"}
+    | {"elif_clause", "else_clause"}
+)
+_SIGNS = frozenset(
+    {";", "&&", "||", "|", "&", "\n", "!", "(", ")", "{", "}", "do", "done", "if", "then", "elif", "else", "fi"}
+)
+_UNSURE = frozenset({"pipeline", "subshell", "do_group", "if_statement", "compound_statement", "negated_command"})
+_READS = frozenset({"<"})
+_WRITES = frozenset({">", ">>", "&>", "&>>", ">|"})
+_COPIES = frozenset({">&", "<&"})
+_SPACE = b" \t\n;"
+_BEFORE = b" \t\n;&|()<>"  # what may stand before a comment or the number of a file
+# What the shell replaces, outside of quotes; `~` only where a home folder may stand.
+_EXPANDS = lazy_pattern(r"[\[\]*?{}$`!\\]|(?:^|[=:])~|^=")
+_HOME = lazy_pattern(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
+_ESCAPED = frozenset({r"\;", r"\(", r"\)", r"\!"})  # words that programs take as signs
+# Comparisons in `[[ ]]` that compute, and with that may run, what stands in a word.
+_COMPUTES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
+
+
+class Word(Struct, frozen=True):
+    """Word as the program gets it; `literal`: the text says what it is, so it is exactly this.
+
+    Otherwise `pattern` is a glob of files (quoted parts escaped), each between the texts `around`; `choices` are the
+    words that loops put in its place; `output`: it holds what a command prints. `split`: it has no quotes, so that a
+    space in what is put in its place would divide it.
+    """
+
+    text: str
+    literal: bool = True
+    pattern: str = ""
+    around: tuple[str, str] = ("", "")
+    choices: tuple[Word, ...] = ()
+    split: bool = False
+    output: bool = False
+
+
+class Simple(Struct, frozen=True):
+    """One program with its arguments.
+
+    `assigned`: the variables that are set for it; `reads` and `writes`: the files that it is redirected from and to;
+    `piped`: its input is another program's output, `before` is the place of that one among the script's commands;
+    `inside`: stands in the text of another command (`sh -c`, `xargs`); `input`: the text of its standard input;
+    `sure`: it runs if the command before it did, `chained`: only if that one succeeded. `ends`: where its words end in
+    the bytes of the text.
+    """
+
+    words: tuple[Word, ...]
+    assigned: tuple[str, ...] = ()
+    reads: tuple[Word, ...] = ()
+    writes: tuple[Word, ...] = ()
+    piped: bool = False
+    before: int | None = None
+    inside: bool = False
+    input: str = ""
+    sure: bool = True
+    chained: bool = False
+    ends: tuple[int, ...] = ()
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return tuple(w.text for w in self.words)
+
+    @property
+    def program(self) -> str:
+        """Return the program's name without its folder; empty if the text does not say it."""
+        return self.words[0].text.rpartition("/")[2] if self.words and self.words[0].literal else ""
+
+
+# To a shell all that is not ASCII is a letter of a word. The grammar's scanner asks C's `isalpha` about each character,
+# which reads beyond its table for the others: that ended the program. Places in the text stay what they are.
+_ASCII = bytes(range(0x80)) + b"x" * 0x80
+
+
+class Reader:
+    """Walks the syntax tree once, and accounts for each byte of the text."""
+
+    def __init__(self, text: str) -> None:
+        self.commands: list[Simple] = []
+        self.unclear = ""
+        self._loops: dict[str, tuple[Word, ...]] = {}
+        self._source = text.encode("utf-8", "surrogatepass")
+        self._rest = bytearray(self._source)  # bytes that nothing accounted for yet
+        tree = _parser().parse(self._source.translate(_ASCII))
+        if tree.root_node.has_error:
+            self._note("cannot be parsed")
+        self._walk(tree.root_node)
+        if self._rest.strip(_SPACE):
+            self._note("cannot be parsed")
+
+    def _note(self, why: str) -> None:
+        self.unclear = self.unclear or why
+
+    def _text(self, node: Node) -> str:
+        return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def _account(self, node: Node) -> None:
+        self._rest[node.start_byte : node.end_byte] = b" " * (node.end_byte - node.start_byte)
+
+    def _account_alone(self, node: Node) -> None:
+        """Account for a part that bash takes for one only behind a space or a sign."""
+        if node.start_byte and self._source[node.start_byte - 1] not in _BEFORE:
+            self._note("cannot be parsed")
+        self._account(node)
+
+    def _walk(self, node: Node, *, piped: bool = False, before: int | None = None, sure: bool = True) -> None:
+        match node.type:
+            case "command" | "test_command":
+                command = self._command(node) if node.type == "command" else self._test(node)
+                self.commands.append(replace(command, piped=piped, before=before, sure=sure))
+            case "redirected_statement":
+                self._redirected(node, piped=piped, before=before, sure=sure)
+            case "comment":
+                self._account_alone(node)
+            case "for_statement":
+                self._for(node, piped=piped)
+            case _:
+                if node.type not in _GROUPS:
+                    self._note(f"holds a {node.type.replace('_', ' ')}")
+                self._walk_group(node, piped=piped, sure=sure)
+
+    def _walk_group(self, node: Node, *, piped: bool, sure: bool) -> None:
+        sign, before, first = "", None, len(self.commands)
+        sure = sure and node.type not in _UNSURE and not any(c.type == "&" for c in node.children)
+        for child in node.children:
+            if not child.is_named:
+                sign = child.type
+                if sign in _SIGNS:
+                    self._account(child)
+                else:
+                    self._note("holds shell syntax")
+                continue
+            if node.type == "pipeline" and sign == "|":
+                piped, before = True, first if len(self.commands) == first + 1 else None
+            first = len(self.commands)
+            self._walk(child, piped=piped, before=before, sure=sure and sign != "||")
+            if sign == "&&" and first < len(self.commands):
+                self.commands[first] = replace(self.commands[first], chained=True)
+
+    def _for(self, node: Node, *, piped: bool) -> None:
+        """Read a loop over written words; its variable has small letters, so that no program looks at it."""
+        name, words = "", list[Word]()
+        for child in node.children:
+            if child.type == "do_group":
+                outer = self._loops
+                self._loops = {**outer, name: tuple(words)}
+                self._walk(child, piped=piped, sure=False)
+                self._loops = outer
+            elif child.is_named and name:
+                words.append(self._argument(child))
+            else:
+                self._account(child)
+                name = self._text(child) if child.is_named else name
+        if has_output(words):
+            self._note("loops over what a command prints")
+        begin = " ".join(c.type for c in node.children[:3])
+        if begin != "for variable_name in" or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+            self._note("holds a loop that is not plain")
+
+    def _redirected(self, node: Node, *, piped: bool, before: int | None, sure: bool) -> None:
+        """Read a command or a pipeline with its redirections: they belong to its last command."""
+        first = len(self.commands)
+        redirects = _Redirects()
+        for child in node.children:
+            if child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
+                self._redirect(child, redirects)
+            else:
+                self._walk(child, piped=piped, before=before, sure=sure)
+        if len(self.commands) == first:  # `> file` alone writes, too
+            self.commands.append(Simple((), piped=piped, before=before, sure=sure))
+        self.commands[-1] = redirects.add_to(self.commands[-1])
+        for child in redirects.behind:
+            self._walk(child, piped=True, before=len(self.commands) - 1, sure=False)
+
+    def _redirect(self, node: Node, redirects: _Redirects) -> None:
+        match node.type:
+            case "file_redirect":
+                self._redirect_file(node, redirects)
+            case "herestring_redirect":
+                for child in node.children:
+                    if child.is_named:
+                        redirects.input = self._word(child).text
+                    else:
+                        self._account(child)
+            case _:
+                self._redirect_heredoc(node, redirects)
+
+    def _redirect_file(self, node: Node, redirects: _Redirects) -> None:
+        sign, targets = "", list[Word]()
+        for child in node.children:
+            if child.type == "file_descriptor":
+                self._account_alone(child)
+                sign += "" if self._text(child).isdigit() else "?"
+            elif child.is_named:
+                targets.append(self._word(child))
+            else:
+                self._account(child)
+                sign += child.type
+        if len(targets) != 1 or sign not in _READS | _WRITES | _COPIES:
+            self._note("holds a redirection that is not plain")
+        if not all(t.literal for t in targets):
+            self._note("leaves a word to the shell")
+        if sign not in _COPIES or not all(re.fullmatch(r"\d+|-", t.text) for t in targets):
+            (redirects.reads if sign in _READS else redirects.writes).extend(targets)
+
+    def _redirect_heredoc(self, node: Node, redirects: _Redirects) -> None:
+        """Read a heredoc; one whose end is quoted is a text, another is left to the shell."""
+        for child in node.children:
+            if child.type == "heredoc_start":
+                self._account(child)
+                if not re.fullmatch(r"'\w+'|\"\w+\"", self._text(child)):
+                    self._note("holds a heredoc without quotes")
+                    self._nested(node)
+            elif child.type in ("heredoc_body", "heredoc_end", "<<", "<<-"):
+                self._account(child)
+                redirects.input += self._text(child) if child.type == "heredoc_body" else ""
+            elif child.type == "file_redirect":
+                self._redirect_file(child, redirects)
+            elif child.is_named:
+                redirects.behind.append(child)
+                self._note("goes on behind a heredoc")
+            else:
+                self._note("goes on behind a heredoc")
+
+    def _command(self, node: Node) -> Simple:
+        words: list[Word] = []
+        assigned: list[str] = []
+        ends: list[int] = []
+        redirects = _Redirects()
+        for child in node.children:
+            if child.type == "variable_assignment":
+                assigned.append(self._text(child).partition("=")[0].rstrip("+"))
+                self._note("sets a variable")
+                self._nested(child)
+            elif child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
+                self._redirect(child, redirects)
+            elif child.type == "command_name":
+                words.append(self._name(child))
+                ends.append(child.end_byte)
+            elif child.is_named:
+                words.append(self._argument(child))
+                ends.append(child.end_byte)
+            else:
+                self._note("holds shell syntax")
+        return redirects.add_to(Simple(tuple(words), tuple(assigned), ends=tuple(ends)))
+
+    def _name(self, node: Node) -> Word:
+        word = self._word(node.children[0] if node.children else node)
+        if not word.literal:
+            self._note("leaves a word to the shell")
+        return word
+
+    def _test(self, node: Node) -> Simple:
+        """Read `[ ]` and `[[ ]]` as `test`."""
+        words = [Word("test")]
+        double = any(c.type == "[[" for c in node.children)
+        self._test_words(node, words)
+        if double and (has_output(words) or not _COMPUTES.isdisjoint(w.text for w in words)):
+            self._note("computes what stands in a word")
+        return Simple(tuple(words))
+
+    def _test_words(self, node: Node, words: list[Word]) -> None:
+        for child in node.children:
+            if child.type in ("[", "]", "[[", "]]"):
+                self._account(child)
+            elif child.type.endswith("_expression"):
+                self._test_words(child, words)
+            elif child.type == "test_operator" or not child.is_named:
+                self._account(child)
+                words.append(Word(self._text(child)))
+            else:
+                words.append(self._argument(child))
+
+    def _nested(self, node: Node) -> None:
+        """Read the commands of substitutions below a node that is not understood: each runs, too."""
+        for child in node.children:
+            if child.type in ("command_substitution", "process_substitution"):
+                self._substituted(child)
+            elif child.type != "command":
+                self._nested(child)
+
+    def _substituted(self, node: Node) -> None:
+        for child in node.children:
+            if child.is_named:
+                self._walk(child, sure=False)
+            elif child.type in ("$(", "`", ")", *_SIGNS):
+                self._account(child)
+
+    def _argument(self, node: Node) -> Word:
+        """Read a word of a command by itself: a variable is checked for what divides it."""
+        return _join((self._word(node),), self._text(node))
+
+    # --- words ----------------------------------------------------------------------------------------------------
+
+    def _word(self, node: Node) -> Word:
+        """Read a word as the shell would, without what it expands."""
+        raw = self._text(node)
+        if node.type != "command_substitution":
+            self._account(node)
+        match node.type:
+            case "word" | "number":
+                return self._bare(raw)
+            case "raw_string":
+                return Word(raw[1:-1])
+            case "ansi_c_string":
+                self._note("leaves a word to the shell")
+                try:
+                    return Word(raw[2:-1].encode("latin-1").decode("unicode_escape"))
+                except (UnicodeDecodeError, UnicodeEncodeError):
+                    return Word(raw, literal=False)
+            case "string":
+                return self._quoted(node)
+            case "concatenation":
+                return self._joined(node)
+            case "simple_expansion" | "expansion":
+                return self._variable(node)
+            case "command_substitution":
+                self._substituted(node)
+                return Word(raw, literal=False, output=True, split=True)
+            case _:
+                self._note(f"holds a {node.type.replace('_', ' ')}")
+                self._nested(node)
+                return Word(_at_home(raw), literal=False)
+
+    def _bare(self, raw: str) -> Word:
+        """Read a word without quotes."""
+        if raw == "{}" or raw in _ESCAPED:
+            return Word(raw.removeprefix("\\"))
+        signs = set(_EXPANDS.findall(raw))
+        if signs and signs <= set("*?[]"):
+            return Word(raw, literal=False, pattern=raw)
+        if signs:
+            self._note("leaves a word to the shell")
+        return Word(re.sub(r"\\(.)", r"\1", _at_home(raw), flags=re.DOTALL), literal=not (signs - {"\\"}))
+
+    def _variable(self, node: Node) -> Word:
+        raw = self._text(node)
+        name = re.fullmatch(r"\$(?:(\w+)|\{(\w+)\})", raw)
+        if name is not None and (choices := self._loops.get(name[1] or name[2])):
+            return Word(raw, literal=False, choices=choices, split=True)
+        self._note("leaves a word to the shell")
+        self._nested(node)
+        return Word(_at_home(raw), literal=False)
+
+    def _quoted(self, node: Node) -> Word:
+        """Read a text in double quotes, with the variables and commands in it."""
+        parts: list[Word] = []
+        at, inner = node.start_byte + 1, [c for c in node.children if c.is_named and c.type != "string_content"]
+        for child in inner:
+            parts += [self._unquoted(at, child.start_byte), replace(self._word(child), split=False)]
+            at = child.end_byte
+        return _join([*parts, self._unquoted(at, node.end_byte - 1)], _at_home(self._text(node)[1:-1]))
+
+    def _unquoted(self, start: int, end: int) -> Word:
+        raw = self._source[start:end].decode("utf-8", "replace")
+        plain = re.sub(r'\\([$`"\\])|\\\n', r"\1", raw)
+        literal = not re.search(r"(?<!\\)(?:\\\\)*[$`!]", raw)
+        if not literal:
+            self._note("leaves a word to the shell")
+        return Word(plain, literal)
+
+    def _joined(self, node: Node) -> Word:
+        """Read a word of several parts."""
+        raw = self._text(node)
+        if "{}" in raw and re.fullmatch(r"[\w./:,+%@-]*", raw.replace("{}", "")):
+            return Word(raw)  # the shell leaves empty braces as they are
+        parts = [self._word(c) for c in node.children]
+        word = _join(parts, "".join(p.text for p in parts))
+        if any(c.end_byte != d.start_byte for c, d in itertools.pairwise(node.children)):
+            self._note("cannot be parsed")
+        if re.search(r"(?:^|[=:])~", raw):
+            self._note("leaves a word to the shell")
+            return Word(word.text, literal=False)
+        return word
+
+
+def _join(parts: Sequence[Word], text: str) -> Word:
+    """Return the word that parts make; what one of them leaves open is open in it."""
+    open_parts = [p for p in parts if not p.literal]
+    split = any(p.split for p in open_parts)
+    if not open_parts:
+        return Word("".join(p.text for p in parts))
+    if any(p.output for p in open_parts):
+        return Word(text, literal=False, output=True, split=split)
+    if any(p.choices for p in open_parts):
+        picked = itertools.islice(itertools.product(*(p.choices or (p,) for p in parts)), MAX_CHOICES + 1)
+        return Word(text, literal=False, choices=tuple(_pick(parts, pick) for pick in picked), split=split)
+    is_pattern = all(p.pattern and not any(p.around) for p in open_parts)
+    return Word(text, literal=False, pattern="".join(map(_escape_literal, parts)) if is_pattern else "")
+
+
+def _escape_literal(part: Word) -> str:
+    """Return the pattern that a part of a word is."""
+    return part.pattern or re.sub(r"([*?\[])", r"[\1]", part.text)
+
+
+def _pick(parts: Sequence[Word], pick: Sequence[Word]) -> Word:
+    """Return the word that parts make with one choice for each variable; not known if it is divided."""
+    text = "".join(p.text for p in pick)
+    if any(_is_divided(part, p) for part, p in zip(parts, pick, strict=True)):
+        return Word(text, literal=False)
+    at = next((at for at, part in enumerate(parts) if part.choices and not pick[at].literal), None)
+    if at is None:
+        return _join(pick, text)
+    if not pick[at].pattern or sum(not p.literal for p in pick) > 1:
+        return Word(text, literal=False)
+    before, behind = pick[at].around
+    around = ("".join(p.text for p in pick[:at]) + before, behind + "".join(p.text for p in pick[at + 1 :]))
+    return replace(pick[at], around=around, split=pick[at].split or parts[at].split)
+
+
+def _is_divided(variable: Word, choice: Word) -> bool:
+    """Return whether the shell would divide or expand the text that it puts in place of a variable."""
+    is_bare = variable.split and bool(variable.choices)
+    return is_bare and choice.literal and re.search(r"[\s*?\[\\]", choice.text) is not None
+
+
+def has_output(words: Sequence[Word]) -> bool:
+    """Return whether one of the words holds what a command prints."""
+    return any(w.output for w in words)
+
+
+class _Redirects:
+    """Files and text that redirections give to a command; `behind`: what follows a heredoc in its line."""
+
+    def __init__(self) -> None:
+        self.reads: list[Word] = []
+        self.writes: list[Word] = []
+        self.input = ""
+        self.behind: list[Node] = []
+
+    def add_to(self, command: Simple) -> Simple:
+        return replace(
+            command,
+            reads=(*command.reads, *self.reads),
+            writes=(*command.writes, *self.writes),
+            input=command.input or self.input,
+        )
+
+
+def _at_home(raw: str) -> str:
+    return _HOME.sub(str(Path.home()).replace("\\", r"\\"), raw)
+
+
+@functools.cache
+def _parser() -> Parser:
+    return Parser(Language(tree_sitter_bash.language()))

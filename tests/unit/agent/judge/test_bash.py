@@ -1,0 +1,166 @@
+"""Commands that are understood run in bash with the words that were read, here with stub programs."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sakti.agent.judge.expansion import expand
+from sakti.agent.judge.shell import parse
+from sakti.agent.judge.where import Place
+
+BASH = shutil.which("bash")
+LINES = 3_000
+# Any command is a stub: it writes its words to the log and succeeds. `\x01` ends a word, `\x02` a command.
+RUNNER = r"""
+PATH=/nonexistent
+command_not_found_handle() { local IFS=$'\x01'; printf '%s\x02' "$*" >> "$LOG"; return 0; }
+n=0
+while IFS= read -r -d '' line; do
+  ( cd $n; eval "$line"; wait ) > /dev/null 2>&1 < /dev/null
+  printf '\x03' >> "$LOG"
+  n=$((n + 1))
+done
+"""
+PIECES = (
+    *(
+        "sort",
+        "uniq",
+        "git",
+        "cat",
+        "a.txt",
+        "-o",
+        "-onew2",
+        "-n1",
+        "x=1",
+        "2",
+        "1",
+        "a",
+        "b#c",
+        "#c",
+        "'a b'",
+        '"c d"',
+    ),
+    *(
+        "'",
+        '"',
+        "\\",
+        "$x",
+        "${x}",
+        "$(wc)",
+        "`wc`",
+        "~",
+        "{a,b}",
+        "*",
+        "*.txt",
+        "?.txt",
+        "[ab].txt",
+        "a\\ b",
+        "''",
+        '""',
+    ),
+    *("'a'b", '"a"2', "a'b'", "--", "-", "!", "=", "a=b", "%", "+", ",", ":", "@", "^", "é", "日本", "$", "$'a'"),
+)
+SIGNS = (
+    *(
+        " ",
+        " ",
+        " ",
+        " ",
+        " ",
+        "",
+        "",
+        "\t",
+        ";",
+        " ; ",
+        " && ",
+        "&&",
+        " | ",
+        "|",
+        " || ",
+        "\n",
+        " > .o",
+        ">.o",
+        "2>.o",
+    ),
+    *(" 2>&1", "2>&1", ">&2", " < a.txt", "<a.txt", " >> .o", "&>.o", " &", "(", ")", " ( ", " ) ", "{ ", "; }", " # "),
+    *(
+        "for f in a b; do sort $f; done",
+        'for f in *.txt; do cat "$f" x$f; done',
+        "if sort; then cat; fi",
+        "! ",
+        "[ a = a ]",
+    ),
+    *(" <<< a", " <<'E'\na $x\nE\n", "time ", "[[ a = a ]] && ", "then", "do", "done", "fi", "in"),
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    folder = make_files(tmp_path_factory.mktemp("bash") / "files")
+    return Place(folder.resolve(), folder.resolve())
+
+
+def make_files(folder: Path) -> Path:
+    folder.mkdir()
+    for name in ("a.txt", "b.txt", "c.md", ".hidden.txt"):
+        (folder / name).write_text("")
+    return folder
+
+
+def write_lines() -> list[str]:
+    """Lines of pieces and signs in any order, most of which bash accepts."""
+    chance = random.Random(20)
+    lines: list[str] = []
+    for _ in range(LINES):
+        words = [chance.choice(PIECES[:4])]
+        for _ in range(chance.randint(1, 7)):
+            words += [chance.choice(SIGNS), chance.choice(PIECES)]
+        lines.append("".join(words))
+    return lines
+
+
+def read_argv(line: str, place: Place) -> list[tuple[str, ...]] | None:
+    """Each command that the judge sees in a line, in any order; None if it does not understand the line."""
+    script = parse(line)
+    commands: list[tuple[str, ...]] = []
+    started = [simple.words for simple in script.commands if simple.words and simple.program != "test"]
+    expanded = [None if any(w.output for w in words) else expand(words, place) for words in started]
+    if not script.understood or None in expanded:
+        return None
+    for argv in itertools.chain.from_iterable(e or () for e in expanded):
+        commands += [argv, argv[1:]] if argv[0] == "time" else [argv]  # a word of the shell, unless it is quoted
+    return commands
+
+
+@pytest.mark.skipif(BASH is None, reason="needs bash")
+def test_words_are_those_that_bash_runs(place: Place) -> None:
+    lines = [line for line in write_lines() if read_argv(line, place) is not None]
+    assert len(lines) > LINES / 10
+    log = place.workspace.parent / "log"
+    for number in range(len(lines)):  # one folder for each, since lines write files
+        make_files(place.workspace.parent / str(number))
+    subprocess.run(
+        [str(BASH), "--norc", "-c", RUNNER],
+        input="".join(f"{line}\0" for line in lines).encode(),
+        cwd=place.workspace.parent,
+        env={"LOG": str(log), "LC_ALL": "C.UTF-8"},
+        check=True,
+        timeout=120,
+    )
+    ran = log.read_bytes().decode().split("\x03")[:-1]
+    assert len(ran) == len(lines)
+    unseen = [(line, argv) for line, text in zip(lines, ran, strict=True) for argv in find_unseen(line, text, place)]
+    assert unseen == []
+
+
+def find_unseen(line: str, log: str, place: Place) -> list[tuple[str, ...]]:
+    """Commands that a line ran and that the judge did not see in it."""
+    judged = read_argv(line, place) or []
+    actual = [tuple(c.split("\x01")) for c in log.split("\x02")[:-1]]
+    return [argv for argv in actual if argv not in judged]

@@ -1,0 +1,135 @@
+"""Lists in files: hostile commands are never free, everyday ones are as free as their list says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from sakti.agent.judge.where import LevelName, Place
+from tests.unit.agent.judge.conftest import Ask
+
+HERE = Path(__file__).parent
+EVERYWHERE, UNSANDBOXED, PUSHES = (
+    [re.sub(r"\\(u[0-9a-f]{4}|[rnt])", lambda m: m[0].encode().decode("unicode_escape"), line) for line in part]
+    for part in (
+        part.strip().split("\n")[1:] for part in (HERE / "hostile.txt").read_text("utf-8").split("\n# ") if part
+    )
+)
+EVERYDAY = [line.split("\t") for line in (HERE / "everyday.tsv").read_text("utf-8").splitlines()[1:]]
+LEVELS: tuple[LevelName, ...] = ("unsandboxed", "partial", "sandboxed")
+MODES = ("plan", "ask", "edits")
+
+
+@pytest.fixture
+def trapped(secretive: Place) -> Place:
+    """Links to the outside and into the depth, a list of names, folders to compare."""
+    root = secretive.workspace
+    (root / "deep" / "b" / "c").mkdir(parents=True)
+    (root / "empty").mkdir()
+    (root / "l").symlink_to("deep/b/c")
+    (root / "out").symlink_to("/etc")
+    (root / "src" / "evil.txt").symlink_to("/etc/hostname")
+    for name in ("list", "b.py", "run.sh", "package.json", "tests/test_a.py", ".env.example"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text("a.py\n")
+    return secretive
+
+
+def test_the_list_of_hostile_commands_is_long() -> None:
+    assert len({*EVERYWHERE, *UNSANDBOXED}) > 750
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_hostile_commands_are_never_free(bash: Ask, trapped: Place, level: LevelName) -> None:
+    place = replace(trapped, level=level)
+    commands = EVERYWHERE if level == "sandboxed" else (*EVERYWHERE, *UNSANDBOXED)
+    assert [(c, m) for c in commands for m in MODES if bash(c, m, place).verdict == "allow"] == []
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_rule_against_a_command_holds_for_what_hides_it(bash: Ask, trapped: Place, level: LevelName) -> None:
+    place = replace(trapped, level=level)
+    deny = ("bash: git push",)
+    assert [c for c in PUSHES if bash(c, "full", place, deny=deny).verdict != "deny"] == []
+    for mode in ("plan", "ask", "edits", "auto"):
+        free = [c for c in PUSHES if bash(c, mode, place, deny=deny, allow=("bash",)).verdict == "allow"]
+        assert free == [], mode
+
+
+def test_commands_are_not_compared_with_rules_that_do_not_exist(bash: Ask, trapped: Place) -> None:
+    sandboxed = replace(trapped, level="sandboxed")
+    for command in ("x=1; make $x", "npm run build | sh", "git st"):
+        assert bash(command, "full", deny=("edit(a.py)", "reach: example.org")).verdict == "allow"
+    assert bash("x=1; make $x", "auto", sandboxed, deny=("edit(a.py)",)).verdict == "allow"
+    assert bash("x=1; make $x", "auto", sandboxed, deny=("bash: git push",)).verdict == "ask"
+    assert bash("x=1; make $x", "full", ask=("bash: git push",)).verdict == "ask"
+
+
+@pytest.mark.parametrize(("command", "auto", "edits"), EVERYDAY)
+def test_everyday_commands_ask_as_little_as_listed(
+    bash: Ask, trapped: Place, command: str, auto: str, edits: str
+) -> None:
+    place = replace(trapped, level="sandboxed")
+    wanted = {"free": "allow"}
+    assert bash(command, "auto", place).verdict == wanted.get(auto, auto)
+    assert bash(command, "edits", place).verdict == wanted.get(edits, edits)
+    assert bash(command, "full", place).verdict == "allow"
+
+
+FREE = [
+    "ls src/*.py",
+    "cat src/*.py | head -5",
+    "wc -l src/**/*.py *.py",
+    "for f in *.py; do wc -l $f; done",
+    'for f in a.py src/b.py; do echo "== $f"; head -3 "$f"; done',
+    "for d in src tests; do ls -la $d; done",
+    "if [ -f a.py ]; then cat a.py; else ls; fi",
+    "[[ -d src && -f a.py ]] && echo yes",
+    "(cd src && ls)",
+    "{ ls; pwd; }",
+    "! grep -q x a.py",
+    "grep -c x <<< 'x y'",
+    "cat <<'EOF'\n$(rm x)\nEOF",
+    'echo "today: $(date)"',
+    '[ "$(cat a.py)" = x ] && ls',
+    "time ls",
+    "timeout 5 grep x a.py",
+    "find tests -name '*.py' | xargs wc -l",
+    "find tests -type f | sort | head -5 | xargs grep -n x",
+    "find tests -name '*.py' -exec grep -l foo {} +",
+    "find tests -name '*.py' -print0 | xargs -0 -n 1 head -2",
+    "find . -name '*.py' | xargs -I{} head -1 {}",
+    "git ls-files | head",
+    "awk -F: '{print $1, $NF}' a.py",
+    "awk '$3 > 5 && /def/ {sum += $3} END {print sum / NR}' a.py",
+    "jq -r '.scripts | keys[]' package.json",
+    "sed -n '/^def/,/^$/p' a.py",
+    "cd src && cd .. && ls",
+    "cd src; ls; cd ..; ls",
+    "cd src && cd - && ls",
+    "git stash list; git status",
+    "git -P log --oneline -3",
+]
+
+
+@pytest.mark.parametrize("command", FREE)
+def test_compounds_of_reads_are_free(bash: Ask, trapped: Place, command: str) -> None:
+    assert [m for m in MODES if bash(command, m, trapped).verdict != "allow"] == []
+
+
+def test_code_and_subcommands_are_no_files(bash: Ask, trapped: Place) -> None:
+    sandboxed = replace(trapped, level="sandboxed")
+    for command in ("node -p process.env", "node --eval process.env", "npm link", "python -c 'import os; os.env'"):
+        assert bash(command, "ask", trapped).verdict == "ask", command
+        assert bash(command, "auto", sandboxed).verdict == "allow", command
+    assert bash("node prod.env", "auto", sandboxed).verdict == "deny"
+
+
+def test_a_copy_into_a_secret_file_asks_and_one_of_it_is_refused(bash: Ask, trapped: Place) -> None:
+    for mode in ("ask", "edits", "auto"):
+        assert bash("cp .env.example .env", mode, trapped).verdict == "ask"
+        assert bash("cp .env .env2", mode, trapped).verdict == "deny"
+    assert bash("cp .env.example .env", "plan", trapped).verdict == "deny"

@@ -69,8 +69,6 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
     if not features.own:
         return "", []
     if not features.has_words:
-        if ranked.parts.request:
-            return "request behind a match", []
         said = (before or "").strip() if ranked.answers else ""
         return f"answer to “{one_line(said, QUOTED)}”" if said else "next to a match", []
     matched = [t for t, own in zip(pattern.terms, features.own, strict=False) if own]

@@ -23,9 +23,7 @@ from sakti.store.search.copies import fold, fold_rest
 from sakti.store.search.dates import asks_when, named_times, names_time
 from sakti.store.search.excerpts import Excerpt, Sought, excerpt_of
 from sakti.store.search.features import (
-    DOCUMENT,
     SHORT,
-    TALK,
     TEXT,
     TOOL,
     Features,
@@ -37,7 +35,7 @@ from sakti.store.search.features import (
 from sakti.store.search.filters import Place, Scope, place_of
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
-from sakti.store.search.occurrences import Occurrences, Sizes, likely_copies, occurrences, sizes_of
+from sakti.store.search.occurrences import Sizes, likely_copies, occurrences, sizes_of
 from sakti.store.search.page import Hit, SearchPage
 from sakti.store.search.query import (
     KINDS,
@@ -68,11 +66,13 @@ ENTERING = 20  # hits, those with most of the words, whose neighbours may enter 
 QUESTION = 3  # from so many words on, the answer may stand beside what matches
 FEW = 5  # fewer hits than that: look for parts of words, too
 RAREST = 16  # words that are looked up of a longer text
+ASKING = frozenset("who whom whose what when where which why how".split())
 SIMILAR = 30  # texts in which a word that was meant is looked for
 TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
 PAGE = 20  # rows; where copies leave fewer, what stands behind them is looked for, so many seconds
 BEHIND_COPIES = 0.1
 MANY_COPIES = 20  # of a text; others are looked for by their sizes first
+DIFF = ("diff ", "--- ", "Index: ")  # how diffs begin
 LAST_TIME = 0.5  # seconds after which a query ends that has found nothing yet
 
 
@@ -274,7 +274,8 @@ def _find(
         matches = Matches(retrieve.by_reading(db, needles, place, newest, budget))
         more = len(matches.rows) >= (retrieve.CANDIDATES if needles else retrieve.LISTED)
     not_typed = frozenset(folded(w).lower() for found in parts.meant.values() for w in found)
-    pattern = pattern_of(known, parts.rarity, words, when=question and asks_when(query.text), meant=not_typed)
+    when = question and asks_when(query.text)
+    pattern = pattern_of(known, parts.rarity, words, asks=question, when=when, meant=not_typed)
     around = place if question else None
     matches = replace(matches, required=bool(query.alternatives or query.phrases))
     ranked, rest = _measured(db, pattern, matches, parts.texts, around, _times(db, query, newest, now), newest)
@@ -304,7 +305,8 @@ def _is_question(query: Query) -> bool:
     """
     words = query.text.lower().split()
     strict = bool(query.alternatives) or (bool(query.phrases) and STOP_WORDS.isdisjoint(words))
-    return len(words) >= QUESTION and not strict and not looks_like_identifier(query.text)
+    asks = "?" in query.text or not ASKING.isdisjoint(words)
+    return asks and len(words) >= QUESTION and not strict and not looks_like_identifier(query.text)
 
 
 def _unwanted(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
@@ -461,7 +463,8 @@ def _measured(
     if documents:
         pattern = pattern.with_code(partial(retrieve.are_known, db))
     forms = [(form.phrase, form.documents) for form, _ in pattern.forms]
-    found = occurrences(db, chosen.keys(), forms, pattern.whole, documents, newest)
+    code = {k for k in documents if chosen[k].role != TOOL and not texts.get(k, "").startswith(DIFF)}
+    found = occurrences(db, chosen.keys(), forms, pattern.whole, code, newest)
     features = {
         k: measure(r, sizes.get(k), found.rows.get(k, ()), texts.get(k, ""), pattern, document=k in documents)
         for k, r in chosen.items()
@@ -469,13 +472,18 @@ def _measured(
     looked_for = bool(pattern.terms or pattern.parts)
     from_words = {r.pk for r in matches.rows}
     kept = [features[k] for k in chosen if k in from_words or features[k].has_words or not looked_for]
-    words = ranking.words_of(kept, pattern, _means(found))
+    words = ranking.words_of(kept, pattern, found.means)
     beside = _beside(db, kept, words, pattern, around) if around is not None else []
-    ranked = ranking.rank(kept, words, beside, times, aside=bool(pattern.parts))
-    if around is not None:
-        ranked = _with_requests(db, ranked, pattern, around)
+    ranked = ranking.rank(kept, words, beside, pattern, times)
     known = {*chosen, *(r.features.row.pk for r in ranked)}
-    return ranked, [r for r in matches.rows if r.pk not in known]
+    listed, unowned = _without_unowned(ranked, by_words=bool(pattern.terms))
+    return listed, [*(r for r in matches.rows if r.pk not in known), *unowned]
+
+
+def _without_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[list[Ranked], list[Row]]:
+    """Split off the texts without any of the words, where the message that lends them is no candidate."""
+    unowned = [r for r in ranked if by_words and not r.features.has_words and not r.lent]
+    return [r for r in ranked if r not in unowned] if unowned else list(ranked), [r.features.row for r in unowned]
 
 
 def _beside(
@@ -485,18 +493,8 @@ def _beside(
     best = sorted(kept, key=lambda f: -words[f.row.pk])[:ENTERING]
     known = {f.row.pk for f in kept}
     rows = retrieve.neighbours(db, [f.row for f in best], around)
-    rows = [r for r in rows if r.pk not in known and r.role != TOOL]
+    rows = [r for r in rows if r.pk not in known]
     return _measured_alone(db, rows, pattern)
-
-
-def _with_requests(db: Connection, ranked: Sequence[Ranked], pattern: Pattern, around: Place) -> list[Ranked]:
-    """Return the candidates with the requests that the first of them answer."""
-    if not (found := retrieve.requests_of(db, ranking.first_answers(ranked), around)):
-        return list(ranked)
-    known = {r.features.row.pk: r.features for r in ranked}
-    new = [r for r in dict.fromkeys(found.values()) if r.pk not in known]
-    known |= {f.row.pk: f for f in _measured_alone(db, new, pattern)}
-    return ranking.with_requests(ranked, {answer: known[row.pk] for answer, row in found.items()})
 
 
 def _measured_alone(db: Connection, rows: Sequence[Row], pattern: Pattern) -> list[Features]:
@@ -512,12 +510,6 @@ def _measured_alone(db: Connection, rows: Sequence[Row], pattern: Pattern) -> li
 
 def _is_short(sizes: Sizes | None) -> bool:
     return sizes is None or sizes[TEXT] <= SHORT
-
-
-def _means(found: Occurrences) -> tuple[float, float]:
-    """Return the mean length of all texts, as talk and as documents."""
-    text, identifiers, before, _ = found.means
-    return text + identifiers + TALK.before_length * before, text + identifiers + DOCUMENT.before_length * before
 
 
 def _unmeasured(row: Row) -> Ranked:

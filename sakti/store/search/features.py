@@ -172,10 +172,11 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     size, identifiers, before, _ = sizes or (len(text) // CHARACTERS, 0, 0, 0)
     weights = pattern.weights_of(document=document)
     counts, own, places = _count(found, pattern, weights)
-    if text and pattern.parts:
-        _count_parts(text, pattern, counts, own)
-    length = size + identifiers + weights.before_length * before
     adjacent, near = _together(places, pattern) if len(places) > 1 else (0.0, 0.0)
+    if text and pattern.parts:
+        verbatim = _count_parts(text, pattern, counts, own)
+        adjacent, near = max(adjacent, verbatim), max(near, verbatim)
+    length = size + identifiers + weights.before_length * before
     asks = pattern.asks and size <= SHORT and text.rstrip().endswith("?")
     labelled = pattern.asks and not document and _is_labelled(text, pattern.words)
     timed = pattern.when and not document and says_when(text)
@@ -214,13 +215,18 @@ def _count(found: Phrases, pattern: Pattern, weights: Weights) -> tuple[list[flo
     return counts, own, places[:PLACES]
 
 
-def _count_parts(text: str, pattern: Pattern, counts: list[float], own: list[bool]) -> None:
-    """Count the parts of words."""
+def _count_parts(text: str, pattern: Pattern, counts: list[float], own: list[bool]) -> float:
+    """Count the parts of words; return the share of the typed ones that the text has, by their rarity.
+
+    Such a part stands together by itself: `getServerSide` in `getServerSideProps` beats its pieces one by one.
+    """
     lower = folded(text).lower()
     has_word = {term.text: own[i] for i, term in enumerate(pattern.terms)}
     for i, (part, _) in enumerate(pattern.parts, len(pattern.terms)):
         counts[i] = lower.count(part) * (1.0 if has_word.get(part, True) else WITHIN)
         own[i] = counts[i] > 0
+    typed = [(rarity, i) for i, (p, rarity) in enumerate(pattern.parts, len(pattern.terms)) if p not in pattern.meant]
+    return sum(rarity * own[i] for rarity, i in typed) / (sum(rarity for rarity, _ in typed) or 1.0)
 
 
 def _together(places: Sequence[tuple[int, int]], pattern: Pattern) -> tuple[float, float]:

@@ -19,6 +19,7 @@ MAX_TERMS = 32
 ENOUGH_WORDS = 4 * MAX_TERMS  # words of a text, with those that are left out
 MAX_TEXT = 4_000  # characters of a query that are read: a paste is known by its beginning
 LONGEST = 200  # characters of a word
+BESIDE_A_PHRASE = 5  # words outside of quotes; more are a text that quotes
 PASTED = 60  # more words than that were pasted: quotes and colons in them are no operators
 JOINED = 6  # up to so many plain words may be an identifier that was typed apart
 ROLES = ("user", "assistant", "tool", "system")
@@ -43,7 +44,7 @@ _VALUE = lazy_pattern(r":([\w,]+)")
 _SHOWN = {"you": "user", "sakti": "assistant"}  # as hits are headed
 _LOOSE = lazy_pattern(r"^\s*(?:AND|OR)(?=\s)|(?<=\s)(?:AND|OR)\s*$|(?<=\s)(?:AND|OR)(?=\s+(?:AND|OR)\s)")
 _POSITION = lazy_pattern(r":\d+(:\d+)?:?$")  # src/a.py:10
-_PHRASE = lazy_pattern(r"\"([^\"]+)\"")
+_PHRASE = lazy_pattern(r"(?<!\S)\"([^\"]+)\"(?=\s|[?!.]*$)")  # in pasted text quotes mostly touch other signs
 _EXCLUDED_PHRASE = lazy_pattern(r"-\"([^\"]+)\"")
 # Three letters and more (`rm -rf`, `ls -l` are no exclusions), or Chinese, Japanese or Korean ones.
 # Chinese, Japanese, Korean; Thai, Lao, Burmese, Khmer
@@ -136,8 +137,7 @@ def parse_query(
         rest = _LOOSE.sub(" ", rest)
     read = read_operators(rest, is_said, alone=query == Query(text=""))
     rest = read.text
-    phrases = [m[1].strip() for m in _PHRASE.finditer(rest) if WORD.search(m[1])]
-    rest = _PHRASE.sub(" ", rest) if phrases else rest
+    phrases, rest = _required_phrases(rest)
     rest = _PREFIX.sub(lambda m: m[1] if is_cjk(m[1]) else m[0], rest)
     prefixes = [m[1] for m in _PREFIX.finditer(rest)]
     rest = _PREFIX.sub(" ", rest)
@@ -149,6 +149,18 @@ def parse_query(
         prefixes=tuple(prefixes),
         alternatives=read.alternatives,
     )
+
+
+def _required_phrases(text: str) -> tuple[list[str], str]:
+    """Return the phrases that a text must have, and the rest.
+
+    Quotes require only if they stand free in a short query; in other text the words in them are words.
+    """
+    phrases = [m[1].strip() for m in _PHRASE.finditer(text) if WORD.search(m[1])]
+    rest = _PHRASE.sub(" ", text)
+    if not phrases or len(WORD.findall(rest)) > BESIDE_A_PHRASE:
+        return [], text
+    return phrases, rest
 
 
 def _either(match: re.Match[str]) -> str:

@@ -244,7 +244,7 @@ def _find(
         words = list(map(_as_one_word, words))
     words = list(dict.fromkeys(words))[:MAX_TERMS]
     unquoted = _phrases_of_no_text(db, query)
-    query = replace(query, phrases=tuple(p for p in query.phrases if p not in unquoted))
+    query = _without_phrases(query, unquoted)
     known, similar = _terms(db, words, joined, query, newest)
     question = _is_question(query)
     required = _to_be_read(query)
@@ -319,12 +319,27 @@ def _as_one_word(word: str) -> str:
 
 
 def _phrases_of_no_text(db: Connection, query: Query) -> tuple[str, ...]:
-    """Return the phrases that no text has, where they stand among other words: Revert "fix the build"."""
+    """Return the phrases among other words that no text has, or that no text has together: Revert "fix the build"."""
     if not query.phrases or not query.text:
         return ()
     phrases = [p for p in query.phrases if not is_unindexed(p)]
     known = retrieve.are_known(db, chain.from_iterable(map(spellings, phrases)))
-    return tuple(p for p in phrases if known.isdisjoint(spellings(p)))
+    required = tuple(p for p in phrases if not known.isdisjoint(spellings(p)))
+    together = retrieve.required_of(Query("", phrases=required))
+    if required and not retrieve.are_known(db, [together]):
+        required = ()
+    return tuple(p for p in phrases if p not in required)
+
+
+def _without_phrases(query: Query, phrases: Sequence[str]) -> Query:
+    """Return the query with the words of some of its phrases as words."""
+    if not phrases:
+        return query
+    return replace(
+        query,
+        text=" ".join((query.text, *phrases)),
+        phrases=tuple(p for p in query.phrases if p not in phrases),
+    )
 
 
 def _terms(

@@ -12,7 +12,7 @@ from playhouse.apsw_ext import APSWDatabase
 
 from sakti.core.clock import SystemClock
 from sakti.store import migrate
-from sakti.store.search.rank import score
+from sakti.store.search.rank import EQUAL, score
 from sakti.store.search.search import Scope, SearchPage, search
 from tests.unit.store.test_search_queries import say
 
@@ -106,6 +106,43 @@ def test_a_short_reply_does_not_outrank_the_output_that_it_repeats(db: APSWDatab
 
 def test_the_parts_add_up_to_the_score(db: APSWDatabase) -> None:
     thread = [("what of the gimbal?", "user"), ("it turns", "assistant"), ("the gimbal solver overflow", "assistant")]
-    hits = ask(db, "what is the gimbal solver overflow", [thread]).hits
-    scores = [score(h.parts) for h in hits]
+    others = [(f"the solver of case {n}", "user") for n in range(8)]
+    hits = ask(db, "what is the gimbal solver overflow", [thread, others]).hits
+    scores = [round(score(h.parts), EQUAL) for h in hits]
     assert scores == sorted(scores, reverse=True) and any(h.parts.behind for h in hits)
+
+
+values = st.sampled_from(("int", "str", "Decimal", "int | None", "list[int]", "float", "bytes"))
+lines = st.sampled_from(
+    (
+        'error: Incompatible return value type (got "{}", expected "{}")',
+        'Argument 1 to "{}" has incompatible type "{}"; expected "number"',
+        'expected "{}" but got "{}" in the parser',
+        '{{"kind": "{}", "of": "{}", "level": "error"}}',
+    )
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines, st.tuples(values, values), st.tuples(values, values))
+def test_quotes_in_pasted_text_require_nothing(
+    db: APSWDatabase, line: str, stored: tuple[str, str], pasted: tuple[str, str]
+) -> None:
+    others = [(f'the value of "{value}" is what it is', "user") for value in ("int", "str", "Decimal")]
+    hits = ask(db, line.format(*pasted), [[("run mypy", "user"), (line.format(*stored), "tool")], others]).hits
+    assert hits[0].id == "0-1"
+
+
+def test_a_free_quote_in_a_short_query_is_required(db: APSWDatabase) -> None:
+    thread = [("the quick brown fox", "user"), ("a brown quick fox", "user"), ("where is the fox", "user")]
+    assert [h.id for h in ask(db, 'fox "quick brown"', [thread]).hits] == ["0-0"]
+    assert ask(db, 'where is the "quick brown" fox?', [thread]).hits[0].id == "0-0"
+
+
+@pytest.mark.parametrize("typed", ["getServerSide", "getserverside", "etServerSid", "get_server_s"])
+def test_a_verbatim_part_of_an_identifier_beats_its_scattered_pieces(db: APSWDatabase, typed: str) -> None:
+    scattered = [
+        (f"we get you server-side rendering for page {n}, get it from the server side", "user") for n in range(6)
+    ]
+    names = [("getServerSideProps is called first; see get_server_side_props", "assistant")]
+    assert ask(db, typed, [scattered, names]).hits[0].id == "1-0"

@@ -70,9 +70,9 @@ class Features(Struct, frozen=True):
 
     `counts`: weighted occurrences of each term, `own`: whether the text itself has it, `length` in weighted tokens.
     `adjacent`: share of the query's neighbouring words that are neighbours in the text; `near`: 1 where all of them
-    are, less with their distance. `asks`: it ends as a question. `labelled`: it begins with a label that the query
-    names, as who says it (`Ann: …`). `timed`: it says when, where the query asks that. `beginning`: its first
-    characters, if it was read.
+    are, less with their distance. `complete`: it has all words of the query. `asks`: it ends as a question.
+    `labelled`: it begins with a label that the query names, as who says it (`Ann: …`). `timed`: it says when, where
+    the query asks that. `beginning`: its first characters, if it was read.
     """
 
     row: Row
@@ -82,6 +82,7 @@ class Features(Struct, frozen=True):
     own: tuple[bool, ...]
     adjacent: float
     near: float
+    complete: bool
     asks: bool
     labelled: bool
     timed: bool
@@ -108,9 +109,15 @@ class Pattern(Struct, frozen=True):
     pairs: frozenset[tuple[int, int]]
     nearness: float
     words: frozenset[str]  # the texts of the terms
+    tells_all: bool  # texts with all words are told from those with some
+    required: tuple[int, ...]  # the terms that they have; () where no text can
     asks: bool
     when: bool
     meant: frozenset[str] = frozenset()  # of the parts: what was not typed, and may have been meant
+
+    def has_all(self, own: Sequence[bool]) -> bool:
+        """Return whether a text has every word that was typed, where that is told."""
+        return bool(self.required) and all(own[i] for i in self.required)
 
     def weights_of(self, *, document: bool) -> Weights:
         if not self.asks:
@@ -128,16 +135,21 @@ def pattern_of(
     terms: Sequence[Term],
     parts: Mapping[str, float],
     order: Sequence[str],
+    typed: Sequence[str],
     *,
     asks: bool,
     when: bool,
     meant: frozenset[str] = frozenset(),
 ) -> Pattern:
-    """Return the pattern of terms; `order`: the words as they follow each other in the query."""
+    """Return the pattern of terms.
+
+    `order`: the words as they follow each other in the query; `typed`: those of which a text may have all.
+    """
     forms = [(form, i) for i, term in enumerate(terms) for form in term.forms]
     forms.sort(key=lambda form: form[0].only_ranks)
     index = {term.text: i for i, term in enumerate(terms)}
     known = [index[w] for w in order if w in index]
+    required = () if asks or any(w not in index for w in typed) else tuple(index[w] for w in typed)
     rare = sorted(t.rarity for t in terms)
     return Pattern(
         tuple(terms),
@@ -147,6 +159,8 @@ def pattern_of(
         frozenset(p for p in itertools.pairwise(known) if p[0] != p[1]),
         sum(value * (len(rare) - 1 - i) for i, value in enumerate(rare)),
         frozenset(index),
+        bool(typed) and not asks,
+        required,
         asks,
         when,
         meant,
@@ -180,9 +194,22 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     asks = pattern.asks and size <= SHORT and text.rstrip().endswith("?")
     labelled = pattern.asks and not document and _is_labelled(text, pattern.words)
     timed = pattern.when and not document and says_when(text)
+    complete = pattern.has_all(own)
     beginning = text if size <= SHORT else text[:BEGINNING]
     return Features(
-        row, document, length, tuple(counts), tuple(own), adjacent, near, asks, labelled, timed, beginning, size
+        row,
+        document,
+        length,
+        tuple(counts),
+        tuple(own),
+        adjacent,
+        near,
+        complete,
+        asks,
+        labelled,
+        timed,
+        beginning,
+        size,
     )
 
 

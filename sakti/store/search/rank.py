@@ -167,8 +167,11 @@ def _place_of(r: Ranked) -> Place:
 
 
 def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
-    """Return candidates best first, equals newest first."""
-    return sorted(ranked, key=lambda r: (-round(r.score, EQUAL), -r.features.row.created_at, -r.features.row.pk))
+    """Return candidates best first, those with all words before the others; equals newest first."""
+    return sorted(
+        ranked,
+        key=lambda r: (not r.features.complete, -round(r.score, EQUAL), -r.features.row.created_at, -r.features.row.pk),
+    )
 
 
 def _neighbours(f: Features, weights: Weights, at: Mapping[Place, Features], words: Mapping[int, float]) -> float:

@@ -136,6 +136,17 @@ def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
     return _avoiding(" AND ".join(f"({p})" for p in (required_of(query), words) if p), query)
 
 
+def with_all(db: Connection, terms: Sequence[Term], keys: Sequence[int]) -> set[int]:
+    """Return those of `keys` whose text has all terms."""
+    if not keys or not terms:
+        return set()
+    every = " AND ".join(f"({' OR '.join(t.phrases)})" for t in terms)
+    among = "rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"
+    sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ? AND {among}"
+    rows = db.execute_sql(sql, (f"{OWN} : ({every})", min(keys), max(keys), listed(keys))).fetchall()
+    return {key for (key,) in rows}
+
+
 def _avoiding(match: str, query: Query) -> str:
     return f"({match}) NOT {any_word_of(query.avoided)}" if match and query.avoided else match
 

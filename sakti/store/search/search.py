@@ -6,10 +6,11 @@ page (here).
 
 from __future__ import annotations
 
+import datetime
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
@@ -20,7 +21,7 @@ from sakti.store.connection import Connection
 from sakti.store.search import filters, retrieve, spelling
 from sakti.store.search import rank as ranking
 from sakti.store.search.copies import fold, fold_rest
-from sakti.store.search.dates import asks_when, named_times, names_time
+from sakti.store.search.dates import RelativeTime, asks_when, named_times, names_time, relative_time
 from sakti.store.search.excerpts import Excerpt, Sought, excerpt_of
 from sakti.store.search.features import (
     SHORT,
@@ -64,9 +65,14 @@ __all__ = [
 
 ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
 QUESTION = 3  # from so many words on, the answer may stand beside what matches
+FEW_WORDS = 4  # up to so many, texts with all of them come first; long texts have more of them by chance
 FEW = 5  # fewer hits than that: look for parts of words, too
 RAREST = 16  # words that are looked up of a longer text
 ASKING = frozenset("who whom whose what when where which why how".split())
+TALKING = frozenset(
+    "about all anything do doing done everything happen happened happening list messages on said say show talk talked"
+    " talking discuss discussed work worked working".split()
+)  # words that ask for whatever was said
 SIMILAR = 30  # texts in which a word that was meant is looked for
 TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
 PAGE = 20  # rows; where copies leave fewer, what stands behind them is looked for, so many seconds
@@ -128,41 +134,83 @@ def search(
     query = parse_query(asked, is_said)
     if unknown := filters.unknown(db, query):
         query = parse_query(asked, is_said, unknown=unknown)
+    unread = [(name, value) for name, value in query.unknown if not is_said(f"{name}:{value}")]
+    query = replace(query, unknown=(*unknown.items(), *unread))
+    said_so = tuple(phrase for phrase, known in said.items() if known and ":" not in phrase)
+    asking = _Asking(text, scope, limit, offset, now, first, clock)
+    if timed := _relative_time(query, now):
+        page = _search(db, _in_time(query, timed), asking)
+        if page.total or page.partial:
+            return replace(page, said=said_so, when=timed.described)
+    return replace(_search(db, query, asking), said=said_so)
+
+
+class _Asking(Struct, frozen=True):
+    """What is asked for besides the query; see `search`."""
+
+    text: str
+    scope: Scope
+    limit: int
+    offset: int
+    now: int | None
+    first: bool
+    clock: Callable[[], float]
+
+
+def _relative_time(query: Query, now: int | None) -> RelativeTime | None:
+    """Return the time that the query names relative to now, if no filter names one."""
+    if query.since is not None or query.until is not None or query.alternatives:
+        return None
+    return relative_time(query.text, datetime.datetime.fromtimestamp(now / 1000 if now else time.time()))
+
+
+def _in_time(query: Query, timed: RelativeTime) -> Query:
+    """Return the query for the texts of that time; all of them if it asks for nothing else."""
+    words = [w.strip("?.,!'").lower() for w in timed.rest.split()]
+    rest = "" if all(not w or w in STOP_WORDS or w in TALKING for w in words) else timed.rest
+    return replace(query, text=rest, since=timed.start, until=timed.end)
+
+
+def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
+    scope, first, clock = asking.scope, asking.first, asking.clock
+    limit, offset = asking.limit, asking.offset
     newest = retrieve.newest_key(db)
     place = place_of(db, query, scope, newest)
     start = clock()
     budget = Budget(clock, start + (FIRST_TIME if first else TIME), start + (FIRST_TIME if first else LAST_TIME))
-    found = _find(db, query, place, newest, budget, first=first, now=now)
+    found = _find(db, query, place, newest, budget, first=first, now=asking.now)
     listed = _listed(db, found, query)
     if found.more and not first and listed.total < PAGE:
         longer = Budget(clock, start + BEHIND_COPIES, start + BEHIND_COPIES, budget.unread)
-        found, listed = _look_behind(db, found, listed, query, place, newest, longer, now)
+        found, listed = _look_behind(db, found, listed, query, place, newest, longer, asking.now)
     folded, rest, total = listed.folded, listed.rest, listed.total
     behind = rest[max(0, offset - len(folded)) : max(0, offset + limit - len(folded))]
     page = [*folded[offset : offset + limit], *((_unmeasured(row), copies) for row, copies in behind)]
     hits = _hits(db, page, offset, folded[0][0].score if folded else 1.0, query, found)
-    others = SearchPage(text, 0)
+    others = SearchPage(asking.text, 0)
     unfinished = found.partial or (
         first and ((found.more and total < PAGE) or (budget.over and (not total or bool(budget.unread))))
     )
-    if not (total or unfinished) and scope.resource_id is not None and scope.thread_id is None and text.strip():
-        others = search(db, text, replace(scope, resource_id=None), limit=0, first=True, clock=clock)
+    if not (total or unfinished) and scope.resource_id is not None and scope.thread_id is None and asking.text.strip():
+        wider = replace(asking, scope=replace(scope, resource_id=None), limit=0, offset=0, first=True)
+        others = _search(db, query, wider)
     since = {key: retrieve.time_of(db, key) for key in set(budget.unread.values())}
     unread = tuple((name, since[key]) for name, key in budget.unread.items())
+    complete = sum(r.features.complete for r, _ in folded) if found.pattern.tells_all else None
     return SearchPage(
-        text,
+        asking.text,
         total,
         hits,
         more=found.more,
         partial=unfinished,
         unread=unread,
-        suggestion=found.suggestion,
+        suggestion="" if query.unknown else found.suggestion,
         elsewhere=others.total,
         more_elsewhere=others.more or others.partial,
         without=query.excluded if listed.gone or found.avoided else (),
         unquoted=found.unquoted,
-        unknown=tuple(unknown.items()),
-        said=tuple(phrase for phrase, known in said.items() if known),
+        unknown=query.unknown,
+        with_all=complete,
     )
 
 
@@ -261,7 +309,7 @@ def _find(
     if wanting and not unfinished:
         signs = dict.fromkeys(filter(is_unindexed, chain.from_iterable(required)))
         typed = signs if signs and not is_cjk(query.text) else (query.text, *(query.phrases if required else ()))
-        parts = _by_parts(db, " ".join(typed), place, newest, budget)
+        parts = _by_parts(db, " ".join(typed), similar, place, newest, budget)
     more = parts.more or len(matches.rows) >= retrieve.CANDIDATES
     if required:
         more = parts.more or (more and not all(any(map(is_unindexed, group)) for group in required))
@@ -275,7 +323,8 @@ def _find(
         more = len(matches.rows) >= (retrieve.CANDIDATES if needles else retrieve.LISTED)
     not_typed = frozenset(folded(w).lower() for found in parts.meant.values() for w in found)
     when = question and asks_when(query.text)
-    pattern = pattern_of(known, parts.rarity, words, asks=question, when=when, meant=not_typed)
+    typed_words = [w for w in words if w not in joined] if _may_have_all(query) else []
+    pattern = pattern_of(known, parts.rarity, words, typed_words, asks=question, when=when, meant=not_typed)
     around = place if question else None
     matches = replace(matches, required=bool(query.alternatives or query.phrases))
     ranked, rest = _measured(db, pattern, matches, parts.texts, around, _times(db, query, newest, now), newest)
@@ -307,6 +356,11 @@ def _is_question(query: Query) -> bool:
     strict = bool(query.alternatives) or (bool(query.phrases) and STOP_WORDS.isdisjoint(words))
     asks = "?" in query.text or not ASKING.isdisjoint(words)
     return asks and len(words) >= QUESTION and not strict and not looks_like_identifier(query.text)
+
+
+def _may_have_all(query: Query) -> bool:
+    """Return whether the texts with all words are told from the others: a few words, and nothing required anyway."""
+    return 1 < len(query.text.split()) <= FEW_WORDS and not (query.alternatives or query.phrases or is_cjk(query.text))
 
 
 def _unwanted(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
@@ -374,13 +428,17 @@ class _Parts(Struct, frozen=True):
     more: bool = False
 
 
-def _by_parts(db: Connection, text: str, place: Place, newest: int, budget: Budget) -> _Parts:
+def _by_parts(db: Connection, text: str, similar: Collection[str], place: Place, newest: int, budget: Budget) -> _Parts:
+    """Return the texts with parts of words; for a part that no text has those with one like it.
+
+    `similar`: words that are corrected already, and not guessed.
+    """
     tokens = _tokens(text)
     found = _containing(db, list(filter(_is_part, tokens)), place, newest, budget)
     if found.texts or not looks_like_identifier(text):
         return found
     meant: dict[str, list[str]] = {}
-    for token in (t for t in tokens if len(t) >= 4 and not _pieces_known(db, t, newest)):
+    for token in (t for t in tokens if len(t) >= 4 and t not in similar and not _pieces_known(db, t, newest)):
         near = retrieve.similar_parts(db, token, place, newest, budget)[:SIMILAR]
         if words := spelling.similar_words(texts_of(db, [r.pk for r in near]).values(), token):
             meant[token] = words
@@ -470,6 +528,10 @@ def _measured(
     `around`: the messages beside the best are candidates, too, where they pass this filter.
     """
     chosen = {r.pk: r for r in (*matches.worth_measuring(), *by_parts)}
+    if pattern.required:
+        others = {r.pk: r for r in matches.rows if r.pk not in chosen}
+        every = retrieve.with_all(db, [pattern.terms[i] for i in pattern.required], list(others))
+        chosen |= {pk: others[pk] for pk in every}
     sizes = sizes_of(db, list(chosen))
     texts = {r.pk: text for r, text in by_parts.items()}
     wanted = (k for k in chosen if k not in texts and (pattern.parts or _is_short(sizes.get(k))))
@@ -528,7 +590,7 @@ def _is_short(sizes: Sizes | None) -> bool:
 
 
 def _unmeasured(row: Row) -> Ranked:
-    features = Features(row, False, 0.0, (), (), 0.0, 0.0, False, False, False, "", 0)
+    features = Features(row, False, 0.0, (), (), 0.0, 0.0, False, False, False, False, "", 0)
     return Ranked(features, NO_PARTS, 0.0, False)
 
 
@@ -551,7 +613,7 @@ def _hits(
         hits.append(
             Hit(
                 of.doc_id, row.kind, row.thread_id, of.title, of.task_id, row.role, row.created_at, row.position, cut,
-                share, number, of.source, copies, r.parts,
+                share, number, of.source, r.features.complete, copies, r.parts,
             )
         )  # fmt: skip
     return tuple(hits)

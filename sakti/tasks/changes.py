@@ -102,6 +102,8 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
     refuse_cycle(db, task.id, target.id, kind)
     if kind == g.PARENT:
         refuse_epic_in_task(db, task, target)
+        if task.status != "closed":
+            refuse_closed_parent(target)
     return edges.add(db, task.id, target.id, kind, actor.now, count=count)
 
 
@@ -118,6 +120,14 @@ def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
         raise TaskError(
             f"{child.handle} is an epic and cannot be part of the {parent.type} {parent.handle}.{advice}",
             code="bad_parent",
+        )
+
+
+def refuse_closed_parent(parent: Task) -> None:
+    """Refuse an open child of a closed epic. Raises `TaskError` (closed)."""
+    if parent.type == "epic" and parent.status == "closed":
+        raise TaskError(
+            f"The epic {parent.handle} is closed; `reopen {parent.handle}` opens it for more tasks.", code="closed"
         )
 
 

@@ -116,6 +116,42 @@ def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tuple[str
     return out
 
 
+_WAITED_FOR = f"""
+SELECT w.value, b.id, 0 FROM json_each(?1) w
+  CROSS JOIN task_dependencies d ON d.task_id = w.value AND d.type = 'blocks'
+  CROSS JOIN tasks b ON b.id = d.depends_on AND {_LIVE.format("b")}
+UNION ALL SELECT w.value, c.id, 0 FROM json_each(?2) w
+  CROSS JOIN task_dependencies d ON d.depends_on = w.value AND d.type = 'parent-child'
+  CROSS JOIN tasks c ON c.id = d.task_id AND {_LIVE.format("c")}
+UNION ALL SELECT w.value, p.id, 1 FROM json_each(?1) w
+  CROSS JOIN task_dependencies d ON d.task_id = w.value AND d.type = 'parent-child'
+  CROSS JOIN tasks p ON p.id = d.depends_on AND p.deleted_at IS NULL AND p.held = 1"""
+
+
+def waited_for(db: Connection, seeds: Sequence[tuple[str, int]], most: int) -> dict[str, tuple[int, str]]:
+    """Return the tasks that `seeds` (id, priority; most urgent first) wait for: the priority, and the task that waits.
+
+    A task waits for its blockers, those of its ancestors, and its children; so do those that it waits for. Ends after
+    about `most` tasks.
+    """
+    out: dict[str, tuple[int, str]] = {}
+    seen: set[tuple[str, bool]] = set()
+    for priority in sorted({p for _, p in seeds}):
+        frontier = {(task, False): task for task, p in seeds if p == priority and (task, False) not in seen}
+        while frontier and len(seen) < most:
+            seen.update(frontier)
+            every, waiting = ([t for t, _ in frontier], [t for t, above in frontier if not above])
+            first = {task: seed for (task, _), seed in frontier.items()}
+            found = db.execute_sql(_WAITED_FOR, (json.dumps(every), json.dumps(waiting))).fetchall()
+            frontier = {}
+            for task, other, above in found:
+                if (other, bool(above)) not in seen:
+                    frontier.setdefault((other, bool(above)), first[task])
+                if not above:
+                    out.setdefault(other, (priority, first[task]))
+    return out
+
+
 def open_children(db: Connection, task_ids: Iterable[str]) -> dict[str, list[str]]:
     """Return the open children of tasks that have any, oldest first."""
     rows = db.execute_sql(

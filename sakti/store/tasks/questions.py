@@ -57,7 +57,7 @@ def handles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
 
 
 def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
-    """Return the tasks whose id or handle begins with `text` (at most 20); an exact match alone."""
+    """Return the tasks whose id or handle begins with `text` (at most 20), in any case; an exact match alone."""
     alive = "t.deleted_at IS NOT NULL" if deleted else "t.deleted_at IS NULL"
     found: dict[str, Task] = {}
     for clause, values in (
@@ -65,7 +65,11 @@ def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = Fal
         ("t.handle = ?", (text,)),
         ("t.handle >= ? AND t.handle < ?", (text, text + chr(0x10FFFF))),
         ("t.id >= ? AND t.id < ?", (text, text + chr(0x10FFFF))),
+        ("lower(t.handle) = ?", (text.lower(),)),
+        ("substr(lower(t.handle), 1, ?) = ?", (len(text), text.lower())),
     ):
+        if "lower" in clause and found:  # reads every task
+            break
         mine = "t.resource_id = ?" if "handle" in clause else "+t.resource_id = ?"  # by the index on the id alone
         rows = db.execute_sql(
             f"SELECT {COLUMNS} FROM tasks t WHERE {mine} AND {clause} AND {alive} LIMIT 20", (resource_id, *values)
@@ -111,6 +115,27 @@ def states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
             (json.dumps(list(task_ids)),),
         )
     )
+
+
+def waiting(db: Connection, resource_id: str, priority: int, limit: int) -> list[tuple[str, int]]:
+    """Return (id, priority) of tasks at least so urgent that wait for others, at most `limit` in each state."""
+    out: list[tuple[str, int]] = []
+    for state in ("blocked", "container", "in_progress"):
+        out += db.execute_sql(
+            "SELECT t.id, t.priority FROM tasks t WHERE t.resource_id = ? AND t.state = ? AND t.priority <= ?"
+            f" AND (t.held OR t.open_children) {_ORDER} LIMIT ?",
+            (resource_id, state, priority, limit),
+        )
+    return sorted(out, key=lambda task: task[1])
+
+
+def ready_priorities(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
+    """Return the priorities of those of these tasks that are ready."""
+    rows = db.execute_sql(
+        "SELECT t.id, t.priority FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value AND t.state = 'ready'",
+        (json.dumps(list(task_ids)),),
+    )
+    return dict(rows.fetchall())
 
 
 # --- many of them -----------------------------------------------------------------------------------------

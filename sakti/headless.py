@@ -122,9 +122,9 @@ class _Run:
 
     def __init__(self, session: Session, output: str, limits: Limits, schema: Any) -> None:
         self._session, self._output, self._limits, self._schema = session, output, limits, schema
-        self._waits = WaitNotice(session.config.store.wait)
+        self._waits = WaitNotice(session.workspace.config.store.wait)
         self._masked = _MaskedDeltas()
-        self._agent = session.config.agent
+        self._agent = session.workspace.config.agent
         self._began = time.monotonic()
         self._finished: list[TurnFinished] = []
         self._saved = False
@@ -176,9 +176,11 @@ class _Run:
         session = self._session
         async with asyncio.timeout(self._limits.seconds):
             await session.start()
-        self._warming = asyncio.create_task(session.models.warm())  # beside the preparation of the first request
-        told = (*session.options.warnings, session.not_saved) if self._output != "text" else ()
-        for text in (*told, session.options.told):
+        self._warming = asyncio.create_task(
+            session.workspace.models.warm()
+        )  # beside the preparation of the first request
+        told = (*session.workspace.options.warnings, session.workspace.not_saved) if self._output != "text" else ()
+        for text in (*told, session.workspace.options.told):
             if text:
                 print(f"sakti: {sanitise(text)}", file=sys.stderr)
         status = await self._answer(prompt) if prompt.strip() or lines is None else "answered"
@@ -230,12 +232,12 @@ class _Run:
             self._finished.append(TurnFinished(thread, "limit", "", 0, Usage(), text, "Limit reached", "run_limit"))
             print(f"sakti: {text}", file=sys.stderr)
             return "limit"
-        session.config = dataclasses.replace(session.config, agent=limits)
+        session.workspace.config = dataclasses.replace(session.workspace.config, agent=limits)
         await session.submit(prompt)
         await session.wait()
         end = self._last
         self._usage, self._steps = self._usage + end.usage, self._steps + end.steps
-        if end.error_code in NOT_SAVED and not session.not_saved:
+        if end.error_code in NOT_SAVED and not session.workspace.not_saved:
             print("sakti: The thread so far is kept; `sakti run -c` continues it.", file=sys.stderr)
         return "refused" if end.status == "answered" and session.refused_calls else end.status
 
@@ -267,14 +269,14 @@ class _Run:
     def _end(self, status: str, text: str, *, error: str | None = None, value: Any = None) -> str:
         """Print the result of a message, or of a run that has none; returns `status`."""
         session, last = self._session, self._finished[-1] if self._finished else None
-        known = last is not None and session.saved and last.thread_id
+        known = last is not None and session.workspace.saved and last.thread_id
         result: Json = {
             "thread_id": last.thread_id if last is not None and known else None,
             "text": text,
             "status": status,
             "steps": self._steps,
-            "usage": to_builtins(self._usage if last is not None else session.usage),
-            "cost_usd": self._usage.cost_usd if last is not None else session.usage.cost_usd,
+            "usage": to_builtins(self._usage if last is not None else session.current.usage),
+            "cost_usd": self._usage.cost_usd if last is not None else session.current.usage.cost_usd,
             "error": error or (last.error if last is not None else None),
         }
         if last is not None and last.metadata:

@@ -12,7 +12,7 @@ import apsw
 import hypothesis
 import pytest
 
-from sakti.agent.session import build
+from sakti.agent import workspace
 from sakti.core.clock import Clock
 from sakti.core.ids import TimeIds
 from sakti.store import migrate, opening
@@ -65,7 +65,7 @@ def _no_network() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _fake_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have sessions in this process run commands bare, and quickly; whole programs use the real sandbox."""
-    monkeypatch.setattr(build, "make_sandbox", lambda state: FakeSandbox(state.workspace))
+    monkeypatch.setattr(workspace, "make_sandbox", lambda made: FakeSandbox(made.root))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -32,7 +32,7 @@ async def compact(scope: Scope, focus: str) -> Value | None:
     if not messages:
         return Done("Nothing to compact: everything but the last exchange is already observed.")
     scope.tell(Done(f"{messages} messages, {count_k(before)} → ~{count_k(after)} tokens", title="Compacting"))
-    status = session.status
+    status = session.current.status
     who = one_line(status.observer, 40) if status is not None else "memory"
     with scope.working(f"compacting: {who} reads {messages} messages"):
         await session.compact(focus)

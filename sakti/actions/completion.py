@@ -15,7 +15,7 @@ from sakti.core.text import count_k, sanitise
 from sakti.core.types import ModelInfo
 
 if TYPE_CHECKING:
-    from sakti.agent.skills.load import Skill
+    from sakti.agent.project.skills.library import Skill
 
 MAX_SHOWN = 8
 _FILE = lazy_pattern(r"(?:^|(?<=\s))@([^\s@]*)$")

@@ -56,13 +56,15 @@ async def config(scope: Scope, name: str) -> Value:
 async def settings(scope: Scope, wanted: str) -> Value:
     """Show settings that are not at their default, or those that match the words; NAME = VALUE changes one."""
     session, user_file = scope.session, resources.config_home() / "config.toml"
-    project_file = session.workspace / ".sakti" / "config.toml"
+    project_file = session.workspace.root / ".sakti" / "config.toml"
     name, changes, text = (part.strip() for part in wanted.partition("="))
     if changes:
-        value = settings_view.value_of(session.config, name, text)
+        value = settings_view.value_of(session.workspace.config, name, text)
         files = {"user_file": user_file, "project_file": project_file}
         return Done(await settings_file.change(session, user_file, name, value, **files))
-    found = settings_view.settings(session.config, user_file=user_file, project_file=project_file, env=session.env)
+    found = settings_view.settings(
+        session.workspace.config, user_file=user_file, project_file=project_file, env=session.workspace.env
+    )
 
     async def listed() -> Value:
         asked = wanted.lower().split()

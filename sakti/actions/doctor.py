@@ -35,7 +35,7 @@ async def doctor(scope: Scope) -> Value:
             named = None
         path = Path(named or resources.data_home() / "sakti.db").expanduser()
         problem = [doctor_report.Line("config", False, e.message)]
-    answers = scope.live.model if scope.live is not None else None
+    answers = scope.live.workspace.models.selection if scope.live is not None else None
     found = await doctor_report.examine(path, scope.env, scope.workspace, config, answers, own_commands=registry.chat())
     lines = [*problem, *found]
     lines.sort(key=lambda line: "✗!✓".index(line.sign))

@@ -69,7 +69,7 @@ async def model(scope: Scope, name: str) -> Value | None:
 
     async def listed() -> Value:
         known = await session.views.models()
-        now = session.model.model if session.model else None
+        now = session.workspace.models.selection.model if session.workspace.models.selection else None
 
         async def use(number: int) -> None:
             await session.set_model(one(known, number).full_name)

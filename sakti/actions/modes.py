@@ -24,9 +24,9 @@ async def mode(scope: Scope, name: str) -> Value:
     """Choose what the Observer looks for."""
     session = scope.session
     if not name:
-        return _list_modes(session.mode)
+        return _list_modes(session.current.mode)
     await session.set_mode(name)
-    return Done(f"The Observer now looks for what matters in {session.mode}.", title="Mode")
+    return Done(f"The Observer now looks for what matters in {session.current.mode}.", title="Mode")
 
 
 def _list_modes(current: str) -> Card:
@@ -43,4 +43,4 @@ async def approve(scope: Scope, name: str) -> Value:
     session = scope.session
     if name:
         session.set_approval_mode(name)
-    return Done(f"Approval is {session.approval_mode}; /approve takes {', '.join(APPROVAL_MODES)}.")
+    return Done(f"Approval is {session.current.approval_mode}; /approve takes {', '.join(APPROVAL_MODES)}.")

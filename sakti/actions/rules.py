@@ -36,7 +36,7 @@ async def rules(scope: Scope, revoke: int) -> Value:
     written = [(kind, rule) for kind in ("deny", "ask", "allow") for rule in getattr(approval, kind)]
     lines = [f"{number:>3}. {decision:<5}  {rule}" for number, (rule, decision) in enumerate(saved, 1)]
     lines += [f"     {kind:<5}  {rule}  (settings)" for kind, rule in written]
-    granted = scope.live.granted_rules if scope.live is not None else ()
+    granted = scope.live.current.granted_rules if scope.live is not None else ()
     lines += [f"     allow  {rule}  (this thread)" for rule in granted]
     if not lines:
         lines = ["No rules yet: answer a question with `a` to save one, or set approval.allow, ask or deny."]

@@ -53,16 +53,16 @@ class Scope:
 
     @property
     def store(self) -> Store:
-        return self.session.store
+        return self.session.workspace.store
 
     @property
     def workspace(self) -> Path:
-        return self.session.workspace
+        return self.session.workspace.root
 
     @property
     def resource(self) -> str:
         """Return the id that everything of this workspace is stored under."""
-        return self.session.resource_id
+        return self.session.workspace.resource_id
 
     @property
     def database(self) -> Path:
@@ -72,15 +72,15 @@ class Scope:
     @property
     def config(self) -> Config:
         """Return the settings in force here. Raises `ConfigError`."""
-        return self.session.config
+        return self.session.workspace.config
 
     @property
     def env(self) -> Mapping[str, str]:
-        return self.session.env
+        return self.session.workspace.env
 
     def now(self) -> int:
         """Unix ms."""
-        return self.session.clock.now()
+        return self.session.workspace.clock.now()
 
     async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return what `fn(db, resource, …)` reads, secrets masked; in the shell without an event loop."""

@@ -40,9 +40,9 @@ async def setup(scope: Scope) -> Value:
 
     async def listed() -> Value:
         session = scope.session
-        found = machine.rows(await machine.look(session.env, session.config.providers))
+        found = machine.rows(await machine.look(session.workspace.env, session.workspace.config.providers))
         lines = [f"{'found' if good else 'missing'}: {text}" for good, text in found]
-        return Text((*lines, machine.talks_to(session.model), *WAYS))
+        return Text((*lines, machine.talks_to(session.workspace.models.selection), *WAYS))
 
     return Open("setup", instead=listed)
 

@@ -1,4 +1,4 @@
-"""List skills and commands, begin a new skill, write a first AGENTS.md: `/skills`, `/init`, `sakti skills`."""
+"""List skills and commands, begin a new skill, write a first AGENTS.md."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sakti.core.text import one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.agent.skills.load import Library
+    from sakti.agent.project.skills.library import Library
+    from sakti.agent.project.trust import TrustReview
 
 with lazy_imports:
-    from sakti.agent import trust as workspace_trust
-    from sakti.agent.skills import load as skill_files
-    from sakti.agent.skills import new as new_skill
+    from sakti.agent.project import trust as workspace_trust
+    from sakti.agent.project.skills import library as skill_files
 
 GROUP = Group("skills", "Skills and commands of this workspace and of the user.", CHAT)
 DESCRIPTION = 100  # characters that a list shows
@@ -26,40 +26,37 @@ DESCRIPTION = 100  # characters that a list shows
 @action(shell="skills list", chat="skills", summary="list skills and commands: what is typed as /name or $name")
 async def list_(scope: Scope) -> Value:
     """List skills and commands with their files, and what is shadowed, broken or not trusted."""
-    found = scope.live.library if scope.live is not None else _of(scope)
-    return Text(_lines(found, scope), title="Skills", kind="findings", json=_json(found))
+    review = workspace_trust.review(scope.workspace)
+    library = scope.live.workspace.files.library if scope.live is not None else None
+    library = library or skill_files.load(scope.workspace, project=not review.asks)
+    return Text(_lines(library, review), title="Skills", kind="findings", json=_json(library))
 
 
-def _of(scope: Scope) -> Library:
-    return skill_files.load(scope.workspace, project=not workspace_trust.look(scope.workspace).asks)
-
-
-def _lines(found: Library, scope: Scope) -> tuple[str, ...]:
+def _lines(library: Library, review: TrustReview) -> tuple[str, ...]:
     taken = registry.chat()
     out: list[str] = []
-    for skill in found.skills:
+    for skill in library.skills:
         name = f"/{skill.name} {skill.hint}".strip()
         if skill.name in taken:
             out.append(f"! {name}: {skill.source}: sakti's own command has this name; rename the file.")
         else:
             who = "" if skill.offered or skill.kind == "command" else "  (not offered to the model)"
             out.append(f"✓ {name}: {one_line(skill.description, DESCRIPTION)}  {skill.source}{who}")
-    out += [f"! /{s.name}: {s.source}: another one has this name and comes first." for s in found.shadowed]
-    out += [f"! {note}" for note in found.notes]
-    look = workspace_trust.look(scope.workspace)
-    if look.asks and any(skill_files.project_files(scope.workspace)):
+    out += [f"! /{s.name}: {s.source}: another one has this name and comes first." for s in library.shadowed]
+    out += [f"! {note}" for note in library.notes]
+    if review.asks and review.project.select("skill", "command"):
         out.append("! this project's own are left out until it is trusted: `sakti trust` shows them.")
     return tuple(out) or ("No skills or commands yet: `sakti skills new NAME` begins one.",)
 
 
-def _json(found: Library) -> object:
+def _json(library: Library) -> object:
     return {
         "skills": [
             {"name": s.name, "kind": s.kind, "description": s.description, "file": str(s.path), "offered": s.offered}
-            for s in found.skills
+            for s in library.skills
         ],
-        "shadowed": [{"name": s.name, "file": str(s.path)} for s in found.shadowed],
-        "notes": list(found.notes),
+        "shadowed": [{"name": s.name, "file": str(s.path)} for s in library.shadowed],
+        "notes": list(library.notes),
     }
 
 
@@ -72,7 +69,7 @@ async def new(scope: Scope, name: str, user: bool) -> Value:
     """Begin a skill: a folder with a SKILL.md to fill in."""
     if name in registry.chat():
         raise Refused(f"/{name} is a command of sakti itself: choose another name.", code=USAGE)
-    path = new_skill.write(scope.workspace, name, user=user)
+    path = skill_files.create_skill(scope.workspace, name, user=user)
     return Done(f"Written: {path}. Fill in description and text; /skills lists it.", json={"file": str(path)})
 
 

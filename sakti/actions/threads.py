@@ -238,9 +238,9 @@ async def export(scope: Scope, thread: str, form: str, output: Path | None) -> V
 async def export_open(scope: Scope, form: str, file: Path | None) -> Value:
     """Export the open thread to a file."""
     session = scope.session
-    if session.thread is None or session.thread_is_new:
+    if session.thread is None or session.current.is_new:
         raise Refused("This thread has no messages yet.")
-    target = session.workspace / file.expanduser() if file else None
+    target = session.workspace.root / file.expanduser() if file else None
     path = await thread_actions.ThreadActions(session).export(session.thread.id, form, target)
     return Done(f"Written to {path}.", title="Export")
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
 with lazy_imports:
-    from sakti.agent import trust as workspace_trust
+    from sakti.agent.project import trust as workspace_trust
     from sakti.agent.reports import trust_view
 
 WORDS = ("yes", "revoke", "list")
@@ -49,22 +49,23 @@ async def trust_here(scope: Scope, what: str) -> Value | None:
 
 
 def _shown(scope: Scope) -> Value:
-    found = workspace_trust.look(scope.workspace)
-    allow = "" if scope.live is None else "/trust yes"
-    lines = trust_view.lines(found, allow or "`sakti trust --yes`")
-    return Text(lines, title="Trust", json=trust_view.as_json(found), exit=int(found.asks))
+    review = workspace_trust.review(scope.workspace)
+    command = "`sakti trust --yes`" if scope.live is None else "/trust yes"
+    lines = trust_view.lines(review, command)
+    return Text(lines, title="Trust", json=trust_view.as_json(review), exit=int(review.asks))
 
 
 def _trusted(scope: Scope) -> Value:
-    found = workspace_trust.look(scope.workspace)
-    if found.problem:
-        raise Refused(found.problem)
-    if found.state == "nothing":
+    review = workspace_trust.review(scope.workspace)
+    project = review.project
+    if project.problem:
+        raise Refused(project.problem)
+    if review.state == "nothing":
         return Done("There is nothing to trust: this workspace has no settings of its own.", json={"trusted": False})
-    workspace_trust.save(found)
+    workspace_trust.save(review)
     after = f" {RESTART}" if scope.live is not None else ""
-    names = ", ".join(f.name for f in found.files)
-    return Done(f"Trusted {found.workspace}: {names}.{after}", json={"trusted": True})
+    names = ", ".join(f.name for f in project.files)
+    return Done(f"Trusted {project.workspace}: {names}.{after}", json={"trusted": True})
 
 
 def _revoked(scope: Scope) -> Value:
@@ -75,7 +76,7 @@ def _revoked(scope: Scope) -> Value:
 
 
 def _listed() -> Value:
-    found = workspace_trust.trusted()
-    rows = tuple(f"{path}: {', '.join(names)}" for path, names in found)
-    json = [{"workspace": str(path), "files": list(names)} for path, names in found]
+    trusted = workspace_trust.list_trusted()
+    rows = tuple(f"{path}: {', '.join(names)}" for path, names in trusted)
+    json = [{"workspace": str(path), "files": list(names)} for path, names in trusted]
     return Rows(rows, empty="No workspace is trusted.", json=json)

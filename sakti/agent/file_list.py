@@ -11,7 +11,7 @@ from pathlib import Path
 from sakti.agent.judge.secrets import secret_filter
 from sakti.agent.judge.where import Place
 from sakti.agent.reports.overview import overview
-from sakti.agent.workspace import git
+from sakti.agent.repository import git
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
 

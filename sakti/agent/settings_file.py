@@ -9,7 +9,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from sakti.agent import trust
+from sakti.agent.project import trust
 from sakti.agent.reports.settings_view import as_lines
 from sakti.core.config import Loaded, flat, load, masked_value, meaning, replace_setting
 from sakti.core.errors import ConfigError
@@ -56,8 +56,8 @@ def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: P
     Returns what that start would read. The file is replaced whole; it is left alone, and `ConfigError` says why,
     where it cannot be read, or where the value contradicts another or would not be used.
     """
-    found = trust.of_file(project_file)
-    if found.asks and path == project_file:
+    review = trust.review_settings(project_file)
+    if review.asks and path == project_file:
         raise ConfigError(f"{path} is not trusted, so nothing was written. `sakti trust` shows and trusts it.")
     target = path.resolve()  # a link stays a link
     try:
@@ -76,14 +76,14 @@ def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: P
             file.write(after)
             file.flush()
             os.fsync(file.fileno())
-        own, project = (Path(tried) if f == path else f for f in (user_file, None if found.asks else project_file))
+        own, project = (Path(tried) if f == path else f for f in (user_file, None if review.asks else project_file))
         loaded = load(user_file=own, project_file=project, env=env)
         if value is not None and loaded.origins.get(name) != tried:
             _refuse(name, loaded, tried)
         if before:
             Path(tried).chmod(target.stat().st_mode & 0o777)
         Path(tried).replace(target)
-        if path == project_file and (now := trust.of_file(path)).asks:
+        if path == project_file and (now := trust.review_settings(path)).asks:
             trust.save(now)  # what the user writes here was seen
     except ConfigError as e:
         raise ConfigError(e.message.replace(tried, str(path))) from e
@@ -104,9 +104,9 @@ def _refuse(name: str, loaded: Loaded, tried: str) -> None:
 
 async def change(session: Session, path: Path, name: str, value: Any, *, user_file: Path, project_file: Path) -> str:
     """Write one setting and go on with it where this window can; a sentence that says so. Raises `ConfigError`."""
-    if name == "approval.mode" and value == "auto" and (refused := session.refused_auto()):
+    if name == "approval.mode" and value == "auto" and (refused := session.workspace.refused_auto()):
         raise ConfigError(f"{refused[0].upper()}{refused[1:]}")
-    loaded = write(path, name, value, user_file=user_file, project_file=project_file, env=session.env)
+    loaded = write(path, name, value, user_file=user_file, project_file=project_file, env=session.workspace.env)
     now = flat(loaded.config).get(name)
     line = (
         as_lines(name, masked_value(name, value)).replace("\n", " ")
@@ -118,7 +118,7 @@ async def change(session: Session, path: Path, name: str, value: Any, *, user_fi
         return f"{done}. It takes effect after a restart."
     if session.busy:
         return f"{done}. It takes effect after a restart, because the agent is working now."
-    config = replace_setting(session.config, name, now)
+    config = replace_setting(session.workspace.config, name, now)
     if name == "mode":
         await session.set_mode(str(now))
     elif name == "approval.mode":

@@ -104,10 +104,10 @@ async def is_first(session: Session, state: Mapping[str, str]) -> bool:
     """
     if state.get(SHOWN):
         return False
-    options = session.options
+    options = session.workspace.options
     if options.model_flag or options.resume or options.continue_last:
         return False
-    said = session.model
+    said = session.workspace.models.selection
     if said is None or said.model is None:
         return True
     return said.reason != "given" and not await session.views.threads(limit=1)

@@ -1,173 +1,447 @@
-"""Find a workspace: its root, its git state, the environment that the agent's commands get."""
+"""Own everything that the threads of one workspace share: settings, store, models, sandbox, project files."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
-import re
-import time
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from sakti.agent.options import Options
+from sakti.agent.project import files as project_files
+from sakti.agent.project import trust
+from sakti.agent.repository import GitState, git_state, scrubbed
+from sakti.agent.session.models import Models
+from sakti.agent.threads.reindexing import Indexing
+from sakti.core import resources
+from sakti.core.clock import Clock, SystemClock
+from sakti.core.config import SessionMode, model_choices
+from sakti.core.errors import StoreError
+from sakti.core.events import Event, Notice, StoreWaiting
+from sakti.core.lazy import lazy_imports, load
+from sakti.core.tokens import Counter, O200k
 
-from sakti.core.patterns import lazy_pattern
-from sakti.core.programs import find_program, safe_environment
+if TYPE_CHECKING:
+    from sakti.agent.processors.base import Processor
+    from sakti.agent.processors.compose import StepHook
+    from sakti.agent.project.skills.library import Library
+    from sakti.agent.sandbox.boundary import Level
+    from sakti.agent.sandbox.sandbox import Sandbox
+    from sakti.agent.tools.context import ToolState
+    from sakti.memory.protocol import Observer, Reflector
 
-# Our own look at a repository must not run what its configuration names, nor take its locks. Bare repositories are what
-# any folder with a file HEAD can pass for.
-_GIT = (
-    "--no-pager",
-    "--no-optional-locks",
-    *(
-        word
-        for setting in (
-            "core.fsmonitor=false",
-            "core.hooksPath=/dev/null",
-            "core.attributesFile=/dev/null",
-            "core.pager=cat",
-            "submodule.recurse=false",
-            "safe.bareRepository=explicit",
+
+with lazy_imports:
+    from sakti.agent import project_summary
+    from sakti.agent.checkpoints import recorder as recording
+    from sakti.agent.checkpoints import shadow as checkpoints
+    from sakti.agent.processors import base as processing
+    from sakti.agent.processors import compose, registry
+    from sakti.agent.project.hooks import settings as hook_settings
+    from sakti.agent.project.instructions import find as instructions
+    from sakti.agent.project.skills import library as skill_library
+    from sakti.agent.sandbox import environment, proxy, undumpable
+    from sakti.agent.sandbox import sandbox as sandboxes
+    from sakti.agent.tools import context as tool_context
+    from sakti.memory import engine as memory_engine
+    from sakti.memory import factory as memory_factory
+    from sakti.providers import presets
+    from sakti.store import database as store_database
+    from sakti.store import leases, user_state
+
+log = logging.getLogger(__name__)
+
+NOT_KEPT = "Nothing of this run was saved."
+
+
+def preload() -> None:
+    """Execute the modules that opening a session needs. For a thread: a screen goes on answering meanwhile."""
+    for module in (store_database, memory_engine, memory_factory):
+        load(module)
+
+
+class WorkspaceFiles:
+    """What the files of a workspace contribute: skills, hooks, instructions, the state of git.
+
+    Those of the project count only if the user trusts it, as `options` say.
+    """
+
+    def __init__(self, options: Options, emit: Callable[[Event], None]) -> None:
+        self._options, self._emit = options, emit
+        self.root = options.workspace.resolve()
+        self._library: Library | None = None
+        self.summary: str | None = None  # of the workspace, for a small model; None: not read yet
+        self._notes = set[str]()  # on instructions: shown once
+        self.git: GitState | None = None
+
+    @property
+    def count(self) -> bool:
+        """Return whether instructions and skills of the project count."""
+        return self._options.instructed and not self._options.unasked
+
+    @property
+    def library(self) -> Library:
+        """Return the skills and commands, read on first use."""
+        if self._library is None:
+            self._library = skill_library.load(self.root, project=self.count)
+        return self._library
+
+    async def reload_skills(self) -> Library:
+        """Read the skills and commands again."""
+        self._library = await asyncio.to_thread(skill_library.load, self.root, project=self.count)
+        return self._library
+
+    async def find_instructions(self) -> instructions.Instructions:
+        """Return the instructions in force; what was left out of them is a notice."""
+        folder = Path.cwd()
+        at = folder if folder.is_relative_to(self.root) else self.root
+        now = await asyncio.to_thread(instructions.find, self.root, at, project=self.count)
+        for note in now.notes:
+            if note not in self._notes:
+                self._notes.add(note)
+                self._emit(Notice("warning", "Instructions", note))
+        return now
+
+    def may_have_hooks(self) -> bool:
+        """Return whether there may be hooks; nothing of them is loaded if not."""
+        options = self._options
+        files = bool(project_files.hook_files(options.files))
+        return bool(options.config.hooks) or files or (Path.home() / ".claude" / "settings.json").is_file()
+
+    def load_hooks(self) -> hook_settings.HookList:
+        """Return the hooks in force."""
+        return hook_settings.load_hooks(self._options.config.hooks, project_files.hook_files(self._options.files))
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Return the SHA-256 of the project's files as they were trusted, by name."""
+        return {f.name: f.sha256 for f in self._options.files}
+
+    async def look_at_git(self) -> None:
+        """Read branch and changes; git is not asked in a workspace that is not trusted."""
+        self.git = await git_state(self.root) if self._options.trusted else None
+
+    async def load_summary(self) -> None:
+        """Read the summary, once."""
+        if self.summary is None:
+            self.summary = await project_summary.of(self.root, trusted=self._options.trusted)
+
+
+class Workspace:
+    """A folder to work in, with what all its open threads share.
+
+    `owner` is the name of this process in leases and claims. `level` is what encloses commands; None: not tried yet.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        clock: Clock | None = None,
+        counter: Counter | None = None,
+        store: store_database.Store | None = None,
+        processors: Sequence[Processor | StepHook] = (),
+    ) -> None:
+        self._listeners: list[Callable[[Event], None]] = []
+        self._use_options(options)
+        self.clock: Clock = clock or SystemClock()
+        self.counter: Counter = counter or O200k()
+        self.models = Models(options.config, options.env, self.emit)
+        self.indexing = Indexing()
+        self.owner = ""
+        self.level: Level | None = None
+        self._sandbox: Sandbox | None = None
+        self._store, self._owns_store = store, store is None
+        self._processors = tuple(compose.as_processor(p) for p in processors)
+        self._named_processors: tuple[Processor, ...] | None = None  # None: not loaded yet
+
+    def _use_options(self, options: Options) -> None:
+        self.options = options
+        self.config = options.config
+        self.files = WorkspaceFiles(options, self.emit)
+
+    def settle_trust(self, review: trust.TrustReview, *, use: bool) -> None:
+        """Go on with or without the project's settings, as `use` says; before `open`. Raises `ConfigError`."""
+        self._use_options(self.options.with_project(review, use=use))
+
+    # --- values -----------------------------------------------------------------------------------------------
+
+    @property
+    def root(self) -> Path:
+        return self.files.root
+
+    @property
+    def resource_id(self) -> str:
+        """Return the id that threads, tasks, and rules of this workspace are stored under."""
+        return self.options.resource_id or str(self.root)
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self.options.env
+
+    @property
+    def saved(self) -> bool:
+        """Return whether anything is kept."""
+        return not self.options.config.memory.read_only
+
+    @property
+    def approval_mode(self) -> SessionMode:
+        """Return the approval mode that threads start with."""
+        return "full" if self.options.full else self.options.config.approval.mode
+
+    @property
+    def store(self) -> store_database.Store:
+        """Return the open store. Raises `StoreError`."""
+        if self._store is None:
+            raise StoreError("The database is not open yet.")
+        return self._store
+
+    @property
+    def is_open(self) -> bool:
+        return self._store is not None
+
+    @property
+    def not_saved(self) -> str:
+        """Return why nothing that happens here is kept; empty if it is."""
+        return (self._store.not_saved or "") if self._store is not None else ""
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call `listener` with every event from now on; returns the function that ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def emit(self, event: Event) -> None:
+        """Pass an event to all listeners, in order."""
+        for listener in tuple(self._listeners):
+            listener(event)
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Open the store. Raises `SaktiError`."""
+        given = self._store
+        store = self._store = await self._open_store(given)
+        self._owns_store = self._owns_store or store is not given
+        store.on_wait = lambda seconds: self.emit(StoreWaiting(seconds))
+        store.on_damage = lambda reason: self.emit(Notice("error", "Not saved", reason))
+        self.owner = leases.new_owner()
+        for warning in (*self.options.warnings, *store.notices, store.not_saved):
+            if warning:
+                self.emit(Notice("warning", "Start", warning))
+        if self.options.told:
+            self.emit(Notice("information", "Project", self.options.told))
+
+    async def _open_store(self, given: store_database.Store | None) -> store_database.Store:
+        """Open the database: the given one, else the configured one; with `memory.read_only` a copy in memory."""
+        if given is not None and (self.saved or given.not_saved):
+            return given
+        settings = self.config.store
+        path = given.path if given else Path(settings.path or resources.data_home() / "sakti.db").expanduser()
+        return await store_database.Store.open(
+            path,
+            clock=self.clock,
+            ids=given.ids if given else None,
+            synchronous=settings.synchronous,
+            wait=settings.wait,
+            on_wait=lambda seconds: self.emit(StoreWaiting(seconds)),
+            scratch=True,
+            keep=self.saved,
         )
-        for word in ("-c", setting)
-    ),
-)
-# What each question needs besides: no programs that compare or convert, no look into repositories below.
-_OPTIONS = {
-    "status": ("--ignore-submodules=all",),
-    "diff": ("--ignore-submodules=all", "--no-ext-diff", "--no-textconv"),
-    "ls-files": (),
-}
-_FILTER = lazy_pattern(r"filter\.(.*)\.[^.]*", re.DOTALL)
 
+    async def prepare(self) -> None:
+        """Load the processors, begin indexing, look at git, choose the model. Raises `ConfigError`."""
+        self.processors()
+        self.indexing.begin(self.store)
+        await self.files.look_at_git()
+        await self.models.select(self.options.model_flag)
 
-class GitState(Struct, frozen=True):
-    """`branch` is a branch or a short commit; `changed` how many paths differ from it."""
+    def hurry(self, seconds: float) -> None:
+        """Shorten all waits for other processes that write."""
+        if self._store is not None:
+            self._store.wait = min(self._store.wait, seconds)
 
-    branch: str
-    changed: int
+    async def close(self) -> None:
+        """Close models, indexing and the store, if it is this workspace's."""
+        await self.models.close()
+        await self.indexing.end()
+        if self._owns_store and self._store is not None:
+            await self._store.close()
+            self._store = None
 
+    async def warm_counter(self) -> None:
+        """Load the token counter, in a thread."""
+        warm = getattr(self.counter, "warm", None)
+        if warm is not None:
+            await asyncio.to_thread(warm)
 
-def find_root(start: Path) -> Path:
-    """Return the folder that holds `.git` or `.sakti`, from `start` upwards; `start` where there is none.
+    # --- models and memory ------------------------------------------------------------------------------------
 
-    The home folder and the root are never taken for a workspace that something below them belongs to.
-    """
-    start = start.resolve()
-    home = Path.home().resolve()
-    for folder in (start, *start.parents):
-        if folder != start and folder in (home, Path(folder.anchor)):
-            break
-        if (folder / ".git").exists() or (folder / ".sakti").is_dir():
-            return folder
-    return start
+    def processors(self) -> tuple[Processor, ...]:
+        """Return the custom processors: those of the settings, then the given ones. Raises `ConfigError`."""
+        if self._named_processors is None:
+            names = self.config.processors
+            self._named_processors = registry.load(names) if names else ()
+        return (*self._named_processors, *self._processors)
 
+    @property
+    def changes_prompts(self) -> bool:
+        """Return whether a processor may change a prompt: what is derived from it then waits for the result."""
+        return any(processing.overrides(p, "process_input") for p in self.processors())
 
-async def git(
-    root: Path, question: Literal["status", "diff", "ls-files"], *arguments: str, timeout: float = 3
-) -> str | None:
-    """Return what git prints, without running anything that the repository's configuration names.
-
-    No filter, no driver for differences, no hook, nothing that fetches. None outside a repository, where git is
-    missing, fails, or takes longer than `timeout` seconds.
-    """
-    if not any((p / ".git").exists() for p in (root, *root.parents)):
-        return None
-    program = find_program("git", root)
-    if program is None:
-        return None
-    base = (program, *_GIT)
-    # names only: reading them runs nothing, and git resolves includes as it will for the question
-    listed = await _ask((*base, "config", "--null", "--name-only", "--list"), root, timeout)
-    if listed is None or (off := _filters_off(listed)) is None:
-        return None
-    return await _ask((*base, *off, question, *_OPTIONS[question], *arguments), root, timeout)
-
-
-def _filters_off(names: str) -> tuple[str, ...] | None:
-    """Return the options that switch off every filter among the names of a configuration.
-
-    The user's own as well: they take settings from the repository. None where one cannot be named on a command line.
-    """
-    found = {match[1] for name in names.split("\0") if (match := _FILTER.fullmatch(name))}
-    if not all(name.isascii() and "=" not in name for name in found):
-        return None
-    settings = ("clean=", "smudge=", "process=", "required=false")
-    return tuple(word for name in sorted(found) for end in settings for word in ("-c", f"filter.{name}.{end}"))
-
-
-async def _ask(command: Sequence[str], root: Path, timeout: float) -> str | None:
-    import asyncio  # a program that only looks for the root does without
-
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=root,
-            env=_git_environment(os.environ, root),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+    def make_observers(self) -> tuple[Observer, Reflector]:
+        """Make the Observer and the Reflector that settings and model allow; an unnamed model has to be fit."""
+        memory, models = self.config.memory, self.models
+        usual = models.observing()
+        default = ((usual, None),) if usual and models.fit(usual) else ()
+        observing = model_choices(memory.model or memory.observation.model) or default
+        reflecting = model_choices(memory.model or memory.reflection.model) or observing
+        return memory_factory.build(
+            memory,
+            self._candidates(observing),
+            self._candidates((name, None) for name, _ in reflecting)
+            if reflecting is observing
+            else self._candidates(reflecting),
+            counter=self.counter,
+            clock=self.clock,
         )
-    except OSError:
-        return None
-    try:
-        async with asyncio.timeout(timeout):
-            out, _ = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return None
-    return None if process.returncode else out.decode("utf-8", "replace")
+
+    def _candidates(self, names: Iterable[tuple[str, int | None]]) -> list[memory_factory.Candidate]:
+        info = self.models.info
+        out: list[memory_factory.Candidate] = []
+        for name, up_to in names:
+            window = info.context_window if info is not None and name == info.full_name else None
+            out.append(memory_factory.Candidate(*self.models.background(name), up_to, window))
+        return out
+
+    def observer_reason(self) -> str:
+        """Describe why the model that observes was chosen, or why none was."""
+        memory, models = self.config.memory, self.models
+        if memory.model or memory.observation.model:
+            return "set by memory.model" if memory.model else "set by memory.observation.model"
+        if models.info is None:
+            return "verbatim excerpts; no model is available"
+        if not models.fit(models.observing()):
+            return f"{models.info.name} is too small to observe"
+        if models.observing() == models.info.full_name:
+            return "the model that answers"
+        return f"the small model of {models.info.provider}"
+
+    # --- tools and sandbox ------------------------------------------------------------------------------------
+
+    def make_tool_state(self, emit: Callable[[Event], None], *, enclosed: bool) -> ToolState:
+        """Make the tool state of a thread. `enclosed`: its commands run in the sandbox."""
+        sandbox, env, settings = self.sandbox, self.command_environment(), self.config
+        state = tool_context.ToolState(
+            self.root,
+            self.root,
+            self._output_folder(),
+            self.clock,
+            self.store.ids,
+            environment.given(env, settings.sandbox.env),
+            settings.agent.tool_output_bytes,
+            settings.agent.bash_timeout,
+            self.forbidden_paths(),
+            sandbox=sandbox if enclosed else None,
+            own_env=env,
+            readable=self.files.library.folders,
+            added=self.options.added,
+            network=proxy.Network(settings.sandbox.hosts),
+        )
+        if self.saved and settings.agent.checkpoints:
+            shadow = checkpoints.open_shadow(self.root, self.clock, self.store.ids)
+            try:
+                shadow.recover()
+            except OSError as e:  # the next undo says it
+                log.warning("unfinished undo: %s", e)
+            state.recorder = recording.Recorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))
+        return state
+
+    def _output_folder(self) -> Path:
+        """Return where long outputs are kept; an unsaved session has a private folder, deleted when it closes."""
+        if not self.saved:
+            return Path(tempfile.mkdtemp(prefix=f"sakti-{os.getpid()}-"))
+        return resources.state_home() / "outputs"
+
+    def command_environment(self) -> dict[str, str]:
+        """Return the user's environment without the keys of models."""
+        keys = frozenset(k for p in presets.PRESETS.values() for k in p.keys) | {
+            s.key_env for s in self.config.providers.values() if s.key_env
+        }
+        return scrubbed(self.env, keys)
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """Return the sandbox of this machine, made on first use."""
+        if self._sandbox is None:
+            self._sandbox = make_sandbox(self)
+        return self._sandbox
+
+    @property
+    def home(self) -> Path:
+        return Path(self.env.get("HOME") or Path.home()).resolve()
+
+    def hidden_paths(self) -> tuple[Path, ...]:
+        """Return the folders and files of sakti, and the closed ones, that no command sees."""
+        folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
+        named = self.config.store.path
+        database = _database_files(Path(named).expanduser().resolve()) if named else ()
+        return (*folders, *database, *self.options.closed)
+
+    def try_sandbox(self) -> Level:
+        """Try what encloses commands here, once; takes some 60 ms after the machine was started, else none."""
+        if self.level is None:
+            self.level = self.sandbox.level
+        return self.level
+
+    def refused_auto(self) -> str:
+        """Return why the approval mode `auto` is not available here; empty if it is. Tries the sandbox first."""
+        level = self.try_sandbox()
+        if level.holds:
+            return ""
+        mend = f" {level.mend}" if level.mend else ""
+        return f"auto needs a sandbox, and this is {level.text}.{mend} edits still edits files freely."
+
+    def forbidden_paths(self) -> tuple[Path, ...]:
+        """Return sakti's folders, the database with SQLite's files beside it, and the closed paths: no tool's."""
+        checkpoints_folder = resources.state_home() / "checkpoints"
+        folders = (resources.data_home(), resources.config_home(), trust.folder(), checkpoints_folder)
+        return (*folders, *_database_files(self.store.path.resolve()), *self.options.closed)
+
+    # --- rules ------------------------------------------------------------------------------------------------
+
+    def save_rule(self, rule: str) -> None:
+        """Save that calls of a rule are allowed in this workspace, in the background."""
+        task = asyncio.ensure_future(
+            self.store.write(user_state.save_rule, self.resource_id, rule, "allow", self.clock.now())
+        )
+        task.add_done_callback(lambda t: t.exception() and log.warning("rule not saved: %s", t.exception()))
+
+    async def allowed_rules(self) -> tuple[str, ...]:
+        """Return the rules that are saved for this workspace, also by other windows."""
+        rules = await self.store.read(user_state.rules, self.resource_id)
+        return tuple(rule for rule, decision in rules if decision == "allow")
 
 
-def _git_environment(env: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Return the environment of our own git: none of its variables but ours.
-
-    They forbid fetching what a partial clone has not got, by any protocol.
-    """
-    kept = {k: v for k, v in safe_environment(env, root).items() if not k.startswith("GIT_")}
-    return {**kept, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
-
-
-async def git_state(root: Path) -> GitState | None:
-    """Branch and changes; None where `git` has no answer."""
-    out = await git(root, "status", "--porcelain=v1", "--branch", "--no-ahead-behind", "--untracked-files=normal")
-    if out is None:
-        return None
-    rows = out.split("\n")[:-1]
-    head = rows.pop(0) if rows and rows[0].startswith("## ") else ""  # none where HEAD names no possible branch
-    branch = head.removeprefix("## ").removeprefix("No commits yet on ").split("...")[0].strip()
-    return GitState(branch or "HEAD", len(rows))
+def make_sandbox(workspace: Workspace) -> Sandbox:
+    """Make the sandbox of this machine; from then on no other process of this user may look into this one."""
+    undumpable.become()
+    settings, root = workspace.config.sandbox, workspace.root
+    return sandboxes.LinuxSandbox(
+        root,
+        own=workspace.hidden_paths(),
+        write=sandboxes.given_folders(settings.write, workspace.home),
+        added=workspace.options.added,
+        shown=tuple(f for f in workspace.files.library.folders if not f.is_relative_to(root)),
+        home=workspace.home,
+        off="switched off by sandbox.enabled" if settings.enabled == "off" else "",
+        loading=environment.loading(workspace.command_environment(), settings.env),
+    )
 
 
-def describe(root: Path, added: Sequence[Path] = ()) -> str:
-    """Return the unmoving facts of the system prompt: where the agent works, and on what."""
-    import platform
-
-    more = "".join(f"\nAlso open to your tools: {folder}" for folder in added)
-    return f"Workspace: {root}{more}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
-
-
-def moving_facts(git: GitState | None, folder: str, now_ms: int) -> dict[str, str]:
-    """Return what changes from step to step, by name; `folder` as people write it in the workspace."""
-    day = time.strftime("%A, %d %B %Y, %H:%M", time.localtime(now_ms / 1000))
-    facts = {"now": f"Now: {day}", "folder": f"Current folder: {folder}"}
-    if git is not None:
-        state = f"{git.changed} changed paths" if git.changed else "clean"
-        facts["git"] = f"Git: on {git.branch}, {state}"
-    return facts
-
-
-def local_timezone() -> str:
-    """Return the zone's IANA name where the system tells it ("Europe/Berlin"), else UTC."""
-    named = os.environ.get("TZ", "").lstrip(":")
-    if named and "/" in named:
-        return named
-    target = os.path.realpath("/etc/localtime")
-    return target.partition("/zoneinfo/")[2] or "UTC"
-
-
-def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
-    """Return the environment of commands: the user's, without the agent's keys and settings, and no pager."""
-    kept = {k: v for k, v in env.items() if k not in secrets and not k.startswith("SAKTI_")}
-    return {**kept, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+def _database_files(path: Path) -> tuple[Path, ...]:
+    return tuple(path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal"))

@@ -39,7 +39,7 @@ def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: boo
 
 def talk(session: Session, *, plain: bool = False, prompt: str | None = None, pick_thread: bool = False) -> int:
     """Show `session` in the way that is asked for, or that the terminal can; the exit code."""
-    plain = plain or session.config.ui.plain
+    plain = plain or session.workspace.config.ui.plain
     dumb = os.environ.get("TERM") == "dumb" and sys.stdin.isatty()
     if plain or dumb:
         gc.enable()

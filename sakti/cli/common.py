@@ -22,8 +22,9 @@ from sakti.core.text import counted as counted
 from sakti.core.text import json_line, sanitise
 
 with lazy_imports:
-    from sakti.agent import project_settings, trust
-    from sakti.agent import workspace as workspaces
+    from sakti.agent import repository
+    from sakti.agent.project import settings as project_settings
+    from sakti.agent.project import trust
     from sakti.agent.sandbox import boundary
     from sakti.agent.session import session as sessions
     from sakti.cli import loop
@@ -101,14 +102,14 @@ def plain_errors() -> Generator[None]:
 
 
 def workspace() -> Path:
-    return workspaces.find_root(Path.cwd())
+    return repository.find_root(Path.cwd())
 
 
 def settings(overrides: Sequence[str] = ()) -> Loaded:
     """Merge all sources, the project's where it is trusted; raises `ConfigError`."""
-    found = trust.look(workspace())
-    loaded = project_settings.settings(found, use=not found.asks, overrides=overrides)
-    left_out = tuple(w for w in (found.problem, found.left_out) if w)
+    review = trust.review(workspace())
+    loaded = project_settings.settings(review.project, use=not review.asks, overrides=overrides)
+    left_out = tuple(w for w in (review.project.problem, review.left_out) if w)
     return replace(loaded, warnings=(*loaded.warnings, *left_out))
 
 

@@ -97,12 +97,14 @@ class ShellScope(Scope):
             return sessions.Session(chosen, store=self._store)
 
         session = made(thread)
-        for warning in session.options.warnings:
+        for warning in session.workspace.options.warnings:
             print(f"sakti: {sanitise(warning)}", file=sys.stderr)
         if models == "chosen":
-            await session.models.select(None)
-        await session.look()
-        if models == "called" and session.thread and not session.config.memory.read_only:  # else the engine says it
+            await session.workspace.models.select(None)
+        await session.current.open_read_only()
+        if (
+            models == "called" and session.thread and not session.workspace.config.memory.read_only
+        ):  # else the engine says it
             await session.close()
             session = made(session.thread.id)
             await session.start()

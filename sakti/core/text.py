@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 from sakti.core.patterns import lazy_pattern
 
@@ -60,6 +61,14 @@ def one_line(text: str, limit: int = 80) -> str:
     """Return the first `limit` characters of `text` on one safe line, with … where something was cut."""
     flat = " ".join(sanitise(text[: limit * 4]).split())
     return flat if len(flat) <= limit and len(text) <= limit * 4 else flat[: limit - 1].rstrip() + "…"
+
+
+def display_path(path: Path, workspace: Path | None = None) -> str:
+    """Return a path as people write it: relative to the workspace, or with `~` for the home folder."""
+    for root, prefix in ((workspace, ""), (Path.home(), "~/")):
+        if root is not None and path.is_relative_to(root):
+            return one_line(prefix + path.relative_to(root).as_posix(), 200)
+    return one_line(path.as_posix(), 200)
 
 
 def clean_surrogates(text: str) -> str:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.completion import argument_choices, command_choices, file_choices, query_at
 from sakti.actions.line import parse
-from sakti.agent import trust
 from sakti.agent.file_list import FileList
 from sakti.agent.mentions import mention, pasted_images
+from sakti.agent.project import trust
 from sakti.agent.reports import trust_view
 from sakti.agent.session import trusting
-from sakti.agent.session.build import NOT_KEPT
 from sakti.agent.session.exit import observe_on_exit
+from sakti.agent.workspace import NOT_KEPT
 from sakti.core import terminal
 from sakti.core.errors import RAN, SaktiError
 from sakti.core.events import Event, MessageSaved, ModelChanged, QueueChanged, ThreadChanged
@@ -58,7 +58,7 @@ class Chat:
         self.commands = Commands(self)
         self.unsent = ""  # what was not sent, here or in an earlier window; never sent by itself
         self._why = why
-        self._files = FileList(session.workspace, trusted=lambda: session.options.trusted)
+        self._files = FileList(session.workspace.root, trusted=lambda: session.workspace.options.trusted)
         self._begun: list[str] = []  # lines that ended with a backslash
         self._leave: asyncio.Future[int]
         self._lines: Lines
@@ -127,7 +127,7 @@ class Chat:
         code = 1
         try:
             self.say([*([self._why] if self._why else []), self._welcome()])
-            await trusting.settle(self.session, lambda found: self._ask_trust(found, typed))
+            await trusting.settle(self.session.workspace, lambda review: self._ask_trust(review, typed))
             await self.session.start()
             self._lines.start(await self.session.views.history())
             await self._take_unsent()
@@ -144,16 +144,16 @@ class Chat:
             await self._close(code)
         return code
 
-    async def _ask_trust(self, found: trust.Look, typed: asyncio.Queue[str | None]) -> bool:
+    async def _ask_trust(self, review: trust.TrustReview, typed: asyncio.Queue[str | None]) -> bool:
         """Ask whether the workspace's settings may have an effect; without a terminal they may not."""
         if not self._lines.terminal:
             return False
-        state = "changed since it was trusted" if found.state == "changed" else "not trusted yet"
-        files = ", ".join(one_line(f.name, 100) for f in found.files)
+        state = "changed since it was trusted" if review.state == "changed" else "not trusted yet"
+        files = ", ".join(one_line(f.name, 100) for f in review.project.files)
         self.say(
             [
                 f"this folder brings files that change what sakti does, {state}: {files}",
-                *trust_view.effects(found),
+                *trust_view.effects(review),
                 TRUST,
             ]
         )
@@ -170,13 +170,13 @@ class Chat:
                 case "n" | "no":
                     return False
                 case "v" | "view":
-                    self.say([*words.diff(trust.diff(found)), TRUST])
+                    self.say([*words.file_changes(review.changes), TRUST])
                 case _:
                     self.say([TRUST])
 
     def _welcome(self) -> str:
         return (
-            f"sakti in plain mode, in {one_line(str(self.session.workspace), 200)}; /help lists the commands, "
+            f"sakti in plain mode, in {one_line(str(self.session.workspace.root), 200)}; /help lists the commands, "
             "ctrl+c stops the agent, ctrl+d quits"
         )
 
@@ -189,10 +189,10 @@ class Chat:
             if self._kept is not None:
                 await self.session.views.keep_unsent(self._draft(), self.session.queued, left=True)
             thread = self.session.thread
-            if not self.session.saved:
+            if not self.session.workspace.saved:
                 self.say([NOT_KEPT])
-            elif self.session.not_saved:
-                self.say([f"not saved: {self.session.not_saved.partition('. ')[0]}."])
+            elif self.session.workspace.not_saved:
+                self.say([f"not saved: {self.session.workspace.not_saved.partition('. ')[0]}."])
             elif thread is not None and thread.title:  # an empty thread is not stored
                 self.say([f"resume with: sakti -c, or at any time: sakti -r {thread.id[-8:]}"])
         except SaktiError as e:
@@ -248,7 +248,7 @@ class Chat:
         if self._lines.terminal and terminal.is_gone():
             self.leave(128 + signal.SIGHUP)
             return
-        now = self.session.clock.monotonic()
+        now = self.session.workspace.clock.monotonic()
         if self.session.busy and self._lines.terminal and now - self._last_end > TWICE * 3:
             self._last_end = now
             self.say(["the agent is working: ctrl+d once more stops it and quits"])
@@ -257,7 +257,7 @@ class Chat:
 
     def stop(self) -> None:
         """Interrupt what runs at ctrl+c; quit at the second."""
-        now = self.session.clock.monotonic()
+        now = self.session.workspace.clock.monotonic()
         if now - self._last_stop < TWICE:
             self.leave(0)
             return

@@ -25,6 +25,7 @@ from sakti.core.types import (
 from sakti.plain.prose import all_lines
 
 if TYPE_CHECKING:
+    from sakti.agent.project.trust import FileChange
     from sakti.agent.reports.settings_view import Setting
     from sakti.agent.session.queries import ContextBlock, ThreadSummary
     from sakti.store.log.events import MemoryEvent
@@ -154,6 +155,11 @@ def diff(text: str, limit: int | None = None) -> list[str]:
         left = len(out) - limit
         out = [*out[:limit], f"and {many(left, 'more line')} of the change; /output shows all of it"]
     return out
+
+
+def file_changes(changes: Iterable[FileChange]) -> list[str]:
+    """Format the changes of a project's files, each under its name."""
+    return [line for c in changes for line in (f"{one_line(c.name, 200)}, {c.how}:", *diff(c.diff))]
 
 
 # --- messages -----------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class SaktiApp(App[int]):
 
     def _own_keys(self) -> keys.Keymap:
         """Use the keys that the settings name."""
-        wanted = self.session.config.keys
+        wanted = self.session.workspace.config.keys
         if not wanted:
             return keys.Keymap({})
         found = keys.keymap(wanted, help_screen.parts(chat_parts()))
@@ -198,14 +198,14 @@ class SaktiApp(App[int]):
 
     async def _open_file(self, target: str) -> None:
         path = target.removeprefix("./")
-        if (self.session.workspace / path).is_file():
+        if (self.session.workspace.root / path).is_file():
             self.chat.prompt.add(f"@{path} ")
             self.chat.prompt.focus()
         else:
             self.note(f"there is no file {path} here", SHORTLY)
 
     async def _open_url(self, target: str) -> None:
-        if open_url.open_address(target, self.session.env, self.session.workspace):
+        if open_url.open_address(target, self.session.workspace.env, self.session.workspace.root):
             self.note(f"opened {target}", SHORTLY)
         else:
             self.copy_to_clipboard(target)
@@ -233,7 +233,7 @@ class SaktiApp(App[int]):
 
     def _only_raises(self, event: events.Event) -> bool:
         """Return whether a press of the mouse came with the window's turn to the front, so meant for the window."""
-        now = self.session.clock.monotonic
+        now = self.session.workspace.clock.monotonic
         if isinstance(event, events.AppFocus):
             self._raised = now()
         elif isinstance(event, events.MouseDown):

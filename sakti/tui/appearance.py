@@ -43,7 +43,7 @@ class Appearance:
         """Give `app` the themes, and the one that is configured."""
         self._app = app
         self._register()
-        wanted = self._session.config.ui.theme
+        wanted = self._session.workspace.config.ui.theme
         app.theme = wanted if wanted in self._themes.themes else FALLBACK
 
     def _register(self) -> None:
@@ -92,7 +92,7 @@ class Appearance:
     def restore(self, state: Mapping[str, str]) -> None:
         """Show the theme that was chosen last, unless one is configured."""
         name = state.get(self.theme_key, "")
-        if name in self._themes.themes and self._session.config.ui.theme == FALLBACK:
+        if name in self._themes.themes and self._session.workspace.config.ui.theme == FALLBACK:
             self.app.theme = name
 
     def adapt(self) -> None:
@@ -107,7 +107,9 @@ class Appearance:
     def use_motion(self) -> None:
         """Let nothing blink or glide where the user wants it so."""
         app = self.app
-        app.animation_level = "none" if self._session.config.ui.reduced_motion else constants.TEXTUAL_ANIMATIONS
+        app.animation_level = (
+            "none" if self._session.workspace.config.ui.reduced_motion else constants.TEXTUAL_ANIMATIONS
+        )
         blink = app.animation_level != "none"
         for screen in app.screen_stack:
             for line in (*screen.query(Input), *screen.query(TextArea)):

@@ -33,15 +33,15 @@ class Notifier:
 
     def turn_began(self) -> None:
         if self._began is None:
-            self._began = self._session.clock.monotonic()
+            self._began = self._session.workspace.clock.monotonic()
 
     def turn_ended(self, text: str) -> None:
         """Call where the turn took long."""
         began, self._began = self._began, None
-        if began is not None and self._session.clock.monotonic() - began > LONG_TURN:
+        if began is not None and self._session.workspace.clock.monotonic() - began > LONG_TURN:
             self.call(text)
 
     def call(self, text: str) -> None:
         """Tell that something waits for the user."""
-        if not self._focused() and (written := sequence(self._session.config.ui.notify, text)):
+        if not self._focused() and (written := sequence(self._session.workspace.config.ui.notify, text)):
             self._write(written)

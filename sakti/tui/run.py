@@ -27,8 +27,8 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
-    from sakti.agent.session.build import NOT_KEPT
     from sakti.agent.session.exit import observe_on_exit
+    from sakti.agent.workspace import NOT_KEPT
     from sakti.tui.app import SaktiApp
     from sakti.tui.workers import log_error
 
@@ -51,7 +51,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
 
     terminal.on_hangup(gone)
     try:
-        code = await app.run_async(mouse=session.config.ui.mouse)
+        code = await app.run_async(mouse=session.workspace.config.ui.mouse)
         if not code and not app.crash_message:
             await observe_on_exit(session, lambda text: print(text, file=sys.stderr), skipped=told_to_go)
     finally:
@@ -66,7 +66,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
                 print(sanitise(e.message), file=sys.stderr)
         except Exception as e:
             log_error(e)
-        not_saved = session.not_saved
+        not_saved = session.workspace.not_saved
         try:
             await session.close()
         except Exception as e:
@@ -75,7 +75,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
                 print("sakti could not close cleanly. The log file has the details.", file=sys.stderr)
         limit.cancel()
     with contextlib.suppress(OSError):
-        if not session.saved:
+        if not session.workspace.saved:
             print(NOT_KEPT, file=sys.stderr)
         elif not_saved:
             print(f"Not saved: {sanitise(not_saved.partition('. ')[0])}.", file=sys.stderr)

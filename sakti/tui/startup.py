@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import gc
 
-from sakti.agent import trust
-from sakti.agent.session import build, trusting
+from sakti.agent import workspace
+from sakti.agent.project import trust
+from sakti.agent.session import trusting
 from sakti.core.errors import StoreError
 from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.panes import POLL
@@ -45,8 +46,8 @@ class Startup:
         """Open the store, then show what it holds. Raises `SaktiError` where it cannot be opened."""
         chat, session = self._chat, self._host.session
         try:
-            await asyncio.to_thread(build.preload)
-            await trusting.settle(session, self._ask_trust)
+            await asyncio.to_thread(workspace.preload)
+            await trusting.settle(session.workspace, self._ask_trust)
             await session.start()
         except BaseException:
             self._failed = True
@@ -74,13 +75,13 @@ class Startup:
             await self._commands.run(text)
         await self._welcome.open_once(state, self._occupied)
 
-    async def _ask_trust(self, found: trust.Look) -> bool:
-        """Show what of the workspace has an effect; whether the user trusts it."""
+    async def _ask_trust(self, review: trust.TrustReview) -> bool:
+        """Ask whether the user trusts the workspace's files, with a list of their effects."""
         from sakti.tui.screens.trust import TrustScreen  # most folders have nothing to trust
 
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._host.push(
-            TrustScreen(found, self._host.session.clock),
+            TrustScreen(review, self._host.session.workspace.clock),
             lambda given: None if answer.done() else answer.set_result(bool(given)),
         )
         return await answer

@@ -436,7 +436,7 @@ async def test_a_piece_that_was_left_out_is_not_observed(store: Store, tmp_path:
         assert (await run.ask("ask: look")).text == "ALIVE"
         await run.session.compact()
         assert run.of(CompactionFinished)
-        assert all("BOMB" not in group.text for group in run.session.engine.state.window.active)
+        assert all("BOMB" not in group.text for group in run.session.current.engine.state.window.active)
         assert (await run.ask("ask: next")).text == "ALIVE"
         await run.session.close()
         assert len(server.refused) == 1

@@ -160,9 +160,9 @@ async def talk(folder: Path, point: str, *, thread: str | None = None, turns: in
                     raise
                 await asyncio.sleep(0.002)
         await session.wait()
-        await session.engine.wait_idle()
+        await session.current.engine.wait_idle()
     (folder / f"seen-{os.getpid()}").write_text(repr(dict(points.seen)))
-    store = session.store
+    store = session.workspace.store
     await session.close()
     await store.close()
 

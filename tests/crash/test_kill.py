@@ -60,7 +60,7 @@ def groups(db: Database, record_id: str) -> list[memory.Group]:
 
 async def sound(session: Session, acks: list[str]) -> None:
     """What must hold of an open thread at any time."""
-    store, thread = session.store, session.thread
+    store, thread = session.workspace.store, session.thread
     assert thread is not None
     assert all(f.ok for f in await store.read(maintenance.check)), await store.read(maintenance.check)
     rows = await store.read(messages.after, thread.id, -1)
@@ -79,10 +79,13 @@ async def sound(session: Session, acks: list[str]) -> None:
     assert not calls
 
     observed = [
-        m for g in await store.read(groups, session.engine.record_id) if g.kind == "observation" for m in g.message_ids
+        m
+        for g in await store.read(groups, session.current.engine.record_id)
+        if g.kind == "observation"
+        for m in g.message_ids
     ]
     assert len(observed) == len(set(observed)), "a message was observed twice"
-    assert set(ids) <= session.engine.window_ids | set(observed), "a message is neither raw nor covered"
+    assert set(ids) <= session.current.engine.window_ids | set(observed), "a message is neither raw nor covered"
 
 
 async def go_on(folder: Path) -> Session:
@@ -95,10 +98,10 @@ async def go_on(folder: Path) -> Session:
     for number in range(2):
         await session.submit(f"and after the crash {number}? " * 5)
         await session.wait()
-        await session.engine.wait_idle()
+        await session.current.engine.wait_idle()
     assert [e.status for e in ended] == ["answered"] * 2, ended
     await sound(session, acknowledged(folder))
-    store = session.store
+    store = session.workspace.store
     await session.close()
     await store.close()
     return session
@@ -175,7 +178,7 @@ async def test_two_processes_on_one_thread(tmp_path: Path) -> None:
     assert session.thread is not None
     await session.submit("begin")
     await session.wait()
-    thread, store = session.thread.id, session.store
+    thread, store = session.thread.id, session.workspace.store
     await session.close()
     await store.close()
 
@@ -219,7 +222,7 @@ async def refused(folder: Path, why: str) -> None:
         await session.submit("is this kept?")
     assert (caught.value.code, session.busy, ended) == ("read_only", False, [])
     assert await session.views.search("midnight")  # reading goes on
-    store = session.store
+    store = session.workspace.store
     await session.close()
     await store.close()
     assert (folder / "sakti.db").read_bytes() == before

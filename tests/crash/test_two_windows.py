@@ -23,7 +23,7 @@ ASKS = Answer("I'll run it.", calls=(Call("bash", {"command": "printf one"}, id=
 
 async def stored(run: Recorded) -> list[Message]:
     assert run.session.thread is not None
-    return await run.session.store.read(messages.after, run.session.thread.id, -1)
+    return await run.session.workspace.store.read(messages.after, run.session.thread.id, -1)
 
 
 async def question(run: Recorded) -> None:
@@ -155,14 +155,14 @@ async def test_a_message_that_comes_as_the_turn_ends_is_not_left_lying(store: St
         nonlocal queued
         if isinstance(event, MessageSaved) and event.message.role == "assistant" and not queued:
             queued = True
-            finish = session.engine.end_turn
+            finish = session.current.engine.end_turn
 
             async def end_turn() -> None:
-                session.engine.end_turn = finish  # type: ignore[method-assign]
+                session.current.engine.end_turn = finish  # type: ignore[method-assign]
                 await finish()
                 await session.submit("and more")
 
-            session.engine.end_turn = end_turn  # type: ignore[method-assign]
+            session.current.engine.end_turn = end_turn  # type: ignore[method-assign]
 
     session.subscribe(hear)
     await run.ask("one")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
+from sakti.agent.tools.base import Tool
 from sakti.agent.tools.catalog import workspace_tools
+from sakti.agent.tools.context import Outcome, ToolState
 
 
-async def call(bench: Workbench, tool: Tool, **arguments: object) -> Outcome:
+async def call(tools: ToolState, tool: Tool, **arguments: object) -> Outcome:
     """Run one call; its result is bounded as the model gets it."""
-    run = ToolRun(bench, "call-123456789012", "t", "m", lambda _piece: None)
-    return bench.bounded(await tool(run, arguments), run.call_id)
+    run = tools.context("call-123456789012", "t", "m", lambda _piece: None)
+    return tools.bounded(await tool(run, arguments), run.call_id)
 
 
 async def ended(pid: int) -> bool:

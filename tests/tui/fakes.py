@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+from sakti.agent.options import Options
 from sakti.agent.sandbox.boundary import Level
 from sakti.agent.session.queries import Spent
-from sakti.agent.session.state import Options
 from sakti.core.config import APPROVAL_MODES, Config
 from sakti.core.errors import NoModelError, TaskError
 from sakti.core.events import (
@@ -179,33 +179,58 @@ def board(**columns):
     return SimpleNamespace(**{**empty, **columns})
 
 
-class FakeSession:
-    def __init__(self, workspace: Path, config: Config | None = None) -> None:
-        self.workspace = workspace
-        self.skills: dict = {}
+class FakeWorkspace:
+    """Settings and models, as a test sets them."""
+
+    def __init__(self, root: Path, config: Config) -> None:
+        self.root = root
         self.resource_id = "r"
         self.env: dict[str, str] = {}
-        self.store = SimpleNamespace(path=Path(workspace) / "x.db")
-        self.config = config or Config()
-        self.saved = not self.config.memory.read_only
+        self.store = SimpleNamespace(path=root / "x.db")
+        self.config = config
+        self.saved = not config.memory.read_only
         self.clock = FakeClock()
-        self.thread: Thread | None = None
-        self.first_thread = Thread("t1", self.resource_id, "fix login redirect", NOW, NOW)
-        self.model: ModelChanged | None = None
-        self.first_model = ModelChanged("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY", 200_000)
-        self.approval_mode = "ask"
+        self.models = SimpleNamespace(selection=None)
         self.level: Level | None = Level("sandboxed")
+        self.options = Options(root, config)  # trusted, or with nothing of its own
+        self.files = SimpleNamespace(git=SimpleNamespace(branch="main", changed=2))
+        self.not_saved = ""
+
+    def refused_auto(self) -> str:
+        return "" if self.level is not None and self.level.holds else "auto needs a sandbox."
+
+
+class FakeThread:
+    """An open thread, as a test sets it."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self._session = session
+        self.approval_mode = "ask"
         self.mode = "default"
+        self.status: MemoryStatus | None = None
+        self.usage = Usage()
+
+    async def learn(self) -> None:
+        models = self._session.workspace.models
+        assert models.selection is not None
+        self._session.calls.append(("learn",))
+        models.selection = ModelChanged(models.selection.model, models.selection.reason, 200_000)
+        self._session.emit(models.selection)
+
+
+class FakeSession:
+    def __init__(self, workspace: Path, config: Config | None = None) -> None:
+        self.workspace = FakeWorkspace(Path(workspace), config or Config())
+        self.current = FakeThread(self)
+        self.skills: dict = {}
+        self.thread: Thread | None = None
+        self.first_thread = Thread("t1", "r", "fix login redirect", NOW, NOW)
+        self.first_model = ModelChanged("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY", 200_000)
         self.busy = False
         self.queued: tuple[str, ...] = ()
         self.approvals: tuple = ()
-        self.options = Options(workspace, self.config)  # trusted, or with nothing of its own
-        self.status: MemoryStatus | None = None
-        self.usage = Usage()
-        self.git = SimpleNamespace(branch="main", changed=2)
-        self.views = FakeViews(usage=lambda: self.usage)
+        self.views = FakeViews(usage=lambda: self.current.usage)
         self.listeners: list = []
-        self.not_saved = ""
         self.sent: list[str] = []
         self.calls: list[tuple] = []
         self.fail_start: Exception | None = None
@@ -229,23 +254,17 @@ class FakeSession:
             await self.gate.wait()
         if self.fail_start is not None:
             raise self.fail_start
-        self.model = self.first_model
+        self.workspace.models.selection = self.first_model
         self.emit(self.first_model)
         self.emit(ThreadChanged(self.first_thread))
-        if self.status is not None:
-            self.emit(self.status)
+        if self.current.status is not None:
+            self.emit(self.current.status)
 
     async def warm(self) -> None:
         self.calls.append(("warm",))
 
-    async def learn(self) -> None:
-        assert self.model is not None
-        self.calls.append(("learn",))
-        self.model = ModelChanged(self.model.model, self.model.reason, 200_000)
-        self.emit(self.model)
-
     async def submit(self, text: str) -> None:
-        if self.model is None or self.model.model is None:
+        if (model := self.workspace.models.selection) is None or model.model is None:
             raise NoModelError("Set a key.")
         if self.busy:
             self.queued = (*self.queued, text)
@@ -287,29 +306,26 @@ class FakeSession:
         self.emit(ApprovalResolved(approval_id, approved, note))
 
     async def new_thread(self) -> None:
-        self.emit(ThreadChanged(Thread("t9", self.resource_id, "", NOW, NOW)))
+        self.emit(ThreadChanged(Thread("t9", self.workspace.resource_id, "", NOW, NOW)))
 
     async def open_thread(self, thread_id) -> None:
-        self.emit(ThreadChanged(Thread(thread_id, self.resource_id, f"thread {thread_id}", NOW, NOW)))
+        self.emit(ThreadChanged(Thread(thread_id, self.workspace.resource_id, f"thread {thread_id}", NOW, NOW)))
 
     async def rename(self, title) -> None:
-        self.emit(ThreadChanged(Thread("t1", self.resource_id, title, NOW, NOW)))
+        self.emit(ThreadChanged(Thread("t1", self.workspace.resource_id, title, NOW, NOW)))
 
     async def set_model(self, name) -> None:
         self.emit(ModelChanged(name, "/model", 128_000))
 
-    def refused_auto(self) -> str:
-        return "" if self.level is not None and self.level.holds else "auto needs a sandbox."
-
     def next_approval_mode(self) -> str:
-        modes = [m for m in APPROVAL_MODES if m != "auto" or not self.refused_auto()]
-        return modes[(modes.index(self.approval_mode) + 1) % len(modes)]
+        modes = [m for m in APPROVAL_MODES if m != "auto" or not self.workspace.refused_auto()]
+        return modes[(modes.index(self.current.approval_mode) + 1) % len(modes)]
 
     def set_approval_mode(self, mode) -> None:
-        self.approval_mode = mode
+        self.current.approval_mode = mode
 
     async def set_mode(self, mode) -> None:
-        self.mode = mode
+        self.current.mode = mode
 
     async def compact(self, focus="") -> None:
         self.calls.append(("compact", focus))

@@ -121,7 +121,7 @@ def scene(workspace: Path) -> FakeSession:
         blocked=(BoardTask("4", "sk-d4", "logout everywhere", 2, "feature", None, ("sk-b2",)),),
         closed_today=(BoardTask("5", "sk-e5", "sign the session cookie", 1, "task", None),),
     )
-    session.status = MemoryStatus(
+    session.current.status = MemoryStatus(
         "rec",
         "t1",
         12,
@@ -141,5 +141,5 @@ def scene(workspace: Path) -> FakeSession:
         claims=1,
         dropped_paths=2,
     )
-    session.usage = Usage(412_000, 375_000, 20_000, 9_100, 0, 0.42)
+    session.current.usage = Usage(412_000, 375_000, 20_000, 9_100, 0, 0.42)
     return session

@@ -171,10 +171,10 @@ def test_all_calls_are_shown_with_their_arguments_before_the_first_runs(stage):
 
 async def test_the_last_line_has_one_state_and_one_clock(running, session):
     async with running((140, 30)) as (app, pilot):
-        session.clock.step = 0.0
+        session.workspace.clock.step = 0.0
 
         async def shows(wanted, after=0.0):
-            session.clock.seconds += after
+            session.workspace.clock.seconds += after
             await settle(app, pilot)
             app.chat.status_line.refresh()
             await pilot.pause()

@@ -21,11 +21,11 @@ from tests.tui.test_search_screen import hit
 @pytest.fixture
 def board(session, store):
     """A session whose tasks are in a database."""
-    session.store = store
+    session.workspace.store = store
     real = Views(session)
     for name in ("board", "board_version", "task", "task_messages"):
         setattr(session.views, name, getattr(real, name))
-    return Actor(session.resource_id, "agent-1", session.clock.now())
+    return Actor(session.workspace.resource_id, "agent-1", session.workspace.clock.now())
 
 
 async def open_board(app, pilot):
@@ -286,8 +286,8 @@ async def test_the_time_since_a_claim_goes_on(running, board, store, session, mo
     async with running((120, 30)) as (app, pilot):
         await open_board(app, pilot)
         assert "agent-1 · just now" in screen_text(app)
-        later = session.clock.now() + 5 * 60_000
-        monkeypatch.setattr(session.clock, "now", lambda: later)
+        later = session.workspace.clock.now() + 5 * 60_000
+        monkeypatch.setattr(session.workspace.clock, "now", lambda: later)
         await look(app, pilot)
         assert "agent-1 · 5 min" in screen_text(app)
 
@@ -338,7 +338,7 @@ async def test_a_column_longer_than_what_is_read_says_how_much_more(running, boa
         await store.write(service.create, board, f"t{n}", f"task {n}")
 
     async def few():
-        return await store.read(read_board, session.resource_id, 0, 2)
+        return await store.read(read_board, session.workspace.resource_id, 0, 2)
 
     monkeypatch.setattr(session.views, "board", few)
     async with running((140, 30)) as (app, pilot):

@@ -47,7 +47,7 @@ async def dump(app) -> list[str]:
         kept = [n for n in names if n not in ("unsent", "prompt_history", "ui_state") and not n.startswith("search_")]
         return [f"{n}: {row}" for n in kept for row in db.execute_sql(f"SELECT * FROM {n}").fetchall()]
 
-    return await app.session.store.read(rows)
+    return await app.session.workspace.store.read(rows)
 
 
 @pytest.mark.parametrize("name", OPENING)
@@ -239,21 +239,21 @@ async def test_shift_tab_goes_round_the_approval_modes(running, session):
         seen = []
         for _ in range(4):
             await press(app, pilot, "shift+tab")
-            seen.append(session.approval_mode)
+            seen.append(session.current.approval_mode)
             assert f"Approval: {seen[-1]}, " in last_line(app) and app.chat.prompt.has_focus
         assert seen == ["edits", "auto", "plan", "ask"]
         app.note("")
         await press(app, pilot, "f6", "shift+tab")
-        assert session.approval_mode == "edits" and app.chat.transcript.has_focus
+        assert session.current.approval_mode == "edits" and app.chat.transcript.has_focus
         await press(app, pilot, "escape")
         app.note("")
         await click_on(app, pilot, "edits ⇧⇥")
-        assert session.approval_mode == "auto"
+        assert session.current.approval_mode == "auto"
 
 
 async def test_a_letter_that_answers_no_question_is_typed_with_what_follows(running, session):
     async with running() as (app, pilot):
-        session.clock.step = 1.0
+        session.workspace.clock.step = 1.0
         await ask(app, pilot, session, asked())
         assert app.chat.conversation.approval.view.has_focus
         for key in "hey y":
@@ -286,7 +286,7 @@ async def test_a_paste_while_browsing_goes_to_the_prompt(running, session):
 
 async def test_the_click_that_brings_the_window_to_the_front_is_no_click(tmp_path):
     session = scene(tmp_path)
-    session.clock.step = 0.01
+    session.workspace.clock.step = 0.01
     app = SaktiApp(session)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(app, pilot)
@@ -295,7 +295,7 @@ async def test_the_click_that_brings_the_window_to_the_front_is_no_click(tmp_pat
             app.post_message(events.AppBlur())
             app.post_message(events.AppFocus())
             await pilot.pause()
-            session.clock.step = 0.01 if expected else 1.0
+            session.workspace.clock.step = 0.01 if expected else 1.0
             for kind in (events.MouseDown, events.MouseUp):
                 app.post_message(kind(None, title.x + 2, title.y, 0, 0, 1, False, False, False))
             await settle(app, pilot)

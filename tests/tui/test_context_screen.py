@@ -24,10 +24,10 @@ async def test_the_inspector_shows_the_request_that_is_sent(store, tmp_path):
         await app.commands.run("#the tests run with pytest")
         for n in range(6):
             await say(app, pilot, f"remember that service {n} listens on {n}00 " + "and more of it " * 10)
-            await session.engine.wait_idle()
+            await session.current.engine.wait_idle()
         shown = await session.views.context()
         await say(app, pilot, "and now?")
-        sent = session.provider.requests[-1]
+        sent = session.workspace.models.provider.requests[-1]
         kinds = [b.kind for b in shown]
         assert {"tools", "system", "working_memory", "observations", "message", "tail"} <= set(kinds)
         # what is sent is what was shown, and the new prompt behind it
@@ -42,7 +42,7 @@ async def test_the_inspector_shows_the_request_that_is_sent(store, tmp_path):
         tools = next(b for b in shown if b.kind == "tools")
         assert all(f"{t.name}: {t.description}" in tools.text for t in sent.tools)
         assert all(json.dumps(t.parameters, indent=1) in tools.text for t in sent.tools)
-        assert tools.tokens == session.toolbox.count(session.counter, sent.tools)
+        assert tools.tokens == session.current.toolbox.count(session.workspace.counter, sent.tools)
         tail = next(b for b in shown if b.kind == "tail")
         told = next(p for p in sent.messages[-1].parts if isinstance(p, ContextPart))
         assert tail.text.split("\n")[0] == told.text.split("\n")[0]

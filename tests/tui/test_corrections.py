@@ -33,6 +33,6 @@ async def test_lines_are_pinned_edited_forgotten_and_taken_back(tmp_path):
         assert (await press("enter"))[0].content == "The app uses Supabase"
         assert "The app uses Supabase ✎" in screen_text(app)
         assert (await press("home", "x"))[0].forgotten
-        assert "The app uses Supabase" not in "".join(b.text for b in again.engine.preview().blocks)
+        assert "The app uses Supabase" not in "".join(b.text for b in again.current.engine.preview().blocks)
         assert not (await press("u"))[0].forgotten
         assert (await press("u"))[0].content == first.content

@@ -110,11 +110,11 @@ async def test_commands_are_completed_with_a_preview(running, session):
 
 
 async def test_files_are_completed_and_ignored_ones_are_not(running, session):
-    (session.workspace / ".gitignore").write_text("secret/\n*.log\n")
-    (session.workspace / "src").mkdir()
-    (session.workspace / "secret").mkdir()
+    (session.workspace.root / ".gitignore").write_text("secret/\n*.log\n")
+    (session.workspace.root / "src").mkdir()
+    (session.workspace.root / "secret").mkdir()
     for name in ("src/session.py", "src/settings.py", "secret/session.py", "session.log"):
-        (session.workspace / name).write_text("")
+        (session.workspace.root / name).write_text("")
     async with running() as (app, pilot):
         await pilot.press(*"look at @sess")
         await settle(app, pilot)
@@ -209,7 +209,7 @@ async def test_escape_interrupts_and_says_so(running, session):
 
 async def test_ctrl_c_clears_then_quits(running, session):
     async with running() as (app, pilot):
-        session.clock.step = 0.0
+        session.workspace.clock.step = 0.0
         await pilot.press(*"text", "ctrl+c")
         assert app.chat.prompt.text == ""
         assert app.is_running
@@ -221,7 +221,7 @@ async def test_ctrl_c_clears_then_quits(running, session):
 async def test_a_second_ctrl_c_that_is_heard_late_quits(running, session):
     async with running() as (app, pilot):
         app.chat.stopping.stop()
-        session.clock.seconds += 60  # the machine is busy: nothing of the hint was painted yet
+        session.workspace.clock.seconds += 60  # the machine is busy: nothing of the hint was painted yet
         app.chat.stopping.stop()
         await pilot.pause()
         assert app.return_value == 0
@@ -229,7 +229,7 @@ async def test_a_second_ctrl_c_that_is_heard_late_quits(running, session):
 
 async def test_quitting_with_work_under_way_asks_once(running, session):
     async with running() as (app, pilot):
-        session.clock.step = 0.0
+        session.workspace.clock.step = 0.0
         await session.submit("go")
         await pilot.press("ctrl+q")
         await pilot.pause()
@@ -279,7 +279,7 @@ async def test_a_key_that_was_meant_for_the_prompt_does_not_approve(running, ses
 
 async def test_a_retry_counts_down_and_a_failure_offers_another(running, session):
     async with running() as (app, pilot):
-        session.clock.step = 0.0
+        session.workspace.clock.step = 0.0
         await session.submit("go")
         session.emit(RetryScheduled(2, 5, 8.0, "overloaded"))
         await settle(app, pilot)
@@ -422,7 +422,7 @@ async def test_an_empty_conversation_says_where_it_is_and_what_to_try(running, s
         start = app.chat.conversation.start
         assert start.display
         text = screen_text(app)
-        assert session.workspace.name[:12] in text and start.model in text and "Try     “What does this" in text
+        assert session.workspace.root.name[:12] in text and start.model in text and "Try     “What does this" in text
         session.emit(Notice("information", "Something", "stands there now"))
         await settle(app, pilot)
         assert not start.display
@@ -548,9 +548,9 @@ async def test_the_palette_runs_commands(running, session):
 
 
 async def test_memory_is_explained_paused_and_its_last_reflection_taken_back(session):
-    session = scene(session.workspace)
-    session.status = structs.replace(
-        session.status, backlog=Backlog(84_000, 3, 0.119), reason="the small model of anthropic"
+    session = scene(session.workspace.root)
+    session.current.status = structs.replace(
+        session.current.status, backlog=Backlog(84_000, 3, 0.119), reason="the small model of anthropic"
     )
     app = SaktiApp(session)
     async with app.run_test(size=(120, 35)) as pilot:
@@ -595,8 +595,8 @@ async def test_where_it_cannot_start_what_was_typed_stays(session):
 async def test_what_is_not_saved_says_so_all_the_time(running, session):
     async with running() as (app, pilot):
         assert "NOT SAVED" not in screen_text(app)
-        session.not_saved = "the disk is not writable"
-        session.emit(Notice("error", "Not saved", session.not_saved))
+        session.workspace.not_saved = "the disk is not writable"
+        session.emit(Notice("error", "Not saved", session.workspace.not_saved))
         await settle(app, pilot)
         first, *_, last = screen_text(app).splitlines()
         assert "NOT SAVED" in first and "NOT SAVED" in last

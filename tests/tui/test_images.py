@@ -59,11 +59,11 @@ async def test_ctrl_v_takes_an_image_from_the_systems_clipboard(
     tools = tmp_path_factory.mktemp("tools")
     (tmp_path / "wl-paste").write_text("#!/bin/sh\necho of the workspace: never run\n")
     (tmp_path / "wl-paste").chmod(0o700)
-    monkeypatch.setenv("PATH", f"{session.workspace}:{tools}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{session.workspace.root}:{tools}:/usr/bin:/bin")
     monkeypatch.setenv("WAYLAND_DISPLAY", "x")
     monkeypatch.delenv("DISPLAY", raising=False)
     async with running() as (app, pilot):
-        if not clipboard.command(os.environ, app.session.workspace):
+        if not clipboard.command(os.environ, app.session.workspace.root):
             await pilot.press("ctrl+v")
             await settle(app, pilot)
             assert "No tool here reads images" in chat_text(app)

@@ -33,11 +33,11 @@ from tests.tui.scene import log, scene
     ],
 )
 def test_the_forecast_is_what_is_known(tmp_path, turn, change, says):
-    assert forecast(replace(scene(tmp_path).status, **change), turn) == says
+    assert forecast(replace(scene(tmp_path).current.status, **change), turn) == says
 
 
 def test_a_forecast_does_not_move_with_every_turn(tmp_path):
-    now = scene(tmp_path).status
+    now = scene(tmp_path).current.status
     said = [forecast(now, 2_600 // n) for n in (10, 12, 13, 11, 9, 8)]
     assert set(said) == {"observes in about 10 turns"}
 
@@ -74,7 +74,7 @@ async def test_an_empty_thread_looks_no_limit_up(running, session):
 
 
 def test_what_is_ready_is_told_in_words(tmp_path):
-    now = scene(tmp_path).status
+    now = scene(tmp_path).current.status
     assert ready_observations(now, Figures(ready_lines=5)) == "5 observations will free 15.4k"
     assert ready_observations(now, Figures(ready_lines=1)) == "1 observation will free 15.4k"
     assert ready_observations(now, None) == "observations will free 15.4k"
@@ -82,7 +82,7 @@ def test_what_is_ready_is_told_in_words(tmp_path):
 
 
 def test_memory_says_what_it_does_in_a_word(tmp_path):
-    now = scene(tmp_path).status
+    now = scene(tmp_path).current.status
     running = BufferedObservations(status="running")
     assert doing(replace(now, buffered_observations=running)) == "observing"
     assert doing(replace(now, phase="paused")) == "paused"
@@ -95,7 +95,7 @@ async def test_notes_show_as_soon_as_they_are_made(running, session):
     session.views.waiting = [replace(x, id=f"w{x.id}", state="buffered") for x in session.views.lines[-2:]]
     session.views.figures = Figures(ready_lines=2)
     async with running((140, 40)) as (app, pilot):
-        session.emit(replace(scene("/w").status, record_id="another"))
+        session.emit(replace(scene("/w").current.status, record_id="another"))
         await settle(app, pilot)
         text = screen_text(app)
         before, divider, after = text.partition(" ready, not in the context yet ")
@@ -118,9 +118,9 @@ async def test_the_forecast_comes_from_the_turns_that_were(store, tmp_path):
         await say(app, pilot, "two")
         thread = app.session.thread.id
         tokens = await store.read(memory_figures.turn_tokens, thread)
-        total = app.session.status.messages.tokens
+        total = app.session.current.status.messages.tokens
         assert tokens == total // 2
-        left = app.session.status.next_buffer_at - total
+        left = app.session.current.status.next_buffer_at - total
         near = min(STEPS, key=lambda step: max(left / tokens / step, step * tokens / left))
         assert f"observes in about {near} turn" in screen_text(app)
 
@@ -146,10 +146,10 @@ async def test_a_failure_says_when_it_is_tried_again(tmp_path):
 async def test_the_pane_shows_reason_and_time(running, session):
     async with running((140, 40)) as (app, pilot):
         session.emit(MemoryOperation("buffering", "failed", "c", "observation", "r", (), {}, {"error": "rate limit"}))
-        session.emit(replace(scene("/w").status, retry_at=NOW + 61_000))
+        session.emit(replace(scene("/w").current.status, retry_at=NOW + 61_000))
         await settle(app, pilot)
         assert "✗ observation failed: rate limit" in screen_text(app)
         assert "next try at 12:01:01 at the latest" in screen_text(app)
-        session.emit(replace(scene("/w").status, record_id="another"))
+        session.emit(replace(scene("/w").current.status, record_id="another"))
         await settle(app, pilot)
         assert "failed" not in screen_text(app) and not app.chat.sidebar.memory.all_events(), "another thread's memory"

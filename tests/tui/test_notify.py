@@ -25,7 +25,7 @@ def called(monkeypatch):
 
 
 def configure(session, how):
-    session.config = dataclasses.replace(Config(), ui=UiSettings(notify=how))
+    session.workspace.config = dataclasses.replace(Config(), ui=UiSettings(notify=how))
 
 
 async def approval(app, session, pilot):
@@ -54,7 +54,7 @@ async def test_the_end_of_a_long_turn_calls_that_of_a_short_one_does_not(running
         app.post_message(events.AppBlur())
         await pilot.pause()
         for step in (0.5, 30.0):
-            session.clock.step = step
+            session.workspace.clock.step = step
             await session.submit("x")
             await settle(app, pilot)
             session.finish("answer")
@@ -69,7 +69,7 @@ def test_nothing_in_a_text_can_end_the_sequence_early():
 
 
 async def test_reduced_motion_stops_what_blinks_and_glides(session):
-    session.config = dataclasses.replace(Config(), ui=UiSettings(reduced_motion=True))
+    session.workspace.config = dataclasses.replace(Config(), ui=UiSettings(reduced_motion=True))
     app = SaktiApp(session)
     async with app.run_test() as pilot:
         assert app.animation_level == "none"

@@ -78,30 +78,30 @@ async def test_the_pane_says_what_the_store_holds(store, tmp_path):
     seen: set[str] = set()
     async with app.run_test(size=(140, 50)) as pilot:
         await settle(app, pilot)
-        session.engine._worker.reflector = ScriptedReflector()
+        session.current.engine._worker.reflector = ScriptedReflector()
         for n in range(TURNS):
             await say(app, pilot, f"remember that service {n} listens on {n}00, and why: " + f"reason {n} " * 20)
-            await session.engine.wait_idle()
+            await session.current.engine.wait_idle()
             await settle(app, pilot)
             store.clock.advance(60)
-            record, thread = session.engine.record_id, session.thread.id
+            record, thread = session.current.engine.record_id, session.thread.id
             found = await store.read(stored, record, thread)
-            blocks = session.engine.preview().blocks
-            pane_shows(screen_text(app), found, session.engine.status().observations.tokens)
+            blocks = session.current.engine.preview().blocks
+            pane_shows(screen_text(app), found, session.current.engine.status().observations.tokens)
             log = sum(b.tokens for b in blocks if b.kind in ("observations", "reflection"))
-            assert session.engine.status().observations.tokens == log, "what the actor is sent"
+            assert session.current.engine.status().observations.tokens == log, "what the actor is sent"
             seen |= {e.kind for e in app.chat.sidebar.memory.all_events()}
-        shown = to_json(session.engine.status())
+        shown = to_json(session.current.engine.status())
     assert {"observed", "activated", "reflected", "taken_over"} <= seen
     again = Session(
-        Options(tmp_path / "w", session.config, env=session.env, continue_last=True),
+        Options(tmp_path / "w", session.workspace.config, env=session.workspace.env, continue_last=True),
         clock=store.clock,
         counter=Estimator(),
-        provider=session.provider,
-        model=session.model_info,
+        provider=session.workspace.models.provider,
+        model=session.workspace.models.info,
         store=store,
     )
-    await again.look()  # as `sakti memory status` does
-    told = to_json(again.status)
+    await again.current.open_read_only()  # as `sakti memory status` does
+    told = to_json(again.current.status)
     assert told == shown | {key: told[key] for key in ("step_number", "reflector")}
     await again.close()

@@ -39,7 +39,7 @@ async def drag(pilot, at, to):
 
 async def test_heights_and_folding_by_key_and_by_mouse_stay(running, session):
     session.views.lines = log()
-    session.status = scene("/work").status
+    session.current.status = scene("/work").current.status
     async with running((140, 44)) as (app, pilot):
         side = app.chat.sidebar
         x = side.region.x + 6
@@ -113,7 +113,7 @@ async def test_the_last_events_are_in_the_pane_and_all_on_a_screen(store, tmp_pa
         app.chat.prompt.focus()
         for n in range(6):
             await say(app, pilot, f"remember that service {n} listens on {n}00 " + "and more of it " * 10)
-            await session.engine.wait_idle()
+            await session.current.engine.wait_idle()
             await settle(app, pilot)
             store.clock.advance(60)
         await app.commands.run("/compact")

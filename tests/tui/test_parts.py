@@ -73,7 +73,7 @@ class FakeConversation:
 @pytest.fixture
 def host(tmp_path):
     session = FakeSession(tmp_path)
-    session.clock.step = 0.0
+    session.workspace.clock.step = 0.0
     return FakeHost(session)
 
 
@@ -82,7 +82,7 @@ async def test_ctrl_c_clears_stops_and_quits_when_pressed_twice(host):
     stopping = Stopping(host, FakeConversation(prompt), compaction)
     stopping.stop()
     assert prompt.dropped == 1 and not host.exits and host.notes == ["ctrl+c again quits"]
-    host.session.clock.seconds += TWICE
+    host.session.workspace.clock.seconds += TWICE
     host.session.busy = True
     stopping.stop()
     assert prompt.dropped == 1 and not host.exits
@@ -116,7 +116,7 @@ def test_only_the_end_of_a_long_turn_calls_and_only_out_of_sight(host):
     for seconds, seen, calls in ((LONG_TURN, False, 0), (LONG_TURN + 1, False, 1), (LONG_TURN + 1, True, 1)):
         focused[0] = seen
         notifier.turn_began()
-        host.session.clock.seconds += seconds
+        host.session.workspace.clock.seconds += seconds
         notifier.turn_ended("done")
         assert len(written) == calls
 

@@ -243,12 +243,12 @@ async def live(folder: Path) -> None:
     await first.start()
     for prompt, pause, answers in TURNS:
         store.clock.advance(pause)
-        tasks = await store.read(task_store.all_live, first.resource_id)
+        tasks = await store.read(task_store.all_live, first.workspace.resource_id)
         handle = tasks[0].handle if tasks else ""
         script.answers += [with_handle(answer, handle) for answer in answers]
         await first.submit(prompt)
         await first.wait()
-        await first.engine.wait_idle()
+        await first.current.engine.wait_idle()
     rows = await store.read(message_store.after, first.thread.id, -1)
     assert not [r.content for m in rows for r in m.tool_results if r.is_error]
     await first.rename("fix login redirect")
@@ -284,7 +284,7 @@ def test_the_picture_of_the_readme(snap_compare, tmp_path):
 
     async def run_before(pilot):
         await posed("sakti-dark")(pilot)
-        again.models._say("ANTHROPIC_API_KEY is set")
+        again.workspace.models._say("ANTHROPIC_API_KEY is set")
         await settle(pilot.app, pilot)
 
     assert snap_compare(SaktiApp(again), terminal_size=(132, 40), run_before=run_before)

@@ -280,7 +280,7 @@ async def test_links_are_opened_by_click_and_by_key(running, session, monkeypatc
     (tmp_path / "src" / "a.py").write_text("x")
     text = "See [the docs](https://example.org/a), src/a.py:12 and [bad](vscode://x)."
     session.views.messages["t1"] = [assistant("m1", text, 1)]
-    session.env = {"PATH": "/bin"}
+    session.workspace.env = {"PATH": "/bin"}
     opened = []
     monkeypatch.setattr(open_url, "open_address", lambda url, env, workspace: opened.append(url) or True)
     async with running((100, 20)) as (app, pilot):

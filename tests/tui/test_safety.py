@@ -97,7 +97,7 @@ async def test_the_conversation(running, session):
 
 
 async def test_header_panes_approval_and_queue(running, session):
-    session.git.branch = EVIL
+    session.workspace.files.git.branch = EVIL
     session.views.tasks = board(
         ready=(BoardTask("1", "h", EVIL, 1, "bug", None),),
         blocked=(BoardTask("2", "h", EVIL, 1, "x", None, (EVIL,)),),
@@ -182,7 +182,7 @@ async def test_what_is_pasted_is_shown_harmlessly(running, session):
 async def test_settings_forks_and_the_past(running, session):
     config = load(overrides=(f"ui.theme={EVIL!r}", "approval.deny=[]")).config
     found = [Setting(EVIL, config.ui.theme, None, EVIL, Meaning(EVIL))]
-    session.config = dataclasses.replace(session.config, ui=config.ui)
+    session.workspace.config = dataclasses.replace(session.workspace.config, ui=config.ui)
     session.views.past = [LogChange(NOW, EVIL), LogChange(NOW + 1, "observation")]
     session.views.lines = [replace(line, content=EVIL, category=EVIL, flags=(EVIL,), time=EVIL) for line in log()]
     async with running() as (app, pilot):

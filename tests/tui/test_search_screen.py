@@ -578,10 +578,10 @@ async def test_what_was_said_before_two_compactions_and_a_reflection_is_landed_o
             if number in (3, 6):
                 await session.compact()
                 await settle(app, pilot)
-        assert await session.engine.reflect_now()
+        assert await session.current.engine.reflect_now()
         await session.new_thread()
         await settle(app, pilot)
-        first = (await store.read(thread_store.summaries, session.resource_id, 10))[0][0].id
+        first = (await store.read(thread_store.summaries, session.workspace.resource_id, 10))[0][0].id
         await search(app, pilot, "courier password")
         assert app.screen.result_list.current.source == "compacted"
         assert "vault slot nine" in screen_text(app)

@@ -154,7 +154,7 @@ def test_a_new_file_is_private_and_a_link_stays_one(tmp_path):
 
 async def test_settings_by_keys(store, tmp_path):
     session = real_session(store, tmp_path / "w", "one", "two", overrides=("agent.max_steps=33",))
-    session.env = {**session.env, "SAKTI_MODE": "default"}
+    session.workspace.options.env["SAKTI_MODE"] = "default"
     user, project = config_home() / "config.toml", tmp_path / "w" / ".sakti" / "config.toml"
     user.parent.mkdir(parents=True)
     user.write_text("# mine\n")
@@ -181,13 +181,13 @@ async def test_settings_by_keys(store, tmp_path):
         await pilot.press("enter")
         await settle(app, pilot)
         assert user.read_text() == "# mine\n\n[agent]\nmax_steps = 50\n"
-        assert "takes effect now" in screen_text(app) and session.config.agent.max_steps == 50
+        assert "takes effect now" in screen_text(app) and session.workspace.config.agent.max_steps == 50
         # for this project alone
         await choose(pilot, "observation.message_tokens", "20000")
         await pilot.press("ctrl+t", "enter")
         await settle(app, pilot)
         assert project.read_text() == "[memory.observation]\nmessage_tokens = 20000\n"
-        assert session.status.messages.threshold == 20_000, "the gauge has the new threshold"
+        assert session.current.status.messages.threshold == 20_000, "the gauge has the new threshold"
         # only the user's own file; what is not on the screen waits for a restart
         await choose(pilot, "bash_timeout", "60")
         await pilot.press("ctrl+t")
@@ -195,7 +195,7 @@ async def test_settings_by_keys(store, tmp_path):
         assert "may not set agent.bash_timeout" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert "after a restart" in screen_text(app) and session.config.agent.bash_timeout != 60
+        assert "after a restart" in screen_text(app) and session.workspace.config.agent.bash_timeout != 60
         await choose(pilot, "ui.theme", "sakti-light")
         await pilot.press("enter")
         await settle(app, pilot)

@@ -61,8 +61,8 @@ async def test_compacting_is_seen_stopped_and_taken_back(store, tmp_path):
     async with app.run_test(size=(120, 45)) as pilot:
         await settle(app, pilot)
         await say(app, pilot, *(f"remember that service {n} listens on {n}00" for n in range(3)))
-        app.session.engine._worker.observer = observer
-        before = app.session.engine.preview()
+        app.session.current.engine._worker.observer = observer
+        before = app.session.current.engine.preview()
         app.run_command("/compact the ports")
         while not observer.inputs:
             await pilot.pause()
@@ -77,11 +77,11 @@ async def test_compacting_is_seen_stopped_and_taken_back(store, tmp_path):
         await settle(app, pilot)
         text = chat_text(app)
         assert "Removed" in text and "Kept" in text and "/compact undo restores" in text and " freed" in text
-        assert app.session.engine.preview().messages != before.messages
+        assert app.session.current.engine.preview().messages != before.messages
         app.run_command("/compact undo")
         await settle(app, pilot)
         assert "4 messages are in the window again, which is as it was" in chat_text(app)
-        after = app.session.engine.preview()
+        after = app.session.current.engine.preview()
         assert [m.id for m in after.messages] == [m.id for m in before.messages] and after.blocks == before.blocks
         app.run_command("/compact undo")
         await settle(app, pilot)

@@ -46,7 +46,7 @@ def test_approval(snap_compare, size, theme):
 
     async def ask(pilot):
         await posed(theme)(pilot)
-        session.clock.step = 0.0  # how often the line is drawn is no part of the picture
+        session.workspace.clock.step = 0.0  # how often the line is drawn is no part of the picture
         request = ApprovalRequested(
             "p1",
             "bash",

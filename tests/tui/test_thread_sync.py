@@ -105,5 +105,5 @@ async def test_a_compaction_takes_what_another_window_said(store, other_store, t
         await settle(app, pilot)
         assert "nothing to compact" not in chat_text(app)
         assert "2 messages," in chat_text(app)
-        assert app.session.engine.state.window.cursor == 1
+        assert app.session.current.engine.state.window.cursor == 1
         await other.close()

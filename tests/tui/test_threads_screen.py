@@ -145,7 +145,7 @@ async def test_export_by_keys_and_its_refusals(store, tmp_path):
         await opened(app, pilot)
         await press(app, pilot, "ctrl+s", "ctrl+a", "ctrl+k", *"out.html", "enter")
         assert "out.html" in await title(app)
-        assert "<strong>one</strong>" in (app.session.workspace / "out.html").read_text()
+        assert "<strong>one</strong>" in (app.session.workspace.root / "out.html").read_text()
         await press(app, pilot, "ctrl+s", "ctrl+a", "ctrl+k", *"out.html", "enter")
         assert "already exists" in await title(app)
         await press(app, pilot, "ctrl+s", "ctrl+a", "ctrl+k", *"out.doc", "enter")

@@ -19,7 +19,7 @@ from tests.tui.test_snapshots import SIZES, THEMES, posed
 
 async def test_the_tour_from_its_first_prompt_to_its_end(tmp_path, clock):
     session = tour_session(tmp_path, env={"PATH": "/usr/bin:/bin"}, clock=clock, pace=0.0)
-    session.counter = Estimator()
+    session.workspace.counter = Estimator()
     app = SaktiApp(session)
     async with app.run_test(size=(140, 45)) as pilot:
         await settle(app, pilot)
@@ -27,7 +27,7 @@ async def test_the_tour_from_its_first_prompt_to_its_end(tmp_path, clock):
         assert "no model is asked" in chat_text(app)
         assert NAME in screen_text(app), "the line above says that no model answers"
         await say(app, pilot, "remember that we deploy on Fridays", "where is the redirect?")
-        await app.session.engine.wait_idle()
+        await app.session.current.engine.wait_idle()
         await settle(app, pilot)
         said = await session.views.transcript(session.thread.id)
         results = [p for m in said for p in m.parts if isinstance(p, ToolResultPart)]
@@ -40,7 +40,7 @@ async def test_the_tour_from_its_first_prompt_to_its_end(tmp_path, clock):
         assert (await session.views.search("fridays")).hits
         await say(app, pilot, "done", "and more")
         assert chat_text(app).count("That is the tour") == 2, "who goes on talking hears the end again"
-        assert {p.name for p in session.workspace.iterdir()} == set(FILES), "nothing was changed"
+        assert {p.name for p in session.workspace.root.iterdir()} == set(FILES), "nothing was changed"
     await session.close()
 
 
@@ -51,12 +51,12 @@ def test_every_answer_but_tools_says_what_to_do_next():
 
 async def test_without_a_model_the_tour_is_offered_and_not_begun(store, tmp_path):
     session = real_session(store, tmp_path / "w")
-    session.models.__init__(session.config, {}, session.emit)
+    session.workspace.models.__init__(session.workspace.config, {}, session.emit)
     app = SaktiApp(session)
     async with app.run_test(size=(140, 45)) as pilot:
         await settle(app, pilot)
         assert "sakti tour" in chat_text(app)
-        assert session.provider is None
+        assert session.workspace.models.provider is None
 
 
 def test_the_command_needs_a_terminal(monkeypatch, capsys):

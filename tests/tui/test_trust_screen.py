@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent import trust
+from sakti.agent.project import trust
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.trust import TrustScreen
 from tests.tui.conftest import screen_text, settle
@@ -28,7 +28,7 @@ async def test_hooks_are_listed_whatever_file_names_them(store, tmp_path: Path, 
     app = SaktiApp(real_session(store, tmp_path / "w"))
     async with app.run_test(size=size) as pilot:
         await settle(app, pilot)
-        app.push(TrustScreen(trust.look(brings), app.session.clock))
+        app.push(TrustScreen(trust.review(brings), app.session.workspace.clock))
         await settle(app, pilot)
         shown = " ".join(screen_text(app).replace("│", " ").split())
         assert "runs at SessionStart: curl" in shown and "AGENTS.md its text goes to the model" in shown
@@ -36,3 +36,26 @@ async def test_hooks_are_listed_whatever_file_names_them(store, tmp_path: Path, 
         await pilot.press("v")
         await settle(app, pilot)
         assert ".claude/settings.json" in screen_text(app)
+
+
+async def test_a_changed_folder_shows_its_changes_first(store, tmp_path: Path):
+    brings = tmp_path / "brings"
+    skill = brings / ".claude" / "skills" / "pdf"
+    skill.mkdir(parents=True)
+    for name in (*(f"{n:02}.sh" for n in range(20)), "gone.sh"):
+        (skill / name).write_text("echo 1\n")
+    trust.save(trust.review(brings))
+    (skill / "19.sh").write_text("echo 2\n")
+    (skill / "more.sh").write_text("echo 3\n")
+    (skill / "gone.sh").unlink()
+    app = SaktiApp(real_session(store, tmp_path / "w"))
+    async with app.run_test(size=(120, 45)) as pilot:
+        await settle(app, pilot)
+        app.push(TrustScreen(trust.review(brings), app.session.clock))
+        await settle(app, pilot)
+        shown = " ".join(screen_text(app).replace("│", " ").split())
+        assert "19.sh changed: a script" in shown and "more.sh new: a script" in shown and "gone.sh removed" in shown
+        await pilot.press("v")
+        await settle(app, pilot)
+        text = screen_text(app)
+        assert "echo 2" in text and "echo 3" in text and "18.sh" not in text

@@ -30,7 +30,7 @@ async def opened(store, tmp_path) -> SaktiApp:
 
 async def pressed(app, pilot, *keys: str) -> None:
     for key in keys:
-        app.session.clock.advance(0 if key == "escape" else 2)
+        app.session.workspace.clock.advance(0 if key == "escape" else 2)
         await pilot.press(key)
         await settle(app, pilot)
 
@@ -106,7 +106,7 @@ async def test_esc_twice_offers_the_turns(store, tmp_path):
         await settle(app, pilot)
         await say(app, pilot, "write one", "write two")
         await pressed(app, pilot, "escape")
-        app.session.clock.advance(1)
+        app.session.workspace.clock.advance(1)
         await pressed(app, pilot, "escape")
         assert app.screen is app.chat, "too late for a second press"
         await pressed(app, pilot, "escape")
@@ -135,7 +135,9 @@ def test_pictures(snap_compare, size, theme, screen):
     async def open_it(pilot):
         await posed(theme)(pilot)
         app = pilot.app
-        app.push_screen(UndoScreen(preview(), app.session.clock) if screen == "preview" else RewindScreen(turns(), NOW))
+        app.push_screen(
+            UndoScreen(preview(), app.session.workspace.clock) if screen == "preview" else RewindScreen(turns(), NOW)
+        )
         await settle(app, pilot)
 
     assert snap_compare(SaktiApp(scene(Path("/work"))), terminal_size=size, run_before=open_it)

@@ -114,7 +114,7 @@ async def test_approval_theme_and_the_advice_without_a_keyring(first, home):
         assert "export OPENAI_API_KEY=…" in screen_text(app)
         await pilot.press("end", "enter")
         await settle(app, pilot)
-        assert app.session.approval_mode == "edits" and app.chat.header.approval == "edits"
+        assert app.session.current.approval_mode == "edits" and app.chat.header.approval == "edits"
         assert "edits: reads and edits files freely" in screen_text(app)
         written = next(home.parent.rglob("sakti/config.toml"))
         assert written.read_text().split() == ["[approval]", "mode", "=", '"edits"']
@@ -205,7 +205,7 @@ def test_pictures(snap_compare, monkeypatch, theme):
 
     monkeypatch.setattr(welcome, "look", look)
     session = FakeSession(Path("/work"))
-    session.env = {}
+    session.workspace.env = {}
 
     async def open_it(pilot):
         await posed(theme)(pilot)
@@ -244,9 +244,8 @@ async def test_when_the_welcome_is_due(tmp_path, said, options, threads, wanted)
     async def listed(limit):
         return threads
 
-    session = SimpleNamespace(
-        options=Options(tmp_path, **options), model=said, views=SimpleNamespace(threads=listed)
-    )  # fmt: skip
+    workspace = SimpleNamespace(options=Options(tmp_path, **options), models=SimpleNamespace(selection=said))
+    session = SimpleNamespace(workspace=workspace, views=SimpleNamespace(threads=listed))
     assert await is_first(session, {}) is wanted
     assert not await is_first(session, {SHOWN: "1"})
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sakti.store.log.lines import LogLine
 
 with lazy_imports:
-    from sakti.agent import workspace
+    from sakti.agent import repository
     from sakti.core import ids
     from sakti.memory import corrections
     from sakti.store.log import corrections as memory_corrections
@@ -100,7 +100,7 @@ async def at(scope: Scope, time: str, **where: Any) -> Value:
     """Show the log as it was at a time."""
     async with remembered(scope, **where) as session:
         moment = _moment(time, session)
-        lines = await session.store.read(memory_corrections.as_of, session.engine.record_id, moment)
+        lines = await session.workspace.store.read(memory_corrections.as_of, session.current.engine.record_id, moment)
         told = {"time": moment, "lines": [to_builtins(x) for x in lines]}
         return _offered(session, lines, "There were no observations.", json=told)
 
@@ -116,8 +116,8 @@ async def diff(scope: Scope, older: str, newer: str, **where: Any) -> Value:
     """Show what was added to the log, removed or changed between two times."""
     async with remembered(scope, **where) as session:
         times = [_moment(t, session) for t in (older, newer)]
-        record = session.engine.record_id
-        before, after = [await session.store.read(memory_corrections.as_of, record, t) for t in times]
+        record = session.current.engine.record_id
+        before, after = [await session.workspace.store.read(memory_corrections.as_of, record, t) for t in times]
         found = corrections.diff(before, after)
     out = [f"{sign} {x.time} {x.content}" for sign, lines in (("+", found.added), ("-", found.removed)) for x in lines]
     for a, b in found.changed:
@@ -192,9 +192,9 @@ async def _correct(
         return None  # a notice of the session says it
     async with remembered(scope, **where) as session:
         if what == "restore":
-            done = await session.engine.undo_correction(line or None)
+            done = await session.current.engine.undo_correction(line or None)
         else:
-            done = await session.engine.correct(line, what, text)
+            done = await session.current.engine.correct(line, what, text)
     said = {"pin": "Pinned", "unpin": "Unpinned", "forget": "Forgotten"}.get(what)
     changed = (done.before or "(forgotten)", f"→ {done.after or '(forgotten)'}")
     return Text((f"{said}: {done.before}",) if said else changed, json=to_builtins(done))
@@ -205,7 +205,7 @@ async def _lines(session: Session) -> list[LogLine]:
 
 
 def _moment(text: str, session: Session) -> int:
-    moment = corrections.parse_time(text.strip(), session.clock.now(), workspace.local_timezone())
+    moment = corrections.parse_time(text.strip(), session.workspace.clock.now(), repository.local_timezone())
     if moment is None:
         times = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d or now"
         raise Refused(f"write a time as {times}, not {one_line(text, 40)!r}.", code=USAGE)

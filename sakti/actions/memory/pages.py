@@ -69,12 +69,12 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
 async def export(scope: Scope, **where: Any) -> Value:
     """Export everything that memory holds about a thread, secrets masked, as Markdown or one JSON object."""
     async with remembered(scope, **where) as session:
-        record, read, named = session.engine.record_id, session.store.read, session.thread
+        record, read, named = session.current.engine.record_id, session.workspace.store.read, session.thread
         assert named is not None
         groups = [g for state in STATES for g in await read(stored_memory.groups, record, state)]
         lines = await read(memory_log.log_lines, record, states=STATES)
         page, own_page = await session.pages().read(), await session.pages().own(named.id)
-        status = session.engine.status()
+        status = session.current.engine.status()
     shown = text_registry.leaving("\n\n".join(p for p in (page, own_page) if p))
     kept = [
         replace(x, content=text_registry.leaving(x.content)) for x in lines if x.state == "active" and not x.forgotten
@@ -103,9 +103,9 @@ async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> 
     redactor = recording.Redactor(tokens.O200k() if blank else None, str(Path.home()))
     async with remembered(scope, **where) as session:
         assert session.thread is not None
-        read, name = session.store.read, session.thread.id
+        read, name = session.workspace.store.read, session.thread.id
         said = await read(stored_messages.after, name, -1)
-        settings = memory_modes.settings_for(session.config.memory, session.mode)
+        settings = memory_modes.settings_for(session.workspace.config.memory, session.current.mode)
         bundle = recording.bundle(said, await read(memory_log.actors, name), settings, redactor)
         lines = [json.dumps(x, ensure_ascii=False) for x in bundle]
     text = ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")

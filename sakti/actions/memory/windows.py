@@ -34,7 +34,7 @@ EVENTS = 20  # newest of what happened to the memory that are told
 async def status(scope: Scope, **where: Any) -> Value:
     """Show the token windows (as in `data-om-status`), who observes and why, and the results so far."""
     async with scope.memory(**where, models="chosen") as session:
-        found = session.status
+        found = session.current.status
         if found is None and scope.live is None:
             raise Refused(NO_THREAD)
         if found is None:
@@ -74,9 +74,9 @@ async def observe(scope: Scope, focus: str, **where: Any) -> Value:
 async def reflect(scope: Scope, **where: Any) -> Value:
     """Condense the whole log now."""
     async with remembered(scope, **where, models="called") as session:
-        before = session.engine.status()
-        done = await session.engine.reflect_now()
-        after = session.engine.status()
+        before = session.current.engine.status()
+        done = await session.current.engine.reflect_now()
+        after = session.current.engine.status()
     now, earlier = after.observations.tokens, before.observations.tokens
     text = f"The log now has {now} tokens, before {earlier}."
     return Done(
@@ -105,16 +105,16 @@ async def undo(scope: Scope, what: str, generation: int | None, **where: Any) ->
         raise Refused("--generation names a reflection.", code=USAGE)
     async with remembered(scope, **where) as session:
         if what == "reflection":
-            gone = await session.engine.undo_reflection(generation)
-            tokens = session.engine.status().observations.tokens
+            gone = await session.current.engine.undo_reflection(generation)
+            tokens = session.current.engine.status().observations.tokens
             groups = f"{counted(gone.groups, 'group')} of observations"
             lost = f" Changes to {gone.corrected} of its lines went with it." if gone.corrected else ""
             text = f"Generation {gone.generation} is undone: {groups}, {tokens} tokens in the log.{lost}"
             return Done(text, json={**to_builtins(gone), "observation_tokens": tokens})
-        done = await session.engine.undo_compaction()
+        done = await session.current.engine.undo_compaction()
         if done is None:
             raise MemoryFailure("There is no observation by hand to undo.", code="not_found")
-        tokens = session.engine.status().observations.tokens
+        tokens = session.current.engine.status().observations.tokens
     return Done(
         f"{done.messages} messages are back in the window.", json={**to_builtins(done), "observation_tokens": tokens}
     )
@@ -143,8 +143,8 @@ async def _pause(scope: Scope, paused: bool, **where: Any) -> Value | None:
         await scope.live.pause_memory(pause=paused)
         return None  # a notice of the session says it
     async with remembered(scope, **where) as session:
-        await (session.engine.pause() if paused else session.engine.resume(start=False))
-        after = session.engine.status()
+        await (session.current.engine.pause() if paused else session.current.engine.resume(start=False))
+        after = session.current.engine.status()
     return Done(
         "Memory is paused." if paused else "Memory resumes with the thread's next turn.",
         json=core_events.to_json(after),

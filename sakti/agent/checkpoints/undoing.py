@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sakti.store.database import Store
 
 with lazy_imports:
-    from sakti.agent.session import current_thread, turn_lease
+    from sakti.agent.session import turn_lease
     from sakti.agent.threads import reindexing
     from sakti.agent.tools import diffs, textfile
     from sakti.store.threads import fork as thread_fork
@@ -223,7 +223,7 @@ class Undoing:
         self._must_rest()
         taken = frozenset(take)
         lease = turn_lease.TurnLease(
-            self._store, self._live.owner if self._live is not None else "undo", self._thread.id,
+            self._store, self._live.workspace.owner if self._live is not None else "undo", self._thread.id,
             interactive=self._live is not None, stored=True,
         )  # fmt: skip
         await lease.take()
@@ -242,7 +242,7 @@ class Undoing:
             await lease.give_back()
         await self._files_changed()
         if self._live is not None and went_to:
-            await (self._live.open_thread(thread.id) if thread else current_thread.new(self._live, went_to))
+            await (self._live.open_thread(thread.id) if thread else self._live.current.open_new(went_to))
         kept = tuple(i.path for i in preview.plan.conflicts if i.path not in taken)
         prompt = preview.turns[0].message.text if went_to else ""
         return Result(done, tuple(left), kept, thread, prompt)
@@ -302,7 +302,7 @@ class Undoing:
     async def _files_changed(self) -> None:
         """Let the session show how many files git sees changed now."""
         if self._live is not None:
-            await self._live.look_at_git()
+            await self._live.workspace.files.look_at_git()
             if self._live.thread is not None:
                 self._live.emit(ThreadChanged(self._live.thread))
 
@@ -318,7 +318,7 @@ class Undoing:
     async def _delete(self, thread_id: str) -> None:
         """Take a thread out of sight, with its search rows; it can be restored."""
         await self._store.write(thread_removal.delete, thread_id, self._clock.now())
-        indexing = self._live.indexing if self._live is not None else reindexing.Indexing()
+        indexing = self._live.workspace.indexing if self._live is not None else reindexing.Indexing()
         indexing.begin(self._store)
         if self._live is None:
             await indexing.wait()
@@ -349,4 +349,4 @@ class Undoing:
 def of_session(session: Session) -> Undoing:
     """Return what undoes in the open thread of a session."""
     assert session.thread is not None
-    return Undoing(session.store, session.workspace, session.clock, session.thread, session)
+    return Undoing(session.workspace.store, session.workspace.root, session.workspace.clock, session.thread, session)

@@ -19,10 +19,12 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sakti.agent.judge import git
 from sakti.core.patterns import lazy_pattern
 
 _COMMAND = lazy_pattern(r"(\w[\w-]*):\s*(.*?)(?:\s+#\s*(\S.*))?", re.DOTALL)
+
+# Options of git before the subcommand that take the next word.
+_GIT_VALUES = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
 
 
 class Rules(Struct, frozen=True):
@@ -106,6 +108,14 @@ def write_rule(tool: str, words: Sequence[str], hashes: Mapping[str, str]) -> st
     return f"{tool}: {shlex.join(words)}" + (f" # {files}" if files else "")
 
 
+def skip_git_options(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return a git command without the options before its subcommand."""
+    at = 1
+    while at < len(argv) and argv[at].startswith("-"):
+        at += 2 if argv[at] in _GIT_VALUES else 1
+    return (argv[0], *argv[at:])
+
+
 def forbids(rules: Sequence[str], tool: str, argv: Sequence[str]) -> bool:
     """Return whether one of `rules` covers a command for denying or asking.
 
@@ -114,7 +124,7 @@ def forbids(rules: Sequence[str], tool: str, argv: Sequence[str]) -> bool:
     if not argv:
         return any(rule.strip() == tool for rule in rules)
     name = argv[0].rpartition("/")[2]
-    plain = git.words_of((name, *argv[1:])) if name == "git" else (name, *argv[1:])
+    plain = skip_git_options((name, *argv[1:])) if name == "git" else (name, *argv[1:])
     for text in rules:
         rule = command_rule(text, tool)
         if rule is not None and (_begins(rule, plain) or _between(rule, plain)):

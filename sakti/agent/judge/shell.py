@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
+from sakti.agent.judge.programs import Wrapper, find_program
 from sakti.core.patterns import lazy_pattern
 
 MAX_CHARACTERS = 8_000
@@ -33,19 +34,6 @@ _COPIES = frozenset({">&", "<&"})
 # What the shell replaces, outside of quotes; `~` only where a home folder may stand.
 _EXPANDS = lazy_pattern(r"[*?\[\]{}$`!]|(?:^|[=:])~|^=")
 _HOME = lazy_pattern(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
-
-WRAPPERS = frozenset({"command", "builtin", "exec", "nohup", "nice", "ionice", "time", "timeout", "stdbuf", "setsid"})
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "ash"})
-_VALUED = {  # options of wrappers that take the next word
-    "nice": {"-n"},
-    "ionice": {"-c", "-n", "-p"},
-    "timeout": {"-k", "-s"},
-    "stdbuf": {"-i", "-o", "-e"},
-    "env": {"-u", "-C", "-S", "--unset", "--chdir"},
-    "xargs": {"-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E"},
-    "sudo": {"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-U"},
-    "doas": {"-u", "-C"},
-}
 
 
 class Word(Struct, frozen=True):
@@ -116,20 +104,20 @@ def with_nested(script: Script, depth: int = 0) -> Iterator[Simple]:
 
 def _started(command: Simple) -> Iterator[Script]:
     """Yield what a command starts by its own arguments."""
-    argv, program = command.words, command.program
-    if program in SHELLS:
+    argv, program = command.words, find_program(command.program)
+    if program.shell:
         for at, word in enumerate(argv[:-1]):
             if re.fullmatch(r"-[a-z]*c", word.text):
                 yield _inside(parse(argv[at + 1].text))
-    elif program == "eval":
+    elif command.program == "eval":
         yield _inside(parse(" ".join(w.text for w in argv[1:])))
-    elif program == "find":
+    elif program.exec_options:
         for at, word in enumerate(argv):
-            if word.text in ("-exec", "-execdir", "-ok", "-okdir"):
+            if word.text in program.exec_options:
                 ends = (n for n, w in enumerate(argv[at + 1 :], at + 1) if w.text in (";", "+"))
                 yield _alone(command, argv[at + 1 : next(ends, len(argv))])
-    elif program in WRAPPERS or program in ("env", "xargs", "sudo", "doas", "busybox"):
-        yield _alone(command, _behind(program, argv[1:]))
+    elif program.wrapper is not None:
+        yield _alone(command, _behind(program.wrapper, argv[1:]))
 
 
 def _inside(script: Script) -> Script:
@@ -140,21 +128,21 @@ def _alone(outer: Simple, words: tuple[Word, ...]) -> Script:
     return Script((replace(outer, words=words, inside=True),) if words else ())
 
 
-def _behind(program: str, words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Return the words behind a wrapper's own options, variables and duration."""
-    at, valued = 0, _VALUED.get(program, set[str]())
+def _behind(wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """Return the command behind a wrapper's options, variables and operands."""
+    at = 0
     while at < len(words):
         text = words[at].text
         if text == "--":
             at += 1
             break
         if text.startswith("-"):
-            at += 2 if text in valued else 1
-        elif program in ("env", "sudo", "doas") and re.match(r"\w+=", text):
+            at += 2 if text in wrapper.values else 1
+        elif wrapper.assignments and re.match(r"\w+=", text):
             at += 1
         else:
             break
-    return words[at + (program == "timeout") :]
+    return words[at + wrapper.skipped :]
 
 
 # To a shell all that is not ASCII is a letter of a word. The grammar's scanner asks C's `isalpha` about each character,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sakti.agent import trust
+from sakti.agent.project import trust
+from sakti.agent.project.files import HOOKS, hook_files
 from sakti.agent.tools.child import ripgrep
 from sakti.core import resources
 from sakti.core.config import Config
@@ -24,10 +25,10 @@ from sakti.store.opening import sqlite_info
 from sakti.version import __version__
 
 with lazy_imports:
-    from sakti.agent.hooks import finding
-    from sakti.agent.instructions import find as instructions
+    from sakti.agent.project.hooks import settings as hook_settings
+    from sakti.agent.project.instructions import find as instructions
+    from sakti.agent.project.skills import library as skill_files
     from sakti.agent.sandbox import sandbox as sandboxes
-    from sakti.agent.skills import load as skill_files
     from sakti.providers import keys, registry
 
 
@@ -81,30 +82,31 @@ async def examine(
     slower = "not installed; file search is slower without it"
     lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
-    lines += await asyncio.to_thread(_brought, workspace, own_commands)
+    review = await asyncio.to_thread(trust.review, workspace)
+    lines += await asyncio.to_thread(_brought, review, own_commands)
     lines += await asyncio.to_thread(_unused, workspace, env)
     bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
-    return lines + await asyncio.to_thread(_hooks, workspace, config)
+    return lines + await asyncio.to_thread(_hooks, review, config)
 
 
-def _hooks(workspace: Path, config: Config) -> list[Line]:
-    """Report every hook that was found: from where, and whether it runs."""
-    look = trust.look(workspace)
-    found = finding.found(config.hooks, {f.name: f.data for f in look.files})
-    broken = [Line("hooks", False, problem) for problem in (*found.problems, *finding.broken(workspace))]
+def _hooks(review: trust.TrustReview, config: Config) -> list[Line]:
+    """Report every hook: its file, and whether it runs."""
+    listed = hook_settings.load_hooks(config.hooks, hook_files(review.project.files))
+    problems = (*listed.problems, *hook_settings.find_problems(review.project.workspace, HOOKS))
+    broken = [Line("hooks", False, problem) for problem in problems]
     lines: list[Line] = []
-    for hook in found.hooks[:MOST_HOOKS]:
-        untrusted = hook.project and look.asks
-        state = "changed since it was trusted" if look.state == "changed" else "not trusted"
+    for hook in listed.hooks[:MOST_HOOKS]:
+        untrusted = hook.project and review.asks
+        state = "changed since it was trusted" if review.state == "changed" else "not trusted"
         why = hook.why_not or (state if untrusted else "")
         mend = "`sakti trust` shows and trusts it." if untrusted and not hook.why_not else ""
         missing = [name for name in hook.write if not Path(name).expanduser().exists()]
         absent = f", but {', '.join(missing)} does not exist, so it cannot write there" if missing else ""
         detail = f"{hook.title} ({hook.source}): {why or f'active{absent}'}"
         lines.append(Line("hook", not why, detail + "." * bool(mend), mend, optional=True))
-    if len(found.hooks) > MOST_HOOKS:
-        lines.append(Line("hook", True, f"and {len(found.hooks) - MOST_HOOKS} more"))
+    if len(listed.hooks) > MOST_HOOKS:
+        lines.append(Line("hook", True, f"and {len(listed.hooks) - MOST_HOOKS} more"))
     return [*broken, *lines]
 
 
@@ -124,20 +126,21 @@ def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:
     return Line("sandbox", level.holds, level.text + "." * (not level.holds), level.mend, optional=True)
 
 
-def _brought(workspace: Path, own_commands: Container[str]) -> list[Line]:
-    """Report what the workspace and the user bring: trust, instructions, skills and commands."""
-    look = trust.look(workspace)
-    said = {"nothing": "nothing to trust here", "trusted": "this workspace is trusted"}.get(look.state, look.left_out)
-    out = [Line("trust", not look.asks, look.problem or said, optional=True)]
-    found = instructions.find(workspace, workspace, project=not look.asks)
-    names = ", ".join(source.name for source in found.sources) or "none"
-    out.append(Line("instructions", not found.notes, ". ".join((names, *found.notes)), optional=True))
-    skills = skill_files.load(workspace, project=not look.asks)
-    told = counted(len(skills.skills), "skill or command", "skills and commands")
+def _brought(review: trust.TrustReview, own_commands: Container[str]) -> list[Line]:
+    """Report trust, instructions, skills and commands of the workspace and the user."""
+    workspace, problem = review.project.workspace, review.project.problem
+    states = {"nothing": "nothing to trust here", "trusted": "this workspace is trusted"}
+    state = states.get(review.state, review.left_out)
+    out = [Line("trust", not review.asks, problem or state, optional=True)]
+    texts = instructions.find(workspace, workspace, project=not review.asks)
+    names = ", ".join(source.name for source in texts.sources) or "none"
+    out.append(Line("instructions", not texts.notes, ". ".join((names, *texts.notes)), optional=True))
+    skills = skill_files.load(workspace, project=not review.asks)
+    summary = counted(len(skills.skills), "skill or command", "skills and commands")
     wrong = len(skills.notes) + len(skills.shadowed) + sum(s.name in own_commands for s in skills.skills)
     if wrong:
-        told += f", {counted(wrong, 'problem')}:"
-    out.append(Line("skills", not wrong, told, "`sakti skills list` names them.", optional=True))
+        summary += f", {counted(wrong, 'problem')}:"
+    out.append(Line("skills", not wrong, summary, "`sakti skills list` names them.", optional=True))
     return out
 
 

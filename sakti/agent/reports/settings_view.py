@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sakti.agent import trust
+from sakti.agent.project import trust
 from sakti.core.config import Config, Meaning, check, flat, load, masked_value, meaning, replace_setting, takes
 from sakti.core.errors import ConfigError
 
@@ -44,7 +44,7 @@ class Setting(Struct, frozen=True):
 
 def settings(config: Config, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> list[Setting]:
     """Return every setting of `config` with its origin, as the files are now. Raises `ConfigError`."""
-    project = None if trust.of_file(project_file).asks else project_file
+    project = None if trust.review_settings(project_file).asks else project_file
     loaded = load(user_file=user_file, project_file=project, env=env)
     stored, defaults = flat(loaded.config), flat(Config())
     return [

@@ -1,107 +1,106 @@
-"""Say what of a workspace has an effect, in lines for the shell, the plain chat and the screen."""
+"""Describe the files of a workspace that have an effect, for the shell, the plain chat and the TUI."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sakti.agent import project_settings, trust
+from sakti.agent.project import settings as project_settings
+from sakti.agent.project.files import ProjectFile, ProjectFiles, hook_files
+from sakti.agent.project.trust import TrustReview
 from sakti.agent.reports.settings_view import as_toml
-from sakti.agent.skills import load as skill_files
 from sakti.core.config import Config, flat
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 with lazy_imports:
-    from sakti.agent.hooks import settings as hook_settings
+    from sakti.agent.project.hooks import settings as hook_settings
 
-MOST = 12  # settings that are listed; all of them stand in the text
-
-
-def effects(found: trust.Look, most: int = MOST) -> tuple[str, ...]:
-    """Return a line a setting that the files would change, a hook that they bring, a file that goes to the model."""
-    return (*settings(found, most), *(f"{name}: {effect}" for name, effect in files(found, most)))
+MOST = 12  # rows of a kind; the text has all of them
+STATES = {"trusted": "trusted", "new": "not trusted", "changed": "changed since it was trusted"}
 
 
-def settings(found: trust.Look, most: int = MOST) -> tuple[str, ...]:
-    """Return a line a setting that the project's file would change, a hook, and what of them is not used."""
-    if found.config is None:
-        return tuple(_hooks(found, most))
+def effects(review: TrustReview, most: int = MOST) -> tuple[str, ...]:
+    """Return a line for each setting that changes, each hook, and each other file with its effect."""
+    lines = (f"{name}: {effect}" for name, effect in files(review, most))
+    return (*settings(review.project, most), *lines)
+
+
+def settings(project: ProjectFiles, most: int = MOST) -> tuple[str, ...]:
+    """Return a line for each setting that the project changes, each hook, and each unused part."""
+    if project.config is None:
+        return tuple(_hooks(project, most))
     try:
-        loaded = project_settings.settings(found, use=True)
-    except ConfigError as e:  # the user's own settings: said elsewhere
+        loaded = project_settings.settings(project, use=True)
+    except ConfigError as e:  # the user's own settings: reported elsewhere
         return (e.message,)
     usual = flat(Config())
     changes = [
         f"{name} = {_value(value)}" + (f"  (default {_value(usual.get(name))})" if name in usual else "")
         for name, value in loaded.changed.items()
     ]
-    more = [f"and {len(changes) - most} more settings"] if len(changes) > most else []
     unused = [f"not used: {one_line(w, 200)}" for w in loaded.warnings]
-    return (*(changes[:most] or ["no setting changes"]), *more, *_hooks(found, most), *unused)
+    return (*(_cut(changes, most, "settings") or ["no setting changes"]), *_hooks(project, most), *unused)
 
 
-def hooks(found: trust.Look) -> hook_settings.Found:
-    """Return the hooks that the files bring."""
-    return hook_settings.collect((), "", None, {f.name: f.data for f in found.files})
-
-
-def _hooks(found: trust.Look, most: int) -> list[str]:
-    if not _may_hook(found):
+def _hooks(project: ProjectFiles, most: int) -> list[str]:
+    sources = hook_files(project.files)
+    if not sources:
         return []
-    brought = hooks(found)
-    out = [f"runs at {h.title}  ({h.source})" for h in brought.active]
-    more = [f"and {len(out) - most} more hooks"] if len(out) > most else []
-    return [*out[:most], *more, *(f"not used: {one_line(p, 200)}" for p in brought.problems)]
+    hooks = hook_settings.collect((), "", None, sources)
+    rows = [f"runs at {h.title}  ({h.source})" for h in hooks.active]
+    return [*_cut(rows, most, "hooks"), *(f"not used: {one_line(p, 200)}" for p in hooks.problems)]
 
 
-def _may_hook(found: trust.Look) -> bool:
-    return any(f.name in (trust.CONFIG, *trust.HOOKS) and b"ooks" in f.data for f in found.files)
+def _cut(rows: list[str], most: int, noun: str) -> list[str]:
+    return [*rows[:most], *([f"and {len(rows) - most} more {noun}"] if len(rows) > most else [])]
 
 
-def files(found: trust.Look, most: int = MOST) -> tuple[tuple[str, str], ...]:
-    """Return the other files, each with what it does."""
-    run = set[str]()
-    if _may_hook(found):
-        scripts = hook_settings.scripts(found.workspace, {f.name: f.data for f in found.files})
-        run = {path.relative_to(found.workspace).as_posix() for path in scripts}
-    out = [
-        (one_line(f.name, 100), "a hook runs it" if f.name in run else _effect(f))
-        for f in found.files
-        if f.name not in (trust.CONFIG, *trust.HOOKS)
+def files(review: TrustReview, most: int = MOST) -> tuple[tuple[str, str], ...]:
+    """Return the other files with their effect, changed ones first."""
+    marks = {c.name: c.how for c in review.changes} if review.state == "changed" else {}
+    rows = [
+        (one_line(f.name, 100), f"{marks[f.name]}: {_effect(f)}" if f.name in marks else _effect(f))
+        for f in review.project.files
+        if f.kind not in ("settings", "hooks")
     ]
-    more = [("…", f"and {len(out) - most} more files")] if len(out) > most else []
-    return (*out[:most], *more)
+    rows += [(one_line(name, 100), how) for name, how in marks.items() if how == "removed"]
+    rows.sort(key=lambda row: not row[1].startswith(("new: ", "changed: ", "removed")))
+    more = [("…", f"and {len(rows) - most} more files")] if len(rows) > most else []
+    return (*rows[:most], *more)
 
 
-def _effect(file: trust.File) -> str:
-    if file.says_only or not skill_files.is_of_skills(file.name):
+def _effect(file: ProjectFile) -> str:
+    if file.kind == "script":
+        return "a hook runs it"
+    if file.is_text or file.kind == "page":
         return "its text goes to the model"
     if file.name.endswith(".md"):
         return "it names commands, which run after the usual questions"
     return "a script, which the model may run after the usual questions"
 
 
-def lines(found: trust.Look, how: str) -> tuple[str, ...]:
-    """Return all there is to say about a workspace's trust; `how` is what trusts it."""
-    if found.problem:
-        return (found.problem,)
-    state = found.state
-    if state == "nothing":
+def lines(review: TrustReview, how: str) -> tuple[str, ...]:
+    """Return a full account of a workspace's trust; `how` is the command that trusts it."""
+    project = review.project
+    if project.problem:
+        return (project.problem,)
+    if review.state == "nothing":
         return ("Nothing to trust: this workspace has no settings of its own.",)
-    said = {"trusted": "trusted", "new": "not trusted", "changed": "changed since it was trusted"}[state]
-    out = [f"{found.workspace}: {said}", *(f"  {one}" for one in effects(found))]
-    if state == "trusted":
-        return tuple(out)
-    return (*out, "", *trust.diff(found).splitlines(), "", f"Left out until {how} trusts it.")
+    rows = [f"{project.workspace}: {STATES[review.state]}", *(f"  {one}" for one in effects(review))]
+    if review.state == "trusted":
+        return tuple(rows)
+    return (*rows, "", *review.diff.splitlines(), "", f"Left out until {how} trusts it.")
 
 
-def as_json(found: trust.Look) -> dict[str, Any]:
+def as_json(review: TrustReview) -> dict[str, Any]:
+    """Return the state of a workspace's trust for programs."""
+    project = review.project
     return {
-        "workspace": str(found.workspace),
-        "state": found.state,
-        "files": [{"name": f.name, "sha256": f.sha256} for f in found.files],
-        "problem": found.problem or None,
+        "workspace": str(project.workspace),
+        "state": review.state,
+        "files": [{"name": f.name, "sha256": f.sha256} for f in project.files],
+        "problem": project.problem or None,
     }
 
 

@@ -13,14 +13,15 @@ from pathlib import Path
 from msgspec import Struct
 
 from sakti.agent.judge.where import LevelName
+from sakti.agent.project.files import TABLE
 from sakti.agent.sandbox import repositories, worktree
 from sakti.core import resources
 
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
 PROTECTED = (
-    *(".git/hooks", ".git/config", ".git/info", ".sakti", "AGENTS.md", "CLAUDE.md", ".vscode", ".idea", ".husky"),
-    *(".envrc", ".mcp.json", ".github/workflows", ".claude/settings.json", ".claude/settings.local.json"),
-    ".claude/hooks",
+    *(".git/hooks", ".git/config", ".git/info", ".vscode", ".idea", ".husky", ".envrc", ".mcp.json", ".sakti"),
+    ".github/workflows",
+    *(location.path.rstrip("/") for location in TABLE if not location.path.startswith(".sakti/")),
 )
 # Folders of the home folder that hold what the user signs in with, and sakti's own data.
 _HIDDEN = (

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from sakti.agent.judge import git as judging
+from sakti.agent.judge import repository_config
 from sakti.core.patterns import lazy_pattern
 
 # Of a folder that git keeps.
@@ -58,7 +58,7 @@ def protected(git: Path, workspace: Path) -> Iterator[Path]:
 
 def _named(git: Path, workspace: Path) -> Iterator[Path]:
     """Yield the folder of hooks and the further configuration that a repository's own configuration names."""
-    for name, value in judging.pairs(_text(git / "config")):
+    for name, value in repository_config.pairs(_text(git / "config")):
         if _NAMED.fullmatch(name):
             for folder in (workspace, git):
                 path = Path(os.path.normpath(folder / value.strip('"')))
@@ -99,7 +99,7 @@ def _is_own(git: Path, common: Path) -> bool:
 def _names_programs(file: Path) -> bool:
     if file.is_symlink():
         return True
-    return any(_RUN.fullmatch(name) for name in judging.settings(_text(file)))
+    return any(_RUN.fullmatch(name) for name in repository_config.settings(_text(file)))
 
 
 def below(folder: Path) -> list[Path]:

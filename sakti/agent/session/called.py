@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sakti.agent.session import build
-from sakti.agent.session.skills import library
-from sakti.agent.skills import catalog, template
-from sakti.agent.skills.load import Skill
+from sakti.agent.project.skills import catalog, template
+from sakti.agent.project.skills.library import Skill
 from sakti.core import resources
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import Notice
@@ -18,7 +17,7 @@ from sakti.core.text import one_line
 from sakti.core.types import FilePart, ToolCallPart
 
 if TYPE_CHECKING:
-    from sakti.agent.session.state import State
+    from sakti.agent.open_thread import OpenThread
 
 INIT = "init"
 _COMMAND = lazy_pattern(r"/([\w-]+(?::[\w-]+)*)(?:\s+|$)")
@@ -50,7 +49,7 @@ def command_of(text: str) -> tuple[str, str] | None:
     return (found[1], text.strip()[found.end() :].strip()) if found is not None else None
 
 
-async def called(state: State, text: str) -> Typed:
+async def called(thread: OpenThread, text: str) -> Typed:
     """Return what a message calls: `/name arguments`, or `$name` anywhere in it.
 
     Raises `SaktiError` where a command of it may not run, cannot take an argument, or is no command at all.
@@ -59,36 +58,36 @@ async def called(state: State, text: str) -> Typed:
     if command is not None:
         name, argument = command
         if name == INIT:
-            return Typed((_init(state),))
-        skill = library(state).get(name)
-        if skill is not None and name in state.options.own_commands():
+            return Typed((_init(thread.workspace.root),))
+        skill = thread.workspace.files.library.get(name)
+        if skill is not None and name in thread.workspace.options.own_commands():
             where = f"rename {skill.source} to call that one"
             raise ConfigError(f"/{name} is a command of sakti's own and works in the chat only; {where}.")
         if skill is not None and skill.typed:
             if skill.hint and template.lacks(skill.body, argument):
-                state.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))
-            return Typed((await _sent(state, skill, argument),), skill.model)
-        if not state.options.interactive:
+                thread.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))
+            return Typed((await _sent(thread, skill, argument),), skill.model)
+        if not thread.workspace.options.interactive:
             raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
-    found = (library(state).get(name) for name in dict.fromkeys(_INLINE.findall(text)))
+    found = (thread.workspace.files.library.get(name) for name in dict.fromkeys(_INLINE.findall(text)))
     wanted = [s for s in found if s is not None and s.typed and s.kind == "skill"]
-    return Typed(tuple([await _sent(state, s, "") for s in wanted]))
+    return Typed(tuple([await _sent(thread, s, "") for s in wanted]))
 
 
-def _init(state: State) -> Sent:
-    if (state.workspace / "AGENTS.md").exists():
+def _init(root: Path) -> Sent:
+    if (root / "AGENTS.md").exists():
         text = "AGENTS.md is there already: edit it, or ask for what should change in it."
         raise SaktiError(text, title="Not sent", code="refused")
     return Sent(FilePart("/init", f'<command name="init">\n{resources.read_prompt("init")}\n</command>'))
 
 
-async def _sent(state: State, skill: Skill, argument: str) -> Sent:
+async def _sent(thread: OpenThread, skill: Skill, argument: str) -> Sent:
     async def shell(command: str) -> str:
-        return await _output(state, skill, command)
+        return await _output(thread, skill, command)
 
     text = await template.filled(skill.body, argument, shell)
     naming = await template.filled(skill.body, argument, _nothing)
-    brought = skill.path.is_relative_to(state.workspace)
+    brought = skill.path.is_relative_to(thread.workspace.root)
     typed = frozenset(template.words(argument)) if brought else None
     return Sent(FilePart(skill.source, catalog.whole(skill, text)), naming, typed)
 
@@ -97,12 +96,12 @@ async def _nothing(command: str) -> str:
     return ""
 
 
-async def _output(state: State, skill: Skill, command: str) -> str:
+async def _output(thread: OpenThread, skill: Skill, command: str) -> str:
     """Run a command that the text of a skill names, judged and asked about as one of the model's."""
-    tools = build.toolbox(state)
-    await build.load_rules(state)
-    call = ToolCallPart(state.store.ids.new(), "bash", {"command": command, "timeout": template.SECONDS})
-    result = await tools.alone(call, state.thread.id if state.thread is not None else "", state.emit)
+    tools = thread.toolbox
+    await thread.load_rules()
+    call = ToolCallPart(thread.workspace.store.ids.new(), "bash", {"command": command, "timeout": template.SECONDS})
+    result = await tools.alone(call, thread.id, thread.emit)
     if "denied" in result.details:
         why = result.details["denied"]
         raise SaktiError(

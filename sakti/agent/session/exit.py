@@ -27,18 +27,18 @@ async def observe_on_exit(
     skipped = skipped or asyncio.Event()
     if skipped.is_set():
         return
-    settings = session.config.memory
+    settings = session.workspace.config.memory
     if not settings.observe_on_exit or not settings.enabled or settings.read_only or session.thread is None:
         return
     await session.interrupt()
-    tokens = session.engine.left()
+    tokens = session.current.engine.left()
     if not tokens:
         return
     say(f"Observing {count_k(tokens)} tokens before leaving; ctrl+c skips it.")
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError, RuntimeError):
         loop.add_signal_handler(signal.SIGINT, skipped.set)
-    work, skip = asyncio.create_task(session.engine.observe_left()), asyncio.create_task(skipped.wait())
+    work, skip = asyncio.create_task(session.current.engine.observe_left()), asyncio.create_task(skipped.wait())
     try:
         await asyncio.wait([work, skip], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if work.done() and not work.cancelled() and work.exception() is None and work.result():

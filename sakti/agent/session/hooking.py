@@ -10,14 +10,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sakti.agent.hooks import answers, finding, payload, transcript
-from sakti.agent.hooks.answers import Text
-from sakti.agent.hooks.fire import TITLE, Hooks
-from sakti.agent.hooks.running import Place
 from sakti.agent.judge.where import resolved
 from sakti.agent.processors.base import Processor, StepInput
+from sakti.agent.project.hooks import answers, payload, settings, transcript
+from sakti.agent.project.hooks.answers import Text
+from sakti.agent.project.hooks.fire import TITLE, Hooks
+from sakti.agent.project.hooks.running import Place
 from sakti.agent.sandbox import environment
-from sakti.agent.session import build
 from sakti.core import resources
 from sakti.core.errors import BLOCKED, SaktiError
 from sakti.core.events import (
@@ -39,7 +38,7 @@ from sakti.store.threads import messages as stored_messages
 from sakti.tasks.describe import describe
 
 if TYPE_CHECKING:
-    from sakti.agent.session.state import State
+    from sakti.agent.open_thread import OpenThread
 
 HELD = 3  # times in a row that hooks may keep a turn from ending
 IDLE = 60.0  # seconds after a turn until hooks hear that sakti waits
@@ -48,20 +47,20 @@ MOST_CLOSED = 50  # closings of tasks that are looked at
 FACT = "hook"  # the name of what hooks tell the model, in the message that it comes with
 
 
-def begin(state: State) -> SessionHooks | None:
-    """Give a session its hooks; None where it has none. What is wrong with them is a notice."""
-    found = finding.found(state.config.hooks, {f.name: f.data for f in state.options.files})
-    for problem in found.problems:
-        state.emit(Notice("warning", TITLE, problem))
-    return SessionHooks(state, found) if found.active else None
+def begin(thread: OpenThread) -> SessionHooks | None:
+    """Give an open thread its hooks; None if there are none. What is wrong with them is a notice."""
+    hooks = thread.workspace.files.load_hooks()
+    for problem in hooks.problems:
+        thread.emit(Notice("warning", TITLE, problem))
+    return SessionHooks(thread, hooks) if hooks.active else None
 
 
 class SessionHooks:
     """The hooks of a session: the host that they run for, and the listener that tells them what happens."""
 
-    def __init__(self, state: State, found: finding.Found) -> None:
-        self._state = state
-        self._hooks = Hooks(found, self, {f.name: f.sha256 for f in state.options.files})
+    def __init__(self, thread: OpenThread, hooks: settings.HookList) -> None:
+        self._open = thread
+        self._hooks = Hooks(hooks, self, thread.workspace.files.hashes)
         self._folder: Path | None = None
         self._written = ("", -1)  # the thread in the file, the index of its last message
         self._writing = asyncio.Lock()
@@ -71,43 +70,44 @@ class SessionHooks:
         self._closings: int | None = None  # the newest closing of a task that hooks know of
         self._telling = asyncio.Lock()
         self._by_hand = False  # a compaction that the user asked for runs
-        state.hooks = self._hooks
-        state.subscribe(self.hear)
+        thread.hooks = self._hooks
+        thread.workspace.subscribe(self.hear)
 
     # --- what hooks need ----------------------------------------------------------------------------------------
 
     @property
     def session_id(self) -> str:
-        return self._state.thread.id if self._state.thread is not None else ""
+        return self._open.id
 
     @property
     def mode(self) -> str:
-        return self._state.approval_mode
+        return self._open.approval_mode
 
     def emit(self, event: Event) -> None:
-        self._state.emit(event)
+        self._open.emit(event)
 
     async def place(self) -> Place:
         """Return where hooks run now."""
-        state, own = self._state, build.own_environment(self._state)
-        sandbox = None if state.approval_mode == "full" else build.sandbox(state)
+        ws = self._open.workspace
+        own = ws.command_environment()
+        sandbox = None if self._open.approval_mode == "full" else ws.sandbox
         if sandbox is not None:
-            await asyncio.to_thread(build.level, state)
+            await asyncio.to_thread(ws.try_sandbox)
             sandbox = None if sandbox.level.name == "unsandboxed" else sandbox
         return Place(
-            state.workspace,
+            ws.root,
             self._cwd,
-            environment.given(own, state.config.sandbox.env),
+            environment.given(own, ws.config.sandbox.env),
             sandbox,
             own,
             (resources.config_home() / "hooks",),
-            Path(state.env.get("HOME") or Path.home()).resolve(),
+            ws.home,
         )
 
     @property
     def _cwd(self) -> Path:
-        toolbox = self._state.made_toolbox
-        return toolbox.bench.cwd if toolbox is not None else self._state.workspace
+        toolbox = self._open.made_toolbox
+        return toolbox.state.cwd if toolbox is not None else self._open.workspace.root
 
     async def transcript(self) -> Path:
         """Write what is new of the open thread to its file; return the file."""
@@ -116,7 +116,7 @@ class SessionHooks:
                 self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sakti-hooks-")).resolve()
             name, (thread, last) = self.session_id, self._written
             path, last = self._folder / f"{name}.jsonl", last if thread == name else -1
-            new = await self._state.store.read(stored_messages.after, name, last) if name else []
+            new = await self._open.workspace.store.read(stored_messages.after, name, last) if name else []
             settled = _settled(new)
             text = "".join(transcript.lines(settled, str(self._cwd), lambda p: str(resolved(self._cwd, p))))
             with path.open("a" if last >= 0 else "w", encoding="utf-8") as file:
@@ -133,10 +133,14 @@ class SessionHooks:
     async def _start(self, source: str) -> None:
         if self._closings is None and self._hooks.listens("TaskClosed"):
             self._closings = await self._newest_closing()
-        model = {"model": self._state.models.info.full_name} if self._state.models.info is not None else {}
+        model = (
+            {"model": self._open.workspace.models.info.full_name}
+            if self._open.workspace.models.info is not None
+            else {}
+        )
         decision = await self._hooks.fire("SessionStart", {"source": source, **model})
         if self._hooks.listens("SessionStart") and (decision.context or source != "compact"):
-            self._state.hook_context = answers.delimited("SessionStart", decision.context)
+            self._open.news.hooks = answers.delimited("SessionStart", decision.context)
 
     async def ready(self) -> None:
         """Wait for the hooks of the session's start: what they say goes with the first request."""
@@ -159,8 +163,8 @@ class SessionHooks:
         for task in tuple(self._work):
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
-        if self._state.thread is not None:
-            await self.end("other" if not self._state.options.interactive else "prompt_input_exit")
+        if self._open.thread is not None:
+            await self.end("other" if not self._open.workspace.options.interactive else "prompt_input_exit")
         await self._hooks.end()
         if self._folder is not None:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
@@ -192,7 +196,7 @@ class SessionHooks:
 
     def compacting(self) -> tuple[Processor, ...]:
         """Return what tells hooks that memory is about to replace messages in a step."""
-        return (_BeforeCompaction(self._state, self._hooks),) if self._hooks.listens("PreCompact") else ()
+        return (_BeforeCompaction(self._open, self._hooks),) if self._hooks.listens("PreCompact") else ()
 
     @contextlib.asynccontextmanager
     async def compaction(self, focus: str) -> AsyncGenerator[None]:
@@ -227,7 +231,7 @@ class SessionHooks:
                 self._idle.cancel()
             case TurnFinished():
                 self._do(self._tell_closed)
-                if self._state.options.interactive and self._hooks.listens("Notification"):
+                if self._open.workspace.options.interactive and self._hooks.listens("Notification"):
                     told = ("idle_prompt", "sakti is waiting for your input", "Waiting")
                     self._idle = asyncio.get_running_loop().call_later(IDLE, self._notify, *told)
             case _:
@@ -250,9 +254,11 @@ class SessionHooks:
         name = "Observed" if event.operation_type == "observation" else "Reflected"
         if not self._hooks.listens(name):
             return
-        window = self._state.engine.state.window
+        window = self._open.engine.state.window
         groups = {g.id for g in (*window.active, *window.buffered) if g.cycle_id == event.cycle_id}
-        stored = await self._state.store.read(memory_log.log_lines, event.record_id, states=("active", "buffered"))
+        stored = await self._open.workspace.store.read(
+            memory_log.log_lines, event.record_id, states=("active", "buffered")
+        )
         lines = [
             {"id": x.id, "text": x.content, "date": x.date, "time": x.time} for x in stored if x.group_id in groups
         ]
@@ -269,16 +275,18 @@ class SessionHooks:
         )
 
     async def _newest_closing(self) -> int:
-        found = await self._state.store.read(task_events.newest, self._state.resource_id, ("close",), 1)
+        found = await self._open.workspace.store.read(
+            task_events.newest, self._open.workspace.resource_id, ("close",), 1
+        )
         return found[0].pk if found else 0
 
     async def _tell_closed(self) -> None:
         """Tell hooks of the tasks that were closed since they were told last."""
         if not self._hooks.listens("TaskClosed") or self._closings is None:
             return
-        store = self._state.store
+        store = self._open.workspace.store
         async with self._telling:
-            found = await store.read(task_events.newest, self._state.resource_id, ("close",), MOST_CLOSED)
+            found = await store.read(task_events.newest, self._open.workspace.resource_id, ("close",), MOST_CLOSED)
             new = [e for e in reversed(found) if e.pk > self._closings]
             self._closings = max([self._closings, *(e.pk for e in new)])
         for closing in new:
@@ -298,12 +306,12 @@ class SessionHooks:
 class _BeforeCompaction(Processor):
     """Tells hooks once that memory is full, before the step in which it replaces messages."""
 
-    def __init__(self, state: State, hooks: Hooks) -> None:
-        self._state, self._hooks, self._told = state, hooks, False
+    def __init__(self, thread: OpenThread, hooks: Hooks) -> None:
+        self._open, self._hooks, self._told = thread, hooks, False
 
     async def process_input_step(self, step: StepInput) -> StepInput:
-        memory = self._state.engine.state
-        full = self._state.config.memory.enabled and memory.full() and not memory.held
+        memory = self._open.engine.state
+        full = self._open.workspace.config.memory.enabled and memory.full() and not memory.held
         if full and not self._told:
             await self._hooks.fire("PreCompact", {"trigger": "auto", "custom_instructions": ""})
         self._told = full

@@ -8,9 +8,16 @@ from sakti.core.types import Part, TextPart
 
 
 class Inbox(Struct):
-    """Messages that wait for the running turn's next step, oldest first."""
+    """Messages that wait for the running turn's next step, oldest first.
+
+    `window` is the name under which unsent texts are stored, `sent_as` maps a typed prompt to the one that processors
+    made of it.
+    """
 
     queued: list[tuple[Part, ...]] = field(default_factory=list[tuple[Part, ...]])
+
+    window: str = ""
+    sent_as: dict[str, str] = field(default_factory=dict[str, str])
 
     def texts(self) -> tuple[str, ...]:
         return tuple("\n".join(p.text for p in parts if isinstance(p, TextPart)) for parts in self.queued)

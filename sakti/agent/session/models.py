@@ -26,20 +26,19 @@ WITHOUT_PRICES = ("local", "scripted")
 
 
 class Models:
-    """`provider` and `info` are the actor's, None where nobody can answer; `said` is what the user was told."""
+    """`provider` and `info` are the actor's, None where nobody can answer; `selection` is what the user was told."""
 
     def __init__(
         self,
         config: Config,
         env: Mapping[str, str],
         emit: Callable[[Event], None],
-        provider: Provider | None = None,
-        info: ModelInfo | None = None,
     ) -> None:
-        self.provider = provider
-        self.info = info
-        self.said: ModelChanged | None = None
+        self.provider: Provider | None = None
+        self.info: ModelInfo | None = None
+        self.selection: ModelChanged | None = None
         self._config, self._env, self._emit = config, env, emit
+        self.noticed_window: int | None = None  # whose notice about a small window was shown
         self._background: dict[str, Provider] = {}
         self._learned = False
         self._learning = asyncio.Lock()
@@ -57,8 +56,8 @@ class Models:
             self._emit(Notice("error", e.title, e.message))
             choice = None
         if choice is None:
-            self.said = ModelChanged(None, "no key, no local server, no installed model")
-            self._emit(self.said)
+            self.selection = ModelChanged(None, "no key, no local server, no installed model")
+            self._emit(self.selection)
         else:
             await self._use(choice.model, choice.reason)
 
@@ -81,8 +80,8 @@ class Models:
 
     def _say(self, reason: str) -> None:
         assert self.info is not None
-        self.said = ModelChanged(self.info.full_name, reason, self.info.context_window)
-        self._emit(self.said)
+        self.selection = ModelChanged(self.info.full_name, reason, self.info.context_window)
+        self._emit(self.selection)
 
     async def warm(self) -> None:
         """Load the SDKs of all models in use: actor, Observer, Reflector, fallback."""
@@ -124,7 +123,7 @@ class Models:
         changed = found.context_window != info.context_window
         self.info = replace(found, small=info.small)
         if changed:
-            self._say(self.said.reason if self.said else "")
+            self._say(self.selection.reason if self.selection else "")
 
     async def fallback(self) -> tuple[Provider, ModelInfo] | None:
         """Return the model that answers when the actor stays overloaded, with its provider.

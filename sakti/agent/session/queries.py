@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
-from sakti.agent.session import build
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Json, Message, ModelInfo, Thread, Usage, plain_text
 
 if TYPE_CHECKING:
-    from sakti.agent.session.state import State
+    from sakti.agent.open_thread import OpenThread
+    from sakti.store.database import Store
     from sakti.store.log.events import MemoryEvent
     from sakti.store.log.figures import Figures
     from sakti.store.log.history import LogChange
@@ -76,109 +76,116 @@ class Spent(Struct, frozen=True):
 
 
 class Views:
-    """The queries of a started state."""
+    """The queries of a started session."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, thread: OpenThread) -> None:
+        self._open = thread
+
+    @property
+    def _store(self) -> Store:
+        return self._open.workspace.store
+
+    @property
+    def _resource_id(self) -> str:
+        return self._open.workspace.resource_id
 
     async def transcript(self, thread_id: str, before: int | None = None, limit: int = 200) -> list[Message]:
         """Return `limit` messages of a thread before index `before` (the newest where None), oldest first."""
-        return await self._state.store.read(stored_messages.page, thread_id, before=before, limit=limit)
+        return await self._store.read(stored_messages.page, thread_id, before=before, limit=limit)
 
     async def version(self) -> int:
         """Return a number that changes with every write, whichever process made it."""
-        return await self._state.store.read(stored_messages.version)
+        return await self._store.read(stored_messages.version)
 
     async def message(self, message_id: str) -> Message | None:
-        return await self._state.store.read(stored_messages.get, message_id)
+        return await self._store.read(stored_messages.get, message_id)
 
     async def observations(self) -> list[LogLine]:
         """Return the lines of this thread's log, in its order."""
-        state = self._state
-        if state.thread is None:
+        ws, thread = self._open.workspace, self._open.thread
+        if thread is None:
             return []
-        return await state.store.read(memory_log.log_lines, state.engine.record_id)
+        return await ws.store.read(memory_log.log_lines, self._open.engine.record_id)
 
     async def waiting_observations(self) -> list[LogLine]:
         """Return the lines that are made and not in the prompt yet, in their order."""
-        state = self._state
-        return [] if state.thread is None else await state.store.read(memory_log.waiting_lines, state.engine.record_id)
+        ws, thread = self._open.workspace, self._open.thread
+        return [] if thread is None else await ws.store.read(memory_log.waiting_lines, self._open.engine.record_id)
 
     async def context_tokens(self) -> int:
         """Tokens of the request as it would be sent if the user wrote now, by our own count.
 
         0 where nothing was said yet.
         """
-        if self._state.thread is None or not self._state.engine.preview().messages:
+        if self._open.thread is None or not self._open.engine.preview().messages:
             return 0
         return sum(block.tokens for block in await self.context())
 
     async def moments(self) -> list[LogChange]:
         """Return when this thread's log changed by itself, oldest first."""
-        state = self._state
-        return [] if state.thread is None else await state.store.read(log_history.moments, state.engine.record_id)
+        ws, thread = self._open.workspace, self._open.thread
+        return [] if thread is None else await ws.store.read(log_history.moments, self._open.engine.record_id)
 
     async def log_at(self, time: int) -> list[LogLine]:
         """Return the lines of this thread's log as it was at a time (Unix ms)."""
-        return await self._state.store.read(memory_corrections.as_of, self._state.engine.record_id, time)
+        return await self._store.read(memory_corrections.as_of, self._open.engine.record_id, time)
 
     async def memory_figures(self) -> Figures:
         """Return the figures of this thread's memory, by its stored rows."""
-        state = self._state
-        if state.thread is None:
+        ws, thread = self._open.workspace, self._open.thread
+        if thread is None:
             return memory_figures.Figures()
-        return await state.store.read(memory_figures.figures, state.engine.record_id)
+        return await ws.store.read(memory_figures.figures, self._open.engine.record_id)
 
     async def memory_events(self) -> list[MemoryEvent]:
         """Return what happened to this thread's memory, newest first."""
-        state = self._state
-        if state.thread is None:
+        ws, thread = self._open.workspace, self._open.thread
+        if thread is None:
             return []
-        return await state.store.read(memory_events.events, state.engine.record_id, state.thread.id)
+        return await ws.store.read(memory_events.events, self._open.engine.record_id, thread.id)
 
     async def memory_groups(self, group_ids: Sequence[str]) -> list[Group]:
         """Groups of the log by their ids, with their texts."""
-        return await self._state.store.read(stored_memory.groups_by_id, group_ids)
+        return await self._store.read(stored_memory.groups_by_id, group_ids)
 
     async def spent(self) -> Spent:
         """Return what this thread has used so far, by its stored calls."""
-        state = self._state
-        if state.thread is None:
+        thread, read = self._open.thread, self._store.read
+        if thread is None:
             return Spent()
-        thread, read = state.thread.id, state.store.read
         purposes = ("actor", "observer", "reflector")
-        actor, observer, reflector = [await read(stored_messages.usage_of, thread, purpose=p) for p in purposes]
+        actor, observer, reflector = [await read(stored_messages.usage_of, thread.id, purpose=p) for p in purposes]
         return Spent(actor, observer + reflector)
 
     async def turn_tokens(self) -> int | None:
         """Tokens that a turn of this thread brought lately; None where that is not known."""
-        thread = self._state.thread
-        return None if thread is None else await self._state.store.read(memory_figures.turn_tokens, thread.id)
+        thread = self._open.thread
+        return None if thread is None else await self._store.read(memory_figures.turn_tokens, thread.id)
 
     async def sources(self, group_id: str) -> list[Message]:
         """Return the raw messages that an observation group was made from."""
-        store = self._state.store
+        store = self._store
         ids = await store.read(memory_log.sources_of_group, group_id)
         return deleted_messages.without(await store.read(stored_messages.get_many, ids))
 
     async def board(self) -> Board:
-        state = self._state
-        midnight = datetime.datetime.fromtimestamp(state.clock.now() / 1000).replace(
+        ws = self._open.workspace
+        midnight = datetime.datetime.fromtimestamp(ws.clock.now() / 1000).replace(
             hour=0, minute=0, second=0, microsecond=0
         )
-        return await state.store.read(task_board.board, state.resource_id, int(midnight.timestamp() * 1000))
+        return await ws.store.read(task_board.board, ws.resource_id, int(midnight.timestamp() * 1000))
 
     async def board_version(self) -> int:
         """Return a number that grows with every change of a task, whichever process made it."""
-        return await self._state.store.read(task_questions.last_event, self._state.resource_id)
+        return await self._store.read(task_questions.last_event, self._resource_id)
 
     async def task(self, task_id: str) -> Json:
         """Return a task of this workspace whole: fields, blockers, edges, history. Raises `TaskError`."""
-        return await self._state.store.read(task_queries.show, self._state.resource_id, task_id)
+        return await self._store.read(task_queries.show, self._resource_id, task_id)
 
     async def task_messages(self, task_id: str) -> list[Message]:
         """Return what was said about a task, oldest first."""
-        store = self._state.store
+        store = self._store
         return await store.read(stored_messages.get_many, await store.read(task_links.said_about, task_id))
 
     async def search(
@@ -191,44 +198,44 @@ class Views:
         first: bool = False,
     ) -> SearchPage:
         """Hits for `query`; with `first` a page of very many texts may come before it was looked inside words."""
-        state = self._state
+        ws, thread = self._open.workspace, self._open.thread
         where = text_search.Scope(
-            None if scope == "all" else state.resource_id,
-            state.thread.id if scope == "thread" and state.thread else None,
+            None if scope == "all" else ws.resource_id,
+            thread.id if scope == "thread" and thread else None,
         )
-        return await state.store.search(text_search.search, query, where, limit=limit, offset=offset, first=first)
+        return await ws.store.search(text_search.search, query, where, limit=limit, offset=offset, first=first)
 
     async def within(self, thread_id: str, text: str) -> list[Place]:
         """Return the messages of a thread that have `text` itself, oldest first."""
-        return await self._state.store.read(thread_find.places, thread_id, text)
+        return await self._store.read(thread_find.places, thread_id, text)
 
     async def around(self, thread_id: str, index: int, before: int = 3, after: int = 3) -> list[Message]:
         """Return the message of an index in its thread, between those before and after it."""
-        return await self._state.store.read(stored_messages.between, thread_id, index - before, index + after)
+        return await self._store.read(stored_messages.between, thread_id, index - before, index + after)
 
     async def origin(self, line_id: str) -> Origin | None:
         """Return where a line of the log comes from."""
-        return await self._state.store.read(origins.origin, line_id)
+        return await self._store.read(origins.origin, line_id)
 
     async def threads(self, limit: int = 100) -> list[ThreadSummary]:
-        rows = await self._state.store.read(stored_threads.summaries, self._state.resource_id, limit)
+        rows = await self._store.read(stored_threads.summaries, self._resource_id, limit)
         return [ThreadSummary(*row) for row in rows]
 
     async def context(self) -> list[ContextBlock]:
         """Return the request as it would be sent if the user wrote now."""
-        state = self._state
-        counter, info = state.counter, state.model_info
-        tools = build.toolbox(state).specs(info)
+        ws = self._open.workspace
+        counter, info = ws.counter, ws.models.info
+        tools = self._open.toolbox.specs(info)
         listed = "\n\n".join(f"{t.name}: {t.description}\n{json.dumps(t.parameters, indent=1)}" for t in tools)
-        prepared = state.engine.preview()
-        out = [ContextBlock("tools", f"{len(tools)} tools", build.toolbox(state).count(counter, tools), listed, True)]
-        for block in (*build.system(state), *prepared.blocks):
+        prepared = self._open.engine.preview()
+        out = [ContextBlock("tools", f"{len(tools)} tools", self._open.toolbox.count(counter, tools), listed, True)]
+        for block in (*self._open.system(), *prepared.blocks):
             tokens = block.tokens or counter.count(block.text)
             label = block.kind.replace("_", " ")
             if block.kind == "instructions":
                 label = one_line(block.text.partition("\n")[0].removeprefix("# "), FIRST_WORDS)
             out.append(ContextBlock(block.kind, label, tokens, block.text, True))
-        if own := build.processors(state):
+        if own := ws.processors():
             listed = "\n".join(map(compose.title, own))
             out.append(ContextBlock("processors", f"{len(own)} processors", 0, listed, False))
         for message in prepared.messages:
@@ -236,59 +243,58 @@ class Views:
             text = plain_text(message.parts)
             label = f"{who}  {one_line(text, FIRST_WORDS)}".strip()
             out.append(ContextBlock("message", label, message.tokens, text, False))
-        tail = "\n".join((*build.facts(state).values(), *prepared.tail))
+        tail = "\n".join((*self._open.facts().values(), *prepared.tail))
         out.append(ContextBlock("tail", "date, folder, Git status", counter.count(tail), tail, False))
         return out
 
     async def past_request(self, number: int) -> list[ContextBlock]:
         """Return what a past step of the open thread sent, by its number from 1; nothing where that is not kept."""
-        state = self._state
-        if state.thread is None:
+        ws, thread = self._open.workspace, self._open.thread
+        if thread is None:
             return []
-        past = await state.store.read(past_requests.show, state.thread.id, number)
-        count = state.counter.count
+        past = await ws.store.read(past_requests.show, thread.id, number)
+        count = ws.counter.count
         pieces = past.pieces if past is not None else ()
         return [ContextBlock(p.kind, p.kind.replace("_", " "), count(p.text), p.text, False) for p in pieces]
 
     async def models(self) -> list[ModelInfo]:
-        provider = self._state.provider
+        provider = self._open.workspace.models.provider
         return [] if provider is None else list(await provider.models())
 
     async def history(self, limit: int = 500) -> list[str]:
         """Prompts of this workspace, oldest first."""
-        return await self._state.store.read(user_state.history, self._state.resource_id, limit)
+        return await self._store.read(user_state.history, self._resource_id, limit)
 
     async def add_history(self, text: str) -> None:
-        state = self._state
-        thread = state.thread.id if state.thread is not None else None
-        text = state.sent_as.get(text, text)
-        await state.store.write(user_state.add_history, state.resource_id, text, state.clock.now(), thread)
+        ws = self._open.workspace
+        text = self._open.inbox.sent_as.get(text, text)
+        await ws.store.write(user_state.add_history, ws.resource_id, text, ws.clock.now(), self._open.id or None)
 
     async def take_unsent(self) -> tuple[str, list[str]]:
         """Take over the draft and the queued messages of ended windows of this workspace."""
-        state = self._state
-        self._state.window = leases.new_owner()
-        if state.store.read_only_reason:
+        ws = self._open.workspace
+        self._open.inbox.window = leases.new_owner()
+        if ws.store.read_only_reason:
             return "", []
-        return await state.store.write(user_state.take_unsent, state.resource_id, self._state.window, state.clock.now())
+        return await ws.store.write(user_state.take_unsent, ws.resource_id, self._open.inbox.window, ws.clock.now())
 
     async def keep_unsent(self, draft: str, queued: Sequence[str], *, left: bool = False) -> None:
         """Keep what this window holds unsent, if anything can be written; `left`: it closes."""
-        state = self._state
-        if self._state.window and not state.store.read_only_reason:
-            await state.store.write(
+        ws = self._open.workspace
+        if self._open.inbox.window and not ws.store.read_only_reason:
+            await ws.store.write(
                 user_state.keep_unsent,
-                state.resource_id,
-                self._state.window,
+                ws.resource_id,
+                self._open.inbox.window,
                 draft,
                 tuple(queued),
-                state.clock.now(),
+                ws.clock.now(),
                 left=left,
-                thread_id=state.thread.id if state.thread is not None else None,
+                thread_id=self._open.id or None,
             )
 
     async def ui_state(self) -> dict[str, str]:
-        return await self._state.store.read(user_state.ui_state)
+        return await self._store.read(user_state.ui_state)
 
     async def set_ui_state(self, key: str, value: str) -> None:
-        await self._state.store.write(user_state.set_ui_state, key, value)
+        await self._store.write(user_state.set_ui_state, key, value)

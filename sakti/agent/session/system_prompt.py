@@ -1,11 +1,12 @@
-"""Build the system prompt: the same bytes in every request of a thread, also when it is resumed."""
+"""Build the system prompt, which stays the same for the life of a thread, and the facts that move."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sakti.agent.workspace import describe
+from sakti.agent.repository import GitState
 from sakti.core import resources
 from sakti.core.types import Thread
 
@@ -27,3 +28,21 @@ def _parts(
     found = str(thread.metadata.get(OVERVIEW) or "") if thread else ""
     if found and not brief:
         yield resources.fill_prompt("system#overview", overview=found)
+
+
+def describe(root: Path, added: Sequence[Path] = ()) -> str:
+    """Return the unmoving facts of the system prompt: where the agent works, and on what."""
+    import platform
+
+    more = "".join(f"\nAlso open to your tools: {folder}" for folder in added)
+    return f"Workspace: {root}{more}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
+
+
+def moving_facts(git: GitState | None, folder: str, now_ms: int) -> dict[str, str]:
+    """Return what changes from step to step, by name; `folder` as people write it in the workspace."""
+    day = time.strftime("%A, %d %B %Y, %H:%M", time.localtime(now_ms / 1000))
+    facts = {"now": f"Now: {day}", "folder": f"Current folder: {folder}"}
+    if git is not None:
+        state = f"{git.changed} changed paths" if git.changed else "clean"
+        facts["git"] = f"Git: on {git.branch}, {state}"
+    return facts

@@ -16,7 +16,7 @@ from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.types import Thread
 
 if TYPE_CHECKING:
-    from sakti.agent.session.state import State
+    from sakti.agent.open_thread import OpenThread
     from sakti.store.connection import Database
 
 with lazy_imports:
@@ -35,15 +35,15 @@ SHOWN = 3_000  # characters of the prompt, and of the answer, that the model is 
 class Titling:
     """Asks the model of `title_model` beside what the session does; a title of the user's or the Observer's stays."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, thread: OpenThread) -> None:
+        self._open = thread
         self._task: asyncio.Task[None] | None = None
         self._told = False  # that it does not work
 
     def begin(self, prompt: str, answer: str) -> None:
         """Name the open thread by its last exchange, where nobody named it yet."""
-        thread, idle = self._state.thread, self._task is None or self._task.done()
-        if not self._state.config.title_model or thread is None or _is_named(thread):
+        thread, idle = self._open.thread, self._task is None or self._task.done()
+        if not self._open.workspace.config.title_model or thread is None or _is_named(thread):
             return
         if idle and answer.strip():
             self._task = asyncio.create_task(self._run(thread, prompt, answer))
@@ -62,35 +62,36 @@ class Titling:
             log.info("no title: %s", e.message)
             if not self._told:
                 self._told = True
-                self._state.emit(Notice("warning", "No title", f"{self._state.config.title_model}: {e.message}"))
+                name = self._open.workspace.config.title_model
+                self._open.emit(Notice("warning", "No title", f"{name}: {e.message}"))
 
     async def _name(self, thread: Thread, prompt: str, answer: str) -> None:
-        state = self._state
-        full_name = await registry.complete(state.config.title_model or "", state.env, state.config.providers)
-        provider, name = state.models.background(full_name)
+        ws = self._open.workspace
+        full_name = await registry.complete(ws.config.title_model or "", ws.env, ws.config.providers)
+        provider, name = ws.models.background(full_name)
         if provider is None or name is None:
             return
         settings = ModelSettings(temperature=0.3, thinking_tokens=0)
-        model = model_call.MemoryModel(provider, name, state.counter, state.clock, settings=settings)
+        model = model_call.MemoryModel(provider, name, ws.counter, ws.clock, settings=settings)
         shown = (secrets.masked(text)[:SHOWN] for text in (prompt, answer))
         asked = fill_prompt("title#input", **dict(zip(("prompt", "answer"), shown, strict=True)))
         text, call = await model.ask(read_prompt("title"), asked)
-        await state.store.write(
+        await ws.store.write(
             stored_messages.add_step,
-            id=state.store.ids.new(),
+            id=ws.store.ids.new(),
             thread_id=thread.id,
             purpose="observer",  # what works in the background is one sum
             model=call.model,
             usage=call.usage,
-            now=state.clock.now(),
+            now=ws.clock.now(),
             counted_tokens=call.counted_tokens,
             duration_ms=call.duration_ms,
             stop_reason=call.stop_reason,
         )
         title = titles.given_title(secrets.masked(text))
-        renamed = await state.store.write(_rename, thread.id, title, call.model, state.clock.now()) if title else None
-        if renamed is not None and state.thread is not None and state.thread.id == renamed.id:
-            state.emit(ThreadChanged(renamed))
+        renamed = await ws.store.write(_rename, thread.id, title, call.model, ws.clock.now()) if title else None
+        if renamed is not None and self._open.id == renamed.id:
+            self._open.emit(ThreadChanged(renamed))
 
 
 def _is_named(thread: Thread) -> bool:

@@ -6,26 +6,26 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from sakti.agent import trust
+from sakti.agent.project import trust
 from sakti.core.errors import ConfigError
 from sakti.core.events import Notice
 
 if TYPE_CHECKING:
-    from sakti.agent.session.state import State
+    from sakti.agent.workspace import Workspace
 
 
-async def settle(state: State, ask: Callable[[trust.Look], Awaitable[bool]]) -> None:
-    """Look at the workspace and go on with its settings, or without; `ask` is called where the user has to say.
+async def settle(workspace: Workspace, ask: Callable[[trust.TrustReview], Awaitable[bool]]) -> None:
+    """Review the workspace and apply its settings or not; `ask` lets the user decide if needed.
 
     Only for options that were loaded without asking. An answer of yes is kept where it can be. Raises `ConfigError`.
     """
-    if not state.options.unasked:
+    if not workspace.options.unasked:
         return
-    found = await asyncio.to_thread(trust.look, state.workspace)
-    use = not found.asks or await ask(found)
-    if found.asks and use:
+    review = await asyncio.to_thread(trust.review, workspace.root)
+    use = not review.asks or await ask(review)
+    if review.asks and use:
         try:
-            await asyncio.to_thread(trust.save, found)
+            await asyncio.to_thread(trust.save, review)
         except ConfigError as e:  # it holds for this run, and is asked about again in the next
-            state.emit(Notice("warning", "Trust", e.message))
-    state.settle_trust(found, use=use)
+            workspace.emit(Notice("warning", "Trust", e.message))
+    workspace.settle_trust(review, use=use)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sakti.agent import mentions
-from sakti.agent.session import build, current_thread, titling
+from sakti.agent.session import titling
 from sakti.core.errors import BLOCKED, NoModelError, SaktiError
 from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFinished, TurnStarted
 from sakti.core.lazy import lazy_imports
@@ -20,8 +20,8 @@ from sakti.core.types import FilePart, Message, Part, TextPart, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
+    from sakti.agent.open_thread import OpenThread
     from sakti.agent.session.hooking import SessionHooks
-    from sakti.agent.session.state import State
     from sakti.agent.session.turn_lease import TurnLease
     from sakti.store.connection import Database
 
@@ -29,7 +29,7 @@ with lazy_imports:
     from sakti.agent import loop
     from sakti.agent.processors import builtin
     from sakti.agent.session import called as calling
-    from sakti.agent.session import skills, turn_lease
+    from sakti.agent.session import prompt_facts, turn_lease
     from sakti.store import user_state
     from sakti.store.threads import message_removal
 
@@ -43,21 +43,10 @@ SAMPLE = 20_000  # characters that are counted then
 class Turns:
     """Starts, queues, interrupts and repeats the turns of a session's open thread."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._turn: Turn | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._titling = titling.Titling(state)
+    def __init__(self, thread: OpenThread) -> None:
+        self._open = thread
+        self._titling = titling.Titling(thread)
         self.hooking: SessionHooks | None = None  # None: there are no hooks
-
-    @property
-    def busy(self) -> bool:
-        return self._task is not None and not self._task.done()
-
-    @property
-    def speaking(self) -> bool:
-        """Return whether an answer streams that is not stored yet."""
-        return self._turn is not None and bool(self._turn.streamed or self._turn.thinking)
 
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step.
@@ -69,39 +58,40 @@ class Turns:
         text = clean_surrogates(text)  # a shell hands on any bytes
         if not text.strip():
             return
-        if self._state.provider is None:
+        if self._open.workspace.models.provider is None:
             raise NoModelError(
                 "Set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again, run `sakti local install`, or name a local "
                 "server with /model. Tools, search and tasks still work."
             )
-        info = self._state.model_info
+        info = self._open.workspace.models.info
         blind = info.full_name if info is not None and not info.images else ""
         called = calling.Typed()
         if text.lstrip().startswith("/") or "$" in text:
-            called = await calling.called(self._state, text)
-        own = build.own_paths(self._state)
-        parts = await asyncio.to_thread(mentions.with_files, text, self._state.workspace, own, blind=blind)
+            called = await calling.called(self._open, text)
+        ws = self._open.workspace
+        own = ws.forbidden_paths()
+        parts = await asyncio.to_thread(mentions.with_files, text, ws.root, own, blind=blind)
         for sent in called.texts:
             named = await asyncio.to_thread(
-                mentions.with_files, sent.naming, self._state.workspace, own, blind=blind, typed=sent.typed
+                mentions.with_files, sent.naming, ws.root, own, blind=blind, typed=sent.typed
             )
             parts = (*parts, sent.file, *named[1:])
         await self._check_length(parts)
-        if self.hooking is not None and not build.changes_prompts(self._state):
+        if self.hooking is not None and not ws.changes_prompts:
             parts = await self.hooking.prompt(text, parts)
-        inbox = self._state.inbox
-        if not self.busy and not inbox.queued:
+        inbox = self._open.inbox
+        if not self._open.busy and not inbox.queued:
             await self._begin(parts, called.model)
             return
         inbox.queued.append(parts)
-        self._state.emit(QueueChanged(inbox.texts()))
-        if self.busy:
+        self._open.emit(QueueChanged(inbox.texts()))
+        if self._open.busy:
             return
         try:
             await self.send_queued()  # what was queued before it goes before it
         except SaktiError:
             inbox.queued[:] = [p for p in inbox.queued if p is not parts]
-            self._state.emit(QueueChanged(inbox.texts()))
+            self._open.emit(QueueChanged(inbox.texts()))
             raise
 
     async def send_queued(self) -> None:
@@ -109,17 +99,17 @@ class Turns:
 
         Raises as `submit`: then it is queued again.
         """
-        inbox = self._state.inbox
-        if not inbox.queued or self.busy:
+        inbox = self._open.inbox
+        if not inbox.queued or self._open.busy:
             return
         parts = inbox.queued.pop(0)
-        self._state.emit(QueueChanged(inbox.texts()))
+        self._open.emit(QueueChanged(inbox.texts()))
         try:
             await self._begin(parts)
         except SaktiError as e:
             if e.code != BLOCKED:
                 inbox.queued.insert(0, parts)
-            self._state.emit(QueueChanged(inbox.texts()))
+            self._open.emit(QueueChanged(inbox.texts()))
             raise
 
     async def _check_length(self, parts: tuple[Part, ...]) -> None:
@@ -130,10 +120,10 @@ class Turns:
         length = sum(len(p.text) for p in parts if isinstance(p, TextPart | FilePart))
         if length < LONG:
             return
-        info = await build.learn(self._state)
+        info = await self._open.learn()
         if info.context_window is None or length < info.context_window:
             return
-        counter, limit = self._state.counter, info.context_window
+        counter, limit = self._open.workspace.counter, info.context_window
         tokens = await asyncio.to_thread(_tokens, counter, parts, limit)
         if tokens > limit:
             raise SaktiError(
@@ -149,30 +139,30 @@ class Turns:
         Raises `SaktiError` where it is not: then nothing of it is.
         """
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run(parts, taken, model))
+        self._open.running.task = asyncio.create_task(self._run(parts, taken, model))
         await taken
 
     async def retry(self) -> None:
         """Ask again after a model call that failed: the conversation is sent as it stands. Raises as `submit`."""
-        if self._state.failed is not None and not self.busy:
+        if self._open.running.failed is not None and not self._open.busy:
             await self._begin(())
 
     def unqueue(self, index: int) -> str | None:
         """Take back a queued message; returns its text."""
-        if not 0 <= index < len(self._state.inbox.queued):
+        if not 0 <= index < len(self._open.inbox.queued):
             return None
-        text = self._state.inbox.texts()[index]
-        del self._state.inbox.queued[index]
-        self._state.emit(QueueChanged(self._state.inbox.texts()))
+        text = self._open.inbox.texts()[index]
+        del self._open.inbox.queued[index]
+        self._open.emit(QueueChanged(self._open.inbox.texts()))
         return text
 
     async def interrupt(self) -> bool:
         """End the running turn, keeping what was streamed; false where nothing runs."""
-        task = self._task
+        task = self._open.running.task
         if task is None or task.done():
             return False
-        if self._turn is not None:
-            self._turn.interrupt()
+        if self._open.running.turn is not None:
+            self._open.running.turn.interrupt()
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({task})
@@ -185,8 +175,8 @@ class Turns:
 
     async def wait(self) -> None:
         """Wait until no turn runs."""
-        while self._task is not None and not self._task.done():
-            await asyncio.wait({self._task})
+        while self._open.running.task is not None and not self._open.running.task.done():
+            await asyncio.wait({self._open.running.task})
 
     async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None], model: str) -> None:
         """Run one turn, its events to all listeners.
@@ -194,13 +184,13 @@ class Turns:
         The worker's root: whatever fails becomes an event, but what fails before the prompt is stored, which `taken`
         tells.
         """
-        assert self._state.thread is not None
+        ws = self._open.workspace
         lease = turn_lease.TurnLease(
-            self._state.store,
-            self._state.owner,
-            self._state.thread.id,
-            interactive=self._state.options.interactive,
-            stored=not self._state.thread_is_new,
+            ws.store,
+            ws.owner,
+            self._open.id,
+            interactive=ws.options.interactive,
+            stored=not self._open.is_new,
         )
         error: SaktiError | None = None
         try:
@@ -217,53 +207,57 @@ class Turns:
             log.exception("turn failed")
             error = SaktiError(f"{type(e).__name__}: {e}. The log file has the details.")
         finally:
-            self._turn = None
+            self._open.running.turn = None
         await lease.give_back()
         if taken.done():
             self._finish_broken("interrupted" if error is None else "error", error)
             return
-        self._task = None
+        self._open.running.task = None
         _settle(taken, error)
 
     async def _play(self, parts: tuple[Part, ...], lease: TurnLease, taken: asyncio.Future[None], model: str) -> None:
-        await current_thread.catch_up(self._state)
+        thread = self._open
+        await thread.catch_up()
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
-        await current_thread.store(self._state, "" if build.changes_prompts(self._state) else text)
-        await build.load_rules(self._state)
+        await thread.store("" if thread.workspace.changes_prompts else text)
+        await thread.load_rules()
         if self.hooking is not None:
             await self.hooking.ready()
-        turn = self._turn = await self._make_turn(lease, model)
+        turn = self._open.running.turn = await self._make_turn(lease, model)
         async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
             async for event in events:
                 self._mark(event)
                 if isinstance(event, MessageSaved) and event.message.role == "user":
-                    await skills.note_sent(self._state, event.message.parts)
+                    await thread.note_skills(prompt_facts.sent_skills(event.message.parts))
                 if isinstance(event, TurnStarted):
-                    self._state.failed = None
+                    self._open.running.failed = None
                     _settle(taken)
                 if isinstance(event, TurnFinished):
                     if not taken.done():
                         raise SaktiError(event.error or "", title=event.error_title, code=event.error_code)
-                    self._state.failed = turn.messages[0].parts if event.status == "error" and turn.messages else None
-                    await self._state.look_at_git()
+                    self._open.running.failed = (
+                        turn.messages[0].parts if event.status == "error" and turn.messages else None
+                    )
+                    await thread.workspace.files.look_at_git()
                     if event.status == "tripwire":
-                        await current_thread.read_again(self._state)
+                        await thread.reload_row()
                     await lease.give_back()
-                    self._task = None
-                    self._state.emit(self._state.engine.status())
-                self._state.emit(event)
+                    self._open.running.task = None
+                    thread.emit(thread.engine.status())
+                self._open.emit(event)
                 if isinstance(event, TurnFinished) and event.status == "answered":
                     prompt = next((m.text for m in turn.messages if m.role == "user"), "")
                     self._titling.begin(prompt, event.text)
-        if self._state.failed is None and not turn.interrupted:
+        if self._open.running.failed is None and not turn.interrupted:
             await self._send_queued()
 
     def _mark(self, event: Event) -> None:
         """Let checkpoints know which message of the user what follows belongs to."""
         match event:
             case TurnStarted(thread_id, message) | MessageSaved(Message(thread_id=thread_id, role="user") as message):
-                if self._state.recorder is not None and "hook" not in message.metadata:
-                    self._state.recorder.begin(thread_id, message.index)
+                recorder = self._open.recorder
+                if recorder is not None and "hook" not in message.metadata:
+                    recorder.begin(thread_id, message.index)
             case _:
                 pass
 
@@ -272,13 +266,13 @@ class Turns:
         try:
             await self.send_queued()
         except SaktiError as e:
-            self._state.emit(Notice("warning", e.title, e.message))
+            self._open.emit(Notice("warning", e.title, e.message))
 
     def _finish_broken(self, status: str, error: SaktiError | None) -> None:
-        self._task = None
-        self._state.emit(
+        self._open.running.task = None
+        self._open.emit(
             TurnFinished(
-                self._state.thread.id if self._state.thread else "",
+                self._open.id,
                 "interrupted" if status == "interrupted" else "error",
                 "",
                 0,
@@ -290,41 +284,41 @@ class Turns:
         )
 
     async def _make_turn(self, lease: TurnLease, model: str) -> Turn:
-        state = self._state
-        assert state.thread is not None and state.provider is not None
-        info, provider = await build.learn(state), state.provider
-        if model and (other := await state.models.for_turn(model)) is not None:
+        thread, ws = self._open, self._open.workspace
+        assert ws.models.provider is not None
+        info, provider = await thread.learn(), ws.models.provider
+        if model and (other := await ws.models.for_turn(model)) is not None:
             provider, info = other
-        memory, limiter = builtin.MemoryProcessor(state.engine), builtin.TokenLimiter(encoding=state.counter)
-        before, after, guarded = loop.hooks(memory, limiter, build.processors(state))
+        memory, limiter = builtin.MemoryProcessor(thread.engine), builtin.TokenLimiter(encoding=ws.counter)
+        before, after, guarded = loop.hooks(memory, limiter, ws.processors())
         hooks = self.hooking
         if hooks is not None:
             before = (*hooks.compacting(), *before)
         turn = loop.Turn(
-            store=state.store,
-            counter=state.counter,
+            store=ws.store,
+            counter=ws.counter,
             provider=provider,
             model=info,
-            engine=state.engine,
-            toolbox=build.toolbox(state),
-            thread_id=state.thread.id,
-            resource_id=state.resource_id,
-            system=build.system(state),
-            facts=lambda: build.facts(state),
-            fallback=state.models.fallback,
-            correct=state.models.correct,
-            named=state.models.for_turn,
-            inbox=state.inbox,
-            settings=state.config.agent,
+            engine=thread.engine,
+            toolbox=thread.toolbox,
+            thread_id=thread.id,
+            resource_id=ws.resource_id,
+            system=thread.system(),
+            facts=thread.facts,
+            fallback=ws.models.fallback,
+            correct=ws.models.correct,
+            named=ws.models.for_turn,
+            inbox=thread.inbox,
+            settings=ws.config.agent,
             before=before,
             after=after,
             guarded=guarded,
-            owner=state.owner or None,
+            owner=ws.owner or None,
             require=lease.require,
         )
         if hooks is not None:
             turn.may_end = hooks.stopping
-        if build.changes_prompts(state):
+        if ws.changes_prompts:
             turn.accept = self._accept
         return turn
 
@@ -333,29 +327,27 @@ class Turns:
 
         Raises `SaktiError` if a hook blocks it.
         """
-        state = self._state
         if message.text != typed.text:
             await self._forget_typed(typed.text, message.text)
         if self.hooking is not None:
             parts = await self.hooking.prompt(message.text, message.parts)
-            counted = count_parts(state.counter, parts)
+            counted = count_parts(self._open.workspace.counter, parts)
             message = replace(message, parts=parts, part_tokens=counted, tokens=message_tokens(counted))
-        await current_thread.name(state, message.text)
+        await self._open.name(message.text)
         return message
 
     async def _forget_typed(self, typed: str, sent: str) -> None:
         """Replace a prompt by what was sent, in the history, the drafts and the free space of the database."""
-        state, thread = self._state, self._state.thread
-        assert thread is not None
-        state.sent_as[typed] = sent
+        ws, thread = self._open.workspace, self._open
+        thread.inbox.sent_as[typed] = sent
 
         def replace_typed(db: Database) -> None:
-            user_state.forget_unsent(db, state.resource_id, state.window)
-            if message_removal.forget_typed(db, state.resource_id, thread.id, typed):
-                user_state.add_history(db, state.resource_id, sent, state.clock.now(), thread.id)
+            user_state.forget_unsent(db, ws.resource_id, thread.inbox.window)
+            if message_removal.forget_typed(db, ws.resource_id, thread.id, typed):
+                user_state.add_history(db, ws.resource_id, sent, ws.clock.now(), thread.id)
 
-        await state.store.write(replace_typed)
-        await state.store.flush()
+        await ws.store.write(replace_typed)
+        await ws.store.flush()
 
 
 def _tokens(counter: Counter, parts: tuple[Part, ...], limit: int) -> int:

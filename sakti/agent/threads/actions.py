@@ -49,7 +49,7 @@ class NoSession(Struct, frozen=True):
 
     store: Store
     resource_id: str
-    workspace: Path
+    root: Path
     indexing: Indexing = field(default_factory=Indexing)
 
 
@@ -57,8 +57,8 @@ class ThreadActions:
     """Of a started session, or without one. Everything raises `SaktiError` with a sentence where it cannot be done."""
 
     def __init__(self, where: Session | NoSession) -> None:
-        self._session = where
         self._live = None if isinstance(where, NoSession) else where
+        self._place = where if isinstance(where, NoSession) else where.workspace
 
     def _is_open(self, thread_id: str) -> Session | None:
         """Return the session where that thread is open in it."""
@@ -66,17 +66,17 @@ class ThreadActions:
         return live if live is not None and live.thread is not None and live.thread.id == thread_id else None
 
     def _now(self) -> int:
-        return self._session.store.clock.now() if self._live is None else self._live.clock.now()
+        return self._place.store.clock.now() if self._live is None else self._live.workspace.clock.now()
 
     async def rename(self, thread_id: str, title: str) -> str:
         """Give a thread a title that stays; returns what to say."""
-        session = self._session
+        place = self._place
         title = one_line(title, TITLE_LIMIT)
         if not title:
             raise ConfigError("A title cannot be empty.")
-        renamed = await session.store.write(stored_threads.rename, thread_id, title, self._now(), by_user=True)
+        renamed = await place.store.write(stored_threads.rename, thread_id, title, self._now(), by_user=True)
         live = self._is_open(thread_id)
-        if renamed is None and not (live is not None and live.thread_is_new):
+        if renamed is None and not (live is not None and live.current.is_new):
             raise StoreError("This thread was removed for good.", code="gone")
         if renamed is not None and live is not None:
             live.emit(ThreadChanged(renamed))
@@ -84,55 +84,55 @@ class ThreadActions:
 
     async def fork(self, thread_id: str, upto: int | None = None) -> Thread:
         """Make a thread of the messages up to index `upto` (all where None), with what is remembered of them."""
-        session = self._session
-        return await session.store.write(
-            thread_fork.fork, thread_id, id=session.store.ids.new(), ids=session.store.ids, now=self._now(),
+        place = self._place
+        return await place.store.write(
+            thread_fork.fork, thread_id, id=place.store.ids.new(), ids=place.store.ids, now=self._now(),
             upto=upto,
         )  # fmt: skip
 
     async def contents(self, thread_id: str) -> Contents:
         """Return what would go with a thread."""
-        return await self._session.store.read(thread_removal.contents, thread_id)
+        return await self._place.store.read(thread_removal.contents, thread_id)
 
     async def delete(self, thread_id: str) -> Contents:
         """Take a thread out of sight; `restore` makes it visible again. Where it is the open one, a new one begins."""
-        session = self._session
+        place = self._place
         live = self._is_open(thread_id)
         if live is not None and live.busy:
             raise SaktiError("The agent is working in this thread: stop it with Esc, then delete it.", title="Threads")
-        gone = await session.store.read(thread_removal.contents, thread_id)
-        await session.store.write(thread_removal.delete, thread_id, self._now())
-        session.indexing.begin(session.store)
+        gone = await place.store.read(thread_removal.contents, thread_id)
+        await place.store.write(thread_removal.delete, thread_id, self._now())
+        place.indexing.begin(place.store)
         if live is not None:
             await live.new_thread()
         return gone
 
     async def restore(self, thread_id: str) -> Thread:
         """Bring a deleted thread back, as it was."""
-        session = self._session
-        thread = await session.store.write(thread_removal.restore, thread_id)
-        session.indexing.begin(session.store)
+        place = self._place
+        thread = await place.store.write(thread_removal.restore, thread_id)
+        place.indexing.begin(place.store)
         return thread
 
     async def delete_message(self, message_id: str) -> Deleted:
         """Delete one message for good; its call or result goes with it."""
-        gone = await purging.delete_message(self._session.store, message_id)
+        gone = await purging.delete_message(self._place.store, message_id)
         if live := self._is_open(gone.thread_id):
-            live.engine.forget(list(gone.message_ids))
+            live.current.engine.forget(list(gone.message_ids))
         return gone
 
     async def last_deleted(self) -> Thread | None:
         """Return the thread of this workspace that was deleted last."""
-        found = await self._session.store.read(thread_removal.deleted, self._session.resource_id)
+        found = await self._place.store.read(thread_removal.deleted, self._place.resource_id)
         return found[0].thread if found else None
 
     async def export(self, thread_id: str, form: str, target: Path | None = None) -> Path:
         """Write a thread into a file (in the workspace by default) that must not exist; returns its path."""
-        session = self._session
+        place = self._place
         if target is None:
             thread = (await self.contents(thread_id)).thread
-            target = session.workspace / file_name(thread, checked(form))
-        text = await session.store.read(text_of, thread_id, checked(form))
+            target = place.root / file_name(thread, checked(form))
+        text = await place.store.read(text_of, thread_id, checked(form))
         await asyncio.to_thread(write_new, target, text)
         return target
 

@@ -70,7 +70,7 @@ async def last(session: Session) -> Shown | None:
     """Return that of the session's thread; None where nothing was compacted, or it was undone."""
     if session.thread is None:
         return None
-    return await session.store.read(_read, session.thread.id)
+    return await session.workspace.store.read(_read, session.thread.id)
 
 
 def _read(db: Database, thread_id: str) -> Shown | None:

@@ -1,6 +1,6 @@
 """Make one tool of several actions: one flat object of arguments, validated here, answered as JSON.
 
-    async def show(run: ToolRun, *, id: str) -> Json: ...
+    async def show(run: ToolContext, *, id: str) -> Json: ...
 
     action_tool("task-query", (FIELD, …), (show, …))
 
@@ -20,7 +20,8 @@ from typing import Any, cast
 
 from msgspec import Struct, field
 
-from sakti.agent.tools.base import Outcome, Tool, ToolRun
+from sakti.agent.tools.base import Tool
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.errors import SaktiError
 from sakti.core.resources import read_prompt
 from sakti.core.types import Json, ToolSpec
@@ -91,7 +92,7 @@ class ActionTool(Tool, frozen=True):
         schema: Json = {"type": "object", "properties": properties, "required": ["action"]}
         return ToolSpec(self.name, self.description, {**schema, "additionalProperties": False})
 
-    async def __call__(self, run: ToolRun, arguments: Json) -> Outcome:
+    async def __call__(self, run: ToolContext, arguments: Json) -> Outcome:
         """Validate the arguments, run the action, and answer with `success` and its result, or `error` and `code`."""
         try:
             for name, value in arguments.items():

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from sakti.agent.tools.base import ToolRun, Workbench
+from sakti.agent.tools.context import ToolContext, ToolState
 from sakti.agent.tools.processes import Running
 from sakti.core.errors import ToolError
 
 
-def keep(bench: Workbench, running: Running) -> str:
+def keep(run: ToolContext, running: Running) -> str:
     """Keep a command running in the background; return its number, which is never reused."""
-    bench.started += 1
-    number = str(bench.started)
-    bench.background[number] = running
+    run.state.started += 1
+    number = str(run.state.started)
+    run.state.background[number] = running
     return number
 
 
-def find(run: ToolRun, number: str) -> Running:
+def find(run: ToolContext, number: str) -> Running:
     """Return the command of a number. Raises `ToolError` where there is none."""
-    if number not in run.bench.background:
-        known = ", ".join(run.bench.background) or "none"
+    if number not in run.state.background:
+        known = ", ".join(run.state.background) or "none"
         raise ToolError(f"There is no command {number} in the background (running: {known}).")
-    return run.bench.background[number]
+    return run.state.background[number]
 
 
-async def stop_all(bench: Workbench) -> None:
+async def stop_all(state: ToolState) -> None:
     """Stop everything in the background, at the end of the session."""
-    for running in list(bench.background.values()):
+    for running in list(state.background.values()):
         await running.stop()
-    bench.background.clear()
+    state.background.clear()

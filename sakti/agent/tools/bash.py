@@ -22,7 +22,8 @@ from sakti.agent.sandbox import aside, environment, failures, relay
 from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
-from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
+from sakti.agent.tools.base import tool
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.diffs import unified_diff
 from sakti.agent.tools.processes import Output, Running, spawn
 from sakti.agent.tools.seen import OwnCommand
@@ -68,19 +69,17 @@ class Started(Struct, frozen=True):
         return Path(self.notes.name) / "cwd"
 
 
-def start(
-    bench: Workbench, command: str, call_id: str, *, track: bool = True, outside: str = "", way: Path | None = None
-) -> Started:
+def start(run: ToolContext, command: str, *, track: bool = True, outside: str = "", way: Path | None = None) -> Started:
     """Start a command. Raises `ToolError` where it cannot.
 
     `track`: follow its changes of the current folder; `outside`: why it runs outside of the sandbox; `way`: the socket
     of the proxy that it reaches hosts by.
     """
-    program = find_program("bash", bench.workspace, bench.env.get("PATH"))
+    program = find_program("bash", run.state.workspace, run.state.env.get("PATH"))
     if program is None:
         raise ToolError("bash was not found on PATH outside the workspace: install it.")
-    bench.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    output = Output(bench.output_folder / bench.output_name(call_id))
+    run.state.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    output = Output(run.state.output_folder / run.state.output_name(run.call_id))
     notes = tempfile.TemporaryDirectory(prefix="sakti-bash-", ignore_cleanup_errors=True)
     folder = Path(notes.name)
     (folder / "cwd").touch()
@@ -92,10 +91,10 @@ def start(
     prelude = _PRELUDE.format(file=shlex.quote(str(folder / "cwd"))).replace("\n", "; ") if track else ""
     # on one line, and the command evaluated: its lines are counted from 1 in what bash complains of
     script = f'{prelude}__command=$1; shift; eval "$__command"'
-    cwd = bench.cwd if bench.cwd.is_dir() else bench.workspace
-    sandbox = None if outside or bench.level.name == "unsandboxed" else bench.sandbox
-    own = bench.own_env or {}
-    env = {**bench.env, **environment.networked(own)} if sandbox is None else bench.env
+    cwd = run.cwd if run.cwd.is_dir() else run.state.workspace
+    sandbox = None if outside or run.state.level.name == "unsandboxed" else run.state.sandbox
+    own = run.state.own_env or {}
+    env = {**run.state.env, **environment.networked(own)} if sandbox is None else run.state.env
     env = own if outside == OWN and own else env
     argv, read = [program, "-c", script, program, given], ()
     if way is not None and sandbox is not None:
@@ -123,7 +122,7 @@ def _enclosed(
 
 @tool(effect="run", small=3, small_without=("timeout", "outside", "reach"))
 async def bash(
-    run: ToolRun,
+    run: ToolContext,
     command: Annotated[str, "what bash runs"],
     timeout: Annotated[Annotated[int, Meta(ge=1, le=3600)] | None, "seconds until it is stopped"] = None,
     background: Annotated[bool, "return at once; read on with bash_output, end with kill"] = False,
@@ -135,29 +134,28 @@ async def bash(
     """Run a command. The current folder carries over to the next command; there is no terminal and no input."""
     if "\0" in command:
         raise ToolError("bash was called with wrong arguments: command holds a NUL character. Leave it out.")
-    bench = run.bench
-    appeared = _watched(bench)
+    appeared = _watched(run)
     if background:
-        started = await _started(bench, command, run.call_id, track=False, outside=outside, reach=reach or ())
+        started = await _started(run, command, track=False, outside=outside, reach=reach or ())
         if started.sandbox is not None:
             started.sandbox.watch.job()
         started.running.notes = started.notes
-        number = kept.keep(bench, started.running)
+        number = kept.keep(run, started.running)
         return Outcome(f"Running in the background as {number}.", details={"background": number})
-    before = bench.files.unchanged()
-    started = await _started(bench, command, run.call_id, outside=outside, reach=reach or ())
-    running, limit = started.running, timeout or bench.bash_timeout
+    before = run.state.files.unchanged()
+    started = await _started(run, command, outside=outside, reach=reach or ())
+    running, limit = started.running, timeout or run.state.bash_timeout
     timed_out, left, changed = False, "", ""
     try:
         timed_out = not await _streamed(run, running, limit)
         if not timed_out:
-            left = await _left(bench, running)
+            left = await _left(run, running)
     finally:
         if not left:
             await running.stop()
         running.output.settle()
-        changed = _changes(bench, OwnCommand(command, started.begin, time.time_ns()), before)
-        _follow(bench, started)
+        changed = _changes(run, OwnCommand(command, started.begin, time.time_ns()), before)
+        _follow(run, started)
         if started.sandbox is not None:
             appeared += started.sandbox.watch.look()
     if piece := running.output.take_unread():
@@ -166,26 +164,26 @@ async def bash(
         run,
         running,
         limit if timed_out else None,
-        [left, changed, aside.told(appeared), _not_reached(bench, started), _stopped(started)],
+        [left, changed, aside.told(appeared), _not_reached(run, started), _stopped(started)],
     )
 
 
 async def _started(
-    bench: Workbench, command: str, call_id: str, *, track: bool = True, outside: str = "", reach: Sequence[str] = ()
+    run: ToolContext, command: str, *, track: bool = True, outside: str = "", reach: Sequence[str] = ()
 ) -> Started:
     """Start a command, inside the sandbox with a way to the hosts that it may reach. Raises `ToolError`."""
     way: Path | None = None
-    level = bench.level
-    if reach and bench.network is not None and not outside and level.name != "unsandboxed" and level.own_network:
+    level = run.state.level
+    if reach and run.state.network is not None and not outside and level.name != "unsandboxed" and level.own_network:
         try:
-            way = await bench.network.socket(reach)
+            way = await run.state.network.socket(reach)
         except OSError as e:
             raise ToolError(f"The network of the sandbox cannot be opened: {e.strerror or e}.") from e
-    started = start(bench, command, call_id, track=track, outside=outside, way=way)
+    started = start(run, command, track=track, outside=outside, way=way)
     return replace(started, reach=tuple(reach) if way is not None else ())
 
 
-async def _streamed(run: ToolRun, running: Running, limit: int) -> bool:
+async def _streamed(run: ToolContext, running: Running, limit: int) -> bool:
     """Stream a command's output until it ends; False on timeout."""
     ended = asyncio.ensure_future(running.exited())
     try:
@@ -203,7 +201,7 @@ async def _streamed(run: ToolRun, running: Running, limit: int) -> bool:
         await asyncio.wait({ended})
 
 
-async def _left(bench: Workbench, running: Running) -> str:
+async def _left(run: ToolContext, running: Running) -> str:
     """Describe what a command left running, which continues in the background; empty where all has ended.
 
     The first process of a sandbox is in no group of ours and ends a moment after its command: the pipe tells.
@@ -221,17 +219,17 @@ async def _left(bench: Workbench, running: Running) -> str:
         running.close()
         note = "[something that it started left its process group and may still run; its output is no longer read]"
         return note if held else ""
-    number = kept.keep(bench, running)
+    number = kept.keep(run, running)
     names = [f"{name} (process {pid})" for pid, name in members.items()]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return f"[left running, in the background as {number}: {shown}. bash_output reads on, kill ends it]"
 
 
-def _follow(bench: Workbench, started: Started) -> None:
+def _follow(run: ToolContext, started: Started) -> None:
     """Change to the folder in which the command ended."""
     where = _noted(started.folder).removesuffix("\n")
     if where and Path(where).is_dir():
-        bench.cwd = Path(where)
+        run.state.cwd = Path(where)
     started.notes.cleanup()
 
 
@@ -249,12 +247,12 @@ def _noted(file: Path) -> str:
         os.close(number)
 
 
-def _watched(bench: Workbench) -> list[tuple[str, str]]:
+def _watched(run: ToolContext) -> list[tuple[str, str]]:
     """Look at the protected names before a command; return what one in the background left there."""
-    if bench.sandbox is None or bench.level.name == "unsandboxed":
+    if run.state.sandbox is None or run.state.level.name == "unsandboxed":
         return []
-    running = any(r.process.poll() is None for r in bench.background.values())
-    return bench.sandbox.watch.begin(running=running)
+    running = any(r.process.poll() is None for r in run.state.background.values())
+    return run.state.sandbox.watch.begin(running=running)
 
 
 def _stopped(started: Started) -> str:
@@ -268,19 +266,19 @@ def _stopped(started: Started) -> str:
     return f'[{why}. {reach} outside="REASON" it runs outside, if the user allows it.]' if why else ""
 
 
-def _not_reached(bench: Workbench, started: Started) -> str:
+def _not_reached(run: ToolContext, started: Started) -> str:
     """Tell the model which hosts a command asked for that it may not reach."""
-    if bench.network is None or not (refused := bench.network.refused(started.reach)):
+    if run.state.network is None or not (refused := run.state.network.refused(started.reach)):
         return ""
     return f"[the sandbox let it not reach {', '.join(refused)}. Name them in `reach`, and the user is asked.]"
 
 
-def _changes(bench: Workbench, command: OwnCommand, before: Sequence[Path]) -> str:
+def _changes(run: ToolContext, command: OwnCommand, before: Sequence[Path]) -> str:
     """Describe a command's changes of files that the model knows: it may go on editing them."""
     parts: list[str] = []
     rows = size = 0
-    for path, old, new in bench.files.ran(command, before):
-        name = bench.show(path)
+    for path, old, new in run.state.files.ran(command, before):
+        name = run.state.show(path)
         was, now = (textfile.decode(data) if data is not None else None for data in (old, new))
         diff = unified_diff(name, was.text, now.text) if was and now else ""
         rows, size = rows + diff.count("\n"), size + len(diff)
@@ -289,14 +287,14 @@ def _changes(bench: Workbench, command: OwnCommand, before: Sequence[Path]) -> s
     return "[changed by this command, of the files that you have read:]\n" + "\n".join(parts) if parts else ""
 
 
-def _result(run: ToolRun, running: Running, stopped_after: int | None, notes: Sequence[str]) -> Outcome:
+def _result(run: ToolContext, running: Running, stopped_after: int | None, notes: Sequence[str]) -> Outcome:
     output, code = running.output, running.process.returncode
     text = output.text().rstrip("\n")
     details: dict[str, object] = {"exit_code": code}
-    if output.total > run.bench.output_bytes:
+    if output.total > run.state.output_bytes:
         output.save()
         details |= {"output_file": str(output.path), "characters": output.total, "cut": output.cut}
-    elif run.bench.background.get(str(run.bench.started)) is not running:
+    elif run.state.background.get(str(run.state.started)) is not running:
         output.path.unlink(missing_ok=True)
     if stopped_after is not None:
         end = f"[stopped after {stopped_after} s, with everything that it had started]"

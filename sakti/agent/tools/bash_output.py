@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from sakti.agent.tools import background
-from sakti.agent.tools.base import Outcome, ToolRun, tool
+from sakti.agent.tools.base import tool
+from sakti.agent.tools.context import Outcome, ToolContext
 
 
 @tool(effect="own", parallel=True)
-async def bash_output(run: ToolRun, id: Annotated[str, "number that bash gave"]) -> Outcome:
+async def bash_output(run: ToolContext, id: Annotated[str, "number that bash gave"]) -> Outcome:
     """Return what a background command has printed since the last call, and whether it still runs."""
     running = background.find(run, id)
     running.drain()

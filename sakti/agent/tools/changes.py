@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from sakti.agent.tools import beneath, merging, textfile
-from sakti.agent.tools.base import Workbench
+from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.diffs import unified_diff
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.textfile import FileText
@@ -36,14 +36,14 @@ class Changed(Struct, frozen=True):
     data: bytes | None
 
 
-def written(bench: Workbench, path: str, content: str) -> Changed:
+def written(run: ToolContext, path: str, content: str) -> Changed:
     """Return a file with a new content. Raises `ToolError` where the model has not read all of what is there."""
-    found = bench.resolve(path)
-    name = bench.show(found)
+    found = run.resolve(path)
+    name = run.state.show(found)
     if not os.path.lexists(found):
         return Changed(found, name, None, content, FileText("").encode(content))
-    regular(bench, path)
-    bench.check_unchanged(found, whole=True)
+    regular(run, path)
+    run.state.check_unchanged(found, whole=True)
     writable(found, name)
     try:
         _, there = read_file(found)
@@ -76,26 +76,26 @@ def writable(path: Path, name: str) -> None:
         raise ToolError(f"{name} is read-only (mode {mode:04o}); nothing was changed: make it writable.")
 
 
-def put(bench: Workbench, changes: Sequence[Changed]) -> None:
+def put(run: ToolContext, changes: Sequence[Changed]) -> None:
     """Write all changes; the model knows these files as they are then.
 
     Raises `ToolError` where a path leads to another file than the one that was judged, or the file is another than the
     one whose change was shown.
     """
     for change in changes:
-        if bench.judged is not None and change.path not in bench.judged:
+        if run.judged is not None and change.path not in run.judged:
             raise ToolError(f"{change.name} is another file than the one that was allowed; nothing was changed.")
-        if change.path in bench.shown and bench.shown[change.path] != change.before:
+        if change.path in run.shown and run.shown[change.path] != change.before:
             raise ToolError(f"{change.name} has changed since the change was shown; nothing was changed. Call again.")
     new = 0o666 & ~_umask()
-    bench.recorder.writing([(c.path, c.data, stat.S_IFREG | new) for c in changes])
+    run.state.recorder.writing([(c.path, c.data, stat.S_IFREG | new) for c in changes])
     for change in changes:
         if change.data is None:
             remove_file(change.path)
-            bench.files.forget(change.path)
+            run.state.files.forget(change.path)
         else:
             replace_file(change.path, change.data)
-            bench.saw(change.path, change.data)
+            run.state.saw(change.path, change.data)
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -173,9 +173,9 @@ def _umask() -> int:
     return mask
 
 
-def shown(bench: Workbench, changes: Sequence[Changed]) -> str:
+def shown(run: ToolContext, changes: Sequence[Changed]) -> str:
     """Return the diff of changes that the user is asked about; no other ones are made then."""
-    bench.shown.update({c.path: c.before for c in changes})
+    run.shown.update({c.path: c.before for c in changes})
     return str(details(changes)["diff"])
 
 

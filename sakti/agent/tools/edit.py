@@ -12,8 +12,9 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from sakti.agent.tools import changes, matching, textfile
-from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
+from sakti.agent.tools.base import tool
 from sakti.agent.tools.changes import Changed
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.parameters import UNLISTED
 from sakti.core.errors import ToolError
@@ -29,30 +30,30 @@ class Edit(Struct, frozen=True, forbid_unknown_fields=True):
     after: Annotated[int | None, UNLISTED] = None
 
 
-def _preview(bench: Workbench, path: str, edits: Sequence[Edit]) -> str:
-    return changes.shown(bench, [_edited(bench, path, edits)])
+def _preview(run: ToolContext, path: str, edits: Sequence[Edit]) -> str:
+    return changes.shown(run, [_edited(run, path, edits)])
 
 
 @tool(effect="write", small=2, preview=_preview)
 async def edit(
-    run: ToolRun,
+    run: ToolContext,
     path: Annotated[str, "file that was read or written before"],
     edits: Annotated[list[Edit], "replacements, made in order; either all are made or none"],
 ) -> Outcome:
     """Change parts of a file by replacing text."""
-    change = await asyncio.to_thread(_edited, run.bench, path, edits)
-    await asyncio.to_thread(changes.put, run.bench, [change])
+    change = await asyncio.to_thread(_edited, run, path, edits)
+    await asyncio.to_thread(changes.put, run, [change])
     details = changes.details([change])
     verb = "created" if change.before is None else "changed"
     return Outcome(f"{change.name} {verb} (+{details['added']} −{details['removed']} lines).", details=details)
 
 
-def _edited(bench: Workbench, path: str, edits: Sequence[Edit]) -> Changed:
-    if len(edits) == 1 and not edits[0].old and edits[0].after is None and _is_empty(bench.resolve(path)):
-        return changes.written(bench, path, edits[0].new)  # how other programs make a file by their edit tool
-    found = regular(bench, path)
-    name = bench.show(found)
-    bench.check_unchanged(found)
+def _edited(run: ToolContext, path: str, edits: Sequence[Edit]) -> Changed:
+    if len(edits) == 1 and not edits[0].old and edits[0].after is None and _is_empty(run.resolve(path)):
+        return changes.written(run, path, edits[0].new)  # how other programs make a file by their edit tool
+    found = regular(run, path)
+    name = run.state.show(found)
+    run.state.check_unchanged(found)
     changes.writable(found, name)
     _, there = read_file(found)
     after = apply_edits(there.text, [_unmasked(one, there.text) for one in edits], name)

@@ -7,16 +7,16 @@ import stat
 from pathlib import Path
 
 from sakti.agent.tools import textfile
-from sakti.agent.tools.base import Workbench
+from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 
 MAX_FILE_BYTES = 20_000_000  # of a file that is held in memory; larger ones are read line by line
 
 
-def regular(bench: Workbench, path: str) -> Path:
+def regular(run: ToolContext, path: str) -> Path:
     """Return the file at a path. Raises `ToolError` for anything but a regular file."""
-    found = bench.resolve(path)
+    found = run.resolve(path)
     try:
         mode = found.stat().st_mode
     except FileNotFoundError:

@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Annotated
 
-from sakti.agent.tools.base import Outcome, ToolRun, tool
+from sakti.agent.tools.base import tool
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import one_row
 from sakti.agent.tools.globs import matcher
 from sakti.agent.tools.searches import MAX_RESULTS, SECONDS, notes
@@ -16,23 +17,23 @@ from sakti.core.errors import ToolError
 
 @tool(effect="read")
 async def glob(
-    run: ToolRun,
+    run: ToolContext,
     pattern: Annotated[str, "such as src/**/*.py, *.{ts,tsx}; without a slash it is a name at any depth"],
     path: Annotated[str, "folder to look in"] = ".",
 ) -> Outcome:
     """Find files by name, newest first."""
     root = _folder(run, path)
-    found = await listing(root, run.bench.place(), seconds=SECONDS)
+    found = await listing(root, run.place(), seconds=SECONDS)
     fits = matcher(pattern, root)
     names = await asyncio.to_thread(lambda: sorted(filter(fits, found.paths), key=lambda p: -_mtime(root / p)))
     secret = [p for p in found.secret if fits(p)]
-    rows = [one_row(run.bench.show(root / p)) for p in names[:MAX_RESULTS]] or ["No file matches."]
+    rows = [one_row(run.state.show(root / p)) for p in names[:MAX_RESULTS]] or ["No file matches."]
     rows += [f"[{len(names) - MAX_RESULTS} more; narrow the pattern]"] if len(names) > MAX_RESULTS else []
     return Outcome("\n".join([*rows, *notes(found, secret)]), details={"matches": len(names)})
 
 
-def _folder(run: ToolRun, path: str) -> Path:
-    root = run.bench.resolve(path)
+def _folder(run: ToolContext, path: str) -> Path:
+    root = run.resolve(path)
     if not root.is_dir():
         raise ToolError(f"{path} is not a folder.")
     return root

@@ -16,7 +16,8 @@ from msgspec import Meta, Struct, field
 
 from sakti.agent.judge.secrets import other_name, secret_reason
 from sakti.agent.tools import child
-from sakti.agent.tools.base import Outcome, ToolRun, tool
+from sakti.agent.tools.base import tool
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import one_row
 from sakti.agent.tools.globs import matcher
 from sakti.agent.tools.searches import MAX_RESULTS, SECONDS, notes
@@ -53,7 +54,7 @@ class Search(Struct):
 
 @tool(effect="read", small=4, small_without=("include", "literal", "files_only", "limit"))
 async def grep(
-    run: ToolRun,
+    run: ToolContext,
     pattern: Annotated[str, "regular expression (Rust syntax: no look-around, no backreferences)"],
     path: Annotated[str, "file or folder to search"] = ".",
     include: Annotated[str | None, "only these files, such as *.py, src/**/*.{ts,tsx} or !*.min.js"] = None,
@@ -64,10 +65,10 @@ async def grep(
     limit: Annotated[int, Meta(ge=1, le=1000), "matches shown"] = MAX_RESULTS,
 ) -> Outcome:
     """Search file contents."""
-    root = run.bench.resolve(path)
+    root = run.resolve(path)
     search = Search(pattern, ignore_case, literal, context, files_only, limit)
     deadline = asyncio.get_running_loop().time() + SECONDS
-    place = run.bench.place()
+    place = run.place()
     if root.is_dir():
         found = await listing(root, place, seconds=SECONDS)
         base, fits = root, matcher(include, root) if include else None
@@ -94,8 +95,8 @@ async def grep(
     return _told(search, show, found, secret, timed_out)
 
 
-def _shower(run: ToolRun, base: Path) -> Callable[[str], str]:
-    prefix = run.bench.show(base)
+def _shower(run: ToolContext, base: Path) -> Callable[[str], str]:
+    prefix = run.state.show(base)
     return lambda name: one_row(name if prefix == "." else f"{prefix.rstrip('/')}/{name}")
 
 

@@ -10,7 +10,8 @@ from typing import Annotated
 from msgspec import Struct
 
 from sakti.agent.judge.secrets import secret_reason
-from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
+from sakti.agent.tools.base import tool
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import not_shown, one_row
 from sakti.core.errors import ToolError
 
@@ -25,25 +26,25 @@ class _Entry(Struct, frozen=True):
 
 
 @tool(effect="read", small=6)
-async def ls(run: ToolRun, path: Annotated[str, "folder"] = ".") -> Outcome:
+async def ls(run: ToolContext, path: Annotated[str, "folder"] = ".") -> Outcome:
     """List a folder: folders end with a slash, files show their size in bytes."""
-    found = run.bench.resolve(path)
+    found = run.resolve(path)
     if not found.is_dir():
         if found.exists():
             raise ToolError(f"{path} is a file, not a folder; use read.")
         raise ToolError(f"{path} is not a folder.")
-    entries = sorted(await asyncio.to_thread(_entries, run.bench, found), key=lambda e: (not e.folder, e.name))
+    entries = sorted(await asyncio.to_thread(_entries, run, found), key=lambda e: (not e.folder, e.name))
     rows = [e.row for e in entries if not e.secret]
     secret = [e.name for e in entries if e.secret]
     more = [f"[{len(rows) - MAX_ENTRIES} more; use glob with a pattern]"] if len(rows) > MAX_ENTRIES else []
     hidden = [not_shown(secret)] if secret else []
-    name = run.bench.show(found)
+    name = run.state.show(found)
     text = "\n".join([*rows[:MAX_ENTRIES], *more, *hidden])
     return Outcome(text or f"{name} is empty.", details={"path": name, "entries": len(rows)})
 
 
-def _entries(bench: Workbench, folder: Path) -> list[_Entry]:
-    place = bench.place()
+def _entries(run: ToolContext, folder: Path) -> list[_Entry]:
+    place = run.place()
     out: list[_Entry] = []
     with os.scandir(folder) as found:
         for entry in found:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from sakti.agent.judge.decide import Decision
-from sakti.agent.tools.base import Tool, Workbench
+from sakti.agent.tools.base import Tool
+from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.files import read_file
 from sakti.core.errors import ToolError
 from sakti.core.types import Json
@@ -14,15 +15,15 @@ from sakti.store.secrets import marks_in, marks_of
 REASON = "{marks} stands for a masked secret, which is not put there"
 
 
-def decided(bench: Workbench, tool: Tool, arguments: Json, decision: Decision) -> Decision:
+def decided(run: ToolContext, tool: Tool, arguments: Json, decision: Decision) -> Decision:
     """Return the decision, to be asked in every mode where a mark would go somewhere as it is."""
-    if decision.verdict != "allow" or not (left := unresolved(bench, tool, arguments)):
+    if decision.verdict != "allow" or not (left := unresolved(run, tool, arguments)):
         return decision
     target = decision.target or ", ".join(tool.named(arguments)) or str(arguments.get("command", tool.name))
     return replace(decision, verdict="ask", reason=REASON.format(marks=", ".join(left)), target=target, rules=())
 
 
-def unresolved(bench: Workbench, tool: Tool, arguments: Json) -> tuple[str, ...]:
+def unresolved(run: ToolContext, tool: Tool, arguments: Json) -> tuple[str, ...]:
     """Return the marks in a call that writes or runs, but for those whose value the changed file holds."""
     wanted = marks_in(arguments) if tool.effect in ("write", "run") else ()
     if not wanted or tool.effect != "write":
@@ -30,7 +31,7 @@ def unresolved(bench: Workbench, tool: Tool, arguments: Json) -> tuple[str, ...]
     held: set[str] = set()
     for name in tool.named(arguments):
         try:
-            held |= marks_of(read_file(bench.resolve(name))[1].text)
+            held |= marks_of(read_file(run.resolve(name))[1].text)
         except (OSError, ToolError):  # no such file yet, or none with a text
             continue
     return tuple(mark for mark in wanted if mark not in held)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from sakti.agent.tools.actions import ActionTool, Field, action_tool
-from sakti.agent.tools.base import ToolRun
+from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.hits import MessageRange, find
 from sakti.agent.tools.task_fields import MISSING, QUERY, text, texts, whole
 from sakti.core.errors import MemoryFailure
@@ -55,7 +55,7 @@ def make(store: Store, *, resource_id: str, counter: Counter, in_window: Callabl
     """Make the tool for one workspace; `in_window` gives the ids of messages that the model sees already."""
 
     async def search(
-        run: ToolRun,
+        run: ToolContext,
         *,
         query: str,
         limit: int = 5,
@@ -82,7 +82,7 @@ def make(store: Store, *, resource_id: str, counter: Counter, in_window: Callabl
         )
 
     async def recall(
-        run: ToolRun,
+        run: ToolContext,
         *,
         id: str,
         page: int = 0,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sakti.agent.tools import child
-from sakti.agent.tools.base import Outcome
+from sakti.agent.tools.context import Outcome
 from sakti.core import images
 from sakti.core.errors import ToolError
 from sakti.core.types import ImagePart

@@ -10,7 +10,8 @@ from typing import Annotated, BinaryIO
 from msgspec import Meta
 
 from sakti.agent.tools import files, pictures, textfile
-from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
+from sakti.agent.tools.base import tool
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.ls import ls
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
@@ -23,31 +24,31 @@ ROOM_FOR_NOTE = 300  # characters that stay free for what is said about the rest
 
 @tool(effect="read", small=1)
 async def read(
-    run: ToolRun,
+    run: ToolContext,
     path: Annotated[str, "file, relative to the current folder or absolute"],
     offset: Annotated[int, Meta(ge=1), "first line (of a PDF: page), counted from 1"] = 1,
     limit: Annotated[Annotated[int, Meta(ge=1)] | None, "how many lines; 2000 where none are given"] = None,
 ) -> Outcome:
     """Read a text file, an image, or pages of a PDF."""
-    if run.bench.resolve(path).is_dir():
+    if run.resolve(path).is_dir():
         return await ls(run, {"path": path})
-    found = files.regular(run.bench, path)
-    name = run.bench.show(found)
+    found = files.regular(run, path)
+    name = run.state.show(found)
     with await asyncio.to_thread(found.open, "rb") as file:
         head = file.read(textfile.HEAD)
     if (kind := pictures.kind(head)) is not None:
         return await pictures.show(found, name, kind, offset, limit)
     if await asyncio.to_thread(lambda: found.stat().st_size) > files.MAX_FILE_BYTES:
-        return await asyncio.to_thread(_read_large, run.bench, found, head, offset, limit or 2000)
+        return await asyncio.to_thread(_read_large, run, found, head, offset, limit or 2000)
     data, text = await asyncio.to_thread(files.read_file, found)
-    await asyncio.to_thread(run.bench.saw, found, data)
+    await asyncio.to_thread(run.state.saw, found, data)
     bodies = await asyncio.to_thread(_shown, text.text)
     if not bodies:
         return Outcome(f"{name} is empty.", details={"path": name, "lines": "0"})
     if offset > len(bodies):
         raise ToolError(f"{path} has {len(bodies)} lines; line {offset} is behind its end.")
     wanted = bodies[offset - 1 : offset - 1 + (limit or 2000)]
-    rows = _rows(wanted, offset, len(str(offset + len(wanted) - 1)), run.bench.output_bytes - ROOM_FOR_NOTE)
+    rows = _rows(wanted, offset, len(str(offset + len(wanted) - 1)), run.state.output_bytes - ROOM_FOR_NOTE)
     last = offset + len(rows) - 1
     left = len(bodies) - last
     more = f"\n[{left} more line{'s' * (left > 1)} of {len(bodies)}: read on with offset={last + 1}.]" if left else ""
@@ -84,16 +85,16 @@ def _rows(bodies: Iterable[str], first: int, width: int, room: int) -> list[str]
     return out
 
 
-def _read_large(bench: Workbench, path: Path, head: bytes, offset: int, limit: int) -> Outcome:
+def _read_large(run: ToolContext, path: Path, head: bytes, offset: int, limit: int) -> Outcome:
     """Read lines of a file too large for memory; its number of lines is not known."""
     if b"\0" in head:
         raise ToolError(f"{path.name} is a binary file of {path.stat().st_size:,} bytes.")
     with path.open("rb") as file:
         wanted = _lines(file, offset, limit + 1)
-        rows = _rows(wanted, offset, len(str(offset + limit)), bench.output_bytes - ROOM_FOR_NOTE)
+        rows = _rows(wanted, offset, len(str(offset + limit)), run.state.output_bytes - ROOM_FOR_NOTE)
     if not rows:
         raise ToolError(f"{path.name} has fewer than {offset} lines.")
-    name, last = bench.show(path), offset + min(len(rows), limit) - 1
+    name, last = run.state.show(path), offset + min(len(rows), limit) - 1
     more = f"\n[More lines follow: read on with offset={last + 1}.]" if len(rows) > limit or next(wanted, None) else ""
     return Outcome("\n".join(rows[:limit]) + more, details={"path": name, "lines": f"{offset}-{last}"})
 

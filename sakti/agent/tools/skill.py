@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Annotated, Protocol
 
-from sakti.agent.skills import catalog
-from sakti.agent.skills.load import Library, Skill
-from sakti.agent.tools.base import Outcome, Tool, ToolRun, tool
+from sakti.agent.project.skills import catalog
+from sakti.agent.project.skills.library import Library, Skill
+from sakti.agent.tools.base import Tool, tool
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.errors import ToolError
 
 NAME = "skill"
@@ -25,7 +26,7 @@ def make(library: Callable[[], Library], loaded: Loaded) -> Tool:
     """Make the tool of one session."""
 
     @tool(effect="own", name=NAME)
-    async def skill(run: ToolRun, name: Annotated[str, "of a skill, or words that say what is needed"]) -> Outcome:
+    async def skill(run: ToolContext, name: Annotated[str, "of a skill, or words that say what is needed"]) -> Outcome:
         """Load a skill."""
         known = {s.name: s for s in library().offered}
         found = known.get(name.strip().removeprefix("/").removeprefix("$"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sakti.agent.tools.actions import ActionTool, Run, action_tool
-from sakti.agent.tools.base import ToolRun
+from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.task_fields import HINTS, MISSING, MUTATE_FIELDS
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
@@ -31,15 +31,17 @@ def make(
     Its claims belong to the calling thread, and end with the process `owner`. `changed` is called after each change.
     """
 
-    def actor(run: ToolRun) -> service.Actor:
+    def actor(run: ToolContext) -> service.Actor:
         return service.Actor(resource_id, run.thread_id, store.clock.now(), run.thread_id, owner=owner)
 
-    async def change(run: ToolRun, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def change(run: ToolContext, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         done = await store.write(fn, actor(run), *args, **kwargs)
         changed()
         return done
 
-    async def update_context(run: ToolRun, *, content: str, scope: Scope | None = None, replace: bool = False) -> Json:
+    async def update_context(
+        run: ToolContext, *, content: str, scope: Scope | None = None, replace: bool = False
+    ) -> Json:
         page, sections = await pages.update(run.thread_id, content, scope=scope, replace=replace, actor="agent")
         changed()
         return {"workingMemory": page, "changed": list(sections)}
@@ -54,7 +56,7 @@ def _told(task: Task) -> Json:
 
 def _fields(store: Store, change: Callable[..., Any]) -> dict[str, Run]:
     async def create(
-        run: ToolRun,
+        run: ToolContext,
         *,
         title: str,
         description: str = "",
@@ -84,7 +86,7 @@ def _fields(store: Store, change: Callable[..., Any]) -> dict[str, Run]:
         return _told(task)
 
     async def update(
-        run: ToolRun,
+        run: ToolContext,
         *,
         id: str,
         title: str = "",
@@ -105,12 +107,12 @@ def _fields(store: Store, change: Callable[..., Any]) -> dict[str, Run]:
 
 
 def _claims(change: Callable[..., Any]) -> dict[str, Run]:
-    async def claim(run: ToolRun, *, id: str) -> Json:
+    async def claim(run: ToolContext, *, id: str) -> Json:
         task, previous = await change(run, service.claim, id)
         note = {"note": f"{previous} stays in progress; {task.handle} is now the active task."} if previous else {}
         return _told(task) | note
 
-    async def release(run: ToolRun, *, id: str, force: bool = False) -> Json:
+    async def release(run: ToolContext, *, id: str, force: bool = False) -> Json:
         def back(db: Database, actor: service.Actor) -> tuple[Task, Task | None]:
             released = service.release(db, actor, id, force=force)
             return released, service.active_task(db, run.thread_id, run.thread_id)
@@ -118,7 +120,7 @@ def _claims(change: Callable[..., Any]) -> dict[str, Run]:
         task, active = await change(run, back)
         return _told(task) | ({"note": f"{active.handle} is the active task."} if active else {})
 
-    async def close(run: ToolRun, *, id: str, summary: str, reason: str = "completed", force: bool = False) -> Json:
+    async def close(run: ToolContext, *, id: str, summary: str, reason: str = "completed", force: bool = False) -> Json:
         def end(db: Database, actor: service.Actor) -> tuple[Task, tuple[Task, ...], list[Task]]:
             task, freed = service.close(db, actor, id, reason, summary, force=force)
             return task, freed, service.finished_containers(db, task.id)
@@ -127,7 +129,7 @@ def _claims(change: Callable[..., Any]) -> dict[str, Run]:
         ready = {"readyToClose": [describe(t) for t in finished]} if finished else {}
         return _told(task) | {"unblocked": [describe(t) for t in freed]} | ready
 
-    async def reopen(run: ToolRun, *, id: str) -> Json:
+    async def reopen(run: ToolContext, *, id: str) -> Json:
         return _told(await change(run, service.reopen, id))
 
     return {"claim": claim, "release": release, "close": close, "reopen": reopen}
@@ -135,7 +137,7 @@ def _claims(change: Callable[..., Any]) -> dict[str, Run]:
 
 def _edges(change: Callable[..., Any]) -> dict[str, Run]:
     async def dep(
-        run: ToolRun,
+        run: ToolContext,
         *,
         id: str,
         dependsOn: Sequence[str],
@@ -147,7 +149,7 @@ def _edges(change: Callable[..., Any]) -> dict[str, Run]:
             raise TaskError(f"dep {MISSING['dependsOn'].sentence}.", code="invalid")
         return _told(await change(run, service.depend_all, id, dependsOn, type, add=add, force=force))
 
-    async def link(run: ToolRun, *, id: str, messageId: str) -> Json:
+    async def link(run: ToolContext, *, id: str, messageId: str) -> Json:
         return _told(await change(run, service.link, id, messageId))
 
     return {"dep": dep, "link": link}

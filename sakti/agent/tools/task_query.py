@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sakti.agent.tools.actions import ActionTool, action_tool
-from sakti.agent.tools.base import ToolRun
+from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.task_fields import MISSING, QUERY_FIELDS
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
@@ -14,14 +14,14 @@ from sakti.tasks import queries
 def make(store: Store, resource_id: str) -> ActionTool:
     """Make the tool for one workspace."""
 
-    async def ready(run: ToolRun, *, limit: int = 5) -> Json:
+    async def ready(run: ToolContext, *, limit: int = 5) -> Json:
         return await store.read(queries.ready, resource_id, limit)
 
-    async def show(run: ToolRun, *, id: str) -> Json:
+    async def show(run: ToolContext, *, id: str) -> Json:
         return await store.read(queries.show, resource_id, id)
 
     async def list_(
-        run: ToolRun,
+        run: ToolContext,
         *,
         status: str | None = None,
         type: str | None = None,
@@ -41,7 +41,7 @@ def make(store: Store, resource_id: str) -> ActionTool:
             offset=offset,
         )
 
-    async def search(run: ToolRun, *, query: str, limit: int = 3, includeMessages: bool = False) -> Json:
+    async def search(run: ToolContext, *, query: str, limit: int = 3, includeMessages: bool = False) -> Json:
         if not query.strip():
             raise TaskError(f"search {MISSING['query'].sentence}.", code="invalid")
         return await store.read(queries.search, resource_id, query, limit, includeMessages)

@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from sakti.agent.tools.base import Outcome, Tool, ToolRun, tool
+from sakti.agent.tools.base import Tool, tool
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.errors import ToolError
 from sakti.core.types import ToolSpec
 
@@ -29,7 +30,7 @@ def make(offered: Callable[[], Sequence[ToolSpec]]) -> list[Tool]:
         return spec
 
     @tool(effect="own", parallel=True)
-    async def search_tools(run: ToolRun, query: Annotated[str, "words that say what is needed"]) -> Outcome:
+    async def search_tools(run: ToolContext, query: Annotated[str, "words that say what is needed"]) -> Outcome:
         """Find more tools by words. Load one with load_tool, then run it with call_tool."""
         near = ranked(offered(), query)[:MOST]
         if not near:
@@ -37,14 +38,14 @@ def make(offered: Callable[[], Sequence[ToolSpec]]) -> list[Tool]:
         return Outcome("\n".join(f"- {t.name}: {_first(t.description)}" for t in near))
 
     @tool(effect="own", parallel=True)
-    async def load_tool(run: ToolRun, name: Annotated[str, "as search_tools gives it"]) -> Outcome:
+    async def load_tool(run: ToolContext, name: Annotated[str, "as search_tools gives it"]) -> Outcome:
         """Describe a tool that was found, with the arguments that it takes."""
         spec = found(name)
         return Outcome(f"{spec.name}: {spec.description}\n\nArguments:\n{json.dumps(spec.parameters)}")
 
     @tool(effect="own", name=CALL)
     async def call_tool(
-        run: ToolRun,
+        run: ToolContext,
         name: Annotated[str, "of the tool"],
         arguments: Annotated[dict[str, Any], "as load_tool describes them"],
     ) -> Outcome:

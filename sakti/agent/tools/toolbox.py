@@ -8,17 +8,19 @@ import json
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from pathlib import Path
 
 from msgspec import Struct, field, structs
 
 from sakti.agent.judge.decide import Decision, judge
+from sakti.agent.judge.guarded import runs_later
 from sakti.agent.judge.rules import Rules
-from sakti.agent.judge.running import runs_later
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search
 from sakti.agent.tools.approvals import Approvals
-from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
+from sakti.agent.tools.base import Tool
 from sakti.agent.tools.call_hooks import Denied, Judged
+from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
@@ -52,14 +54,14 @@ class Repetition(Struct):
 
 
 class Toolbox(Struct):
-    """Tools of a session and their context.
+    """Tools of an open thread and their state.
 
     `rules` are those of the settings; `granted` allow for the thread that is open, `saved` for the workspace. `model`
     names the model that calls; `images` are those of results, by call, until they are saved with them.
     """
 
     tools: dict[str, Tool]
-    bench: Workbench
+    state: ToolState
     approvals: Approvals
     mode: SessionMode = "ask"
     rules: Rules = field(default_factory=Rules)
@@ -108,11 +110,10 @@ class Toolbox(Struct):
 
     def touched(self, call: ToolCallPart) -> list[str]:
         """Return the paths in a call, relative to the workspace; raises nothing."""
-        known = self._known(call)
-        given = known.arguments or {}
-        found = self.tools.get(known.name)
-        named = found.named(given) if found is not None else ()
-        return [self.bench.show(self.bench.resolve(p)) for p in named if p]
+        call = self._known(call, self.state.cwd)
+        tool = self.tools.get(call.name)
+        paths = tool.named(call.arguments or {}) if tool is not None else ()
+        return [self.state.show(self.state.resolve(p)) for p in paths if p]
 
     async def run(
         self, message: Message, calls: Sequence[ToolCallPart], results: list[ToolResultPart], repetition: Repetition
@@ -124,7 +125,7 @@ class Toolbox(Struct):
         """
         done: dict[str, ToolResultPart] = {}
         try:
-            for number, batch in enumerate(_batches(self.tools, [self._known(c) for c in calls])):
+            for number, batch in enumerate(_batches(self.tools, [self._known(c, self.state.cwd) for c in calls])):
                 queue: asyncio.Queue[Event | None] = asyncio.Queue()
                 tasks = [
                     asyncio.create_task(
@@ -153,7 +154,7 @@ class Toolbox(Struct):
 
     async def alone(self, call: ToolCallPart, thread_id: str, emit: Callable[[Event], None]) -> ToolResultPart:
         """Run one call that no model made, judged and asked about as one of its own."""
-        message = Message("", thread_id, "", "assistant", (call,), self.bench.clock.now())
+        message = Message("", thread_id, "", "assistant", (call,), self.state.clock.now())
         ended: list[ToolResultPart] = []
 
         def hear(event: Event) -> None:
@@ -167,10 +168,10 @@ class Toolbox(Struct):
     async def _one(
         self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], repeated: int, *, over: bool
     ) -> None:
-        clock = self.bench.clock
+        clock = self.state.clock
         emit(ToolStarted(call))
         outcome, started = await self._outcome(message, call, emit, over=over)
-        outcome = self.bench.bounded(outcome, call.id)
+        outcome = self.state.bounded(outcome, call.id)
         content = outcome.content
         if repeated >= TOLD_AFTER:
             content += f"\n[This is the same call for the {repeated}th time in a row. Do something else.]"
@@ -186,25 +187,25 @@ class Toolbox(Struct):
         self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], *, over: bool
     ) -> tuple[Outcome, float]:
         """Return what came of a call, as its hooks leave it, and since when it ran."""
-        clock = self.bench.clock
+        clock = self.state.clock
         started = clock.monotonic()
         judged, ran = Judged(call), False
+        run = self.state.context(
+            call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, masked(text)))
+        )
         try:
             if over:
                 raise ToolError(f"More than {MAX_CALLS} groups of calls in one answer; call again with fewer.")
             call = await call_hooks.before(self.hooks, call)
-            judged = await self._judged(call)
+            judged = await self._judged(run, call)
             call = judged.call
-            found, arguments = await self._admitted(judged)
+            found, arguments = await self._admitted(run, judged)
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            run = ToolRun(
-                self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, masked(text)))
-            )
-            async with self.bench.recorder.around(found.effect, arguments, self.bench.place()):
+            async with self.state.recorder.around(found.effect, arguments, run.place()):
                 outcome = await found(run, arguments)
             if found.effect == "write" and not outcome.is_error:
-                self._note_changes(found, arguments, outcome)
+                self._note_changes(run, found, arguments, outcome)
         except Denied as e:
             started = clock.monotonic()
             outcome = Outcome(e.message, is_error=True, details={"denied": e.why})
@@ -220,15 +221,15 @@ class Toolbox(Struct):
         except Exception as e:  # what a hook meant to hide must not be shown because it failed
             return _failure(call, e), started
 
-    def _note_changes(self, found: Tool, arguments: Json, outcome: Outcome) -> None:
+    def _note_changes(self, run: ToolContext, found: Tool, arguments: Json, outcome: Outcome) -> None:
         """Remember the changed files that run later, with their diffs, until a command that runs them was approved."""
-        place = self.bench.place()
+        place = run.place()
         for path in map(place.resolve, found.named(arguments)):
             if runs_later(path, place):
-                before = self.bench.changed.get(path, "")
-                self.bench.changed[path] = f"{before}\n{outcome.details.get('diff', '')}".strip("\n")
+                before = self.state.changed.get(path, "")
+                self.state.changed[path] = f"{before}\n{outcome.details.get('diff', '')}".strip("\n")
 
-    def _known(self, call: ToolCallPart) -> ToolCallPart:
+    def _known(self, call: ToolCallPart, cwd: Path) -> ToolCallPart:
         """Translate `call` to our tool and argument names, where its meaning is clear."""
         if call.name == tool_search.CALL and call.arguments is not None:
             name, given = call.arguments.get("name"), call.arguments.get("arguments")
@@ -238,23 +239,23 @@ class Toolbox(Struct):
         name = call.name if call.name in self.tools else forms.tool_name(call.name)
         if arguments is not None:
             with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run
-                name, arguments = forms.call(call.name, arguments, self.bench.cwd)
+                name, arguments = forms.call(call.name, arguments, cwd)
         return structs.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
 
-    async def _judged(self, call: ToolCallPart) -> Judged:
+    async def _judged(self, run: ToolContext, call: ToolCallPart) -> Judged:
         """Return a call as the guard leaves it, where it could run. Raises `Denied`."""
-        call = self._known(call)
+        call = self._known(call, run.cwd)
         found = self.tools.get(call.name)
         if self.guard is None or found is None or call.arguments is None or call.name in self.removed:
             return Judged(call)
         try:
-            found.check(call.arguments, self.bench.cwd)
+            found.check(call.arguments, run.cwd)
         except ToolError:
             return Judged(call)  # running it says what is wrong
         judged = await self.guard.before(call)
-        return structs.replace(judged, call=self._known(judged.call))
+        return structs.replace(judged, call=self._known(judged.call, run.cwd))
 
-    async def _admitted(self, judged: Judged) -> tuple[Tool, Json]:
+    async def _admitted(self, run: ToolContext, judged: Judged) -> tuple[Tool, Json]:
         """Return the tool and the arguments to run it with.
 
         Raises `ToolError` where they are wrong, `Denied` where it must not run.
@@ -264,30 +265,30 @@ class Toolbox(Struct):
         if call.name in self.removed:
             raise ToolError(f"The tool {call.name} is not available in this step.")
         if found is None:
-            forms.call(call.name, call.arguments or {}, self.bench.cwd)  # raises where it can say more
+            forms.call(call.name, call.arguments or {}, run.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
-        _, given = forms.call(call.name, call.arguments, self.bench.cwd)  # raises where they cannot be read
-        return found, await self._approved(found, structs.replace(judged, call=call), given)
+        _, given = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
+        return found, await self._approved(run, found, structs.replace(judged, call=call), given)
 
     @property
     def _all_rules(self) -> Rules:
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
 
-    def _decided(self, found: Tool, arguments: Json, judged: Judged) -> Decision:
+    def _decided(self, run: ToolContext, found: Tool, arguments: Json, judged: Judged) -> Decision:
         """Return the decision of permissions on a call, and what the guard's makes of it.
 
         A guard that allows does what a rule for all calls of the tool would: it lifts neither what the user's rules
         deny or ask about, nor what every mode asks about, nor the question for running outside of the sandbox.
         """
-        place = self.bench.place()
+        place = run.place()
         if found.effect == "write":
-            self.bench.judged, self.bench.shown = frozenset(map(place.resolve, found.named(arguments))), {}
+            run.judged, run.shown = frozenset(map(place.resolve, found.named(arguments))), {}
 
         def decide(rules: Rules) -> Decision:
             decision = judge(found, arguments, mode=self.mode, rules=rules, place=place)
-            return masked_values.decided(self.bench, found, arguments, decision)
+            return masked_values.decided(run, found, arguments, decision)
 
         decision = decide(self._all_rules)
         if judged.verdict == "ask" and decision.verdict == "allow":
@@ -299,36 +300,36 @@ class Toolbox(Struct):
             return lifted if lifted.verdict == "allow" and not lifted.outside else decision
         return decision
 
-    async def _approved(self, found: Tool, judged: Judged, arguments: Json) -> Json:
+    async def _approved(self, run: ToolContext, found: Tool, judged: Judged, arguments: Json) -> Json:
         """Return the arguments to run with.
 
         Raises `Denied` where a rule or the user says no, `ToolError` where the call would fail: the user is asked only
         about what can be done.
         """
-        call, place, rules = judged.call, self.bench.place(), self._all_rules
-        decision = self._decided(found, arguments, judged)
+        call, place, rules = judged.call, run.place(), self._all_rules
+        decision = self._decided(run, found, arguments, judged)
         if decision.verdict == "ask" and self.guard is not None:
-            found.check(arguments, self.bench.cwd)
+            found.check(arguments, run.cwd)
             answered = await self.guard.asked(structs.replace(call, arguments=arguments))
             if answered.verdict == "allow":
-                changed = self._known(answered.call)
-                _, arguments = forms.call(changed.name, changed.arguments or {}, self.bench.cwd)
+                changed = self._known(answered.call, run.cwd)
+                _, arguments = forms.call(changed.name, changed.arguments or {}, run.cwd)
                 if changed.name != call.name:
                     raise ToolError(f"A hook made another call of {call.name}: {changed.name}. Nothing was run.")
-                decision = self._decided(found, arguments, answered)
+                decision = self._decided(run, found, arguments, answered)
         if decision.verdict == "allow":
             return _with(arguments, decision)
         if decision.verdict == "deny":
             raise Denied(f"Refused: {decision.target or call.name}: {decision.reason}.", decision.reason)
-        values = found.check(arguments, self.bench.cwd)
-        diff = clean_surrogates(self._preview(found, arguments, values))
+        values = found.check(arguments, run.cwd)
+        diff = clean_surrogates(self._preview(run, found, arguments, values))
         answer = await self.approvals.ask(
             ApprovalRequested(
-                self.bench.ids.new(),
+                self.state.ids.new(),
                 call.name,
                 decision.reason,
                 decision.target,
-                self.bench.show(self.bench.cwd),
+                self.state.show(run.cwd),
                 diff or clean_surrogates(decision.diff),
                 " and ".join(decision.rules),
                 call.id,
@@ -346,7 +347,7 @@ class Toolbox(Struct):
             for rule in decision.rules:
                 self.save_rule(rule)
         if decision.diff:
-            self.bench.changed.clear()  # they were on the screen
+            self.state.changed.clear()  # they were on the screen
         if answer.edited is not None and found.effect == "run":
             changed = {**arguments, "command": answer.edited}
             again = judge(found, changed, mode=self.mode, rules=rules, place=place)
@@ -355,7 +356,7 @@ class Toolbox(Struct):
             return _with(changed, again)
         return _with(arguments, decision)
 
-    def _preview(self, found: Tool, arguments: Json, values: Json) -> str:
+    def _preview(self, run: ToolContext, found: Tool, arguments: Json, values: Json) -> str:
         """Return the diff that a call would make, "" where there is none to show.
 
         Raises `ToolError` where it cannot be made. What is wrong with a file outside the project would tell the model
@@ -364,21 +365,20 @@ class Toolbox(Struct):
         if found.preview is None:
             return ""
         try:
-            return found.preview(self.bench, **values)
+            return found.preview(run, **values)
         except OSError:
             return ""  # running it says what is wrong
         except ToolError:
-            bench = self.bench
             hidden = [
                 path
-                for path in map(bench.resolve, found.named(arguments))
-                if not bench.place().holds(path) and path not in bench.files.known
+                for path in map(run.resolve, found.named(arguments))
+                if not run.place().holds(path) and path not in self.state.files.known
             ]
             if not hidden:
                 raise
             if found.name == "apply_patch":  # which may change what was not read
                 return ""
-            message = f"{bench.show(hidden[0])} has not been read yet. Read it, then change it."
+            message = f"{self.state.show(hidden[0])} has not been read yet. Read it, then change it."
             raise ToolError(message) from None
 
 

@@ -22,8 +22,8 @@ from sakti.tui.widgets.completions import Completions
 from sakti.tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
+    from sakti.agent.project.skills.library import Skill
     from sakti.agent.session.session import Session
-    from sakti.agent.skills.load import Skill
 
 
 class Completer:
@@ -31,7 +31,7 @@ class Completer:
 
     def __init__(self, session: Session, prompt: Prompt, view: Completions) -> None:
         self._session, self._prompt, self._view = session, prompt, view
-        self._files = FileList(session.workspace, trusted=lambda: session.options.trusted)
+        self._files = FileList(session.workspace.root, trusted=lambda: session.workspace.options.trusted)
         self._query: Query | None = None
         self._models: list[ModelInfo] | None = None  # asked for once while a name is being written
 

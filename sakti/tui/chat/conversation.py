@@ -37,10 +37,10 @@ class Conversation(Vertical):
         super().__init__(id="chat")
         self._host = host
         self.visit_bar = VisitBar()
-        self.start = Start(host.session.workspace, id="start")
+        self.start = Start(host.session.workspace.root, id="start")
         self.transcript = Transcript(id="transcript", findable=True)
         self.transcript.takes_click = False
-        self.approval = ApprovalBox(host.session.clock)
+        self.approval = ApprovalBox(host.session.workspace.clock)
         self.queue = QueueView()
         self.completions = Completions()
         self.prompt = Prompt(id="prompt")
@@ -117,7 +117,7 @@ class Conversation(Vertical):
 
     async def _paste(self) -> None:
         """Paste an image of the system's clipboard; else what was copied in this window."""
-        if image := await clipboard.take(os.environ, self._host.session.workspace, own=self.prompt.own_clipboard):
+        if image := await clipboard.take(os.environ, self._host.session.workspace.root, own=self.prompt.own_clipboard):
             self.prompt.attach(*image)
         elif not self.prompt.paste_own():
             self._host.note("no image in the clipboard; paste text with the terminal's own keys")
@@ -130,7 +130,7 @@ class Conversation(Vertical):
         self.prompt.put(await self._edited(self.prompt.value))
 
     async def _edited(self, text: str) -> str:
-        return await editor.edit(app_of(self), text, os.environ, self._host.session.workspace)
+        return await editor.edit(app_of(self), text, os.environ, self._host.session.workspace.root)
 
     @on(QueueView.Removed)
     def _unqueue(self, event: QueueView.Removed) -> None:

@@ -91,8 +91,13 @@ class Panes:
         session = self._host.session
         tokens = await session.views.context_tokens()
         self._line.estimate(tokens)
-        if tokens and not self._line.window and session.model is not None and session.model.model:
-            await session.learn()
+        if (
+            tokens
+            and not self._line.window
+            and session.workspace.models.selection is not None
+            and session.workspace.models.selection.model
+        ):
+            await session.current.learn()
 
     def show_status(self, status: MemoryStatus) -> None:
         """Show how full the memory is; the log is loaded when it changed, by another window too."""

@@ -87,7 +87,7 @@ class ChatScreen(Screen[None]):
     def __init__(self, host: Host, notifier: Notifier) -> None:
         super().__init__()
         self.host, self.notifier = host, notifier
-        self.header, self.status_line = Header(), StatusLine(host.session.clock)
+        self.header, self.status_line = Header(), StatusLine(host.session.workspace.clock)
         self.sidebar = Sidebar(id="side")
         self.panes = Panes(host, self.sidebar, self.status_line)
         self.conversation = chat = Conversation(host, self.panes.load_log)
@@ -114,12 +114,12 @@ class ChatScreen(Screen[None]):
         host.appearance.use_motion()
         host.appearance.adapt()
         self.sidebar.set_narrow(host.size.width < WIDE)
-        self.sidebar.set_width(host.session.config.ui.sidebar_width or 0)
+        self.sidebar.set_width(host.session.workspace.config.ui.sidebar_width or 0)
         for problem in host.appearance.problems:
             host.say(problem, title="Theme", tone="warning")
         for problem in host.own_keys.problems:
             host.say(problem, title="Keys", tone="warning")
-        self.prompt.use_vim(host.session.config.ui.vim_keys)
+        self.prompt.use_vim(host.session.workspace.config.ui.vim_keys)
         self.call_after_refresh(self.post_message, self.Painted())
 
     def on_resize(self, event: events.Resize) -> None:
@@ -187,17 +187,17 @@ class ChatScreen(Screen[None]):
 
     def show_modes(self) -> None:
         """Show the Observer's mode and how tools are approved."""
-        self.header.mode, self.header.approval = self.host.session.mode, self.host.session.approval_mode
-        self.status_line.approval = (self.host.session.approval_mode, self.host.key_name("app.approval"))
-        level = self.host.session.level
+        self.header.mode, self.header.approval = self.host.session.current.mode, self.host.session.current.approval_mode
+        self.status_line.approval = (self.host.session.current.approval_mode, self.host.key_name("app.approval"))
+        level = self.host.session.workspace.level
         self.status_line.sandbox = (level.name, level.text) if level is not None else ("", "")
 
     def show_saving(self) -> None:
         """Show whether what happens here is saved."""
-        self.header.not_saved = self.status_line.not_saved = bool(self.host.session.not_saved)
+        self.header.not_saved = self.status_line.not_saved = bool(self.host.session.workspace.not_saved)
 
     def show_git(self) -> None:
-        git = self.host.session.git
+        git = self.host.session.workspace.files.git
         self.header.branch, self.header.changed = (git.branch, git.changed) if git else ("", 0)
 
     def show_approvals(self, event: ApprovalRequested | ApprovalResolved) -> None:
@@ -215,7 +215,7 @@ class ChatScreen(Screen[None]):
 
     def apply_setting(self, name: str) -> str:
         """Show a setting that has changed; gives what is wrong with it, or ""."""
-        config, looks = self.host.session.config, self.host.appearance
+        config, looks = self.host.session.workspace.config, self.host.appearance
         match name:
             case "ui.theme" if not looks.use(config.ui.theme):
                 return f"Written, but there is no theme {one_line(config.ui.theme, 40)}: /theme shows them."
@@ -302,7 +302,7 @@ class ChatScreen(Screen[None]):
 
     def _rest(self) -> None:
         """Esc where there is nothing to leave or to stop: twice, in an empty prompt, it offers turns to undo."""
-        now = self.host.session.clock.monotonic()
+        now = self.host.session.workspace.clock.monotonic()
         twice = now - self._rested <= REWIND_S
         self._rested = float("-inf") if twice or self.prompt.text else now
         if twice and not self.prompt.text:
@@ -366,11 +366,11 @@ class ChatScreen(Screen[None]):
     def action_cycle_approval(self) -> None:
         """Switch to the next approval mode, from strict to free and round."""
         session = self.host.session
-        before, mode = session.approval_mode, session.next_approval_mode()
+        before, mode = session.current.approval_mode, session.next_approval_mode()
         session.set_approval_mode(mode)
         self.show_modes()
-        told = f"Approval: {mode}, {IN_SHORT[session.approval_mode]}"
-        refused = session.refused_auto() if before == "edits" and mode == "plan" else ""
+        told = f"Approval: {mode}, {IN_SHORT[session.current.approval_mode]}"
+        refused = session.workspace.refused_auto() if before == "edits" and mode == "plan" else ""
         self.note(refused or told, 2 * SHORTLY)
 
     def action_search(self) -> None:

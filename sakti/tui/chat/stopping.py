@@ -20,7 +20,7 @@ class Stopping:
     def stop(self) -> None:
         """Answer ctrl+c: interrupt what runs, or clear the prompt; twice quits."""
         session = self._host.session
-        now = session.clock.monotonic()
+        now = session.workspace.clock.monotonic()
         if now - self._last_stop < TWICE:
             self._host.exit(0)
             return
@@ -32,7 +32,7 @@ class Stopping:
 
     def _quit_offered(self) -> None:
         """Begin the two seconds where the hint can be read, however late a busy machine paints it."""
-        self._last_stop = self._host.session.clock.monotonic()
+        self._last_stop = self._host.session.workspace.clock.monotonic()
         self._prompt.set_timer(TWICE, self._clear_note)
 
     def _clear_note(self) -> None:
@@ -57,7 +57,7 @@ class Stopping:
     def may_quit(self) -> bool:
         """Return whether ctrl+q may close the window; with work under way only when asked twice."""
         session = self._host.session
-        now = session.clock.monotonic()
+        now = session.workspace.clock.monotonic()
         if session.busy and now - self._last_quit > TWICE * 3:
             self._last_quit = now
             self._host.note("the agent is working; press again to stop it and quit")

@@ -113,7 +113,7 @@ class Visit:
         if session.busy:
             return "read-only while the agent works in your thread"
         there = await session.views.around(thread_id, index, 0, 0)
-        if there and there[0].resource_id != session.resource_id:
+        if there and there[0].resource_id != session.workspace.resource_id:
             return f"read-only: from {one_line(there[0].resource_id, 80)}"
         return ""
 

@@ -122,7 +122,7 @@ class BoardScreen(Panel[None]):
         self.query_one("#board-actions", KeyLine).show([LABELS[n] for n in can])
 
     def _now(self) -> int:
-        return self.host.session.clock.now()
+        return self.host.session.workspace.clock.now()
 
     def _list(self, name: str) -> LineList:
         return self.query_one(f"#board-{name}", LineList)

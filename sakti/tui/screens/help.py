@@ -17,7 +17,7 @@ from sakti.tui.screens.trust import TrustScreen
 from sakti.tui.screens.undo import RewindScreen, UndoScreen
 
 if TYPE_CHECKING:
-    from sakti.agent.skills.load import Skill
+    from sakti.agent.project.skills.library import Skill
 
 Part: TypeAlias = tuple[str, type[Any]]  # what has keys, by the name that people know it under
 

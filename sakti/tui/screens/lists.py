@@ -136,7 +136,10 @@ async def pick_model(host: Host) -> None:
         if name:
             host.go(session.set_model, name, group="model", exclusive=True)
 
-    host.push(ModelsScreen(models, session.model.model if session.model else None), chosen)
+    host.push(
+        ModelsScreen(models, session.workspace.models.selection.model if session.workspace.models.selection else None),
+        chosen,
+    )
 
 
 def pick_theme(host: Host) -> None:

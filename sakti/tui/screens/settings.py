@@ -162,7 +162,7 @@ class SettingsScreen(ListPanel):
             return
         name = self._chosen.name
         try:
-            value = value_of(self.host.session.config, name, self.line.value.strip())
+            value = value_of(self.host.session.workspace.config, name, self.line.value.strip())
         except SaktiError as e:
             self._tell(e.message)
             return
@@ -181,11 +181,13 @@ class SettingsScreen(ListPanel):
     async def _write(self, row: Setting, text: str) -> None:
         session, (user_file, project_file) = self.host.session, self._files
         try:
-            value = value_of(session.config, row.name, text)
+            value = value_of(session.workspace.config, row.name, text)
             said = await settings_file.change(
                 session, self._file, row.name, value, user_file=user_file, project_file=project_file
             )
-            found = settings(session.config, user_file=user_file, project_file=project_file, env=session.env)
+            found = settings(
+                session.workspace.config, user_file=user_file, project_file=project_file, env=session.workspace.env
+            )
         except SaktiError as e:
             self._tell(e.message)  # and the line stays open
             return

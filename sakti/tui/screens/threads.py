@@ -184,7 +184,7 @@ class ThreadsScreen(ListPanel):
         self.say(said)
 
     async def _export(self, actions: ThreadActions, thread_id: str, name: str) -> None:
-        target = self.host.session.workspace / Path(name).expanduser()
+        target = self.host.session.workspace.root / Path(name).expanduser()
         path = await actions.export(thread_id, target.suffix.lstrip("."), target)
         self.say(f"Written: {path}")
 
@@ -271,4 +271,6 @@ async def pick_thread(host: Host) -> None:
         if summary is not None:
             host.go(session.open_thread, summary.thread.id, group="open", exclusive=True)
 
-    host.push(ThreadsScreen(summaries, session.clock.now(), session.thread.id if session.thread else ""), chosen)
+    host.push(
+        ThreadsScreen(summaries, session.workspace.clock.now(), session.thread.id if session.thread else ""), chosen
+    )

@@ -7,7 +7,8 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from sakti.agent import trust
+from sakti.agent.project import trust
+from sakti.agent.project.files import CONFIG
 from sakti.agent.reports import trust_view
 from sakti.core.clock import Clock
 from sakti.core.text import one_line, sanitise
@@ -22,7 +23,7 @@ CHANGED = "Its files changed since you trusted the folder. Until you trust it ag
 
 
 class TrustScreen(Panel[bool]):
-    """True: trusted; False: left out this time. Its keys go before those of the text, which copy and select."""
+    """Returns True to trust the folder. Its keys take precedence over those of the text."""
 
     AUTO_FOCUS = "Transcript"
     HELP = "What this folder would change in sakti. Trust is kept until one of these files changes."
@@ -33,9 +34,9 @@ class TrustScreen(Panel[bool]):
     ]
     keys: ClassVar[Keys] = (("y trust", "trust"), ("n not now", "close"), ("v view", "view"))
 
-    def __init__(self, found: trust.Look, clock: Clock) -> None:
+    def __init__(self, review: trust.TrustReview, clock: Clock) -> None:
         super().__init__("Trust this folder?")
-        self._found, self._clock = found, clock
+        self._review, self._clock = review, clock
         self._since = clock.monotonic()
 
     def body(self) -> ComposeResult:
@@ -43,14 +44,14 @@ class TrustScreen(Panel[bool]):
 
     def on_mount(self) -> None:
         self._since = self._clock.monotonic()
-        found = self._found
-        rows = [("folder", one_line(str(found.workspace), 300))]
-        name = trust.CONFIG if found.config is not None else "hooks"
-        rows += [("" if n else name, told) for n, told in enumerate(trust_view.settings(found))]
-        rows += trust_view.files(found)
+        project = self._review.project
+        rows = [("folder", one_line(str(project.workspace), 300))]
+        name = CONFIG if project.config is not None else "hooks"
+        rows += [("" if n else name, line) for n, line in enumerate(trust_view.settings(project))]
+        rows += trust_view.files(self._review)
         reader = self.query_one(Transcript)
         reader.document.append(
-            TextBlock(text=CHANGED if found.state == "changed" else NEW, open=True),
+            TextBlock(text=CHANGED if self._review.state == "changed" else NEW, open=True),
             CardBlock(title="What has an effect", rows=tuple((name, sanitise(text)) for name, text in rows)),
         )
         self.call_after_refresh(reader.show_top)
@@ -62,8 +63,8 @@ class TrustScreen(Panel[bool]):
 
     def action_view(self) -> None:
         blocks: list[Block] = []
-        for name, text in trust.diffs(self._found):
-            blocks += (TextBlock(text=one_line(name, 300), open=True), DiffBlock(diff=sanitise(text)))
+        for change in self._review.changes:
+            blocks += (TextBlock(text=one_line(change.name, 300), open=True), DiffBlock(diff=sanitise(change.diff)))
         self.host.push(ReadScreen("What has an effect", blocks))
 
     def action_close(self) -> None:

@@ -199,7 +199,7 @@ async def rewind(host: Host, give_back: Callable[[str], None]) -> None:
         if result is not None:
             host.go(_preview, host, give_back, found, *result, group="undo", exclusive=True)
 
-    host.push(RewindScreen(await found.turns(), host.session.clock.now()), chosen)
+    host.push(RewindScreen(await found.turns(), host.session.workspace.clock.now()), chosen)
 
 
 async def _preview(host: Host, give_back: Callable[[str], None], found: Undoing, first: int, what: What) -> None:
@@ -216,7 +216,7 @@ def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, p
         if take is not None:
             host.go(_undo, host, give_back, found, preview, take, group="undo", exclusive=True)
 
-    host.push(UndoScreen(preview, host.session.clock), answered)
+    host.push(UndoScreen(preview, host.session.workspace.clock), answered)
 
 
 def open_redo(host: Host, found: Undoing, preview: Preview) -> None:
@@ -226,7 +226,7 @@ def open_redo(host: Host, found: Undoing, preview: Preview) -> None:
         if take is not None:
             host.go(_redo, host, found, preview, take, group="undo", exclusive=True)
 
-    host.push(RedoScreen(preview, host.session.clock), answered)
+    host.push(RedoScreen(preview, host.session.workspace.clock), answered)
 
 
 async def _redo(host: Host, found: Undoing, preview: Preview, take: frozenset[str]) -> None:

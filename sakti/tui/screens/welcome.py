@@ -94,19 +94,23 @@ class WelcomeScreen(Panel[None]):
 
     async def _look(self) -> None:
         session = self.host.session
-        self.found = await look(session.env, session.config.providers)
+        self.found = await look(session.workspace.env, session.workspace.config.providers)
         if self.is_attached:
             self._refresh()
 
     def _refresh(self) -> None:
         session = self.host.session
         lines = [f"{'✓' if good else '·'} {text}" for good, text in rows(self.found)]
-        self.query_one("#welcome-found", Static).update(sanitise("\n".join([*lines, "", talks_to(session.model)])))
+        self.query_one("#welcome-found", Static).update(
+            sanitise("\n".join([*lines, "", talks_to(session.workspace.models.selection)]))
+        )
         self.ways.set_rows(self._ways(), cursor=max(0, self.ways.cursor))
 
     def _ways(self) -> list[Way]:
         session, found = self.host.session, self.found
-        answers = session.model is not None and session.model.model is not None
+        answers = (
+            session.workspace.models.selection is not None and session.workspace.models.selection.model is not None
+        )
         first = ("Start", "ask something") if answers else ("Continue without a model", "tools, search and tasks work")
         keep = f"kept in the keyring ({found.keyring})" if found.keyring else "which variable to set"
         served = ", ".join(s.title for s in found.servers) or "start a server, then Enter to rescan"
@@ -123,7 +127,7 @@ class WelcomeScreen(Panel[None]):
             Way("local", "Use the small model", small),
             Way("tour", "Take the tour", "two minutes, played from a script"),
             Way("theme", "Theme", self.host.appearance.theme),
-            Way("approval", "Approval", f"{session.approval_mode}: {IN_SHORT[session.approval_mode]}"),
+            Way("approval", "Approval", f"{session.current.approval_mode}: {IN_SHORT[session.current.approval_mode]}"),
         ]
 
     def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
@@ -211,7 +215,7 @@ class WelcomeScreen(Panel[None]):
         if not models:
             self.tell(NO_SERVER)
             return
-        now = self.host.session.model
+        now = self.host.session.workspace.models.selection
         self.host.push(ModelsScreen(models, now.model if now else None), self._model)
 
     def _model(self, name: str | None) -> None:
@@ -240,7 +244,7 @@ class WelcomeScreen(Panel[None]):
             app_of(self).call_from_thread(self.tell, text)
 
         try:
-            place = self.host.session.workspace
+            place = self.host.session.workspace.root
             await asyncio.to_thread(local_install.Installer(progress, stop.is_set, workspace=place).run)
         finally:
             self._stop_install = None
@@ -258,7 +262,10 @@ class WelcomeScreen(Panel[None]):
         """Switch to the next mode and keep it in the user's own configuration."""
         session = self.host.session
         mode = session.next_approval_mode()
-        user_file, project_file = resources.config_home() / "config.toml", session.workspace / ".sakti" / "config.toml"
+        user_file, project_file = (
+            resources.config_home() / "config.toml",
+            session.workspace.root / ".sakti" / "config.toml",
+        )
         try:
             told = await settings_file.change(
                 session, user_file, "approval.mode", mode, user_file=user_file, project_file=project_file

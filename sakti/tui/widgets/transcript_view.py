@@ -320,7 +320,7 @@ class TranscriptView(LineView):
             self._move(self.scroll_offset.y)
 
     def _seconds(self) -> float:
-        return host_of(self).session.clock.monotonic()
+        return host_of(self).session.workspace.clock.monotonic()
 
     def _tick_while_needed(self) -> None:
         """Keep the clocks of what runs going; no timer runs where there is none."""

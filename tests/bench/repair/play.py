@@ -172,11 +172,11 @@ async def _work(repair: Repair, contestant: Contestant, limits: Limits, workspac
     options = _options(contestant.options, limits, workspace, top)
     session = Session(options, provider=contestant.provider, model=contestant.model, counter=contestant.counter)
     session.subscribe(turn.hear)
-    clock = session.clock
+    clock = session.workspace.clock
     started = clock.monotonic()
     try:
         await session.start()
-        session.toolbox.bench.output_folder = top / OUTPUTS
+        session.current.toolbox.state.output_folder = top / OUTPUTS
         await session.submit(repair.issue)
         try:
             async with asyncio.timeout(limits.seconds):
@@ -201,4 +201,4 @@ async def _usage(session: Session) -> Usage:
     """Return the usage of the repair, including the calls of memory."""
     if session.thread is None:
         return Usage()
-    return await session.store.read(stored_messages.usage_of, session.thread.id)
+    return await session.workspace.store.read(stored_messages.usage_of, session.thread.id)

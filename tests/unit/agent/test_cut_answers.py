@@ -18,7 +18,7 @@ from tests.fakes.session import Recorded, start
 
 
 async def stored(run: Recorded):
-    return await run.session.store.read(messages.after, run.session.thread.id, -1)
+    return await run.session.workspace.store.read(messages.after, run.session.thread.id, -1)
 
 
 async def test_a_text_that_was_cut_goes_on(store: Store, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ async def test_a_window_that_the_server_names_is_taken(store: Store, tmp_path: P
     run = await start(store, tmp_path / "w", [Answer(error="x"), "fits"])
     assert (await run.ask("hi")).text == "fits"
     assert run.provider.requests[-1].max_output_tokens <= 8_192 - 3_470
-    assert run.session.model_info.context_window == 8_192
+    assert run.session.workspace.models.info.context_window == 8_192
     assert run.of(Notice) == []
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from sakti.agent.file_list import FileList
 from sakti.agent.reports import doctor
-from sakti.agent.tools.base import ToolRun, Workbench
+from sakti.agent.repository import GitState, git, git_state
 from sakti.agent.tools.bash import bash
+from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.grep import grep
-from sakti.agent.workspace import GitState, git, git_state
 from sakti.core.config import Config
 from sakti.core.errors import ToolError
 from sakti.core.programs import find_program, safe_environment, search_path
@@ -140,7 +140,7 @@ async def test_a_session_in_plan_runs_nothing_of_a_hostile_folder(
     monkeypatch.chdir(root)
     run = await start(store, root, ["done"], overrides=("approval.mode=plan",))
     await run.ask("hello")
-    assert run.session.git == GitState("main", 8)
+    assert run.session.workspace.files.git == GitState("main", 8)
     await run.session.close()
     assert trap.sprung == []
 
@@ -189,12 +189,12 @@ def test_the_systems_folders_count_even_within_the_workspace(tmp_path: Path) -> 
 async def test_tools_and_doctor_start_no_program_of_the_workspace(
     store: Store, root: Path, trap: Trap, hostile_path: str, tmp_path: Path
 ) -> None:
-    bench = Workbench(root, root, tmp_path / "out", store.clock, store.ids, {"PATH": hostile_path})
-    run = ToolRun(bench, "call", "thread", "", lambda _piece: None)
+    tools = ToolState(root, root, tmp_path / "out", store.clock, store.ids, {"PATH": hostile_path})
+    run = tools.context("call", "thread", "", lambda _piece: None)
     assert "kept.txt:1:one" in (await grep(run, {"pattern": "one"})).content
     assert (await bash(run, {"command": "echo $0"})).content.endswith("/bash")
     assert await git_state(root) is not None
-    bench.env = {"PATH": f"{root}:."}
+    tools.env = {"PATH": f"{root}:."}
     with pytest.raises(ToolError, match="bash was not found"):
         await bash(run, {"command": "true"})
     lines = await doctor.examine(store.path, {"PATH": hostile_path}, root, Config())

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent import trust
-from sakti.agent.instructions import find, rules
-from sakti.agent.instructions.texts import Reader, outside_code
+from sakti.agent.project import trust
+from sakti.agent.project.instructions import find
+from sakti.agent.project.instructions.texts import Reader, outside_code
+from sakti.agent.project.skills import library as skills
 from sakti.agent.session.session import Options, Session
-from sakti.agent.skills import load as skills
 from sakti.core.config import load
 from sakti.core.events import Notice
 from sakti.core.tokens import Estimator
@@ -53,8 +53,8 @@ async def begin(store: Store, workspace: Path, answers: list[Any], **options: An
     given = Options(
         workspace, load(overrides=("memory.model=extractive",)).config, env={"PATH": "/usr/bin:/bin"}, **options
     )
-    found = trust.look(workspace)
-    given = replace(given, instructed=bool(found.files) and not found.asks)
+    found = trust.review(workspace)
+    given = replace(given, instructed=bool(found.project.files) and not found.asks)
     model = ModelInfo("demo", "scripted", context_window=200_000)
     recorded = Recorded(
         Session(given, clock=clock, counter=counter, provider=provider, model=model, store=store), provider
@@ -209,10 +209,10 @@ def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Pa
         workspace / ".claude" / "rules" / "py.md", '---\npaths: ["src/**/*.py"]\ndescription: python: rules\n---\ntyped'
     )
     put(workspace / ".sakti" / "rules" / "broken.md", "---\n- paths\n---\nstill read")
-    loaded = {r.name: r for r in rules.of_project(workspace, [])}
+    loaded = {r.name: r for r in find.project_rules(workspace, [])}
     assert loaded[".claude/rules/py.md"].paths == ("src/**/*.py",)
     assert loaded[".claude/rules/py.md"].text == "typed"
-    assert loaded[".sakti/rules/broken.md"] == rules.Rule(".sakti/rules/broken.md", "still read")
+    assert loaded[".sakti/rules/broken.md"] == find.Source(".sakti/rules/broken.md", "still read")
     assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["still read", "always"]
 
 
@@ -222,7 +222,7 @@ def test_links_in_a_circle_end_nothing(workspace: Path, home: Path) -> None:
     (workspace / ".claude" / "rules").symlink_to("rules")
     (home / ".claude" / "rules" / "a.md").symlink_to("a.md")
     put(workspace / "AGENTS.md", "root")
-    assert trust.look(workspace).files
+    assert trust.review(workspace).project.files
     assert [s.text for s in find.find(workspace, workspace, project=True).sources] == ["root"]
 
 
@@ -239,7 +239,7 @@ def test_rules_of_the_user_hold_in_each_project_and_may_be_links(workspace: Path
     assert [s.text for s in found.sources] == ["user", "rule of the user", "project", "rule of the project"]
     assert [s.text for s in find.find(workspace, workspace, project=False).sources] == ["user", "rule of the user"]
     (typed,) = [r for r in find.all_rules(workspace, project=False) if r.paths]
-    assert typed == rules.Rule("~/.claude/rules/py.md", "typed", ("*.py",))
+    assert typed == find.Source("~/.claude/rules/py.md", "typed", ("*.py",))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_rules_of_the_user_hold_in_each_project_and_may_be_links(workspace: Path
 )
 def test_patterns_are_read_as_people_write_them(workspace: Path, paths: str, patterns: tuple[str, ...]) -> None:
     put(workspace / ".claude" / "rules" / "front" / "end" / "x.md", f"---\npaths: {paths}\n---\nbody")
-    assert [r.paths for r in rules.of_project(workspace, [])] == [patterns]
+    assert [r.paths for r in find.project_rules(workspace, [])] == [patterns]
 
 
 def test_imports_outside_code_are_found_as_written() -> None:
@@ -277,7 +277,7 @@ async def test_they_stand_in_every_request_once_trusted(store: Store, workspace:
     run = await begin(store, workspace, ["one"])
     await run.ask("hi")
     assert system(run) == []
-    trust.save(trust.look(workspace))
+    trust.save(trust.review(workspace))
     run = await begin(store, workspace, ["one", "two"])
     await run.ask("hi")
     await run.ask("more")
@@ -285,13 +285,13 @@ async def test_they_stand_in_every_request_once_trusted(store: Store, workspace:
     labels = [b.label for b in await run.session.views.context()]
     assert "Instructions from AGENTS.md" in labels
     assert (await store.read(search, "rhyme", Scope())).total == 0
-    await run.session.engine.observe_now()
-    assert "rhyme" not in str(run.session.engine.preview().blocks)
+    await run.session.current.engine.observe_now()
+    assert "rhyme" not in str(run.session.current.engine.preview().blocks)
 
 
 async def test_a_change_is_told_and_leaves_the_beginning_as_it_was(store: Store, workspace: Path) -> None:
     file = put(workspace / "AGENTS.md", "Answer in rhyme.")
-    trust.save(trust.look(workspace))
+    trust.save(trust.review(workspace))
     run = await begin(store, workspace, ["one", "two", "three"])
     await run.ask("hi")
     file.write_text("Answer in prose.")
@@ -315,7 +315,7 @@ async def test_what_holds_for_a_folder_comes_with_the_first_call_that_touches_it
     put(workspace / ".claude" / "rules" / "py.md", "---\npaths: 'src/**/*.py'\n---\nNo star imports.")
     put(workspace / "src" / "x.py", "print(1)\n")
     put(workspace / "notes.txt", "n\n")
-    trust.save(trust.look(workspace))
+    trust.save(trust.review(workspace))
     reads = [Answer(calls=(Call("read", {"path": p}),)) for p in ("notes.txt", "src/x.py", "src/x.py")]
     run = await begin(store, workspace, [*reads, "done", reads[1], "again"])
     await run.ask("look")
@@ -357,7 +357,7 @@ def told_facts(run: Recorded, number: int = -1) -> str:
 async def test_a_change_is_told_once_by_file_and_so_is_its_end(store: Store, workspace: Path) -> None:
     put(workspace / "AGENTS.md", "be blue")
     put(workspace / "CLAUDE.local.md", "long and the same")
-    trust.save(trust.look(workspace))
+    trust.save(trust.review(workspace))
     run = await begin(store, workspace, ["1", "2", "3", "4", "5", "6"])
     await run.ask("1")
     put(workspace / "CLAUDE.local.md", "long and new")
@@ -398,7 +398,7 @@ async def test_fifty_turns_begin_with_the_same_bytes_whatever_is_edited(
             put(workspace / ".sakti" / "skills" / name / "SKILL.md", text)
 
     edit(0)
-    trust.save(trust.look(workspace))
+    trust.save(trust.review(workspace))
     turns = 50
     run = await begin(store, workspace, [Answer(calls=(Call("read", {"path": "src/x.py"}),)), "done"] * turns)
     sent: list[list[Any]] = []
@@ -418,7 +418,7 @@ async def test_what_a_result_showed_comes_once_in_a_later_process_too(store: Sto
     put(workspace / "src" / "AGENTS.md", "Types everywhere.")
     put(workspace / ".claude" / "rules" / "py.md", "---\npaths: 'src/**/*.py'\n---\nNo star imports.")
     put(workspace / "src" / "x.py", "print(1)\n")
-    trust.save(trust.look(workspace))
+    trust.save(trust.review(workspace))
     read = Answer(calls=(Call("read", {"path": "src/x.py"}),))
     first = await begin(store, workspace, [read, "done"])
     await first.ask("look")
@@ -441,7 +441,7 @@ async def test_what_a_result_showed_comes_once_in_a_later_process_too(store: Sto
 async def test_a_pattern_that_is_none_hinders_nothing(store: Store, workspace: Path, pattern: str) -> None:
     put(workspace / ".claude" / "rules" / "a.md", f'---\npaths: ["{pattern}", "*.txt"]\n---\nholds for texts')
     put(workspace / "x.txt", "text\n")
-    trust.save(trust.look(workspace))
+    trust.save(trust.review(workspace))
     run = await begin(store, workspace, [Answer(calls=(Call("read", {"path": "x.txt"}),)), "done"])
     await run.ask("look")
     assert [shown.count("holds for texts") for shown in beside_results(run)] == [1]
@@ -449,7 +449,7 @@ async def test_a_pattern_that_is_none_hinders_nothing(store: Store, workspace: P
 
 async def test_what_is_left_out_is_said_once(store: Store, workspace: Path) -> None:
     put(workspace / "AGENTS.md", "x @gone.md")
-    trust.save(trust.look(workspace))
+    trust.save(trust.review(workspace))
     run = await begin(store, workspace, ["one", "two"])
     await run.ask("hi")
     await run.ask("hi")

@@ -27,8 +27,8 @@ async def store(tmp_path: Path):
 
 
 async def lines(recorded: Recorded) -> list[str]:
-    engine = recorded.session.engine
-    return [x.content for x in await recorded.session.store.read(memory_log.log_lines, engine.record_id)]
+    engine = recorded.session.current.engine
+    return [x.content for x in await recorded.session.workspace.store.read(memory_log.log_lines, engine.record_id)]
 
 
 async def test_it_is_off_by_default(store: Store, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ async def test_it_never_keeps_anybody(store: Store, tmp_path: Path, *, skip: boo
     await recorded.ask("The port is 8001.")
     observer = ScriptedObserver()
     observer.gate = asyncio.Event()  # never set: a model that does not answer
-    recorded.session.engine._worker.observer = observer  # pyright: ignore
+    recorded.session.current.engine._worker.observer = observer  # pyright: ignore
     said: list[str] = []
 
     def say(text: str) -> None:

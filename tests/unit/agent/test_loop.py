@@ -39,7 +39,7 @@ def context(message: Message) -> str:
 async def stored(recorded: Recorded) -> list[Message]:
     thread = recorded.session.thread
     assert thread is not None
-    return await recorded.session.store.read(messages.after, thread.id, -1)
+    return await recorded.session.workspace.store.read(messages.after, thread.id, -1)
 
 
 def without_context(message: Message) -> Message:
@@ -84,7 +84,7 @@ async def test_a_message_goes_through_everything(store: Store, tmp_path: Path) -
     for request in run.provider.requests:
         valid_history(request)
     usage = await store.read(messages.usage_of, run.session.thread.id)
-    assert usage == run.session.usage
+    assert usage == run.session.current.usage
     assert usage.input_tokens > 0
     assert run.session.thread.title == "what is in a.txt?"
     for event in run.events:
@@ -94,7 +94,7 @@ async def test_a_message_goes_through_everything(store: Store, tmp_path: Path) -
 async def test_what_moves_is_told_with_the_prompt_and_stays_as_it_was_sent(store: Store, tmp_path: Path) -> None:
     run = await start(store, tmp_path / "w", ["one", "two"])
     await run.ask("first")
-    run.session.clock.advance(3600)
+    run.session.workspace.clock.advance(3600)
     await run.ask("second")
     first, second = run.provider.requests
     assert first.system[0] == second.system[0]
@@ -189,7 +189,7 @@ async def test_transient_failures_are_waited_out_and_shown(store: Store, tmp_pat
     waits = run.of(RetryScheduled)
     assert [w.attempt for w in waits] == [1, 2, 3]
     assert 7 <= waits[0].delay < 8
-    assert run.session.clock.slept[:3] == [w.delay for w in waits]
+    assert run.session.workspace.clock.slept[:3] == [w.delay for w in waits]
     assert len(run.of(StepDiscarded)) == 1  # the half answer is void
     assert [m.text for m in await stored(run)] == ["hi", "whole"]
 
@@ -303,6 +303,25 @@ async def test_always_saves_a_rule_that_holds_in_the_next_session(store: Store, 
     assert again.of(ToolFinished)[0].result.content == "hi"
 
 
+async def test_an_approved_command_runs_in_the_folder_that_was_shown(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "w" / "sub").mkdir(parents=True)
+    run = await start(store, tmp_path / "w", [Answer("", calls=(Call("bash", {"command": "touch here"}),)), "done"])
+
+    async def move_on(request: ApprovalRequested) -> None:
+        await run.session.shell("cd sub")
+        run.session.resolve(request.id, True)
+
+    moves: list[asyncio.Task[None]] = []
+
+    def answer(event: object) -> None:
+        if isinstance(event, ApprovalRequested):
+            moves.append(asyncio.create_task(move_on(event)))
+
+    run.session.subscribe(answer)
+    await run.ask("make it")
+    assert (tmp_path / "w" / "here").exists() and not (tmp_path / "w" / "sub" / "here").exists()
+
+
 async def test_a_no_with_a_note_reaches_the_model_and_an_edit_is_run(store: Store, tmp_path: Path) -> None:
     call = Answer("", calls=(Call("bash", {"command": "printf one"}),))
     run = await start(store, tmp_path / "w", [call, "ok", call, "ok"])
@@ -343,7 +362,7 @@ async def test_thinking_stays_with_its_message_and_is_not_found(store: Store, tm
 
 async def test_without_a_model_only_the_answers_are_missing(store: Store, tmp_path: Path) -> None:
     run = await start(store, tmp_path / "w", [])
-    run.session.models.provider = None
+    run.session.workspace.models.provider = None
     with pytest.raises(NoModelError, match="sakti local install"):
         await run.session.submit("hi")
     assert await run.session.views.board() is not None
@@ -376,7 +395,7 @@ async def test_what_is_said_while_a_task_is_active_is_linked_to_it(store: Store,
     await run.ask("go on and close it")
     await run.ask("something else")
     rows = await stored(run)
-    (task,) = await store.read(tasks.all_live, run.session.resource_id)
+    (task,) = await store.read(tasks.all_live, run.session.workspace.resource_id)
     assert task.status == "closed"
     during = [m.task_id == task.id for m in rows]
     # create is before the claim; its answer, the next turn and the closing call are inside; what follows is not
@@ -417,7 +436,7 @@ class Spy(Processor):
 async def test_hooks_run_in_order_with_memory_outside(store: Store, tmp_path: Path) -> None:
     log: list[str] = []
     run = await start(store, tmp_path / "w", ["fine"], processors=(Spy(log),))
-    memory = run.session.engine
+    memory = run.session.current.engine
     prepare, end = memory.prepare, memory.end_turn
 
     async def noted_prepare(**k: object) -> object:
@@ -445,7 +464,7 @@ async def test_an_abort_keeps_the_turn_out_of_memory(store: Store, tmp_path: Pat
     assert len(run.provider.requests) == (0 if hook.startswith("input") else 1)
     assert {m.state for m in await stored(run)} == {"withheld"}
     assert (await store.read(search, "secret", Scope())).total == 0
-    assert not run.session.engine.window_ids
+    assert not run.session.current.engine.window_ids
     assert "secret" not in str(await stored(run))
 
 
@@ -494,9 +513,9 @@ async def test_usage_and_cost_come_from_the_store(store: Store, tmp_path: Path) 
     )
     await run.ask("x")
     await run.ask("y")
-    assert run.session.usage == Usage(300, 240, 5, 30, 0, 0.75)
+    assert run.session.current.usage == Usage(300, 240, 5, 30, 0, 0.75)
     again = await start(store, tmp_path / "w", [], continue_last=True)
-    assert again.session.usage == run.session.usage
+    assert again.session.current.usage == run.session.current.usage
 
 
 async def test_with_memory_off_nothing_is_carried_over(store: Store, tmp_path: Path) -> None:

@@ -94,9 +94,11 @@ async def test_a_session_sends_images_or_says_why_not(store: Store, tmp_path: Pa
     with pytest.raises(SaktiError, match="scripted/demo takes no images"):
         await recorded.session.submit("what is @cat.png")
     assert not recorded.session.busy
-    info = recorded.session.models.info
+    info = recorded.session.workspace.models.info
     assert info is not None
-    recorded.session.models.info = type(info)(**{f: getattr(info, f) for f in info.__slots__} | {"images": True})
+    recorded.session.workspace.models.info = type(info)(
+        **{f: getattr(info, f) for f in info.__slots__} | {"images": True}
+    )
     await recorded.ask("what is @cat.png")
     sent = recorded.provider.requests[-1].messages[-1]
     assert [type(p) for p in sent.parts] == [TextPart, ImagePart, ContextPart]

@@ -104,7 +104,7 @@ async def test_with_memory_off_nothing_is_kept_either(store: Store, tmp_path: Pa
     )
     for number in range(12):
         await run.ask(f"Question {number} " + "word " * 300)
-    await run.session.engine.wait_idle()
+    await run.session.current.engine.wait_idle()
     await run.session.close()
     assert await sum_of(store) == before
 

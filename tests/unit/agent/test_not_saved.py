@@ -35,7 +35,7 @@ def lock(store: Store):
 
 
 async def test_a_prompt_that_cannot_be_stored_starts_no_turn(run: Recorded, lock: apsw.Connection) -> None:
-    store = run.session.store
+    store = run.session.workspace.store
     store.wait = 0.01
     lock.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="Another window"):
@@ -59,7 +59,7 @@ async def test_who_stops_the_wait_has_the_prompt_back(run: Recorded, lock: apsw.
         await sent
     assert not run.session.busy
     lock.execute("COMMIT")
-    assert await run.session.store.read(threads.recent, run.session.resource_id) == []
+    assert await run.session.workspace.store.read(threads.recent, run.session.workspace.resource_id) == []
 
 
 async def test_the_disk_is_full_in_the_middle_of_a_turn(store: Store, tmp_path: Path) -> None:

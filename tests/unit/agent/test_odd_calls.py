@@ -115,7 +115,7 @@ async def test_an_image_goes_with_the_result_and_is_stored(store: Store, tmp_pat
     (tmp_path / "w/b.txt").write_text("b\n")
     calls = (Call("read", {"path": "cat.png"}), Call("read", {"path": "b.txt"}))
     run = await start(store, tmp_path / "w", [Answer(calls=calls), Answer("seen"), Answer("again")])
-    structs.force_setattr(run.session.model_info, "images", True)
+    structs.force_setattr(run.session.workspace.models.info, "images", True)
     assert (await run.ask("look")).status == "answered"
     last = run.provider.requests[-1].messages[-1]
     assert [type(p).__name__ for p in last.parts] == ["ToolResultPart", "ToolResultPart", "ImagePart"]
@@ -123,7 +123,7 @@ async def test_an_image_goes_with_the_result_and_is_stored(store: Store, tmp_pat
     assert isinstance(image, ImagePart)
     assert (base64.b64decode(image.data), image.name, image.width) == (data, "cat.png", 20)
     assert last.part_tokens[-1] > 0
-    assert run.session.toolbox.images == {}
+    assert run.session.current.toolbox.images == {}
 
 
 async def test_a_model_without_eyes_is_told_the_name(store: Store, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_what_cannot_be_stored_is_kept_as_it_was_written() -> None:
 
 async def test_paths_of_calls_are_known_by_any_name(store: Store, tmp_path: Path) -> None:
     run = await start(store, tmp_path / "w", [])
-    toolbox = run.session.toolbox
+    toolbox = run.session.current.toolbox
     patch = "*** Begin Patch\n*** Update File: a.py\n*** Move to: b.py\n@@\n-x\n+y\n*** End Patch"
     for name, given, expected in (
         ("Read", {"file_path": f"{tmp_path}/w/src/a.py"}, ["src/a.py"]),
@@ -161,7 +161,7 @@ async def test_paths_of_calls_are_known_by_any_name(store: Store, tmp_path: Path
 
 async def test_a_small_model_gets_short_tools_and_one_that_patches_its_own(store: Store, tmp_path: Path) -> None:
     run = await start(store, tmp_path / "w", [])
-    toolbox = run.session.toolbox
+    toolbox = run.session.current.toolbox
     small = {s.name: s for s in toolbox.specs(ModelInfo("m", "p", small=True))}
     assert set(small) == {"bash", "edit", "grep", "ls", "read", "write"}
     assert small["bash"].description == "Run a command in bash."
@@ -176,12 +176,12 @@ async def test_a_small_model_gets_short_tools_and_one_that_patches_its_own(store
 
 async def test_schemas_are_flat_and_all_tools_small(store: Store, tmp_path: Path) -> None:
     run = await start(store, tmp_path / "w", [])
-    toolbox = run.session.toolbox
+    toolbox = run.session.current.toolbox
     specs = [t.spec() for t in toolbox.tools.values()]
     written = str([s.parameters for s in specs])
     assert not [word for word in ("$ref", "$defs", "anyOf", "oneOf", "'null'") if word in written]
     own = [s for s in specs if not s.name.startswith(("task-", "memory-"))]
-    assert toolbox.count(run.session.counter, tuple(own)) < 2_300
+    assert toolbox.count(run.session.workspace.counter, tuple(own)) < 2_300
 
 
 async def test_a_file_with_broken_bytes_is_edited_and_its_diff_kept(store: Store, tmp_path: Path) -> None:

@@ -44,9 +44,9 @@ async def test_what_was_sent_stays(store: Store, tmp_path: Path, api: str) -> No
 
     run = await start(store, work, play, window=200_000, overrides=("memory.observation.message_tokens=6000",))
     for number in range(36):
-        run.session.clock.advance(90 * (1 + number % 9))
+        run.session.workspace.clock.advance(90 * (1 + number % 9))
         await run.ask(f"question {number}: what does it say? " + "and more of it " * 20)
-        await run.session.engine.wait_idle()
+        await run.session.current.engine.wait_idle()
     texts = [sent(RENDERS[api], r) for r in run.provider.requests]
     common = [len(os.path.commonprefix(pair)) for pair in itertools.pairwise(texts)]  # noqa: RUF071  texts, no paths
     breaks = sum(c < len(a) - 10 for c, a in zip(common, texts, strict=False))

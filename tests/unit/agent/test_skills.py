@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sakti.agent import trust
-from sakti.agent.frontmatter import parted
+from sakti.agent.project import trust
+from sakti.agent.project.frontmatter import parted
+from sakti.agent.project.skills import catalog, template
+from sakti.agent.project.skills.library import Library, create_skill, load
 from sakti.agent.reports import doctor
 from sakti.agent.session.session import Options, Session
-from sakti.agent.skills import catalog, new, template
-from sakti.agent.skills.load import Library, load
 from sakti.core.config import Config
 from sakti.core.config import load as load_config
 from sakti.core.errors import ConfigError, SaktiError
@@ -422,16 +422,16 @@ async def test_a_model_that_cannot_be_had_is_said_and_the_usual_one_answers(stor
 def test_scripts_and_commands_that_run_are_trusted_as_they_were(ws: Path, home: Path) -> None:
     path = skill(ws / ".claude", "pdf")
     script = put(ws / ".claude/skills/pdf/run.sh", "echo 1")
-    trust.save(trust.look(ws))
-    assert trust.look(ws).state == "trusted"
+    trust.save(trust.review(ws))
+    assert trust.review(ws).state == "trusted"
     path.write_text(path.read_text() + "More words.")
     skill(ws / ".claude", "second")
-    assert trust.look(ws).state == "trusted", "a text can only say something"
+    assert trust.review(ws).state == "trusted", "a text can only say something"
     script.write_text("echo 2")
-    assert trust.look(ws).state == "changed" and "+echo 2" in trust.diff(trust.look(ws))
-    trust.save(trust.look(ws))
+    assert trust.review(ws).state == "changed" and "+echo 2" in trust.review(ws).diff
+    trust.save(trust.review(ws))
     put(ws / ".claude/commands/x.md", "!`id`")
-    assert trust.look(ws).state == "changed"
+    assert trust.review(ws).state == "changed"
 
 
 def test_no_more_of_a_project_is_used_than_trust_has_looked_at(ws: Path, home: Path) -> None:
@@ -439,31 +439,31 @@ def test_no_more_of_a_project_is_used_than_trust_has_looked_at(ws: Path, home: P
         put(ws / f".claude/commands/c{number:03}.md", "!`id`")
     put(home / ".claude/commands/mine.md", "of the user")
     found = load(ws, project=True)
-    looked = {f.name for f in trust.look(ws).files}
+    looked = {f.name for f in trust.review(ws).project.files}
     assert {s.source for s in found.skills} - looked == {"~/.claude/commands/mine.md"}
     assert len(looked) == 500 and sum("a project may bring" in n for n in found.notes) == 1
 
 
 def test_rules_in_folders_below_are_asked_about(ws: Path) -> None:
     put(ws / ".claude/rules/front/end/x.md", "be kind")
-    assert [f.name for f in trust.look(ws).files] == [".claude/rules/front/end/x.md"]
+    assert [f.name for f in trust.review(ws).project.files] == [".claude/rules/front/end/x.md"]
 
 
 def test_a_new_skill_is_a_sound_one_and_never_written_over(ws: Path) -> None:
-    path = new.write(ws, "release-notes", user=False)
+    path = create_skill(ws, "release-notes", user=False)
     assert path == ws / ".sakti/skills/release-notes/SKILL.md"
     found = load(ws, project=True)
     assert [s.name for s in found.skills] == ["release-notes"] and found.notes == ()
     with pytest.raises(ConfigError, match="is there already"):
-        new.write(ws, "release-notes", user=False)
+        create_skill(ws, "release-notes", user=False)
     for bad in ("", "A", "a_b", "-a", "a--b", "x" * 65, "../x"):
         with pytest.raises(ConfigError):
-            new.write(ws, bad, user=False)
+            create_skill(ws, bad, user=False)
 
 
 async def test_doctor_counts_what_cannot_be_typed(ws: Path, home: Path) -> None:
     skill(ws / ".sakti" / "skills", "search")
-    trust.save(trust.look(ws))
+    trust.save(trust.review(ws))
 
     async def line(*own: str) -> str:
         found = await doctor.examine(home / "x.db", {"PATH": "/usr/bin:/bin"}, ws, Config(), own_commands=own)

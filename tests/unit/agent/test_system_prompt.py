@@ -107,7 +107,7 @@ async def test_memory_tasks_and_skills_are_offered_from_16_000_tokens_on(
     assert any("Fold a map." in b.text for b in request.system) == (window >= 16_000)
     notices = [e.message for e in run.of(Notice) if e.title == "Small window"]
     assert len(notices) == (window < 32_000)
-    for name in {t.name for t in run.session.toolbox.specs()} - {t.name for t in request.tools}:
+    for name in {t.name for t in run.session.current.toolbox.specs()} - {t.name for t in request.tools}:
         assert name in notices[0]
     assert ("the list of skills" in "".join(notices)) == (window < 16_000)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sakti.agent.tools.base import ToolRun
+from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.memory import make_tools
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Estimator
@@ -39,8 +40,8 @@ async def call(store: Store) -> Call:
 
     async def run(name: str, /, *, refused: str = "", **arguments: Any) -> Any:
         before = len(changed)
-        bench: Any = None
-        outcome = await tools[name](ToolRun(bench, "c", "th", "m", print), arguments)
+        state: Any = None
+        outcome = await tools[name](ToolContext(state, Path(), "c", "th", "m", print), arguments)
         told = json.loads(outcome.content)
         assert outcome.is_error == (not told["success"]) == bool(refused)
         if refused:

@@ -72,19 +72,19 @@ async def test_search_follows_beside_what_the_session_does(store, tmp_path):
             ]
         )
 
-    await session.indexing.wait()
+    await session.workspace.indexing.wait()
     assert await rows() == [2, 0]
     await actions.delete(thread)
-    await session.indexing.wait()
+    await session.workspace.indexing.wait()
     assert await rows() == [0, 0]
     await actions.restore(thread)
-    await session.indexing.wait()
+    await session.workspace.indexing.wait()
     assert await rows() == [2, 0]
     await store.write(thread_removal.delete, thread, 9)  # by a process that ends before it is done
     assert await rows() == [2, 1]
     await session.close()
     there = await start(store, tmp_path / "w", [])
-    await there.session.indexing.wait()
+    await there.session.workspace.indexing.wait()
     assert await rows() == [0, 0]
 
 
@@ -151,7 +151,7 @@ async def test_the_thread_of_a_running_turn_is_not_deleted(store, tmp_path):
     await here.ask("hello")
     there = await start(store, tmp_path / "w", [], continue_last=True)
     gate = asyncio.Event()
-    here.session.provider.stream = _waiting(gate)
+    here.session.workspace.models.provider.stream = _waiting(gate)
     await here.session.submit("more")
     for session in (here.session, there.session):
         with pytest.raises(SaktiError, match="working in this thread"):
@@ -226,7 +226,7 @@ async def test_export_writes_a_new_private_file(store, tmp_path, form):
     await here.ask("hello")
     actions = ThreadActions(here.session)
     path = await actions.export(here.session.thread.id, form)
-    assert path.parent == here.session.workspace
+    assert path.parent == here.session.workspace.root
     assert "hello" in path.read_text("utf-8") and path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(SaktiError, match="already exists"):
         await actions.export(here.session.thread.id, form)

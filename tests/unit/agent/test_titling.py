@@ -43,10 +43,10 @@ class Names:
 
 async def named(recorded: Recorded) -> Thread:
     """The thread as it is stored when nothing is under way any more."""
-    task = recorded.session._turns._titling._task
+    task = recorded.session.turns._titling._task
     if task is not None:
         await asyncio.wait_for(asyncio.shield(task), 30)
-    stored = await recorded.session.store.read(stored_threads.get, recorded.session.thread.id)
+    stored = await recorded.session.workspace.store.read(stored_threads.get, recorded.session.thread.id)
     assert stored is not None
     return stored
 

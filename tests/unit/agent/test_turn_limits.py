@@ -117,7 +117,7 @@ async def test_a_turns_time_ends_a_model_that_is_silent(store: Store, tmp_path: 
             await never.wait()
 
     run = await start(store, tmp_path / "w", ["never"], overrides=("agent.max_seconds=0.2",))
-    run.session.models.provider = Silent([], clock=store.clock, count=len)
+    run.session.workspace.models.provider = Silent([], clock=store.clock, count=len)
     end = await run.ask("talk")
     assert (end.status, end.error_code, end.text) == ("limit", "max_seconds", "begun")
 
@@ -128,7 +128,7 @@ async def test_waiting_is_bounded_by_the_turns_time(store: Store, tmp_path: Path
     end = await run.ask("hi")
     assert (end.status, end.error_code) == ("error", "rate_limit")
     assert "slow down" in end.error and "100 s" in end.error
-    assert run.of(RetryScheduled) == [] and run.session.clock.slept == []
+    assert run.of(RetryScheduled) == [] and run.session.workspace.clock.slept == []
 
 
 async def test_waits_of_all_calls_of_a_turn_are_counted_together(store: Store, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ async def test_another_model_answers_the_rest_of_the_turn(store: Store, tmp_path
     async def fallback():
         return other, ModelInfo("b", "other", 50_000)
 
-    run.session.models.fallback = fallback
+    run.session.workspace.models.fallback = fallback
     end = await run.ask("hi")
     assert (end.status, end.text) == ("answered", "from the other")
     assert len(run.of(RetryScheduled)) == 7

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from sakti.agent import workspace
 from sakti.agent.sandbox.boundary import Level
-from sakti.agent.session import build
 from sakti.core.errors import ConfigError
 from sakti.core.types import Request, ToolResultPart
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
@@ -187,7 +187,7 @@ async def test_the_copy_is_a_repository_with_one_commit_and_nothing_of_the_user(
 async def test_commands_have_no_keys_and_no_network_where_no_sandbox_holds_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(build, "make_sandbox", lambda state: FakeSandbox(state.workspace, Level("unsandboxed")))
+    monkeypatch.setattr(workspace, "make_sandbox", lambda made: FakeSandbox(made.root, Level("unsandboxed")))
     who = repairing.contestant([repairing.bash("env"), "Seen."])
     options = replace(who.options, env={**who.options.env, "OPENAI_API_KEY": "sk-not-for-commands"})
     await play(EASY, replace(who, options=options), Limits())

@@ -98,8 +98,8 @@ async def test_runs_one_after_the_other_come_to_observe(store: Store, tmp_path: 
             config=None,
         )
         await run.ask(f"remember that service {number} listens on port 90{number} " + "and more " * 60)
-        await run.session.engine.wait_idle()
-        record_id = run.session.engine.record_id
+        await run.session.current.engine.wait_idle()
+        record_id = run.session.current.engine.record_id
         await run.session.close()
     groups = await store.read(memory_store.current, record_id, {})
     assert groups, "the third failure falls back to code"
@@ -129,7 +129,9 @@ async def test_several_models_are_tried_in_order_and_by_size() -> None:
 async def test_a_session_takes_the_models_of_its_settings(store: Store, tmp_path: Path) -> None:
     named = load(overrides=('memory.observation.model=["scripted/small <= 100", "extractive"]',)).config
     run = await start(store, tmp_path / "w", ["fine"], config=named)
-    assert run.session.engine.status().observer == "scripted/small"
+    assert run.session.current.engine.status().observer == "scripted/small"
     reflecting = load(overrides=("memory.reflection.model=scripted/r",)).config
     run = await start(store, tmp_path / "w2", ["fine"], config=reflecting)
-    assert run.session.engine.status().observer == "scripted/demo", "a Reflector that is named moves no Observer"
+    assert run.session.current.engine.status().observer == "scripted/demo", (
+        "a Reflector that is named moves no Observer"
+    )

@@ -186,7 +186,7 @@ async def test_what_another_holds_is_changed_with_an_exclamation_mark(lines: Lin
     epic = (await lines.heard("/tasks create The gates")).split()[0]
     gate = (await lines.heard("/tasks create Mend the gate")).split()[0]
     session = lines.session
-    actor = service.Actor(session.resource_id, "shell:ann", store.clock.now())
+    actor = service.Actor(session.workspace.resource_id, "shell:ann", store.clock.now())
     await store.write(service.depend, actor, gate, epic, "parent-child")
     await store.write(service.claim, actor, gate)
     board = await lines.heard("/tasks")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sakti.agent.project.trust import FileChange
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -23,6 +24,7 @@ from sakti.core.events import (
     TurnFinished,
 )
 from sakti.core.types import Message, TextPart, Thread, ToolCallPart, ToolResultPart, Usage
+from sakti.plain import words
 from sakti.plain.prose import Prose, all_lines, spoken
 from sakti.plain.speech import Speech
 
@@ -241,3 +243,11 @@ def test_a_wait_for_another_window_is_said_now_and_then() -> None:
     assert said_at == [2, 12, 22]
     assert speech.hear(StoreWaiting(None)) == ["the other window is done"]
     assert speech.hear(StoreWaiting(0.6)) == speech.hear(StoreWaiting(None)) == []
+
+
+def test_changes_of_several_files_are_read_with_their_names() -> None:
+    changes = [FileChange("a.sh", "script", "changed", "1", "2"), FileChange("b.md", "command", "new", "", "x")]
+    assert words.file_changes(changes) == [
+        *("a.sh, changed:", "at line 1:", "remove: 1", "add: 2"),
+        *("b.md, new:", "at line 1:", "add: x"),
+    ]

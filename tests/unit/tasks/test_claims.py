@@ -150,7 +150,7 @@ async def told(run: Recorded) -> list[dict[str, Any]]:
     """What the tools of the thread answered."""
     thread = run.session.thread
     assert thread is not None
-    rows = await run.session.store.read(messages.after, thread.id, -1)
+    rows = await run.session.workspace.store.read(messages.after, thread.id, -1)
     return [json.loads(r.content) for m in rows for r in m.tool_results]
 
 
@@ -190,7 +190,7 @@ async def test_opening_a_thread_again_keeps_what_its_dead_process_held(store: St
     assert again.session.thread.id == thread[0].id
     task = await store.read(questions.get, task_id)
     assert task is not None
-    assert task.claim_owner == again.session.owner  # before a word was said
+    assert task.claim_owner == again.session.workspace.owner  # before a word was said
     with pytest.raises(TaskError, match="the pump leaks"):
         await store.write(service.claim, Actor(task.resource_id, "shell:ann", store.clock.now()), task_id)
     for run in (other, again):

@@ -79,9 +79,9 @@ async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(sto
     assert session.thread.id == first
     assert tree(root) == after
     assert await store.read(messages.after, first, -1) == whole
-    gone = await store.read(thread_removal.deleted, session.resource_id)
+    gone = await store.read(thread_removal.deleted, session.workspace.resource_id)
     assert [c.thread.id for c in gone] == [fork]  # nothing was said in it
-    await session.indexing.wait()
+    await session.workspace.indexing.wait()
     await session.close()
     assert [f for f in inspection.inspect(store.path) if not f.ok] == []
 
@@ -91,7 +91,7 @@ async def test_all_turns_are_undone_and_an_empty_thread_is_open(store, tmp_path)
     first = here.session.thread.id
     found = undoing.of_session(here.session)
     await found.undo(await found.preview(2))
-    assert here.session.thread_is_new
+    assert here.session.current.is_new
     assert {k: v[1] for k, v in tree(root).items()} == {"mine.txt": b"mine\n"}
     await undoing.of_session(here.session).redo()
     assert here.session.thread.id == first
@@ -137,13 +137,13 @@ async def test_memory_of_the_undone_turn_stays_with_its_thread(store, tmp_path):
     session = here.session
     await session.compact()
     await here.ask("and then?")
-    first, log = session.thread.id, session.engine.status().observations
+    first, log = session.thread.id, session.current.engine.status().observations
     found = undoing.of_session(session)
     await found.undo(await found.preview(3))
-    assert session.engine.status().observations.tokens == 0
+    assert session.current.engine.status().observations.tokens == 0
     await undoing.of_session(session).redo()
     assert session.thread.id == first
-    assert session.engine.status().observations == log
+    assert session.current.engine.status().observations == log
     await session.close()
 
 
@@ -251,14 +251,14 @@ async def test_commands_that_only_read_and_the_users_own_are_not_recorded(store,
     here = await start(store, root, [said(("bash", {"command": "ls"})), "listed"], overrides=AUTO)
     await here.ask("list")
     await here.session.shell("echo mine > mine.txt")
-    assert not here.session.recorder.shadow.folder.exists()
+    assert not here.session.current.recorder.shadow.folder.exists()
     await here.session.close()
 
 
 async def test_a_purged_thread_takes_its_checkpoints(store, tmp_path):
     here, _ = await worked(store, tmp_path)
     session = here.session
-    records = session.recorder.shadow.records
+    records = session.current.recorder.shadow.records
     await store.write(thread_removal.delete, session.thread.id, 1)
     assert records.turns(session.thread.id)
     await purge.purge(store, before=2, do=True)
@@ -272,8 +272,8 @@ def shell(store, session) -> Scope:
     class Shell(Scope):
         json = False
         store = opened
-        workspace = session.workspace
-        resource = session.resource_id
+        workspace = session.workspace.root
+        resource = session.workspace.resource_id
 
     return Shell(None, lambda _value: None)
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from sakti.agent.hooks import answers, matching, payload, settings, transcript
-from sakti.agent.hooks.answers import Ran
-from sakti.agent.hooks.matching import Subject
-from sakti.agent.hooks.settings import Hook
-from sakti.agent.tools.base import Outcome
+from sakti.agent.project.files import CONFIG, HOOKS
+from sakti.agent.project.hooks import answers, matching, payload, settings, transcript
+from sakti.agent.project.hooks.answers import Ran
+from sakti.agent.project.hooks.matching import Subject
+from sakti.agent.project.hooks.settings import Hook
+from sakti.agent.tools.context import Outcome
 from sakti.core.config import HookSettings, load
 from sakti.core.errors import ConfigError
 from sakti.core.types import ContextPart, Message, TextPart, ThinkingPart
@@ -77,13 +78,13 @@ def test_the_rest_of_the_file_is_none_of_ours() -> None:
 def test_a_project_switches_off_only_its_own() -> None:
     mine = claude(Stop=[{"hooks": [one(command="mine")]}])
     project = json.dumps({"disableAllHooks": True, "hooks": {"Stop": [{"hooks": [one(command="theirs")]}]}}).encode()
-    found = settings.collect((HookSettings("Stop", "own"),), "config", mine, {settings.CLAUDE[1]: project})
+    found = settings.collect((HookSettings("Stop", "own"),), "config", mine, {HOOKS[1]: project})
     assert [h.command for h in found.active] == ["own", "mine"]
 
 
 def test_a_project_names_no_folders() -> None:
     text = b'[[hooks]]\nevent = "Stop"\ncommand = "x"\nwrite = ["~"]\n[[hooks]]\nevnt = 3\n'
-    found = settings.collect((), "", None, {settings.CONFIG: text})
+    found = settings.collect((), "", None, {CONFIG: text})
     assert [h.write for h in found.hooks] == [()]
     assert "write is not used" in found.problems[0] and "evnt" in found.problems[1]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sakti.agent import trust
+from sakti.agent.project import trust
 from sakti.agent.reports import doctor, trust_view
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import Config, HookSettings, load
@@ -366,8 +366,8 @@ async def test_hooks_hear_of_memory_and_tasks(store: Store, tmp_path: Path) -> N
     ]
     run = await start(store, tmp_path / "w", [*close_task, *(Answer("noted") for _ in range(6))], config=settings)
     await run.ask("I always want tabs in this project, please remember that")
-    tasks = await store.read(questions.all_live, run.session.resource_id)
-    actor = service.Actor(run.session.resource_id, "user:you", store.clock.now())
+    tasks = await store.read(questions.all_live, run.session.workspace.resource_id)
+    actor = service.Actor(run.session.workspace.resource_id, "user:you", store.clock.now())
     await store.write(service.close, actor, tasks[0].id, "completed", "shipped in main.py")
     await run.ask("and I prefer pytest over unittest")
     await run.ask("third")
@@ -407,19 +407,19 @@ async def test_a_hook_of_an_untrusted_project_is_never_started(store: Store, tmp
         await session.submit(f"hi {count}")
         await session.wait()
         assert any(isinstance(e, TurnFinished) and e.status == "answered" for e in ended)
-        assert (session.hooks is not None) is (count == 2)
+        assert (session.current.hooks is not None) is (count == 2)
         await session.close()
 
     await play(1)
     assert not (tmp_path / "ran").exists() and not (tmp_path / "ran2").exists()
-    trust.save(trust.look(workspace))
+    trust.save(trust.review(workspace))
     await play(2)
     assert (tmp_path / "ran").exists() and (tmp_path / "ran2").exists()
     for name in ("ran", "ran2"):
         (tmp_path / name).unlink()
     table["hooks"]["SessionStart"][0]["hooks"][0]["command"] += " #"
     (workspace / ".claude" / "settings.json").write_text(json.dumps(table))
-    assert trust.look(workspace).state == "changed" and "touch" in trust.diff(trust.look(workspace))
+    assert trust.review(workspace).state == "changed" and "touch" in trust.review(workspace).diff
     await play(3)
     assert not (tmp_path / "ran").exists() and not (tmp_path / "ran2").exists()
 
@@ -467,7 +467,7 @@ async def test_hooks_hear_when_memory_replaces_messages_by_itself(store: Store, 
     run = await start(store, tmp_path / "w", answers, config=replace(settings, hooks=hooks))
     for n in range(8):
         await run.ask(f"I prefer tabs in module {n}. " + "It matters to me very much. " * 20)
-        await run.session.engine.observation.join()
+        await run.session.current.engine.observation.join()
     await close(run)
 
     def rows(name: str) -> list[Any]:
@@ -486,14 +486,14 @@ async def test_a_changed_script_of_a_trusted_hook_is_not_started(store: Store, t
     (workspace / ".sakti").mkdir(parents=True)
     (workspace / "check.sh").write_text("touch ran")
     (workspace / ".sakti" / "config.toml").write_text('[[hooks]]\nevent = "Stop"\ncommand = "sh ./check.sh"\n')
-    found = trust.look(workspace)
-    assert [f.name for f in found.files] == [".sakti/config.toml", "check.sh"]
+    found = trust.review(workspace)
+    assert [f.name for f in found.project.files] == [".sakti/config.toml", "check.sh"]
     assert "check.sh: a hook runs it" in trust_view.effects(found)
     assert "runs at Stop: sh ./check.sh  (.sakti/config.toml)" in trust_view.effects(found)
     trust.save(found)
     options = Options.load(workspace, env={"PATH": "/usr/bin:/bin"})
     run = await start(store, workspace, [Answer("ok"), Answer("ok")], config=options.config)
-    assert run.session.hooks is None  # these options name no files of the project
+    assert run.session.current.hooks is None  # these options name no files of the project
     await close(run)
     clock = store.clock
     assert isinstance(clock, FakeClock)
@@ -509,7 +509,7 @@ async def test_a_changed_script_of_a_trusted_hook_is_not_started(store: Store, t
     await run.ask("two")
     assert not (workspace / "ran").exists()
     assert any("check.sh is not as it was trusted" in n.message for n in run.of(Notice))
-    assert trust.look(workspace).state == "changed"
+    assert trust.review(workspace).state == "changed"
     await close(run)
 
 
@@ -530,5 +530,5 @@ async def test_doctor_lists_hooks(tmp_path: Path, home: Path) -> None:
     assert any("theirs (.claude/settings.json): not trusted. `sakti trust`" in x for x in first)
     assert any("hooks of type http do not run" in x for x in first)
     assert any(x.startswith("✗ hooks: .claude/settings.local.json is not a JSON object") for x in first)
-    trust.save(trust.look(workspace))
+    trust.save(trust.review(workspace))
     assert "✓ hook: Stop: theirs (.claude/settings.json): active" in await lines()

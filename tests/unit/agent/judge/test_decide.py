@@ -8,7 +8,8 @@ import pytest
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.where import Place
-from sakti.agent.tools.base import Outcome, ToolRun, tool
+from sakti.agent.tools.base import tool
+from sakti.agent.tools.context import Outcome, ToolContext
 from tests.fakes.tools import TOOLS
 
 
@@ -133,19 +134,19 @@ def test_paths_are_resolved_before_they_are_judged(place: Place) -> None:
 
 
 @tool(effect="read")
-async def weigh(run: ToolRun, path: str) -> Outcome:
+async def weigh(run: ToolContext, path: str) -> Outcome:
     """Weigh a file."""
     return Outcome("heavy")
 
 
 @tool(effect="write")
-async def stamp(run: ToolRun, path: str) -> Outcome:
+async def stamp(run: ToolContext, path: str) -> Outcome:
     """Stamp a file."""
     return Outcome("done")
 
 
 @tool(effect="read")
-async def tell_time(run: ToolRun) -> Outcome:
+async def tell_time(run: ToolContext) -> Outcome:
     """Tell the time."""
     return Outcome("noon")
 

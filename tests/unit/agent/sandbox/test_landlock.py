@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from sakti.agent.sandbox import bwrap, landlock
 from sakti.agent.sandbox.boundary import Boundary
 from sakti.agent.sandbox.sandbox import LinuxSandbox
-from sakti.agent.tools.base import Workbench
 from sakti.agent.tools.bash import bash
+from sakti.agent.tools.context import ToolState
 from sakti.core.clock import SystemClock
 from sakti.core.ids import TimeIds
 from tests.fakes.enclosed import made_place, made_sandbox, refused, run
@@ -148,9 +148,9 @@ def test_no_rule_is_made_for_what_a_command_could_replace_by_a_link(tmp_path: Pa
 async def test_a_command_of_the_model_is_told_what_stopped_it(sandbox: LinuxSandbox, tmp_path: Path) -> None:
     clock, work = SystemClock(), sandbox.workspace
     env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}
-    bench = Workbench(work, work, tmp_path / "out", clock, TimeIds(clock), env, sandbox=sandbox)
-    done = await call(bench, bash, command="echo x > ../new")
+    tools = ToolState(work, work, tmp_path / "out", clock, TimeIds(clock), env, sandbox=sandbox)
+    done = await call(tools, bash, command="echo x > ../new")
     assert done.is_error and "The sandbox does not permit this. With outside=" in done.content
     assert "reach" not in done.content
-    done = await call(bench, bash, command="mkdir -p deep/er && cd deep/er && pwd")
-    assert bench.cwd == sandbox.workspace / "deep" / "er", done.content
+    done = await call(tools, bash, command="mkdir -p deep/er && cd deep/er && pwd")
+    assert tools.cwd == sandbox.workspace / "deep" / "er", done.content

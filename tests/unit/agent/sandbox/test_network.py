@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sakti.agent import workspace
 from sakti.agent.judge import network
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
@@ -20,7 +21,6 @@ from sakti.agent.judge.where import Place
 from sakti.agent.sandbox import hosts, proxy
 from sakti.agent.sandbox.proxy import Asked, Network, Proxy, Refused
 from sakti.agent.sandbox.sandbox import LinuxSandbox
-from sakti.agent.session import build
 from sakti.agent.tools.bash import bash
 from sakti.core.events import ApprovalRequested, ToolFinished
 from sakti.providers.scripted import Answer, Call
@@ -424,7 +424,7 @@ async def test_a_command_reaches_an_allowed_host_and_no_other(
     real = LinuxSandbox((tmp_path / "w").resolve(), home=tmp_path, state=tmp_path / "state")
     if not real.level.holds:
         pytest.skip(f"this machine has no sandbox: {real.level.text}")
-    monkeypatch.setattr(build, "make_sandbox", lambda _: real)
+    monkeypatch.setattr(workspace, "make_sandbox", lambda _: real)
     port, _ = server
     fetch = f"{sys.executable} -c \"import urllib.request as u; print(u.urlopen('http://%s:{port}/x').read())\""
     calls = [
@@ -441,14 +441,14 @@ async def test_a_command_reaches_an_allowed_host_and_no_other(
             run.session.resolve(event.id, True, grant="workspace")
 
     run.session.subscribe(answer)
-    bench = run.session.toolbox.bench
-    bench.network = Network(make=lambda allowed: Proxy(allowed, resolve=at_home, may_reach=lambda _: True))
+    tools = run.session.current.toolbox.state
+    tools.network = Network(make=lambda allowed: Proxy(allowed, resolve=at_home, may_reach=lambda _: True))
     await run.ask("fetch it")
     first, second, third = [e.result for e in run.of(ToolFinished)]
     assert "hello" in first.content, first.content
     assert second.is_error and f"let it not reach b.example:{port}" in second.content
     assert "hello" in third.content, "a host that was allowed for the workspace is there for the next command"
     assert asked[0].startswith(f"Reaches a.example:{port}")
-    folder = (await bench.network.socket([f"a.example:{port}"])).parent
+    folder = (await tools.network.socket([f"a.example:{port}"])).parent
     await run.session.close()
     assert not folder.exists()

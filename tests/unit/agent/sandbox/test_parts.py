@@ -11,6 +11,7 @@ import pytest
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.where import LevelName, Place
+from sakti.agent.project.files import TABLE, Location
 from sakti.agent.sandbox import aside, bwrap, environment, failures, landlock, masks, probe, sandbox, seccomp
 from sakti.agent.sandbox.boundary import Boundary, drawn, impossible
 from sakti.agent.tools.bash import bash
@@ -129,6 +130,23 @@ def test_what_appears_under_a_protected_name_is_set_aside(tmp_path: Path) -> Non
     (tmp_path / ".envrc").symlink_to("b")
     assert dict(watch.look()) == {"AGENTS.md": "AGENTS.md.set-aside-1", ".envrc": ".envrc.set-aside-1"}
     assert not (tmp_path / "AGENTS.md").exists() and (tmp_path / "CLAUDE.md").read_text() == "the user's"
+
+
+@pytest.mark.parametrize("location", TABLE)
+def test_every_project_file_is_protected_where_it_is_and_set_aside_where_it_appears(
+    tmp_path: Path, location: Location
+) -> None:
+    is_folder = location.path.endswith("/")
+    path = tmp_path / location.path / "x.md" if is_folder else tmp_path / location.path
+    watch = aside.Watch(tmp_path)
+    watch.begin(running=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("obey")
+    assert [new for _, new in watch.look() if new] != [] and not path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine")
+    boundary = drawn(tmp_path, home=tmp_path / "home")
+    assert any(path.is_relative_to(p) for p in boundary.read_only)
 
 
 def test_what_a_job_leaves_is_set_aside_before_the_next_command(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent import workspace
 from sakti.agent.sandbox.boundary import Level
-from sakti.agent.session import build
-from sakti.agent.session.state import State
 from sakti.core.errors import ConfigError
 from sakti.core.events import ApprovalRequested, MessageSaved, Notice
 from sakti.core.types import OutputPart
@@ -23,26 +22,26 @@ NONE = Level("unsandboxed", "bubblewrap is not installed", "Install it.")
 
 @pytest.fixture
 def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(state: State) -> FakeSandbox:
-        return FakeSandbox(state.workspace, NONE)
+    def none(made: workspace.Workspace) -> FakeSandbox:
+        return FakeSandbox(made.root, NONE)
 
-    monkeypatch.setattr(build, "make_sandbox", none)
+    monkeypatch.setattr(workspace, "make_sandbox", none)
 
 
 def _started(run: Recorded) -> Sequence[Sequence[str]]:
-    made = run.session.made_sandbox
+    made = run.session.workspace._sandbox
     assert isinstance(made, FakeSandbox)
     return made.started
 
 
 async def test_auto_begins_as_edits_where_no_sandbox_holds(store: Store, tmp_path: Path, no_sandbox: None) -> None:
     run = await start(store, tmp_path / "w", [], overrides=("approval.mode=auto",))
-    assert run.session.approval_mode == "edits"
+    assert run.session.current.approval_mode == "edits"
     (said,) = [n.message for n in run.of(Notice) if n.title == "Approval"]
     assert "bubblewrap is not installed" in said and "Install it." in said
     with pytest.raises(ConfigError, match="Auto needs a sandbox"):
         run.session.set_approval_mode("auto")
-    assert run.session.approval_mode == "edits" and run.session.next_approval_mode() == "plan"
+    assert run.session.current.approval_mode == "edits" and run.session.next_approval_mode() == "plan"
 
 
 async def test_full_is_reached_by_no_change_of_the_mode(store: Store, tmp_path: Path) -> None:

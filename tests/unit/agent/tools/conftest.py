@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.tools.base import Workbench
-from sakti.agent.workspace import scrubbed
+from sakti.agent.repository import scrubbed
+from sakti.agent.tools.context import ToolState
 from sakti.core.clock import SystemClock
 from sakti.core.ids import TimeIds
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Workbench:
+def tools(tmp_path: Path) -> ToolState:
     workspace = tmp_path / "w"
     workspace.mkdir()
     clock = SystemClock()
-    return Workbench(
+    return ToolState(
         workspace, workspace, tmp_path / "out", clock, TimeIds(clock), scrubbed(os.environ, frozenset({"SECRET_KEY"}))
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sakti.agent.processors.base import Processor, StepInput
-from sakti.agent.tools.base import Outcome
+from sakti.agent.tools.context import Outcome
 from sakti.core.errors import ToolError
 from sakti.core.events import ToolFinished
 from sakti.core.types import ToolCallPart
@@ -42,7 +42,7 @@ async def result(store: Store, folder: Path, hook: Other | None, *processors: Pr
     (folder / "a.txt").write_text("first")
     (folder / "b.txt").write_text("an apple")
     (folder / ".env").write_text("KEY=apple")
-    run.session.toolbox.hooks = (hook,) if hook else ()
+    run.session.current.toolbox.hooks = (hook,) if hook else ()
     await run.ask("read it")
     return run.of(ToolFinished)[0].result.content
 

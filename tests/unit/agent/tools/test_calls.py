@@ -15,9 +15,10 @@ from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_texts
 from sakti.agent.tools.apply_patch import apply_patch
 from sakti.agent.tools.background import stop_all
-from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
+from sakti.agent.tools.base import Tool
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.bash_output import bash_output
+from sakti.agent.tools.context import Outcome, ToolState
 from sakti.agent.tools.edit import edit
 from sakti.agent.tools.glob import glob
 from sakti.agent.tools.grep import grep
@@ -149,42 +150,42 @@ def placed(value: Any, workspace: Path) -> Any:
             return value
 
 
-async def called(bench: Workbench, name: str, given: dict[str, Any]) -> Outcome:
-    tool, arguments = forms.call(name, placed(given, bench.workspace), bench.cwd)
-    return await TOOLS[tool](ToolRun(bench, "c", "t", "m", lambda _: None), arguments)
+async def called(tools: ToolState, name: str, given: dict[str, Any]) -> Outcome:
+    tool, arguments = forms.call(name, placed(given, tools.workspace), tools.cwd)
+    return await TOOLS[tool](tools.context("c", "t", "m", lambda _: None), arguments)
 
 
 @pytest.fixture
-def source(bench: Workbench) -> Path:
-    path = bench.workspace / "src" / "a.py"
+def source(tools: ToolState) -> Path:
+    path = tools.workspace / "src" / "a.py"
     path.parent.mkdir()
     path.write_text("one = 1\ntwo = 2\nthree = 3\n")
-    bench.saw(path)
+    tools.saw(path)
     return path
 
 
 @pytest.mark.parametrize(("program", "name", "given", "expected"), READS, ids=lambda v: v if isinstance(v, str) else "")
 async def test_reads_and_commands(
-    bench: Workbench, source: Path, program: str, name: str, given: dict[str, Any], expected: str
+    tools: ToolState, source: Path, program: str, name: str, given: dict[str, Any], expected: str
 ) -> None:
-    assert expected in (await called(bench, name, given)).content
-    assert bench.cwd == bench.workspace, "a folder that is given for one command does not stay"
+    assert expected in (await called(tools, name, given)).content
+    assert tools.cwd == tools.workspace, "a folder that is given for one command does not stay"
 
 
 @pytest.mark.parametrize(("program", "name", "given", "expected"), EDITS, ids=lambda v: v if isinstance(v, str) else "")
 async def test_changes(
-    bench: Workbench, source: Path, program: str, name: str, given: dict[str, Any], expected: str
+    tools: ToolState, source: Path, program: str, name: str, given: dict[str, Any], expected: str
 ) -> None:
-    await called(bench, name, given)
+    await called(tools, name, given)
     assert source.read_text() == expected
 
 
-async def test_background_commands_by_their_other_names(bench: Workbench, source: Path) -> None:
-    started = await called(bench, "Bash", {"command": "exec sleep 60", "run_in_background": True})
+async def test_background_commands_by_their_other_names(tools: ToolState, source: Path) -> None:
+    started = await called(tools, "Bash", {"command": "exec sleep 60", "run_in_background": True})
     number = started.details["background"]
-    assert "still running" in (await called(bench, "BashOutput", {"bash_id": number, "filter": "x"})).content
-    assert "ended" in (await called(bench, "KillShell", {"shell_id": int(number)})).content
-    await stop_all(bench)
+    assert "still running" in (await called(tools, "BashOutput", {"bash_id": number, "filter": "x"})).content
+    assert "ended" in (await called(tools, "KillShell", {"shell_id": int(number)})).content
+    await stop_all(tools)
 
 
 @pytest.mark.parametrize(
@@ -209,15 +210,15 @@ def test_a_timeout_is_in_seconds_or_milliseconds(given: dict[str, Any], seconds:
     assert forms.repaired("bash", {"command": "x", **given}, tmp_path).get("timeout") == seconds
 
 
-async def test_an_empty_old_text_makes_a_file_but_never_replaces_one(bench: Workbench, source: Path) -> None:
-    await called(bench, "Edit", {"file_path": "new.py", "old_string": "", "new_string": "x\n"})
-    assert (bench.workspace / "new.py").read_text() == "x\n"
-    (bench.workspace / "new.py").write_text("")
-    bench.saw(bench.workspace / "new.py")
-    await called(bench, "Edit", {"file_path": "new.py", "old_string": "", "new_string": "y\n"})
-    assert (bench.workspace / "new.py").read_text() == "y\n"
+async def test_an_empty_old_text_makes_a_file_but_never_replaces_one(tools: ToolState, source: Path) -> None:
+    await called(tools, "Edit", {"file_path": "new.py", "old_string": "", "new_string": "x\n"})
+    assert (tools.workspace / "new.py").read_text() == "x\n"
+    (tools.workspace / "new.py").write_text("")
+    tools.saw(tools.workspace / "new.py")
+    await called(tools, "Edit", {"file_path": "new.py", "old_string": "", "new_string": "y\n"})
+    assert (tools.workspace / "new.py").read_text() == "y\n"
     with pytest.raises(ToolError, match="old text is empty"):
-        await called(bench, "Edit", {"file_path": "src/a.py", "old_string": "", "new_string": "x\n"})
+        await called(tools, "Edit", {"file_path": "src/a.py", "old_string": "", "new_string": "x\n"})
 
 
 def test_right_calls_come_back_as_they_are(tmp_path: Path) -> None:
@@ -231,19 +232,19 @@ def test_right_calls_come_back_as_they_are(tmp_path: Path) -> None:
         assert forms.call(name, right, tmp_path) == (name, right)
 
 
-async def test_what_means_nothing_is_still_refused(bench: Workbench, source: Path) -> None:
+async def test_what_means_nothing_is_still_refused(tools: ToolState, source: Path) -> None:
     with pytest.raises(ToolError, match=r"dry_run.*It takes path, edits\."):
-        await called(bench, "edit", {"path": "src/a.py", "old": "one = 1", "new": "x", "dry_run": True})
+        await called(tools, "edit", {"path": "src/a.py", "old": "one = 1", "new": "x", "dry_run": True})
     two = [
         {"filePath": "src/a.py", "oldString": "one", "newString": "x"},
         {"filePath": "b", "oldString": "", "newString": ""},
     ]
     with pytest.raises(ToolError, match="once for each file"):
-        await called(bench, "multi_replace_string_in_file", {"replacements": two})
+        await called(tools, "multi_replace_string_in_file", {"replacements": two})
     with pytest.raises(ToolError, match="reads one file"):
-        await called(bench, "read_many_files", {"paths": ["src/a.py", "b"]})
+        await called(tools, "read_many_files", {"paths": ["src/a.py", "b"]})
     with pytest.raises(ToolError, match="no JSON"):
-        await called(bench, "edit", {"path": "src/a.py", "edits": '[{"old": "one'})
+        await called(tools, "edit", {"path": "src/a.py", "edits": '[{"old": "one'})
     assert source.read_text().startswith("one = 1\n")
 
 

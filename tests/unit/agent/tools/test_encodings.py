@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from sakti.agent.tools import textfile
-from sakti.agent.tools.base import Workbench
+from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.edit import edit
 from sakti.agent.tools.grep import grep
 from sakti.agent.tools.read import read
@@ -94,13 +94,13 @@ def test_with_little_evidence_no_encoding_is_named() -> None:
 
 
 @pytest.mark.parametrize("evidence", [(10, 200), (600, 900)])
-async def test_an_edit_under_a_guess_keeps_all_other_bytes(bench: Workbench, evidence: tuple[int, int]) -> None:
-    path = bench.workspace / "a.txt"
+async def test_an_edit_under_a_guess_keeps_all_other_bytes(tools: ToolState, evidence: tuple[int, int]) -> None:
+    path = tools.workspace / "a.txt"
     for encoding, _, text in sources(21, evidence):
         data = f"limit = 1\n{text}end = 2\n".encode(encoding)
         path.write_bytes(data)
-        assert "8-bit encoding" in (seen := (await call(bench, read, path="a.txt")).content) or "guessed" in seen
-        await call(bench, edit, path="a.txt", old="limit = 1", new="limit = 10")
+        assert "8-bit encoding" in (seen := (await call(tools, read, path="a.txt")).content) or "guessed" in seen
+        await call(tools, edit, path="a.txt", old="limit = 1", new="limit = 10")
         assert path.read_bytes() == data.replace(b"limit = 1\n", b"limit = 10\n")
 
 
@@ -108,40 +108,40 @@ NEW = ["日本", "новый", "für", "→", "é"]
 
 
 @pytest.mark.parametrize(("language", "encoding"), WRITTEN)
-async def test_new_text_under_a_guess_is_refused(bench: Workbench, language: str, encoding: str) -> None:
-    path = bench.workspace / "a.txt"
+async def test_new_text_under_a_guess_is_refused(tools: ToolState, language: str, encoding: str) -> None:
+    path = tools.workspace / "a.txt"
     text = SENTENCES[language].replace("|", "\n")
     data = f"limit = 1\n{text}\n".encode(encoding)
     path.write_bytes(data)
-    shown = (await call(bench, read, path="a.txt")).content
+    shown = (await call(tools, read, path="a.txt")).content
     assert "Written with" in shown
     for new in NEW:
         with pytest.raises(ToolError, match="nothing was changed"):
-            await call(bench, edit, path="a.txt", old="limit = 1", new=f"limit = 1  # {new}")
+            await call(tools, edit, path="a.txt", old="limit = 1", new=f"limit = 1  # {new}")
     assert path.read_bytes() == data
 
 
 @pytest.mark.parametrize(("language", "encoding"), WRITTEN)
-async def test_a_whole_write_that_would_lose_text_is_refused(bench: Workbench, language: str, encoding: str) -> None:
-    path = bench.workspace / "a.txt"
+async def test_a_whole_write_that_would_lose_text_is_refused(tools: ToolState, language: str, encoding: str) -> None:
+    path = tools.workspace / "a.txt"
     text = SENTENCES[language].replace("|", "\n")
     path.write_bytes(data := f"{text}\nlimit = 1\n".encode(encoding))
-    bench.saw(path)
+    tools.saw(path)
     decoded = textfile.decode(data)
     assert decoded is not None
     first = next(c for c in decoded.text if not c.isascii())
     for content in ("limit = 2\n", decoded.text.replace(first, "", 1), decoded.text.replace(first, "?"), text + "é"):
         with pytest.raises(ToolError, match="nothing was changed"):
-            await call(bench, write, path="a.txt", content=content)
+            await call(tools, write, path="a.txt", content=content)
     assert path.read_bytes() == data
-    await call(bench, write, path="a.txt", content=decoded.text.replace("limit = 1", "limit = 2"))
+    await call(tools, write, path="a.txt", content=decoded.text.replace("limit = 1", "limit = 2"))
     assert path.read_bytes() == data.replace(b"limit = 1", b"limit = 2")
 
 
-async def test_a_search_for_other_letters_says_which_files_it_can_find(bench: Workbench) -> None:
-    (bench.workspace / "a.txt").write_bytes("設定 = 1\n日本語のコメントです\n終わり\n".encode("shift_jis"))
-    assert "日本語のコメントです" in (await call(bench, read, path="a.txt")).content
-    assert (await call(bench, grep, pattern="日本語")).content == (
+async def test_a_search_for_other_letters_says_which_files_it_can_find(tools: ToolState) -> None:
+    (tools.workspace / "a.txt").write_bytes("設定 = 1\n日本語のコメントです\n終わり\n".encode("shift_jis"))
+    assert "日本語のコメントです" in (await call(tools, read, path="a.txt")).content
+    assert (await call(tools, grep, pattern="日本語")).content == (
         "No match. Only files in UTF-8 and UTF-16 were searched for it."
     )
-    assert (await call(bench, grep, pattern="nothing")).content == "No match."
+    assert (await call(tools, grep, pattern="nothing")).content == "No match."

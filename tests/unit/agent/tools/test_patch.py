@@ -7,7 +7,7 @@ import pytest
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.tools.apply_patch import apply_patch
-from sakti.agent.tools.base import Workbench
+from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.toolbox import knows_patches
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call
@@ -49,16 +49,16 @@ VECTORS: dict[str, tuple[bytes, tuple[str, ...], bytes]] = {
 
 
 @pytest.mark.parametrize("name", VECTORS)
-async def test_updates_are_exact_to_the_byte(bench: Workbench, name: str) -> None:
+async def test_updates_are_exact_to_the_byte(tools: ToolState, name: str) -> None:
     before, rows, after = VECTORS[name]
-    path = bench.workspace / "f"
+    path = tools.workspace / "f"
     path.write_bytes(before)
-    await call(bench, apply_patch, patch=patch("*** Update File: f", *rows))
+    await call(tools, apply_patch, patch=patch("*** Update File: f", *rows))
     assert path.read_bytes() == after
 
 
-async def test_files_are_added_moved_and_deleted_in_one_patch(bench: Workbench) -> None:
-    root = bench.workspace
+async def test_files_are_added_moved_and_deleted_in_one_patch(tools: ToolState) -> None:
+    root = tools.workspace
     for name, text in (("old.py", "a\nb\n"), ("gone.txt", "x"), ("same.py", "q\n")):
         (root / name).write_text(text)
     text = patch(
@@ -67,7 +67,7 @@ async def test_files_are_added_moved_and_deleted_in_one_patch(bench: Workbench) 
         "*** Update File: same.py", "*** Move to: renamed.py",
         "*** Delete File: gone.txt",
     )  # fmt: skip
-    done = await call(bench, apply_patch, patch=text)
+    done = await call(tools, apply_patch, patch=text)
     assert (root / "deep/new.txt").read_bytes() == b"one\n\ntwo\n"
     assert (root / "deep/moved.py").read_bytes() == b"a\nB\n"
     assert (root / "renamed.py").read_bytes() == b"q\n"
@@ -79,8 +79,8 @@ async def test_files_are_added_moved_and_deleted_in_one_patch(bench: Workbench) 
     }  # fmt: skip
 
 
-async def test_a_patch_that_does_not_fit_changes_nothing(bench: Workbench) -> None:
-    root = bench.workspace
+async def test_a_patch_that_does_not_fit_changes_nothing(tools: ToolState) -> None:
+    root = tools.workspace
     (root / "a").write_text("one\ntwo\n")
     (root / "b").write_text("x\n")
     for rows, words in (
@@ -96,26 +96,28 @@ async def test_a_patch_that_does_not_fit_changes_nothing(bench: Workbench) -> No
         (("something",), "is expected"),
     ):
         with pytest.raises(ToolError, match=words):
-            await call(bench, apply_patch, patch=patch(*rows))
+            await call(tools, apply_patch, patch=patch(*rows))
     with pytest.raises(ToolError, match="cut off"):
-        await call(bench, apply_patch, patch="*** Begin Patch\n*** Delete File: a\n")
+        await call(tools, apply_patch, patch="*** Begin Patch\n*** Delete File: a\n")
     assert (root / "a").read_text() == "one\ntwo\n"
     assert (root / "b").read_text() == "x\n"
 
 
-async def test_a_file_that_changed_behind_its_back_is_not_patched(bench: Workbench) -> None:
-    path = bench.workspace / "a"
+async def test_a_file_that_changed_behind_its_back_is_not_patched(tools: ToolState) -> None:
+    path = tools.workspace / "a"
     path.write_text("one\n")
-    bench.saw(path)
+    tools.saw(path)
     path.write_text("one\nby someone else\n")
     with pytest.raises(ToolError, match="has changed since"):
-        await call(bench, apply_patch, patch=patch("*** Update File: a", "@@", "-one", "+1"))
+        await call(tools, apply_patch, patch=patch("*** Update File: a", "@@", "-one", "+1"))
 
 
-def test_a_patch_is_judged_by_each_of_its_files(bench: Workbench, tmp_path: Path) -> None:
+def test_a_patch_is_judged_by_each_of_its_files(tools: ToolState, tmp_path: Path) -> None:
+    place = tools.context("", "", "").place()
+
     def verdict(*rows: str, mode: str = "edits") -> str:
         given = {"patch": patch(*rows)}
-        return judge(apply_patch, given, mode=mode, rules=Rules(deny=("edit(keep/*)",)), place=bench.place()).verdict
+        return judge(apply_patch, given, mode=mode, rules=Rules(deny=("edit(keep/*)",)), place=place).verdict
 
     fine = ("*** Update File: a", "@@", "-x", "+y")
     assert verdict(*fine) == "allow"
@@ -127,14 +129,14 @@ def test_a_patch_is_judged_by_each_of_its_files(bench: Workbench, tmp_path: Path
     assert verdict("  *** Update File: keep/x", "@@", "-x", "+y") == "deny"
 
 
-def test_the_approval_shows_what_a_patch_would_do(bench: Workbench) -> None:
-    (bench.workspace / "a").write_text("one\n")
+def test_the_approval_shows_what_a_patch_would_do(tools: ToolState) -> None:
+    (tools.workspace / "a").write_text("one\n")
     given = {"patch": patch("*** Update File: a", "@@", "-one", "+1", "*** Add File: b", "+new")}
     assert apply_patch.preview is not None
-    diff = apply_patch.preview(bench, **apply_patch.check(given, bench.cwd))
+    diff = apply_patch.preview(tools.context("", "", ""), **apply_patch.check(given, tools.cwd))
     assert "-one\n+1" in diff
     assert "+new" in diff
-    assert (bench.workspace / "a").read_text() == "one\n"
+    assert (tools.workspace / "a").read_text() == "one\n"
 
 
 @pytest.mark.parametrize(

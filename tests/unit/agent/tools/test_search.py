@@ -10,7 +10,7 @@ import pytest
 from sakti.agent.file_list import FileList
 from sakti.agent.mentions import with_files
 from sakti.agent.tools import child, searches
-from sakti.agent.tools.base import Workbench
+from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.glob import glob
 from sakti.agent.tools.globs import braces
 from sakti.agent.tools.grep import grep
@@ -22,8 +22,8 @@ SECRET = "supersecret123"
 
 
 @pytest.fixture
-def tree(bench: Workbench) -> Path:
-    root = bench.workspace
+def tree(tools: ToolState) -> Path:
+    root = tools.workspace
     (root / ".git").mkdir()
     files = {
         ".gitignore": "build/\n*.log\n/only-top\n",
@@ -46,12 +46,12 @@ def tree(bench: Workbench) -> Path:
     return root
 
 
-async def rows(bench: Workbench, **arguments: object) -> list[str]:
-    return (await call(bench, grep, **arguments)).content.split("\n")
+async def rows(tools: ToolState, **arguments: object) -> list[str]:
+    return (await call(tools, grep, **arguments)).content.split("\n")
 
 
-async def test_what_is_searched(bench: Workbench, tree: Path, engine: str) -> None:
-    found = {row.partition(":")[0] for row in await rows(bench, pattern="needle")}
+async def test_what_is_searched(tools: ToolState, tree: Path, engine: str) -> None:
+    found = {row.partition(":")[0] for row in await rows(tools, pattern="needle")}
     assert found == {
         ".hidden/d.ts",
         "README.md",
@@ -61,10 +61,10 @@ async def test_what_is_searched(bench: Workbench, tree: Path, engine: str) -> No
         "src/deep/kept.log",
         "src/only-top",
     }
-    below = {row.partition(":")[0] for row in await rows(bench, pattern="needle", path="src")}
+    below = {row.partition(":")[0] for row in await rows(tools, pattern="needle", path="src")}
     assert below == {name for name in found if name.startswith("src/")}, "the ignore file at the top holds below"
-    assert await rows(bench, pattern="needle", path="build") == ["build/out.ts:1:needle built"], "what is named counts"
-    assert await rows(bench, pattern="needle", path="src/x.log") == ["src/x.log:1:needle log"]
+    assert await rows(tools, pattern="needle", path="build") == ["build/out.ts:1:needle built"], "what is named counts"
+    assert await rows(tools, pattern="needle", path="src/x.log") == ["src/x.log:1:needle log"]
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ async def test_what_is_searched(bench: Workbench, tree: Path, engine: str) -> No
         ("*.none", {"No match."}),
     ],
 )
-async def test_include(bench: Workbench, tree: Path, engine: str, include: str, expected: set[str]) -> None:
-    assert {row.partition(":")[0] for row in await rows(bench, pattern="needle", include=include)} == expected
+async def test_include(tools: ToolState, tree: Path, engine: str, include: str, expected: set[str]) -> None:
+    assert {row.partition(":")[0] for row in await rows(tools, pattern="needle", include=include)} == expected
 
 
 @pytest.mark.parametrize(
@@ -94,42 +94,42 @@ async def test_include(bench: Workbench, tree: Path, engine: str, include: str, 
         ({"pattern": "**/*.{p,q}{x,y}"}, {"src/deep/c.py"}),
     ],
 )
-async def test_glob(bench: Workbench, tree: Path, engine: str, given: dict[str, str], expected: set[str]) -> None:
+async def test_glob(tools: ToolState, tree: Path, engine: str, given: dict[str, str], expected: set[str]) -> None:
     given = {k: v.replace("{w}", str(tree)) for k, v in given.items()}
-    assert set((await call(bench, glob, **given)).content.split("\n")) == expected
+    assert set((await call(tools, glob, **given)).content.split("\n")) == expected
 
 
-async def test_outside_a_repository_the_workspace_is_the_top(bench: Workbench, tree: Path, engine: str) -> None:
+async def test_outside_a_repository_the_workspace_is_the_top(tools: ToolState, tree: Path, engine: str) -> None:
     (tree / ".git").rmdir()
     (tree.parent / ".gitignore").write_text("*\n")
-    assert await rows(bench, pattern="needle", path="src/deep") == [
+    assert await rows(tools, pattern="needle", path="src/deep") == [
         "src/deep/c.py:1:def needle(x):",
         "src/deep/kept.log:1:needle kept",
     ]
-    assert "src/x.log" not in (await call(bench, glob, pattern="*.log")).content
+    assert "src/x.log" not in (await call(tools, glob, pattern="*.log")).content
 
 
-async def test_lines_are_those_of_compilers_and_shown_as_they_are(bench: Workbench, engine: str) -> None:
-    path = bench.workspace / "odd"
+async def test_lines_are_those_of_compilers_and_shown_as_they_are(tools: ToolState, engine: str) -> None:
+    path = tools.workspace / "odd"
     path.write_bytes("a\x0cb\u2028c\x85\nint c\r\n".encode() + b"M\xfcller c\nc end\n")
-    assert await rows(bench, pattern="c$") == ["odd:2:int c", "odd:3:Müller c"]
+    assert await rows(tools, pattern="c$") == ["odd:2:int c", "odd:3:Müller c"]
     path.write_bytes("wide\nint c\n".encode("utf-16"))
-    assert await rows(bench, pattern="c", path="odd") == ["odd:2:int c"]
+    assert await rows(tools, pattern="c", path="odd") == ["odd:2:int c"]
 
 
-async def test_forms_of_the_answer(bench: Workbench, tree: Path, engine: str) -> None:
-    assert await rows(bench, pattern="two", context=1, path="src/a.ts") == ["src/a.ts:1:needle two", "src/a.ts-2-other"]
-    assert await rows(bench, pattern="needle", files_only=True, path="src", include="*.{ts,tsx}") == [
+async def test_forms_of_the_answer(tools: ToolState, tree: Path, engine: str) -> None:
+    assert await rows(tools, pattern="two", context=1, path="src/a.ts") == ["src/a.ts:1:needle two", "src/a.ts-2-other"]
+    assert await rows(tools, pattern="needle", files_only=True, path="src", include="*.{ts,tsx}") == [
         "src/a.ts:2",
         "src/b.tsx:1",
     ]
-    assert await rows(bench, pattern="needle(x)", literal=True) == ["src/deep/c.py:1:def needle(x):"]
-    assert await rows(bench, pattern="NEEDLE T", ignore_case=True) == [
+    assert await rows(tools, pattern="needle(x)", literal=True) == ["src/deep/c.py:1:def needle(x):"]
+    assert await rows(tools, pattern="NEEDLE T", ignore_case=True) == [
         "src/a.ts:1:needle two",
         "src/a.ts:3:needle three",
     ]
-    assert await rows(bench, pattern=r"two\nother", path="src/a.ts") == ["src/a.ts:1:needle two", "src/a.ts:2:other"]
-    assert (await rows(bench, pattern="needle", limit=2))[2] == (
+    assert await rows(tools, pattern=r"two\nother", path="src/a.ts") == ["src/a.ts:1:needle two", "src/a.ts:2:other"]
+    assert (await rows(tools, pattern="needle", limit=2))[2] == (
         "[The first 2 matches, there are more: narrow pattern, path or include]"
     )
 
@@ -145,36 +145,36 @@ async def test_forms_of_the_answer(bench: Workbench, tree: Path, engine: str) ->
     ],
 )
 async def test_what_an_expression_may_not_have(
-    bench: Workbench, tree: Path, engine: str, pattern: str, words: str
+    tools: ToolState, tree: Path, engine: str, pattern: str, words: str
 ) -> None:
     try:
-        told = (await call(bench, grep, pattern=pattern)).content
+        told = (await call(tools, grep, pattern=pattern)).content
     except ToolError as e:
         told = e.message
     assert re.search(words, told), told
 
 
-async def test_no_size_is_too_large_for_a_named_file(bench: Workbench, engine: str) -> None:
-    path = bench.workspace / "big.log"
+async def test_no_size_is_too_large_for_a_named_file(tools: ToolState, engine: str) -> None:
+    path = tools.workspace / "big.log"
     with path.open("wb") as file:
         for n in range(70_000):
             file.write(b"%06d " % n + b"x" * 90 + b"\n")
     assert path.stat().st_size > 6_000_000
-    assert (await rows(bench, pattern="^069999", path="big.log"))[0].startswith("big.log:70000:069999")
-    assert (await rows(bench, pattern="^069999"))[0].startswith("big.log:70000:069999")
-    many = await call(bench, grep, pattern="x", path="big.log")
+    assert (await rows(tools, pattern="^069999", path="big.log"))[0].startswith("big.log:70000:069999")
+    assert (await rows(tools, pattern="^069999"))[0].startswith("big.log:70000:069999")
+    many = await call(tools, grep, pattern="x", path="big.log")
     assert many.content.count("\n") == searches.MAX_RESULTS
     assert "there are more" in many.content
 
 
-async def test_long_lines_are_cut(bench: Workbench, engine: str) -> None:
-    (bench.workspace / "min.js").write_text("needle" + "x" * 3_000_000 + "\nshort needle\n")
-    found = await rows(bench, pattern="needle")
+async def test_long_lines_are_cut(tools: ToolState, engine: str) -> None:
+    (tools.workspace / "min.js").write_text("needle" + "x" * 3_000_000 + "\nshort needle\n")
+    found = await rows(tools, pattern="needle")
     assert len(found[0]) < 700
     assert found[1] == "min.js:2:short needle"
 
 
-async def test_nothing_secret_comes_out(bench: Workbench, tree: Path, engine: str) -> None:
+async def test_nothing_secret_comes_out(tools: ToolState, tree: Path, engine: str) -> None:
     (tree / "sub").mkdir()
     for name in (".env", "sub/.env.local", "deploy.pem", "sub/id_rsa"):
         (tree / name).write_text(f"API_KEY={SECRET}\n")
@@ -186,46 +186,46 @@ async def test_nothing_secret_comes_out(bench: Workbench, tree: Path, engine: st
     (tree / "twin.txt").hardlink_to(tree / ".env.example")
     (tree / ".aws").mkdir()
     (tree / ".aws/config").write_text(SECRET)
-    bench.own = (tree / "own",)
+    tools.own = (tree / "own",)
     for given in ({"pattern": "."}, {"pattern": ".", "include": ".env"}, {"pattern": "API", "files_only": True}):
-        told = (await call(bench, grep, **given)).content
+        told = (await call(tools, grep, **given)).content
         assert SECRET not in told
         assert ".env:" not in told
         assert "[Left out, as what is in them is secret: " in told
-    shown = (await call(bench, grep, pattern="API")).content
+    shown = (await call(tools, grep, pattern="API")).content
     assert ".env.example:1:API_KEY=" in shown and "twin.txt:1:API_KEY=" in shown, "the example may be read"
-    named = (await call(bench, grep, pattern="API", include="*.txt")).content
+    named = (await call(tools, grep, pattern="API", include="*.txt")).content
     assert named.endswith("secret: notes.txt]"), "another name of a secret file"
     for name in (".env", "link", "sub/id_rsa"):
         with pytest.raises(ToolError, match="cannot be searched: holds secrets"):
-            await call(bench, grep, pattern=".", path=name)
-    found = (await call(bench, glob, pattern="**/*")).content.split("\n")
+            await call(tools, grep, pattern=".", path=name)
+    found = (await call(tools, glob, pattern="**/*")).content.split("\n")
     assert not {".env", "sub/.env.local", "deploy.pem", "sub/id_rsa", "own/sakti.db", ".aws/config"} & set(found)
     assert found[-1].startswith("[Left out")
-    listed = (await call(bench, ls)).content.split("\n")
+    listed = (await call(tools, ls)).content.split("\n")
     assert not [row for row in listed[:-1] if row.startswith((".env ", "link", "deploy.pem", ".aws"))]
     assert ".env.example  9" in listed
-    for paths in (await FileList(tree, bench.own).paths(),):
+    for paths in (await FileList(tree, tools.own).paths(),):
         assert not {".env", "deploy.pem", "sub/id_rsa", "own/sakti.db", ".aws/config"} & set(paths)
         assert "README.md" in paths
-    assert len(with_files("@.env @link @sub/id_rsa @own/sakti.db", tree, bench.own)) == 1
+    assert len(with_files("@.env @link @sub/id_rsa @own/sakti.db", tree, tools.own)) == 1
 
 
-async def test_what_is_skipped_is_named(bench: Workbench, tree: Path, engine: str) -> None:
+async def test_what_is_skipped_is_named(tools: ToolState, tree: Path, engine: str) -> None:
     (tree / "data.bin").write_bytes(b"needle\n\0\n" * 10)
-    assert "[Skipped: data.bin (binary, it matches)]" in await rows(bench, pattern="needle")
+    assert "[Skipped: data.bin (binary, it matches)]" in await rows(tools, pattern="needle")
     os.mkfifo(tree / "pipe")
     with pytest.raises(ToolError, match="not a regular file"):
-        await call(bench, grep, pattern="x", path="pipe")
-    assert "pipe" not in (await call(bench, grep, pattern="needle")).content
+        await call(tools, grep, pattern="x", path="pipe")
+    assert "pipe" not in (await call(tools, grep, pattern="needle")).content
 
 
 async def test_an_expression_that_never_ends_is_ended(
-    bench: Workbench, engine: str, monkeypatch: pytest.MonkeyPatch
+    tools: ToolState, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """(a+)+$ doubles its time with each letter in an engine that backtracks."""
     monkeypatch.setattr("sakti.agent.tools.grep.SECONDS", 1.0)
-    (bench.workspace / "a.txt").write_text("a" * 40 + "!\n")
+    (tools.workspace / "a.txt").write_text("a" * 40 + "!\n")
     beats = 0
 
     async def heart() -> None:
@@ -235,7 +235,7 @@ async def test_an_expression_that_never_ends_is_ended(
             beats += 1
 
     beating = asyncio.create_task(heart())
-    found = await rows(bench, pattern="(a+)+$")
+    found = await rows(tools, pattern="(a+)+$")
     beating.cancel()
     expected = ["No match."]
     if engine == "own":
@@ -244,18 +244,18 @@ async def test_an_expression_that_never_ends_is_ended(
     assert found == expected
 
 
-async def test_names_keep_to_their_line(bench: Workbench, engine: str) -> None:
+async def test_names_keep_to_their_line(tools: ToolState, engine: str) -> None:
     for name in ("-dash", "a b'c\"", "new\nline", "--version"):
-        (bench.workspace / name).write_text("needle\n")
-    assert set(await rows(bench, pattern="needle")) == {
+        (tools.workspace / name).write_text("needle\n")
+    assert set(await rows(tools, pattern="needle")) == {
         "--version:1:needle",
         "-dash:1:needle",
         "a b'c\":1:needle",
         "[Skipped: new␊line (its name has a line end)]",
     }
-    assert "new␊line" in (await call(bench, glob, pattern="*")).content.split("\n")
-    assert "new␊line  7" in (await call(bench, ls)).content.split("\n")
-    assert await rows(bench, pattern="--version", path="--version") == ["No match."]
+    assert "new␊line" in (await call(tools, glob, pattern="*")).content.split("\n")
+    assert "new␊line  7" in (await call(tools, ls)).content.split("\n")
+    assert await rows(tools, pattern="--version", path="--version") == ["No match."]
 
 
 def children() -> set[int]:
@@ -263,11 +263,11 @@ def children() -> set[int]:
     return set(map(int, found))
 
 
-async def test_cancelling_ends_the_search(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelling_ends_the_search(tools: ToolState, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sakti.agent.tools.child.ripgrep", lambda: None)
-    (bench.workspace / "a.txt").write_text("a" * 40 + "!\n")
+    (tools.workspace / "a.txt").write_text("a" * 40 + "!\n")
     before = children()
-    task = asyncio.create_task(call(bench, grep, pattern="(a+)+$", path="a.txt"))
+    task = asyncio.create_task(call(tools, grep, pattern="(a+)+$", path="a.txt"))
     while not (new := children() - before):
         await asyncio.sleep(0.01)
     task.cancel()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.tools.background import stop_all
-from sakti.agent.tools.base import Workbench
 from sakti.agent.tools.bash import bash, start
 from sakti.agent.tools.bash_output import bash_output
+from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.edit import edit
 from sakti.agent.tools.kill import kill
 from sakti.agent.tools.processes import Output
@@ -23,78 +23,78 @@ from tests.fakes.tools import call, ended
 
 
 @pytest.fixture(autouse=True)
-async def stopped(bench: Workbench) -> AsyncIterator[None]:
+async def stopped(tools: ToolState) -> AsyncIterator[None]:
     """Nothing that a test started outlives it."""
     yield
-    await stop_all(bench)
+    await stop_all(tools)
 
 
-async def test_the_process_is_waited_for_not_its_pipe(bench: Workbench) -> None:
-    done = await call(bench, bash, command="sleep 600 & echo started; echo $! > pid")
+async def test_the_process_is_waited_for_not_its_pipe(tools: ToolState) -> None:
+    done = await call(tools, bash, command="sleep 600 & echo started; echo $! > pid")
     assert not done.is_error
-    pid = (bench.workspace / "pid").read_text().strip()
+    pid = (tools.workspace / "pid").read_text().strip()
     assert done.content == (
         f"started\n[left running, in the background as 1: sleep 600 (process {pid}). "
         "bash_output reads on, kill ends it]"
     )
-    assert (await call(bench, bash_output, id="1")).content == "[nothing new]\n[still running]"
-    assert (await call(bench, kill, id="1")).content == "Command 1 ended."
+    assert (await call(tools, bash_output, id="1")).content == "[nothing new]\n[still running]"
+    assert (await call(tools, kill, id="1")).content == "Command 1 ended."
     assert await ended(int(pid))
 
 
-async def test_what_was_left_running_is_read_on(bench: Workbench) -> None:
-    await call(bench, bash, command="(while [ ! -e go ]; do sleep 0.05; done; echo later; exec sleep 600) & echo now")
-    (bench.workspace / "go").touch()
-    running = bench.background["1"]
+async def test_what_was_left_running_is_read_on(tools: ToolState) -> None:
+    await call(tools, bash, command="(while [ ! -e go ]; do sleep 0.05; done; echo later; exec sleep 600) & echo now")
+    (tools.workspace / "go").touch()
+    running = tools.background["1"]
     while "later" not in running.output.unread:
         await asyncio.sleep(0.01)
-    assert (await call(bench, bash_output, id="1")).content == "later\n[still running]"
+    assert (await call(tools, bash_output, id="1")).content == "later\n[still running]"
 
 
-async def test_a_second_interrupt_ends_what_ignores_the_first(bench: Workbench) -> None:
+async def test_a_second_interrupt_ends_what_ignores_the_first(tools: ToolState) -> None:
     command = "trap 'touch asked' TERM; touch ready; while :; do sleep 0.05; done"
-    task = asyncio.create_task(call(bench, bash, command=f"echo $$ > pid; {command}"))
+    task = asyncio.create_task(call(tools, bash, command=f"echo $$ > pid; {command}"))
     for sign in ("ready", "asked"):
-        while not (bench.workspace / sign).exists():
+        while not (tools.workspace / sign).exists():
             await asyncio.sleep(0.01)
         task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await ended(int((bench.workspace / "pid").read_text()))
+    assert await ended(int((tools.workspace / "pid").read_text()))
 
 
-async def test_what_left_its_group_is_told_of(bench: Workbench) -> None:
-    done = await call(bench, bash, command="setsid sleep 600 & echo $! > pid; echo started")
-    pid = int((bench.workspace / "pid").read_text())
+async def test_what_left_its_group_is_told_of(tools: ToolState) -> None:
+    done = await call(tools, bash, command="setsid sleep 600 & echo $! > pid; echo started")
+    pid = int((tools.workspace / "pid").read_text())
     os.kill(pid, 15)
     assert done.content == (
         "started\n[something that it started left its process group and may still run; its output is no longer read]"
     )
 
 
-async def test_what_ends_with_the_command_is_not_spoken_of(bench: Workbench) -> None:
-    assert (await call(bench, bash, command="sleep 0.01 & echo started")).content == "started"
-    assert (await call(bench, bash, command="setsid sleep 0.05 & echo started")).content == "started"
-    assert bench.background == {}
+async def test_what_ends_with_the_command_is_not_spoken_of(tools: ToolState) -> None:
+    assert (await call(tools, bash, command="sleep 0.01 & echo started")).content == "started"
+    assert (await call(tools, bash, command="setsid sleep 0.05 & echo started")).content == "started"
+    assert tools.background == {}
 
 
-async def test_a_timeout_says_what_was_ended(bench: Workbench) -> None:
-    done = await call(bench, bash, command="sleep 600 & echo $! > pid; sleep 600", timeout=1)
+async def test_a_timeout_says_what_was_ended(tools: ToolState) -> None:
+    done = await call(tools, bash, command="sleep 600 & echo $! > pid; sleep 600", timeout=1)
     assert done.is_error
     assert done.content == "[stopped after 1 s, with everything that it had started]"
-    assert await ended(int((bench.workspace / "pid").read_text()))
-    assert bench.background == {}
+    assert await ended(int((tools.workspace / "pid").read_text()))
+    assert tools.background == {}
 
 
-async def test_background_numbers_are_never_given_twice(bench: Workbench) -> None:
+async def test_background_numbers_are_never_given_twice(tools: ToolState) -> None:
     for _ in range(2):
-        await call(bench, bash, command="exec sleep 600", background=True)
-    await call(bench, kill, id="1")
-    third = await call(bench, bash, command="exec sleep 600", background=True)
+        await call(tools, bash, command="exec sleep 600", background=True)
+    await call(tools, kill, id="1")
+    third = await call(tools, bash, command="exec sleep 600", background=True)
     assert third.details["background"] == "3"
-    second = bench.background["2"].process.pid
-    assert set(bench.background) == {"2", "3"}
-    await stop_all(bench)
+    second = tools.background["2"].process.pid
+    assert set(tools.background) == {"2", "3"}
+    await stop_all(tools)
     assert await ended(second)
 
 
@@ -112,115 +112,115 @@ async def test_background_numbers_are_never_given_twice(bench: Workbench) -> Non
         "( cd / ); cd sub; ( cd / ) | cat",
     ],
 )
-async def test_the_folder_is_not_lost(bench: Workbench, command: str) -> None:
-    (bench.workspace / "sub").mkdir()
-    await call(bench, bash, command=command)
-    assert bench.cwd == bench.workspace / "sub"
+async def test_the_folder_is_not_lost(tools: ToolState, command: str) -> None:
+    (tools.workspace / "sub").mkdir()
+    await call(tools, bash, command=command)
+    assert tools.cwd == tools.workspace / "sub"
 
 
-async def test_a_folder_that_is_gone_or_odd(bench: Workbench) -> None:
-    odd = bench.workspace / "a\n b'\"$x"
+async def test_a_folder_that_is_gone_or_odd(tools: ToolState) -> None:
+    odd = tools.workspace / "a\n b'\"$x"
     odd.mkdir()
-    await call(bench, bash, command="cd a*")
-    assert bench.cwd == odd
-    await call(bench, bash, command="cd ..; rmdir a*; mkdir gone; cd gone; rmdir ../gone")
-    assert (await call(bench, bash, command="pwd")).content == str(bench.workspace)
+    await call(tools, bash, command="cd a*")
+    assert tools.cwd == odd
+    await call(tools, bash, command="cd ..; rmdir a*; mkdir gone; cd gone; rmdir ../gone")
+    assert (await call(tools, bash, command="pwd")).content == str(tools.workspace)
 
 
-async def test_lines_and_errors_are_those_of_the_command(bench: Workbench) -> None:
-    failed = await call(bench, bash, command="true\nno-such-command\n")
+async def test_lines_and_errors_are_those_of_the_command(tools: ToolState) -> None:
+    failed = await call(tools, bash, command="true\nno-such-command\n")
     assert re.search(r"bash: line 2: no-such-command: command not found", failed.content)
-    wrong = await call(bench, bash, command="echo )")
+    wrong = await call(tools, bash, command="echo )")
     assert "__" not in wrong.content
     assert wrong.is_error
-    assert (await call(bench, bash, command='echo "$# [$@] $-"')).content.startswith("0 [] ")
+    assert (await call(tools, bash, command='echo "$# [$@] $-"')).content.startswith("0 [] ")
 
 
-async def test_a_very_long_command_runs(bench: Workbench) -> None:
+async def test_a_very_long_command_runs(tools: ToolState) -> None:
     text = "x" * 300_000
-    done = await call(bench, bash, command=f"cat > big <<'EOF'\n{text}\nEOF\nwc -c < big; cd /")
+    done = await call(tools, bash, command=f"cat > big <<'EOF'\n{text}\nEOF\nwc -c < big; cd /")
     assert done.content == "300001"
-    assert str(bench.cwd) == "/"
+    assert str(tools.cwd) == "/"
 
 
 async def test_nothing_is_left_in_the_temporary_folder(
-    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tools: ToolState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "own"  # other tests use the usual one meanwhile
     own.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(own))
-    await call(bench, bash, command="true")
-    await call(bench, bash, command="exec sleep 600", background=True)
-    await call(bench, kill, id="1")
+    await call(tools, bash, command="true")
+    await call(tools, bash, command="exec sleep 600", background=True)
+    await call(tools, kill, id="1")
     assert not list(own.iterdir())
 
 
-async def test_a_command_begins_before_what_it_writes_however_late_one_looks(bench: Workbench) -> None:
-    started = start(bench, "touch made", "c1")
+async def test_a_command_begins_before_what_it_writes_however_late_one_looks(tools: ToolState) -> None:
+    started = start(tools.context("c1", "", ""), "touch made")
     await started.running.exited()
     await started.running.stop()
-    assert started.begin <= (bench.workspace / "made").stat().st_ctime_ns
+    assert started.begin <= (tools.workspace / "made").stat().st_ctime_ns
     assert started.begin < started.folder.stat().st_ctime_ns, "it writes its folder there when it ends"
     started.notes.cleanup()
 
 
-async def test_files_that_its_commands_wrote_may_be_edited(bench: Workbench) -> None:
-    await call(bench, bash, command="echo 'a = 1' > new.py; python3 -c \"open('made.py','w').write('m = 1')\"")
-    await call(bench, edit, path="new.py", old="a = 1", new="a = 2")
-    assert (bench.workspace / "new.py").read_text() == "a = 2\n"
-    (bench.workspace / "other.py").write_text("x = 1\n")
+async def test_files_that_its_commands_wrote_may_be_edited(tools: ToolState) -> None:
+    await call(tools, bash, command="echo 'a = 1' > new.py; python3 -c \"open('made.py','w').write('m = 1')\"")
+    await call(tools, edit, path="new.py", old="a = 1", new="a = 2")
+    assert (tools.workspace / "new.py").read_text() == "a = 2\n"
+    (tools.workspace / "other.py").write_text("x = 1\n")
     with pytest.raises(ToolError, match="not been read"):
-        await call(bench, edit, path="other.py", old="x", new="y")
+        await call(tools, edit, path="other.py", old="x", new="y")
 
 
-async def test_files_that_its_commands_changed_are_known_with_the_difference(bench: Workbench) -> None:
-    path = bench.workspace / "a.py"
+async def test_files_that_its_commands_changed_are_known_with_the_difference(tools: ToolState) -> None:
+    path = tools.workspace / "a.py"
     path.write_text("one\ntwo\n")
-    await call(bench, read, path="a.py")
-    done = await call(bench, bash, command="sed -i s/two/2/ a.py")
+    await call(tools, read, path="a.py")
+    done = await call(tools, bash, command="sed -i s/two/2/ a.py")
     assert "changed by this command" in done.content
     assert "-two\n+2" in done.content
-    await call(bench, edit, path="a.py", old="2", new="II")
+    await call(tools, edit, path="a.py", old="2", new="II")
     assert path.read_text() == "one\nII\n"
-    assert "changed by" not in (await call(bench, bash, command="touch a.py")).content
-    await call(bench, write, path="a.py", content="all\n")
-    await call(bench, bash, command="rm a.py")
+    assert "changed by" not in (await call(tools, bash, command="touch a.py")).content
+    await call(tools, write, path="a.py", content="all\n")
+    await call(tools, bash, command="rm a.py")
     path.write_text("by someone else\n")
     with pytest.raises(ToolError, match="not been read"):
-        await call(bench, write, path="a.py", content="x")
+        await call(tools, write, path="a.py", content="x")
 
 
-async def test_what_the_user_changed_before_a_command_is_not_its_doing(bench: Workbench) -> None:
-    path = bench.workspace / "a.py"
+async def test_what_the_user_changed_before_a_command_is_not_its_doing(tools: ToolState) -> None:
+    path = tools.workspace / "a.py"
     path.write_text("one\n")
-    await call(bench, read, path="a.py")
+    await call(tools, read, path="a.py")
     path.write_text("by the user\n")
-    await call(bench, bash, command="true")
+    await call(tools, bash, command="true")
     with pytest.raises(ToolError, match="has changed since"):
-        await call(bench, edit, path="a.py", old="user", new="x")
+        await call(tools, edit, path="a.py", old="user", new="x")
 
 
-async def test_a_great_change_is_only_named(bench: Workbench) -> None:
-    (bench.workspace / "a.py").write_text("".join(f"line {n}\n" for n in range(900)))
-    await call(bench, read, path="a.py")
-    done = await call(bench, bash, command="sed -i s/line/row/ a.py")
+async def test_a_great_change_is_only_named(tools: ToolState) -> None:
+    (tools.workspace / "a.py").write_text("".join(f"line {n}\n" for n in range(900)))
+    await call(tools, read, path="a.py")
+    done = await call(tools, bash, command="sed -i s/line/row/ a.py")
     assert "a.py: too much to show" in done.content
     assert len(done.content) < 300
 
 
-async def test_equal_size_and_time_are_no_proof(bench: Workbench) -> None:
-    path = bench.workspace / "a.py"
+async def test_equal_size_and_time_are_no_proof(tools: ToolState) -> None:
+    path = tools.workspace / "a.py"
     path.write_text("one\n")
-    await call(bench, read, path="a.py")
+    await call(tools, read, path="a.py")
     before = path.stat()
     path.write_text("two\n")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(ToolError, match="has changed since"):
-        await call(bench, edit, path="a.py", old="two", new="x")
+        await call(tools, edit, path="a.py", old="two", new="x")
 
 
-async def test_the_size_that_is_told_is_the_true_one(bench: Workbench) -> None:
-    done = await call(bench, bash, command="head -c 348894 /dev/zero | tr '\\0' x")
+async def test_the_size_that_is_told_is_the_true_one(tools: ToolState) -> None:
+    done = await call(tools, bash, command="head -c 348894 /dev/zero | tr '\\0' x")
     assert "The whole output of 348,894 characters is in " in done.content
     whole = Path(done.details["output_file"])
     assert whole.stat().st_size == 348_894
@@ -251,15 +251,15 @@ def test_an_output_beyond_its_file_says_so(tmp_path: Path, monkeypatch: pytest.M
         ("printf 'no line end \\033[3'; exit 3", "no line end \n[exit code 3]"),
     ],
 )
-async def test_a_redrawn_output_reaches_the_model_as_it_ends_up(bench: Workbench, command: str, shown: str) -> None:
-    done = await call(bench, bash, command=command)
+async def test_a_redrawn_output_reaches_the_model_as_it_ends_up(tools: ToolState, command: str, shown: str) -> None:
+    done = await call(tools, bash, command=command)
     assert done.content == shown
     assert "output_file" not in done.details
 
 
-async def test_the_size_and_the_file_of_a_redrawn_output_are_those_of_its_text(bench: Workbench) -> None:
+async def test_the_size_and_the_file_of_a_redrawn_output_are_those_of_its_text(tools: ToolState) -> None:
     done = await call(
-        bench, bash, command="for i in $(seq 1 9000); do printf '0%%\\r\\033[32m%d done\\033[0m\\n' $i; done"
+        tools, bash, command="for i in $(seq 1 9000); do printf '0%%\\r\\033[32m%d done\\033[0m\\n' $i; done"
     )
     text = "".join(f"{i} done\n" for i in range(1, 9001))
     assert f"The whole output of {len(text):,} characters is in " in done.content
@@ -267,21 +267,21 @@ async def test_the_size_and_the_file_of_a_redrawn_output_are_those_of_its_text(b
     assert done.content.startswith(text[:5_000])
 
 
-async def test_what_was_drawn_so_far_is_read_from_a_running_command(bench: Workbench) -> None:
+async def test_what_was_drawn_so_far_is_read_from_a_running_command(tools: ToolState) -> None:
     drawn = "printf '\\r10%%\\r20%%\\033[1'"
     await call(
-        bench, bash, command=f"({drawn}; until [ -e go ]; do sleep 0.02; done; printf 'm\\r30%%'; exec sleep 600) &"
+        tools, bash, command=f"({drawn}; until [ -e go ]; do sleep 0.02; done; printf 'm\\r30%%'; exec sleep 600) &"
     )
-    (number,) = bench.background
-    running = bench.background[number]
+    (number,) = tools.background
+    running = tools.background[number]
     while "20%" not in running.output.unread + running.output.text():
         await asyncio.sleep(0.01)
-    seen = (await call(bench, bash_output, id=number)).content
+    seen = (await call(tools, bash_output, id=number)).content
     assert seen in ("20%\n[still running]", "[nothing new]\n[still running]")  # the command's own result may have it
-    (bench.workspace / "go").touch()
+    (tools.workspace / "go").touch()
     while "30%" not in running.output.unread:
         await asyncio.sleep(0.01)
-    assert (await call(bench, bash_output, id=number)).content == "30%\n[still running]"
+    assert (await call(tools, bash_output, id=number)).content == "30%\n[still running]"
 
 
 def test_a_piece_for_the_screen_says_that_it_redraws_a_line(tmp_path: Path) -> None:

@@ -1,0 +1,211 @@
+"""Look up programs in `programs.toml`: how each may be called, and what its subcommands do.
+
+`ProgramEntry` is the schema of the file. A table is decoded when its program is first looked up: that takes about
+0.1 ms, decoding the whole file 50 times as long.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from sakti.core.patterns import lazy_pattern
+
+# Meaning of an operand or of an option's value. A file is read or written, or only its name and size are read; `text`
+# is no file. `pattern` (of grep), `sed` (a script) and `format` (of date) have a shape of their own.
+Use: TypeAlias = Literal["text", "name", "read", "write", "pattern", "sed", "format"]
+# Whether a fact holds for a program: always, never, or behind one of these subcommands (`system prune`, in the order of
+# the words; "" without any) or options (`--hard`).
+Condition: TypeAlias = bool | tuple[str, ...]
+# Harm of a program whatever its subcommand; for clouds, databases and processes the arguments count.
+Harm: TypeAlias = Literal["superuser", "system", "disk", "cloud", "database", "processes"]
+
+
+class _Table(Struct, frozen=True, forbid_unknown_fields=True):
+    """Part of the file: a field that the schema does not know is an error."""
+
+
+class CallForm(_Table, frozen=True):
+    """Calls that have one effect: an allow-list of options, and how many operands there may be.
+
+    `flags` are options without a value, `values` those with one (glued, behind `=`, or the next word), `optional` those
+    whose value is glued or behind `=` if there is one. Abbreviations are not accepted. `value_uses` is the meaning of
+    the value of an option in `values`; text if it is not listed.
+    """
+
+    flags: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    value_uses: Mapping[str, Use] = {}
+    # In place of the lists above: all options but these, also abbreviated or in a cluster.
+    refused: tuple[str, ...] | None = None
+    required: tuple[str, ...] = ()  # options that must be given
+    operands_behind: tuple[str, ...] = ()  # options of which one must be given if there are operands
+    most_operands: int | None = None
+    whole_words: bool = False  # options are words such as `-name`, never clusters of letters
+
+
+class Wrapper(_Table, frozen=True):
+    """Words of a program before the command that it starts."""
+
+    values: tuple[str, ...] = ()  # options that take the next word
+    assignments: bool = False  # `NAME=value` may precede the command
+    skipped: int = 0  # operands before the command
+
+
+class Removal(_Table, frozen=True):
+    """Change of whole trees of files."""
+
+    verb: str
+    options: tuple[str, ...]  # that make it recursive
+    skipped: int = 0  # operands before the files, such as a mode
+
+
+class ProgramEntry(_Table, frozen=True):
+    """Program of the shell, or a subcommand of one.
+
+    Words: `operands` are the uses of its operands, the last one repeats; empty if its operands are not known to be
+    files. One of `pattern_options` replaces the first operand. `commands` are its subcommands with tables.
+
+    Effects: `reads` are the calls that only read, `edits` those that only change the files that they name (each operand
+    is written). `tells_version`: may be asked for its version. `walks`: searches folders, also hidden files of theirs
+    unless `hidden_options` are what adds them.
+
+    Code: `shell` runs the text behind `-c`, `runs_input` its standard input, `runs_script` its first operand.
+    `runner` is the word behind which another command begins. `wrapper` programs and `exec_options` start the command in
+    their arguments. `sources` are files that decide what it runs. `work`: builds, checks or tests; with `targets` all
+    operands must be listed. `runs_programs`: a subcommand that runs programs that its arguments or the repository name.
+    `refused`: options with which no subcommand reads.
+
+    Reach: `network`: fetches or sends. `other_hosts`: options with which it reaches other hosts than its addresses
+    name; null if its addresses say nothing. `configures`: writes the repository's configuration.
+
+    Loss: `irreversible`, with the `reason` for people, unless one of `harmless_with` is given. `removes`: as a command
+    of `find -exec`. `removal`, `harm`: see there.
+
+    Rules: `rule` is what "always" covers: the program, its subcommand (two words below one of `nested`), exactly these
+    words because options could do anything (`exact`), or all words that begin so.
+    """
+
+    operands: tuple[Use, ...] = ()
+    pattern_options: tuple[str, ...] = ()
+    commands: Mapping[str, ProgramEntry] = {}
+    refused: tuple[str, ...] = ()
+    reads: CallForm | None = None
+    edits: CallForm | None = None
+    tells_version: bool = False
+    walks: Condition = False
+    hidden_options: tuple[str, ...] = ()
+    shell: bool = False
+    runs_input: bool = False
+    runs_script: bool = False
+    runner: str = ""
+    wrapper: Wrapper | None = None
+    exec_options: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    work: Condition = False
+    targets: bool = False
+    runs_programs: bool = False
+    network: Condition = False
+    other_hosts: tuple[str, ...] | None = None
+    configures: Condition = False
+    irreversible: Condition = False
+    reason: str = ""
+    harmless_with: tuple[str, ...] = ()
+    removes: bool = False
+    removal: Removal | None = None
+    harm: Harm | None = None
+    rule: Literal["program", "subcommand", "exact"] | None = None
+    nested: tuple[str, ...] = ("run", "compose", "exec", "tool", "mod", "pr", "issue", "repo", "get")
+
+    @property
+    def reads_operands(self) -> bool:
+        """Return whether the content of a file that it names may be shown."""
+        return "read" in self.operands
+
+    @property
+    def names_operands(self) -> bool:
+        """Return whether its operands are texts or only names of files, never opened."""
+        return self.operands in (("text",), ("name",))
+
+
+UNKNOWN = ProgramEntry()
+FILE = Path(__file__).with_name("programs.toml")
+_HEADER = lazy_pattern(r'^\[(?:"([^"\n]+)"|([\w-]+))(?:\.[\w.-]+)?\]$', re.MULTILINE)
+
+
+def find_program(name: str) -> ProgramEntry:
+    """Return the entry of a program, `UNKNOWN` if there is none; `name` has no folder."""
+    names = _index_tables().get(name)
+    return _decode(*names) if names is not None else UNKNOWN
+
+
+@functools.cache
+def _index_tables() -> Mapping[str, tuple[int, int]]:
+    """Find the part of the file that each program is described in."""
+    heads: list[tuple[str, int]] = []
+    text = _read_text()
+    for header in _HEADER.finditer(text):
+        names = header[1] or header[2]
+        if not heads or heads[-1][0] != names:
+            heads.append((names, header.start()))
+    ends = [start for _, start in heads[1:]] + [len(text)]
+    return {name: (start, end) for (names, start), end in zip(heads, ends, strict=True) for name in names.split()}
+
+
+@functools.cache
+def _read_text() -> str:
+    return FILE.read_text("utf-8")
+
+
+@functools.cache
+def _decode(start: int, end: int) -> ProgramEntry:
+    (program,) = msgspec.toml.decode(_read_text()[start:end], type=dict[str, ProgramEntry]).values()
+    return program
+
+
+# --- options and subcommands --------------------------------------------------------------------------------------
+
+
+def has_option(words: Sequence[str], options: Sequence[str]) -> bool:
+    """Return whether one of `options` is given.
+
+    `-x` also counts in a cluster, `--name` also abbreviated to three characters and with a value.
+    """
+    letters = {o[1] for o in options if len(o) == 2}
+    names = tuple(o for o in options if len(o) > 2)
+    return any(_is_one_of(word, letters, names) for word in words if word.startswith("-"))
+
+
+def _is_one_of(word: str, letters: Set[str], names: Sequence[str]) -> bool:
+    if not word.startswith("--"):
+        return not letters.isdisjoint(word[1:])
+    name = word.partition("=")[0]
+    return len(name) > 2 and any(n.startswith(name) for n in names)
+
+
+def list_operands(arguments: Sequence[str]) -> list[str]:
+    """Return the words that are no options, values of options among them."""
+    return [a for a in arguments if not a.startswith("-")]
+
+
+def cut_at_dashes(words: Sequence[str]) -> Sequence[str]:
+    """Return the words before `--`: behind it are only operands."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def is_met(condition: Condition, arguments: Sequence[str]) -> bool:
+    """Return whether a condition of a table holds for the arguments of its program."""
+    if isinstance(condition, bool):
+        return condition
+    operands = list_operands(arguments)
+    if has_option(cut_at_dashes(arguments), [c for c in condition if c.startswith("-")]):
+        return True
+    words = (c.split() for c in list_operands(condition))
+    return any(operands[: len(w) or 1] == w for w in words)

@@ -1,0 +1,542 @@
+"""Own everything that belongs to one open thread: its row, memory, prompt, tools, and running turn."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sakti.agent import file_list, titles
+from sakti.agent.repository import local_timezone
+from sakti.agent.session import system_prompt
+from sakti.agent.session.inbox import Inbox
+from sakti.agent.workspace import Workspace
+from sakti.core.config import SessionMode
+from sakti.core.errors import ConfigError, StoreError
+from sakti.core.events import Event, MemoryStatus, MessageSaved, Notice, StepFinished, ThreadChanged
+from sakti.core.lazy import lazy_imports
+from sakti.core.types import Block, Json, ModelInfo, Part, Thread, Usage
+
+if TYPE_CHECKING:
+    from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.project.hooks.fire import Hooks
+    from sakti.agent.session.turn import Turn
+    from sakti.agent.tools.toolbox import Toolbox
+    from sakti.memory.engine import MemoryEngine
+
+with lazy_imports:
+    from sakti.agent import budget
+    from sakti.agent.checkpoints import recorder as recording
+    from sakti.agent.judge import rules as judge_rules
+    from sakti.agent.processors import builtin
+    from sakti.agent.project.hooks import guard as hook_guard
+    from sakti.agent.project.instructions import find as instructions
+    from sakti.agent.project.instructions import nearby
+    from sakti.agent.project.skills import catalog as skill_catalog
+    from sakti.agent.session import prompt_facts, recovery
+    from sakti.agent.tools import approvals as tool_approvals
+    from sakti.agent.tools import background, catalog
+    from sakti.agent.tools import skill as skill_tool
+    from sakti.agent.tools import toolbox as tool_box
+    from sakti.memory import engine as memory_engine
+    from sakti.store import secrets
+    from sakti.store.threads import fork as thread_fork
+    from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import threads as stored_threads
+
+
+class PromptNews(Struct):
+    """News for the next requests: changed instructions by file, the change of the skill list, texts of hooks."""
+
+    instructions: dict[str, str] = field(default_factory=dict[str, str])
+    skills: str = ""
+    hooks: str = ""
+
+
+class RunningTurn(Struct):
+    """The running turn and its task; `failed` is the prompt of a last turn whose model call failed."""
+
+    turn: Turn | None = None
+    task: asyncio.Task[None] | None = None
+    failed: tuple[Part, ...] | None = None
+
+
+class OpenThread:
+    """The thread that a window, or a script, works in.
+
+    `is_new`: not stored yet. `last_index`: the index of the newest message that memory here knows. `hooks` are None
+    if there are none.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.thread: Thread | None = None
+        self.is_new = False
+        self.last_index = -1
+        self.inbox = Inbox()
+        self.running = RunningTurn()
+        self.usage = Usage()
+        self.status: MemoryStatus | None = None
+        self.news = PromptNews()
+        self.hooks: Hooks | None = None
+        self._mode: str | None = None
+        self._approval_mode: SessionMode | None = None
+        self._engine: MemoryEngine | None = None
+        self._toolbox: Toolbox | None = None
+        self._system: tuple[Block, ...] = ()
+
+    # --- values -----------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """Return the id of the thread; empty before one is open."""
+        return self.thread.id if self.thread is not None else ""
+
+    @property
+    def busy(self) -> bool:
+        task = self.running.task
+        return task is not None and not task.done()
+
+    @property
+    def speaking(self) -> bool:
+        """Return whether an answer streams that is not stored yet."""
+        turn = self.running.turn
+        return turn is not None and bool(turn.streamed or turn.thinking)
+
+    @property
+    def engine(self) -> MemoryEngine:
+        """Return the thread's memory. Raises `StoreError`."""
+        if self._engine is None:
+            raise StoreError("The thread is not open yet.")
+        return self._engine
+
+    @property
+    def mode(self) -> str:
+        """Return what the Observer looks for here."""
+        return self._mode or self.workspace.options.config.mode
+
+    @property
+    def approval_mode(self) -> SessionMode:
+        return self._approval_mode or self.workspace.approval_mode
+
+    def set_approval_mode(self, mode: SessionMode) -> None:
+        """Change what runs without asking."""
+        self._approval_mode = mode
+        if self._toolbox is not None:
+            self._toolbox.mode = mode
+            self._toolbox.state.sandbox = self.workspace.sandbox
+
+    @property
+    def granted_rules(self) -> tuple[str, ...]:
+        """Return the rules that were granted for this thread."""
+        return self._toolbox.granted if self._toolbox is not None else ()
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """Return the recorder of file changes; None if nothing is recorded."""
+        if self._toolbox is None:
+            return None
+        recorder = self._toolbox.state.recorder
+        return recorder if isinstance(recorder, recording.Recorder) else None
+
+    def emit(self, event: Event) -> None:
+        """Note what an event says of this thread, and pass it to the listeners of the workspace."""
+        match event:
+            case MemoryStatus():
+                self.status = event
+            case StepFinished(usage=usage):
+                self.usage = self.usage + usage
+            case ThreadChanged(thread):
+                near = self._nearby
+                if near is not None and self.id != thread.id:
+                    near.forget()
+                self.thread = thread
+            case MessageSaved(message):
+                self.last_index = max(self.last_index, message.index)
+            case _:
+                pass
+        self.workspace.emit(event)
+
+    # --- open and leave ---------------------------------------------------------------------------------------
+
+    async def open_initial(self) -> None:
+        """Open the thread that the options name, else a new one. Raises `ConfigError` (no such thread)."""
+        ws = self.workspace
+        options, store = ws.options, ws.store
+        if options.resume or options.fork:
+            thread = await self._find(options.resume or options.fork or "")
+            if options.fork:
+                now = ws.clock.now()
+                thread = await store.write(thread_fork.fork, thread.id, id=store.ids.new(), ids=store.ids, now=now)
+            await self.switch_to(thread)
+        elif options.thread_id:
+            stored = await store.read(stored_threads.get, options.thread_id)
+            if stored is not None and stored.resource_id != ws.resource_id:
+                raise ConfigError(f"The thread {options.thread_id} belongs to {stored.resource_id}.")
+            await (self.switch_to(stored) if stored is not None else self.open_new(options.thread_id))
+        elif options.continue_last:
+            await self._continue_last()
+        else:
+            await self.open_new()
+
+    async def _continue_last(self) -> None:
+        """Open the newest thread, or the one in which an undo of it goes on."""
+        ws = self.workspace
+        newest = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
+        if not newest:
+            await self.open_new()
+        elif went_to := stored_threads.goes_on_as(newest[0]):
+            exists = await ws.store.read(stored_threads.get, went_to) is not None
+            await self.open_new(None if exists else went_to)
+        else:
+            await self.switch_to(newest[0])
+
+    async def _find(self, name: str) -> Thread:
+        """Return the thread of an id or a part of its title. Raises `ConfigError`."""
+        ws = self.workspace
+        if matches := await ws.store.read(stored_threads.find, ws.resource_id, name):
+            return matches[0]
+        raise ConfigError(titles.explain_missing(name, await ws.store.read(stored_threads.find, None, name)))
+
+    async def open_read_only(self) -> None:
+        """Open the thread that the options name, else the newest: no model, nothing written. Raises `ConfigError`."""
+        ws = self.workspace
+        if ws.options.resume:
+            threads = [await self._find(ws.options.resume)]
+        else:
+            threads = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
+        if threads:
+            self.is_new = True  # so that nothing is repaired or stored
+            await self.switch_to(threads[0])
+
+    async def open_new(self, thread_id: str | None = None) -> None:
+        """Begin an empty thread. It is stored with its first message, so that empty ones leave no trace."""
+        ws = self.workspace
+        now = ws.clock.now()
+        self.is_new = True
+        await self.switch_to(Thread(thread_id or ws.store.ids.new(), ws.resource_id, "", now, now, mode=self.mode))
+
+    async def open_stored(self, thread_id: str) -> None:
+        """Go on with a stored thread. Raises `StoreError` if it does not exist."""
+        thread = await self.workspace.store.read(stored_threads.get, thread_id)
+        if thread is None:
+            raise StoreError("This thread was removed for good.", code="gone")
+        self.is_new = False
+        await self.switch_to(thread)
+
+    async def switch_to(self, thread: Thread) -> None:
+        """Make a thread the open one, without a queue, a failed prompt, or grants."""
+        self.inbox = replace(self.inbox, queued=[])
+        self.running.failed = None
+        self.news.instructions, self.news.skills = {}, ""
+        if self._toolbox is not None:
+            self._toolbox.granted = ()
+        await self._load(thread)
+
+    async def reopen(self) -> None:
+        """Open the same thread again, with the model and the settings of now."""
+        if self.thread is not None:
+            await self.switch_to(self.thread)
+
+    async def set_mode(self, mode: str) -> None:
+        """Change what the Observer looks for."""
+        self._mode = mode
+        if self.thread is not None:
+            await self.workspace.store.write(stored_threads.set_mode, self.thread.id, mode)
+            await self.switch_to(replace(self.thread, mode=mode))
+
+    async def _load(self, thread: Thread) -> None:
+        """Load the thread's memory as the database has it now."""
+        ws = self.workspace
+        if self._engine is not None:
+            await self._engine.close()
+        self.thread, self._mode = thread, thread.mode
+        engine = self._engine = self._make_engine()
+        if not self.is_new:
+            await ws.warm_counter()  # the log of an older thread is counted when it is opened
+            await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
+            if ws.owner and not ws.store.read_only_reason:
+                await recovery.take_back_claims(ws.store, thread, ws.owner)
+        newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
+        self.last_index = newest[-1].index if newest else -1
+        self.usage = await ws.store.read(stored_messages.usage_of, thread.id, purpose="actor")
+        await engine.open(thread)
+        if ws.models.info is not None and ws.models.info.small:
+            await ws.files.load_summary()
+            engine.set_budget(await asyncio.to_thread(self._small_budget, ws.models.info))
+        self.status = engine.status()
+        self.emit(ThreadChanged(thread))
+        self.emit(self.status)
+
+    def _make_engine(self) -> MemoryEngine:
+        ws = self.workspace
+        observer, reflector = ws.make_observers()
+        return memory_engine.MemoryEngine(
+            store=ws.store,
+            settings=ws.config.memory,
+            mode=self.mode,
+            counter=ws.counter,
+            clock=ws.clock,
+            ids=ws.store.ids,
+            observer=observer,
+            reflector=reflector,
+            emit=self.emit,
+            owner=ws.owner or None,
+            timezone=local_timezone(),
+            reason=ws.observer_reason(),
+        )
+
+    async def catch_up(self) -> None:
+        """Load what another window wrote into this thread since its last turn here."""
+        assert self.thread is not None
+        ws, thread = self.workspace, self.thread
+        if self.engine.unrecorded:
+            await self.engine.open(thread)
+        if not self.is_new:
+            await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
+        newer = await ws.store.read(stored_messages.after, thread.id, self.last_index)
+        if not newer:
+            return
+        await self._load(await ws.store.read(stored_threads.get, thread.id) or thread)
+        text = f"{len(newer)} messages were added to this thread in another window; the agent sees them."
+        self.emit(Notice("information", "Another window", text))
+
+    async def close(self) -> None:
+        """Stop background commands and memory's work; delete the outputs of an unsaved session."""
+        if self._toolbox is not None:
+            state = self._toolbox.state
+            await background.stop_all(state)
+            if state.network is not None:
+                await state.network.close()
+            if not self.workspace.saved:
+                await asyncio.to_thread(shutil.rmtree, state.output_folder, ignore_errors=True)
+        if self._engine is not None:
+            await self._engine.close()
+
+    # --- the stored row ---------------------------------------------------------------------------------------
+
+    async def store(self, first_text: str = "") -> None:
+        """Store a new thread; its title is made of its first message until the Observer names it.
+
+        A thread that a guardrail left without a title gets one, too.
+        """
+        assert self.thread is not None
+        ws = self.workspace
+        await self._refresh_skills()
+        if not self.is_new:
+            if ws.options.instructed:
+                _ = self.toolbox  # it knows what its results showed
+            await self._refresh_instructions()
+            await self.name(first_text)
+            return
+        self.is_new = False
+        thread = replace(
+            self.thread,
+            title=titles.first_title(secrets.masked(first_text)),
+            metadata={
+                **self.thread.metadata,
+                system_prompt.OVERVIEW: await file_list.overview_of(ws.root, trusted=ws.options.trusted),
+                **instructions.to_metadata(await ws.files.find_instructions()),
+                **prompt_facts.skill_metadata(self._list_skills()),
+                **({} if ws.options.interactive else {titles.HEADLESS: True}),
+            },
+        )
+        self.emit(ThreadChanged(await ws.store.write(stored_threads.create, thread)))
+
+    async def _refresh_skills(self) -> None:
+        """Read the skills again; the prompt of a thread that goes on stays, and a fact tells the changes."""
+        await self.workspace.files.reload_skills()
+        before = prompt_facts.initial_skills(self.thread)
+        self.news.skills = skill_catalog.change(before, self._list_skills()) if before else ""
+
+    def _list_skills(self) -> str:
+        """Return the list of skills for a thread that begins now."""
+        ws, info = self.workspace, self.workspace.models.info
+        return skill_catalog.block(ws.files.library, ws.counter, info.context_window if info is not None else None)
+
+    async def _refresh_instructions(self) -> None:
+        """Read the instructions again; the prompt of a thread that goes on stays, and facts tell the changes."""
+        current = await self.workspace.files.find_instructions()
+        self.news.instructions = instructions.changes(instructions.kept(self.thread), current.sources)
+        if self._nearby is not None:
+            await self._nearby.refresh()
+
+    async def name(self, text: str) -> None:
+        """Give a stored thread without a title one made of `text`."""
+        ws, thread, title = self.workspace, self.thread, titles.first_title(secrets.masked(text))
+        if thread is not None and not thread.title and title:
+            renamed = await ws.store.write(stored_threads.rename, thread.id, title, ws.clock.now(), by_user=False)
+            self.emit(ThreadChanged(renamed or thread))
+
+    async def reload_row(self) -> None:
+        """Read the thread's title as it is stored: a guardrail may have taken it away."""
+        assert self.thread is not None
+        thread = await self.workspace.store.read(stored_threads.get, self.thread.id)
+        if thread is not None:
+            self.emit(ThreadChanged(thread))
+
+    async def add_metadata(self, metadata: Json) -> None:
+        """Store metadata with the thread, which is stored already."""
+        assert self.thread is not None
+        self.thread = replace(self.thread, metadata={**self.thread.metadata, **metadata})
+        await self.workspace.store.write(stored_threads.update_metadata, self.thread.id, metadata)
+
+    async def note_skills(self, names: Sequence[str]) -> None:
+        """Store with the thread that skills were loaded."""
+        before = prompt_facts.names_loaded(self.thread)
+        now = list(dict.fromkeys((*before, *names)))
+        if now != before:
+            await self.add_metadata({prompt_facts.LOADED: now})
+
+    # --- the prompt -------------------------------------------------------------------------------------------
+
+    def system(self) -> tuple[Block, ...]:
+        """Return the system prompt, the same for the life of the thread.
+
+        The overview of the workspace is of the time when the thread began, and stored with it.
+        """
+        ws, info = self.workspace, self.workspace.models.info
+        brief = bool(info and info.brief)
+        text = system_prompt.build(
+            ws.root,
+            self.thread,
+            interactive=ws.options.interactive,
+            brief=brief,
+            added=ws.options.added,
+        )
+        limit = instructions.LIMIT_BRIEF if brief else instructions.LIMIT
+        sources = instructions.limited(instructions.kept(self.thread), (), limit).sources
+        texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
+        if (info is None or info.has_memory_tools) and (listed := prompt_facts.initial_skills(self.thread)):
+            texts.append(("skills", listed))
+        stable = len(texts) - 1  # a prompt cache breaks behind all of them
+        if ws.files.summary and info is not None and info.small:
+            texts.append(("project", ws.files.summary))
+        if [(b.kind, b.text) for b in self._system] != texts:
+            self._system = tuple(
+                Block(k, t, edge=i >= stable, tokens=ws.counter.count(t)) for i, (k, t) in enumerate(texts)
+            )
+        return self._system
+
+    def facts(self) -> dict[str, str]:
+        """Return what changes from step to step, by name: the hour, the folder, git, news."""
+        ws, tools = self.workspace, self.toolbox.state
+        messages = self._engine.state.window.messages if self._engine is not None else ()
+        near = self._nearby.texts() if self._nearby is not None else {}
+        return {
+            **system_prompt.moving_facts(ws.files.git, tools.show(tools.cwd), ws.clock.now()),
+            **prompt_facts.instruction_facts(messages, self.news.instructions, near, self.thread),
+            **({"hooks": self.news.hooks} if self.news.hooks else {}),
+            **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
+        }
+
+    async def learn(self) -> ModelInfo:
+        """Return the actor with all that is known of it; memory goes by its window from then on."""
+        ws = self.workspace
+        models, before = ws.models, ws.models.info
+        info = await models.learn()
+        if info.brief and not info.small and models.noticed_window != info.context_window:
+            models.noticed_window = info.context_window
+            self.emit(Notice("information", "Small window", self._name_omissions(info)))
+        if info is not before and self._engine is not None:
+            self._engine.set_models(*ws.make_observers())
+        return info
+
+    def _name_omissions(self, info: ModelInfo) -> str:
+        """Return the sentence that names everything a small window has no room for."""
+        tools, offered = self.toolbox, self.workspace.files.library.offered
+        missing = {t.name for t in tools.specs()} - {t.name for t in tools.specs(info)}
+        names = [*sorted(missing), *(["the list of skills"] if offered and not info.has_memory_tools else [])]
+        text = ", ".join([*names, "the overview of the workspace"])
+        return f"{info.name} has {info.context_window:,} tokens: it is not offered {text}, and its prompt is shorter."
+
+    def _small_budget(self, info: ModelInfo) -> int:
+        """Tokens that a small model's window leaves for memory and messages: its gauges show them from the start."""
+        counter, tools = self.workspace.counter, self.toolbox
+        fixed = sum(b.tokens for b in self.system()) + tools.count(counter, tools.specs(info))
+        return budget.room(info, self.workspace.config.agent, fixed)[1] or 0
+
+    # --- tools ------------------------------------------------------------------------------------------------
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """Return the thread's tools, made on first use."""
+        if self._toolbox is None:
+            self._use_toolbox(self._make_toolbox())
+        assert self._toolbox is not None
+        return self._toolbox
+
+    @property
+    def made_toolbox(self) -> Toolbox | None:
+        """Return the thread's tools, if they were needed already."""
+        return self._toolbox
+
+    async def warm_toolbox(self) -> None:
+        """Make the tools in a thread."""
+        if self._toolbox is None:
+            self._use_toolbox(await asyncio.to_thread(self._make_toolbox))
+
+    def _use_toolbox(self, toolbox: Toolbox) -> None:
+        if self._toolbox is None:  # another was made meanwhile
+            self._toolbox = toolbox
+            toolbox.mode = self.approval_mode
+
+    async def load_rules(self) -> None:
+        """Read the rules saved for the workspace, also those saved or revoked in another window."""
+        self.toolbox.saved = await self.workspace.allowed_rules()
+
+    def _make_toolbox(self) -> Toolbox:
+        """Make the tools; their schemas are ready and counted."""
+        ws, approval = self.workspace, self.workspace.config.approval
+        tools = catalog.all_tools(
+            ws.store,
+            resource_id=ws.resource_id,
+            owner=ws.owner or None,
+            counter=ws.counter,
+            settings=ws.config.memory,
+            emit=self.emit,
+            in_window=lambda: self.engine.window_ids,
+        )
+        if ws.files.library.offered:
+            loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.names_loaded(self.thread), self.note_skills)
+            tools.append(skill_tool.make(lambda: ws.files.library, loaded))
+        toolbox = tool_box.Toolbox(
+            {t.name: t for t in tools},
+            ws.make_tool_state(self.emit, enclosed=self.approval_mode != "full"),
+            tool_approvals.Approvals(self.emit, interactive=ws.options.interactive),
+            self.approval_mode,
+            judge_rules.Rules(approval.allow, approval.ask, approval.deny),
+            ws.save_rule,
+            lambda: ws.models.info.name if ws.models.info else "",
+        )
+        for processor in ws.processors():
+            if isinstance(processor, builtin.ToolSearch):
+                toolbox.search(processor.always)
+        if ws.files.count or instructions.user_has_rules():
+            toolbox.hooks = (self._make_nearby(toolbox),)
+        if self.hooks is not None:
+            toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state)
+        toolbox.count(ws.counter, toolbox.specs(ws.models.info))
+        return toolbox
+
+    def _make_nearby(self, toolbox: Toolbox) -> nearby.Nearby:
+        async def keep(names: Sequence[str]) -> None:
+            await self.add_metadata({nearby.KEY: list(dict.fromkeys((*prompt_facts.names_near(self.thread), *names)))})
+
+        return nearby.Nearby(
+            self.workspace.root,
+            self.workspace.files.count,
+            lambda: instructions.kept(self.thread),
+            toolbox.touched,
+            lambda: prompt_facts.names_near(self.thread),
+            keep,
+        )
+
+    @property
+    def _nearby(self) -> nearby.Nearby | None:
+        hooks = self._toolbox.hooks if self._toolbox is not None else ()
+        return next((h for h in hooks if isinstance(h, nearby.Nearby)), None)

@@ -1,0 +1,96 @@
+"""Settings and choices that a session starts with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sakti.agent.project import settings as project_settings
+from sakti.agent.project import trust
+from sakti.agent.project.files import ProjectFile
+from sakti.agent.repository import find_root
+from sakti.core.config import Config
+
+
+class Options(Struct, frozen=True):
+    """What a session starts with.
+
+    `resume` is a thread's id or part of its title, `fork` the same of one to copy, `continue_last` the newest one;
+    `thread_id` names a thread that is made where there is none. `resource_id` is what threads, tasks and rules belong
+    to, the workspace's path by default. `interactive` tells whether somebody is there to approve. `closed` are paths
+    that no tool may touch, beside sakti's own; `added` are resolved folders that count as parts of the workspace for
+    tools and commands. `told` is one line on what the project's settings changed. `unasked`:
+    these settings are the user's only; whether the project's may have an effect is still to be asked, `overrides` are
+    loaded again then.
+    `trusted`: nothing of the workspace is held back, and git is asked about it.
+    `full`: the mode that asks nothing, for containers. `instructed`: the project's own instructions are read.
+    `files` are the project's files that have an effect, as they were looked at. `own_commands` names the commands of
+    the chat, which no file may take.
+    """
+
+    workspace: Path
+    config: Config = field(default_factory=Config)
+    model_flag: str | None = None
+    resume: str | None = None
+    fork: str | None = None
+    continue_last: bool = False
+    interactive: bool = True
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    warnings: tuple[str, ...] = ()
+    resource_id: str | None = None
+    thread_id: str | None = None
+    closed: tuple[Path, ...] = ()
+    added: tuple[Path, ...] = ()
+    told: str = ""
+    unasked: bool = False
+    trusted: bool = True
+    full: bool = False
+    instructed: bool = False
+    overrides: tuple[str, ...] = ()
+    files: tuple[ProjectFile, ...] = ()
+    own_commands: Callable[[], Container[str]] = frozenset
+
+    @classmethod
+    def load(
+        cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), trusted: bool = False, **given: Any
+    ) -> Options:
+        """Make options with the user's settings, those of a trusted project, environment and `overrides`.
+
+        `overrides` ("name=value") are on top; the workspace is the current folder's by default. `trusted`: the project
+        is trusted this time, without being asked about. Raises `ConfigError`.
+        """
+        bare = cls.load_unasked(workspace, overrides=overrides, **given)
+        review = trust.review(bare.workspace)
+        return bare.with_project(review, use=trusted or not review.asks)
+
+    @classmethod
+    def load_unasked(cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), **given: Any) -> Options:
+        """Make options without looking at the project's settings; `with_project` adds them. Raises `ConfigError`."""
+        folder = find_root(workspace or Path.cwd())
+        loaded = project_settings.user_settings(overrides)
+        return cls(folder, loaded.config, unasked=True, overrides=tuple(overrides), **given)
+
+    def with_project(self, review: trust.TrustReview, *, use: bool) -> Options:
+        """Return these options with the project's settings where `use` says so, else with a warning that names them.
+
+        Raises `ConfigError`.
+        """
+        project = review.project
+        loaded = project_settings.settings(project, use=use, overrides=self.overrides)
+        left_out = "" if use else review.left_out
+        warnings = (*loaded.warnings, *(w for w in (project.problem, left_out) if w))
+        return replace(
+            self,
+            config=loaded.config,
+            warnings=warnings,
+            told=project_settings.describe_changes(loaded),
+            unasked=False,
+            trusted=use,
+            instructed=use and bool(project.files),
+            files=project.files if use else (),
+        )

@@ -1,0 +1,291 @@
+"""Discover the files with which a workspace changes what sakti does.
+
+`TABLE` is the one list of them: trust, the sandbox and the readers of each kind take names and folders from it. What a
+workspace holds may be hostile: names and sizes are bounded, links are judged by their target, nothing waits for a FIFO.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from sakti.agent.project.skills import template
+from sakti.core import resources
+from sakti.core.config.reading import parse, read_bytes
+from sakti.core.errors import ConfigError
+from sakti.core.lazy import lazy_imports
+
+with lazy_imports:
+    from sakti.agent.project.hooks import settings as hook_settings
+
+Kind: TypeAlias = Literal["settings", "page", "hooks", "script", "instructions", "rule", "skill", "command"]
+# A file is trusted with its content, by its path (it can only say something), or by its path unless it runs something.
+Basis: TypeAlias = Literal["content", "path", "path unless it runs"]
+
+CONFIG = ".sakti/config.toml"
+HOOKS = (".claude/settings.json", ".claude/settings.local.json")  # only their hooks have an effect
+INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md")
+BRANDS = (".sakti", ".agents", ".claude")
+PAGES = ("memory.working_memory.schema", "memory.working_memory.template")  # settings that name a file
+
+LONGEST = 1_000_000  # bytes of a file that is read
+MOST = 500  # files that are listed at once
+MOST_FOLDERS = 2_000
+DEEPEST = 4  # folders below one of the table
+_SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv"})
+_SCRIPTS = frozenset(".sh .bash .zsh .fish .py .js .mjs .cjs .ts .rb .pl .php .lua .ps1 .bat .cmd .jar .exe".split())
+
+
+class Location(Struct, frozen=True):
+    """A file, or a folder with files, of one kind. The path of a folder ends with `/`."""
+
+    kind: Kind
+    path: str
+    basis: Basis
+    suffix: str = ""
+
+    def holds(self, name: str) -> bool:
+        return name.startswith(self.path) if self.path.endswith("/") else name == self.path
+
+
+# Settings name files of one more kind, "page", and hooks name scripts in other folders: both are trusted with content.
+TABLE: tuple[Location, ...] = (
+    Location("settings", CONFIG, "content"),
+    *(Location("hooks", name, "content") for name in HOOKS),
+    *(Location("script", f"{brand}/hooks/", "content") for brand in BRANDS),
+    *(Location("instructions", name, "path") for name in INSTRUCTIONS),
+    *(Location("rule", f"{brand}/rules/", "path", ".md") for brand in BRANDS),
+    *(
+        location
+        for brand in BRANDS
+        for location in (
+            Location("skill", f"{brand}/skills/", "path unless it runs"),
+            Location("command", f"{brand}/commands/", "path unless it runs"),
+        )
+    ),
+)
+_BASIS: Mapping[Kind, Basis] = {location.kind: location.basis for location in TABLE}
+
+
+class ProjectFile(Struct, frozen=True):
+    """A file of the workspace that has an effect; `name` is relative to the workspace."""
+
+    name: str
+    kind: Kind
+    data: bytes
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+    @property
+    def is_text(self) -> bool:
+        """True for a text for the model that runs nothing; it is trusted by path alone."""
+        if _BASIS.get(self.kind) == "path unless it runs":
+            return self.name.endswith(".md") and not template.runs_commands(self.text)
+        return _BASIS.get(self.kind) == "path"
+
+
+class ProjectFiles(Struct, frozen=True):
+    """Files of a workspace that have an effect. `problem`: its settings are unreadable, so none has."""
+
+    workspace: Path
+    files: tuple[ProjectFile, ...] = ()
+    problem: str = ""
+
+    def select(self, *kinds: Kind) -> tuple[ProjectFile, ...]:
+        return tuple(f for f in self.files if f.kind in kinds)
+
+    @property
+    def config(self) -> bytes | None:
+        """Return the project's settings as they were read."""
+        return next((f.data for f in self.select("settings")), None)
+
+
+class ListedFile(Struct, frozen=True):
+    """A file of a folder of the table, not read yet. `root` is that folder."""
+
+    kind: Kind
+    path: Path
+    root: Path
+
+
+def kind_of(name: str, default: Kind) -> Kind:
+    """Kind of the file with a name relative to the workspace; `default` if the table does not have it."""
+    for location in TABLE:
+        if location.holds(name):
+            return location.kind
+    return default
+
+
+def is_trusted_by_path(name: str) -> bool:
+    """Return whether files of this name are trusted by path, whatever they contain."""
+    return _BASIS.get(kind_of(name, "script")) == "path"
+
+
+def hook_files(files: Iterable[ProjectFile]) -> dict[str, bytes]:
+    """Files that may define hooks, by name."""
+    return {f.name: f.data for f in files if f.kind in ("settings", "hooks") and b"ooks" in f.data}
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def discover(workspace: Path) -> ProjectFiles:
+    """Read the files of a workspace that have an effect. Raises nothing."""
+    workspace = workspace.resolve()
+    path = workspace / CONFIG
+    try:
+        config = read_bytes(path)
+        settings = parse(config, path) if config is not None else {}
+    except ConfigError as e:
+        return ProjectFiles(workspace, problem=e.message)
+    files: dict[str, ProjectFile] = {}
+    for file in itertools.chain(
+        [ProjectFile(CONFIG, "settings", config)] if config is not None else [],
+        _read_pages(workspace, settings),
+        _read_hooks(workspace, config or b""),
+        _read_texts(workspace),
+        _read_skills(workspace),
+    ):
+        files.setdefault(file.name, file)
+    return ProjectFiles(workspace, tuple(files.values()))
+
+
+def _read_pages(workspace: Path, settings: Mapping[str, Any]) -> Iterator[ProjectFile]:
+    for setting in PAGES:
+        target = resolve_inside(workspace, settings.get(setting))
+        # one that cannot be read is refused when it is used, with a message
+        if target is not None and (data := _read(target, 100_000)) is not None:
+            name = target.relative_to(workspace).as_posix()
+            yield ProjectFile(name, kind_of(name, "page"), data)
+
+
+def _read_hooks(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
+    """Yield the hooks of claude-code's settings, and the workspace's scripts that any hook runs."""
+    files = [ProjectFile(CONFIG, "settings", config)]
+    for name in HOOKS:
+        data = _read_inside(workspace, name)
+        if data and b"ooks" in data and (part := hook_settings.part(data)) is not None:
+            files.append(ProjectFile(name, "hooks", part))
+            yield files[-1]
+    if sources := hook_files(files):
+        for path in hook_settings.scripts(workspace, sources):
+            if (data := _read(path)) is not None:
+                yield ProjectFile(path.relative_to(workspace).as_posix(), "script", data)
+
+
+def _read_texts(workspace: Path) -> Iterator[ProjectFile]:
+    """Yield instructions, except for those of folders below the workspace, and rules."""
+    for file in (*list_files(workspace, "instructions"), *list_files(workspace, "rule")):
+        name = file.path.relative_to(workspace).as_posix()
+        if (data := _read_inside(workspace, name)) is not None:
+            yield ProjectFile(name, file.kind, data)
+
+
+def _read_skills(workspace: Path) -> Iterator[ProjectFile]:
+    """Yield the texts of skills and commands, and the files of a skill that could be run."""
+    for file in list_files(workspace, "skill", "command"):
+        if file.path.suffix == ".md" or _is_script(file.path):
+            data = _read(file.path)
+            if data is not None:
+                yield ProjectFile(file.path.relative_to(workspace).as_posix(), file.kind, data)
+
+
+def _is_script(path: Path) -> bool:
+    """Return whether a file of a skill can be run."""
+    with contextlib.suppress(OSError):
+        status = path.stat()
+        if path.suffix in _SCRIPTS or status.st_mode & 0o111:
+            return True
+        if stat.S_ISREG(status.st_mode):
+            with path.open("rb") as file:
+                return file.read(2) == b"#!"
+    return False
+
+
+def _read_inside(workspace: Path, name: str) -> bytes | None:
+    target = resolve_inside(workspace, name)
+    return _read(target) if target is not None else None
+
+
+def _read(path: Path, longest: int = LONGEST) -> bytes | None:
+    """Read a regular file of a bounded size; None for any other, which its reader reports."""
+    with contextlib.suppress(ConfigError):
+        return read_bytes(path, longest)
+    return None
+
+
+def resolve_inside(workspace: Path, name: Any) -> Path | None:
+    """Resolve a file that a project names, links followed; None if it is not in the workspace."""
+    if not isinstance(name, str):
+        return None
+    try:
+        path = (workspace / name).resolve()
+    except (OSError, ValueError, RuntimeError):  # a NUL, a name that is too long, a circle of links
+        return None
+    return path if path.is_relative_to(workspace.resolve()) else None
+
+
+# --- listing ----------------------------------------------------------------------------------------------------------
+
+
+def list_files(workspace: Path, *kinds: Kind, most: int = MOST) -> list[ListedFile]:
+    """List a workspace's files of some kinds, in the order of the table."""
+    bound = Path(os.path.realpath(workspace))
+    listed = (f for location in TABLE if location.kind in kinds for f in _list(location, workspace, bound))
+    return list(itertools.islice(listed, most))
+
+
+def list_user_files(*kinds: Kind) -> Iterator[ListedFile]:
+    """List the user's own files of some kinds; links are followed, since the user made them."""
+    for brand, folder in zip(BRANDS, user_folders(), strict=True):
+        for location in TABLE:
+            if location.kind in kinds and location.path.startswith(f"{brand}/"):
+                yield from _walk(location, folder / location.path.removeprefix(f"{brand}/"), None)
+
+
+def user_folders() -> tuple[Path, ...]:
+    """Folders of the user that hold for all projects, one for each of `BRANDS`."""
+    return (resources.config_home(), *(Path.home() / brand for brand in BRANDS[1:]))
+
+
+def _list(location: Location, workspace: Path, bound: Path) -> Iterator[ListedFile]:
+    path = workspace / location.path
+    if location.path.endswith("/"):
+        yield from _walk(location, path, bound)
+    elif os.path.isfile(path):  # noqa: PTH113 - unlike Path.is_file it raises nothing
+        yield ListedFile(location.kind, path, path.parent)
+
+
+def _walk(location: Location, root: Path, bound: Path | None) -> Iterator[ListedFile]:
+    for path in walk_folder(root, bound):
+        if path.name.endswith(location.suffix):
+            yield ListedFile(location.kind, path, root)
+
+
+def walk_folder(root: Path, bound: Path | None = None) -> Iterator[Path]:
+    """Yield the files of a folder, sorted, to a bound of depth and number of folders.
+
+    With `bound`, a resolved folder, the root must lie in it and links to folders are not followed.
+    """
+    if bound is not None and not Path(os.path.realpath(root)).is_relative_to(bound):
+        return
+    depth = len(root.parts)
+    walked = os.walk(root, followlinks=bound is None)
+    for at, folders, names in itertools.islice(walked, MOST_FOLDERS):
+        is_deepest = len(Path(at).parts) - depth >= DEEPEST
+        folders[:] = [] if is_deepest else sorted(f for f in folders if f not in _SKIPPED)
+        yield from (Path(at, name) for name in sorted(names))

@@ -1,0 +1,176 @@
+"""Read what a hook decided, and make one decision of several. Pure.
+
+Exit 0: what it printed counts, as JSON where it is that. Exit 2: it blocks, with what it wrote on standard error as the
+reason. Any other end is told to the user and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import Struct, field
+
+from sakti.agent.project.hooks.settings import Hook
+from sakti.core.text import clean_surrogates, head_and_tail, one_line
+from sakti.core.types import Json
+from sakti.store.secrets import masked
+
+LONGEST = 10_000  # characters of one text that a hook gives
+BLOCKS = 2  # the exit code
+TELLS = ("SessionStart", "UserPromptSubmit")  # events whose plain output the model reads
+CANNOT = ("SessionStart", "SessionEnd", "PostCompact", "Notification", "Observed", "Reflected", "TaskClosed")
+FEEDBACK = ("PostToolUse", "PostToolUseFailure")  # a block of these only tells the model
+
+Verdict: TypeAlias = Literal["", "allow", "ask", "deny"]
+_WORDS: Mapping[str, Verdict] = {"allow": "allow", "approve": "allow", "ask": "ask", "deny": "deny", "block": "deny"}
+_STRICTNESS: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
+
+
+class Ran(Struct, frozen=True):
+    """How a hook ended: its exit code, None where it has none, and what it wrote. `failed` says why it did not end."""
+
+    hook: Hook
+    code: int | None = None
+    out: str = ""
+    errors: str = ""
+    failed: str = ""
+
+
+class Text(Struct, frozen=True):
+    """What a hook said, and which hook that was."""
+
+    hook: Hook
+    text: str
+
+
+class Answer(Struct, frozen=True):
+    """What one hook decided.
+
+    `stop` ends the turn, with a reason for the user; `context` goes to the model, `messages` and `notices` to the user,
+    the latter about hooks that failed.
+    """
+
+    hook: Hook
+    verdict: Verdict = ""
+    reason: str = ""
+    input: Json | None = None
+    context: str = ""
+    stop: str | None = None
+    messages: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+class Decision(Struct, frozen=True):
+    """What all hooks of an event decided: the strictest verdict, with the hook and the reason.
+
+    `input` replaces the call's where the verdict lets it run. `context` and `feedback` go to the model.
+    """
+
+    verdict: Verdict = ""
+    reasons: tuple[Text, ...] = ()
+    input: Json | None = None
+    changed_by: Hook | None = None
+    context: tuple[Text, ...] = ()
+    stop: Text | None = None
+    messages: tuple[Text, ...] = ()
+    notices: tuple[Text, ...] = field(default=())
+
+    @property
+    def reason(self) -> str:
+        return "\n".join(r.text for r in self.reasons)
+
+
+def short(text: str) -> str:
+    """Return a hook's text as it is used: secrets masked, cut in its middle."""
+    return masked(head_and_tail(clean_surrogates(text).strip(), LONGEST)[0])
+
+
+def read(event: str, ran: Ran) -> Answer:
+    """Return what a hook decided by its end and its output."""
+    hook = ran.hook
+    if ran.failed:
+        return Answer(hook, notices=(ran.failed,))
+    if ran.code == BLOCKS:
+        reason = short(ran.errors) or "no reason was given"
+        if event in CANNOT:
+            return Answer(hook, notices=(one_line(reason, 400),))
+        return Answer(hook, "deny", reason)
+    if ran.code != 0:
+        first = next((row for row in ran.errors.splitlines() if row.strip()), "")
+        end = f"exit code {ran.code}" if (ran.code or 0) > 0 else f"ended by signal {-(ran.code or 0)}"
+        return Answer(hook, notices=(f"{end}: {one_line(short(first), 300)}" if first else end,))
+    table = _table(ran.out)
+    if table is None:
+        return Answer(hook, context=short(ran.out) if event in TELLS else "")
+    return _of_table(event, hook, table)
+
+
+def _table(text: str) -> Json | None:
+    """Return the JSON object that a hook printed; None where it is none."""
+    text = text.strip()
+    if not text.startswith("{"):
+        return None
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return cast("Json", value) if isinstance(value, dict) else None
+
+
+def _of_table(event: str, hook: Hook, table: Json) -> Answer:
+    inner = table.get("hookSpecificOutput")
+    special: Json = cast("Json", inner) if isinstance(inner, dict) else {}
+    verdict = _WORDS.get(str(table.get("decision")), "") if event not in CANNOT else ""
+    reason, changed = _text(table, "reason"), special.get("updatedInput")
+    if event == "PreToolUse" and (said := _WORDS.get(str(special.get("permissionDecision")))):
+        verdict, reason = said, _text(special, "permissionDecisionReason") or reason
+    elif event == "PermissionRequest" and isinstance(decided := special.get("decision"), dict):
+        asked = cast("Json", decided)
+        verdict = _WORDS.get(str(asked.get("behavior")), "")
+        reason, changed = _text(asked, "message"), asked.get("updatedInput")
+    elif event not in ("PreToolUse", "PermissionRequest") and verdict != "deny":
+        verdict = ""  # what others may say is `block`
+    message = _text(table, "systemMessage")
+    stop = (_text(table, "stopReason") or reason) if table.get("continue") is False else None
+    return Answer(
+        hook,
+        verdict,
+        reason or ("no reason was given" if verdict == "deny" else ""),
+        cast("Json", changed) if isinstance(changed, dict) else None,
+        _text(special, "additionalContext") or ("" if event not in TELLS else _text(table, "additionalContext")),
+        stop,
+        (message,) if message else (),
+    )
+
+
+def _text(table: Json, name: str) -> str:
+    value = table.get(name)
+    return short(value) if isinstance(value, str) else ""
+
+
+def merged(answers: Sequence[Answer]) -> Decision:
+    """Return one decision: deny before ask before allow, whatever came first."""
+    given: list[Verdict] = [a.verdict for a in answers]
+    worst = max(given, key=_STRICTNESS.index) if given else ""
+    reasons = tuple(Text(a.hook, a.reason) for a in answers if a.verdict == worst and a.reason and worst)
+    changing = next((a for a in answers if a.input is not None), None) if worst != "deny" else None
+    stopping = next((Text(a.hook, a.stop) for a in answers if a.stop is not None), None)
+    return Decision(
+        worst,
+        reasons,
+        changing.input if changing else None,
+        changing.hook if changing else None,
+        tuple(Text(a.hook, a.context) for a in answers if a.context),
+        stopping,
+        tuple(Text(a.hook, m) for a in answers for m in a.messages),
+        tuple(Text(a.hook, n) for a in answers for n in a.notices),
+    )
+
+
+def delimited(event: str, texts: Sequence[Text]) -> str:
+    """Return what hooks tell the model, each text under its source: words of neither the user nor the model."""
+    return "\n".join(
+        f'<hook event="{event}" from="{t.hook.source}">\n{t.text.replace("</hook", "< /hook")}\n</hook>' for t in texts
+    )

@@ -1,0 +1,192 @@
+"""Run the hooks of an event, and tell the user what they say: the door of hooks to a session.
+
+Hooks of one event run at the same time. Whatever goes wrong with one becomes a notice, never the end of a chat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct, field, structs
+
+from sakti.agent.judge import shell
+from sakti.agent.project.hooks import answers, matching, payload, running, settings
+from sakti.agent.project.hooks.answers import Decision, Ran
+from sakti.agent.project.hooks.matching import Subject
+from sakti.agent.project.hooks.running import Place
+from sakti.agent.project.hooks.settings import Hook, HookList
+from sakti.agent.sandbox import aside
+from sakti.core.events import Event, Notice
+from sakti.core.text import one_line
+
+log = logging.getLogger(__name__)
+
+TITLE = "Hook"
+
+
+class Host(Protocol):
+    """What hooks need of a session."""
+
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def mode(self) -> str: ...
+    def emit(self, event: Event) -> None: ...
+    async def place(self) -> Place: ...
+    async def transcript(self) -> Path:
+        """Write the open thread to a file of JSON Lines; return it."""
+        ...
+
+
+Runner = Callable[[Hook, bytes, Place], Awaitable[Ran]]
+
+
+class Hooks(Struct):
+    """The hooks of a session. `hashes` are those of the project's scripts as they were trusted, by path."""
+
+    listed: HookList
+    host: Host
+    hashes: Mapping[str, str] = field(default_factory=dict[str, str])
+    run: Runner = running.run
+    _background: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    def listens(self, event: str) -> bool:
+        """Return whether any hook may run at an event."""
+        return any(h.event == event for h in self.listed.active)
+
+    async def fire(
+        self,
+        event: str,
+        fields: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        subject: Subject | None = None,
+        *,
+        limit: float | None = None,
+    ) -> Decision:
+        """Run the hooks that an event starts and return what they decided together.
+
+        Several `fields` are several things that happen at once: every hook hears of each. `limit` is the longest that
+        a hook may take, in seconds. Raises nothing but a cancellation.
+        """
+        if not self.listens(event):
+            return Decision()
+        several = [fields] if isinstance(fields, Mapping) else list(fields)
+        subject = subject or Subject(tuple(str(v) for f in several[:1] if (v := f.get(_matched(event)))))
+        try:
+            hooks = matching.chosen(self.listed.hooks, event, subject, _commands)
+            decision = await self._run(event, hooks, several, limit) if hooks else Decision()
+        except Exception as e:  # the worker's root: a fault of hooks is told, the chat goes on
+            log.exception("hooks of %s failed", event)
+            self.host.emit(Notice("warning", TITLE, f"{event}: {one_line(f'{type(e).__name__}: {e}', 200)}"))
+            return Decision()
+        for text in decision.notices:
+            self.host.emit(Notice("warning", TITLE, f"{text.hook.title} ({text.hook.source}): {text.text}"))
+        for text in decision.messages:
+            self.host.emit(Notice("warning", TITLE, f"{text.hook.source}: {text.text}"))
+        return decision
+
+    def begin(self, event: str, fields: Mapping[str, Any], subject: Subject | None = None) -> None:
+        """Run the hooks that an event starts; nothing waits for them."""
+        if self.listens(event):
+            self._keep(self._alone(event, fields, subject))
+
+    async def _alone(self, event: str, fields: Mapping[str, Any], subject: Subject | None) -> None:
+        await self.fire(event, fields, subject)
+
+    async def end(self) -> None:
+        """End the hooks that nothing waits for."""
+        tasks = list(self._background)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- one event ----------------------------------------------------------------------------------------------
+
+    async def _run(
+        self, event: str, hooks: Iterable[Hook], several: Sequence[Mapping[str, Any]], limit: float | None
+    ) -> Decision:
+        place, transcript = await self.host.place(), await self.host.transcript()
+        place = structs.replace(place, read=(*place.read, transcript.parent))
+        inputs = [
+            payload.common(event, self.host.session_id, str(transcript), str(place.cwd), self.host.mode, f)
+            for f in several
+        ]
+        data = [json.dumps(i, default=str).encode() for i in inputs]
+        ready, refused = self._checked(hooks, place)
+        if limit is not None:
+            ready = [structs.replace(h, timeout=min(h.timeout, limit)) for h in ready]
+        watch = _watched(place) if ready else None
+        for hook in ready:
+            if hook.background:
+                self._keep(self._later(event, [self.run(hook, d, place) for d in data], watch))
+        waited = [h for h in ready if not h.background]
+        ran = await asyncio.gather(*(self.run(hook, d, place) for hook in waited for d in data))
+        self._set_aside(watch)
+        return answers.merged([answers.read(event, r) for r in (*refused, *ran)])
+
+    def _checked(self, hooks: Iterable[Hook], place: Place) -> tuple[list[Hook], list[Ran]]:
+        """Leave out the project's hooks whose scripts are not what was trusted."""
+        ready: list[Hook] = []
+        refused: list[Ran] = []
+        for hook in hooks:
+            changed = self._changed(hook, place.workspace) if hook.project else ""
+            if changed:
+                why = f"not started: {changed} is not as it was trusted. `sakti trust` shows and trusts it."
+                refused.append(Ran(hook, failed=why))
+            else:
+                ready.append(hook)
+        return ready, refused
+
+    def _changed(self, hook: Hook, workspace: Path) -> str:
+        for path in settings.run_by(hook, workspace):
+            name = path.relative_to(workspace).as_posix()
+            try:
+                now = hashlib.sha256(path.read_bytes()).hexdigest()
+            except OSError:
+                now = ""
+            if self.hashes.get(name) != now:
+                return one_line(name, 100)
+        return ""
+
+    def _set_aside(self, watch: aside.Watch | None) -> None:
+        for old, new in watch.look() if watch is not None else []:
+            told = f"{old} is now {new}" if new else f"{old} could not be renamed"
+            text = f"A hook created what runs code or gives instructions later: {one_line(told, 200)}."
+            self.host.emit(Notice("warning", TITLE, text))
+
+    async def _later(self, event: str, runs: Sequence[Awaitable[Ran]], watch: aside.Watch | None) -> None:
+        """Wait for a hook that runs in the background; only its failures and messages are told."""
+        ran = await asyncio.gather(*runs)
+        self._set_aside(watch)
+        for text in answers.merged([answers.read(event, r) for r in ran]).notices:
+            self.host.emit(Notice("warning", TITLE, f"{text.hook.title} ({text.hook.source}): {text.text}"))
+
+    def _keep(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def _watched(place: Place) -> aside.Watch | None:
+    """Look at what hooks in the sandbox must not leave behind; a watch of its own, as commands run meanwhile."""
+    if place.sandbox is None:
+        return None
+    watch = aside.Watch(place.workspace, place.sandbox.watch.gits)
+    watch.begin(running=False)
+    return watch
+
+
+def _matched(event: str) -> str:
+    """Return the field that the pattern of an event's hooks is compared with."""
+    return settings.EVENTS.get(event, "")
+
+
+def _commands(text: str) -> Sequence[str] | None:
+    """Return the single commands of a command line; None where it is not understood."""
+    script = shell.parse(text)
+    return [" ".join(c.argv) for c in shell.with_nested(script) if c.argv] if script.understood else None

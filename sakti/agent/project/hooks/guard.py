@@ -1,0 +1,100 @@
+"""Let hooks decide on each call of a tool: before it, where the user would be asked, and after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import structs
+
+from sakti.agent.project.hooks import answers, matching, payload
+from sakti.agent.project.hooks.answers import Decision
+from sakti.agent.project.hooks.fire import Hooks
+from sakti.agent.project.hooks.matching import Subject
+from sakti.agent.project.hooks.payload import Told
+from sakti.agent.tools.call_hooks import Denied, Judged
+from sakti.agent.tools.context import Outcome, ToolState
+from sakti.core.text import one_line
+from sakti.core.types import ToolCallPart
+
+
+class HookGuard:
+    """The guard of a toolbox whose session has hooks."""
+
+    def __init__(self, hooks: Hooks, tools: ToolState) -> None:
+        self._hooks, self._tools = hooks, tools
+        self._stop: str | None = None
+
+    def stop_reason(self) -> str | None:
+        """Return why a hook ends the turn, once."""
+        reason, self._stop = self._stop, None
+        return reason
+
+    async def before(self, call: ToolCallPart) -> Judged:
+        """Return what the hooks of PreToolUse decide. Raises `Denied`."""
+        if not self._hooks.listens("PreToolUse"):
+            return Judged(call)
+        calls = self._told(call)
+        fields = [{**_named(t), "tool_use_id": call.id} for t in calls]
+        decision = await self._hooks.fire("PreToolUse", fields, self._subject(call, calls))
+        return self._judged("PreToolUse", call, calls, decision)
+
+    async def asked(self, call: ToolCallPart) -> Judged:
+        """Return what the hooks of PermissionRequest answer in the user's place. Raises `Denied`."""
+        if not self._hooks.listens("PermissionRequest"):
+            return Judged(call)
+        calls = self._told(call)
+        decision = await self._hooks.fire("PermissionRequest", [_named(t) for t in calls], self._subject(call, calls))
+        return self._judged("PermissionRequest", call, calls, decision)
+
+    async def after(self, call: ToolCallPart, outcome: Outcome, duration_ms: int) -> Outcome:
+        """Add to the outcome of a call what the hooks of PostToolUse, or PostToolUseFailure, tell the model."""
+        event = "PostToolUseFailure" if outcome.is_error else "PostToolUse"
+        if not self._hooks.listens(event):
+            return outcome
+        calls = self._told(call)
+        fields = [self._ended(call, told, outcome, duration_ms) for told in calls]
+        decision = await self._hooks.fire(event, fields, self._subject(call, calls))
+        if decision.stop is not None:
+            self._stop = decision.stop.text
+        told = answers.delimited(event, (*decision.reasons, *decision.context))
+        return structs.replace(outcome, content=f"{outcome.content}\n\n{told}") if told else outcome
+
+    def _ended(self, call: ToolCallPart, told: Told, outcome: Outcome, duration_ms: int) -> dict[str, Any]:
+        result = payload.response(call.name, told, outcome)
+        how = {"error": payload.error_of(outcome), "is_interrupt": False} if outcome.is_error else {}
+        about = {"tool_response": result, "tool_use_id": call.id, "duration_ms": duration_ms}
+        return {**_named(told), **about, **how}
+
+    def _judged(self, event: str, call: ToolCallPart, calls: list[Told], decision: Decision) -> Judged:
+        if decision.stop is not None:
+            self._stop = decision.stop.text or "A hook ended the turn."
+            raise Denied(f"Not run: {self._stop}", self._stop)
+        if decision.verdict == "deny":
+            told = answers.delimited(event, decision.reasons)
+            source = decision.reasons[0].hook.source if decision.reasons else ""
+            raise Denied(f"Refused by a hook.\n{told}", f"hook of {source}: {one_line(decision.reason, 300)}")
+        notes = [answers.delimited(event, decision.context)]
+        if decision.input is not None and decision.changed_by is not None and decision.input != calls[0].input:
+            source = decision.changed_by.source
+            if len(calls) > 1 or call.name == "apply_patch":
+                why = f"a hook of {source} changes the input of {call.name}, which is not possible"
+                raise Denied(f"Refused: {why}.", why)
+            call = structs.replace(call, arguments=payload.ours(call.name, decision.input))
+            notes.append(f"[A hook of {source} changed the input of this call: {payload.shown(decision.input)}]")
+        verdict = "allow" if decision.verdict == "allow" else "ask" if decision.verdict == "ask" else ""
+        reason = f"A hook of {decision.reasons[0].hook.source} asks: {decision.reason}" if decision.reasons else ""
+        note = "\n".join(n for n in notes if n)
+        return Judged(call, verdict, one_line(reason or "A hook asks", 300), note)
+
+    def _told(self, call: ToolCallPart) -> list[Told]:
+        return payload.told(call.name, call.arguments or {}, lambda path: str(self._tools.resolve(path)))
+
+    def _subject(self, call: ToolCallPart, calls: list[Told]) -> Subject:
+        command = (call.arguments or {}).get("command") if call.name == "bash" else None
+        paths = [p for told in calls for p in told.paths]
+        relative = [self._tools.show(self._tools.resolve(p)) for p in paths]
+        return Subject(matching.names_of(call.name), str(command) if command is not None else None, (*paths, *relative))
+
+
+def _named(told: Told) -> dict[str, Any]:
+    return {"tool_name": told.name, "tool_input": told.input}

@@ -1,0 +1,168 @@
+"""Say on a hook's standard input what happened, with the fields and names that claude-code has; and back. Pure.
+
+A path is absolute there, with links followed, a command's timeout is in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from msgspec import Struct
+
+from sakti.agent.tools import patch
+from sakti.agent.tools.context import Outcome
+from sakti.core.text import head_and_tail, one_line
+from sakti.core.types import Json
+from sakti.store.secrets import masked
+
+# Of each approval mode; `auto` has a namesake there.
+MODES = {"plan": "plan", "ask": "default", "edits": "acceptEdits", "auto": "auto", "full": "bypassPermissions"}
+LONGEST = 100_000  # characters of a result that a hook is told
+
+_TOOLS = {
+    "bash": "Bash",
+    "bash_output": "BashOutput",
+    "kill": "KillShell",
+    "read": "Read",
+    "write": "Write",
+    "ls": "LS",
+    "glob": "Glob",
+    "grep": "Grep",
+}
+# Ours and theirs, of arguments that differ by name only.
+_ARGUMENTS: Mapping[str, Mapping[str, str]] = {
+    "bash": {"background": "run_in_background"},
+    "bash_output": {"id": "bash_id"},
+    "kill": {"id": "shell_id"},
+    "read": {"path": "file_path"},
+    "write": {"path": "file_path"},
+    "edit": {"path": "file_path"},
+    "grep": {"include": "glob", "ignore_case": "-i", "context": "-C", "limit": "head_limit"},
+}
+_EDIT = {"old": "old_string", "new": "new_string", "all": "replace_all", "after": "insert_line"}
+_FOLDERS = ("ls", "glob", "grep")
+
+
+class Told(Struct, frozen=True):
+    """A call as hooks are told of it: the tool's name, its input, the files in it."""
+
+    name: str
+    input: Json
+    paths: tuple[str, ...] = ()
+
+
+def common(
+    event: str, session_id: str, transcript: str, cwd: str, mode: str, fields: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what a hook reads: the fields of every event, then its own."""
+    return {
+        "session_id": session_id,
+        "transcript_path": transcript,
+        "cwd": cwd,
+        "permission_mode": MODES.get(mode, "default"),
+        "hook_event_name": event,
+        **fields,
+    }
+
+
+def told(tool: str, arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
+    """Return a call in the terms of claude-code, once for each file where it changes several.
+
+    `resolve` makes a path absolute.
+    """
+    if tool == "apply_patch":
+        return _patched(arguments, resolve)
+    names = _ARGUMENTS.get(tool, {})
+    given = {names.get(k, k): v for k, v in arguments.items()}
+    path = arguments.get("path")
+    if isinstance(path, str) and (tool in _TOOLS or tool == "edit"):
+        given["path" if tool in _FOLDERS else "file_path"] = resolve(path)
+    if tool == "edit":
+        return [_edited(given, resolve(path) if isinstance(path, str) else "")]
+    if tool == "bash" and isinstance(seconds := given.get("timeout"), int):
+        given["timeout"] = seconds * 1_000
+    if tool == "grep" and "files_only" in given:
+        given["output_mode"] = "files_with_matches" if given.pop("files_only") else "content"
+    paths = (resolve(path),) if isinstance(path, str) else ()
+    return [Told(_TOOLS.get(tool, tool), given, paths)]
+
+
+def _edited(given: Json, path: str) -> Told:
+    edits = given.pop("edits", None)
+    listed: list[Any] = cast("list[Any]", edits) if isinstance(edits, list) else []
+    changes = [{_EDIT.get(k, k): v for k, v in cast("Json", e).items()} for e in listed if isinstance(e, dict)]
+    paths = (path,) if path else ()
+    if len(changes) == 1:
+        return Told("Edit", {**given, **changes[0]}, paths)
+    return Told("MultiEdit", {**given, "edits": changes}, paths)
+
+
+def _patched(arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
+    text = str(arguments.get("patch", ""))
+    named = patch.paths(text)
+    if not named:
+        return [Told("apply_patch", dict(arguments))]
+    return [Told("Edit", {"file_path": (full := resolve(p)), "patch": text}, (full,)) for p in named]
+
+
+def ours(tool: str, given: Json) -> Json:
+    """Return a call's input as a hook changed it, with our names; unknown ones stay and are refused.
+
+    A timeout is in milliseconds.
+    """
+    names = {theirs: name for name, theirs in _ARGUMENTS.get(tool, {}).items()}
+    out = {names.get(k, k): v for k, v in given.items()}
+    if tool == "bash":
+        out.pop("description", None)
+        if isinstance(millis := out.get("timeout"), int | float) and not isinstance(millis, bool):
+            out["timeout"] = max(1, round(millis / 1_000))
+    if tool == "grep" and isinstance(shape := out.pop("output_mode", None), str):
+        out["files_only"] = shape != "content"
+    if tool == "edit":
+        back = {theirs: name for name, theirs in _EDIT.items()}
+        single = {back[k]: out.pop(k) for k in list(out) if k in back}
+        listed: Any = out.get("edits")
+        if single and not isinstance(listed, list):
+            out["edits"] = [single]
+        elif isinstance(listed, list):
+            each = cast("list[Any]", listed)
+            out["edits"] = [
+                {back.get(k, k): v for k, v in cast("Json", e).items()} if isinstance(e, dict) else e for e in each
+            ]
+    return out
+
+
+def response(name: str, call: Told, outcome: Outcome) -> Json:
+    """Return a tool's result in the shape that claude-code gives it, secrets masked."""
+    content = masked(outcome.content[:LONGEST])
+    if name == "bash":
+        code = outcome.details.get("exit_code")
+        return {"stdout": content, "stderr": "", "interrupted": False, "isImage": False, "exit_code": code}
+    path = call.paths[0] if call.paths else ""
+    if call.name in ("Write", "Edit", "MultiEdit"):
+        return {"filePath": path, "success": not outcome.is_error, "content": content}
+    if name == "read":
+        return {"type": "text", "file": {"filePath": path, "content": content}}
+    return {"content": content, "success": not outcome.is_error}
+
+
+def name_of(tool: str) -> str:
+    """Return what claude-code calls a tool."""
+    return {"edit": "Edit"}.get(tool) or _TOOLS.get(tool, tool)
+
+
+def lines(text: str) -> Sequence[str]:
+    """Return the lines of a log that hold something."""
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def error_of(outcome: Outcome) -> str:
+    """Return what went wrong with a call, as a hook reads it."""
+    return masked(head_and_tail(outcome.content, LONGEST)[0])
+
+
+def shown(given: Json) -> str:
+    """Return a call's input on one line, for the model."""
+    return one_line(masked(json.dumps(given, ensure_ascii=False, default=str)), 400)

@@ -1,0 +1,202 @@
+"""Run a hook's command: in its own process group, inside the sandbox, ended at its time with all that it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct, field
+
+from sakti.agent.project.hooks.answers import Ran
+from sakti.agent.project.hooks.settings import PROJECT_DIRS, Hook
+from sakti.agent.sandbox import environment
+from sakti.agent.sandbox import sandbox as enclosing
+from sakti.core.programs import find_program
+
+MOST = 1_000_000  # bytes of each output that are read
+CHUNK = 1 << 16
+POLL = 0.05  # seconds between two looks where the system cannot tell by itself
+PAUSE = 0.002  # seconds between two reads of an output that is too long to be kept
+LEFT = 0.2  # seconds that an output may still come in after the end
+
+
+class Place(Struct, frozen=True):
+    """Where hooks run: the workspace, the current folder, the variables, what encloses them (None: nothing does).
+
+    `own_env` is the user's environment, of which commands without a sandbox get what reaches a network; `read` are
+    files and folders that are shown although what holds them is hidden; `home` is the user's.
+    """
+
+    workspace: Path
+    cwd: Path
+    env: Mapping[str, str]
+    sandbox: enclosing.Sandbox | None = None
+    own_env: Mapping[str, str] = field(default_factory=dict[str, str])
+    read: tuple[Path, ...] = ()
+    home: Path = field(default_factory=Path.home)
+
+
+async def run(hook: Hook, data: bytes, place: Place) -> Ran:
+    """Run one hook to its end or its time; raises nothing but a cancellation, which ends it too."""
+    try:
+        argv = command(hook, place)
+        with tempfile.TemporaryFile(prefix="sakti-hook-") as given:
+            given.write(data)
+            given.seek(0)
+            process = _started(argv, hook, place, given)
+    except (OSError, ValueError) as e:
+        why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
+        return Ran(hook, failed=f"cannot be started: {why}.")
+    assert process.stdout is not None and process.stderr is not None
+    out, errors = _Output(process.stdout), _Output(process.stderr)
+    try:
+        async with asyncio.timeout(hook.timeout):
+            await _exited(process)
+        _end(process)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEFT):
+                await out.closed.wait()
+                await errors.closed.wait()
+    except TimeoutError:
+        return Ran(hook, failed=f"ended after {hook.timeout:g} s, with all that it had started.")
+    finally:
+        _end(process)
+        out.close()
+        errors.close()
+    return Ran(hook, process.wait(), out.text(), errors.text())
+
+
+def command(hook: Hook, place: Place) -> list[str]:
+    """Return the command that starts a hook. Raises `ValueError` where its program is missing."""
+    if hook.args is None:
+        shell = find_program("bash", place.workspace, place.env.get("PATH"))
+        if shell is None:
+            raise ValueError("bash was not found on PATH outside the workspace")
+        return [shell, "-c", hook.command]
+    words = [_with_folder(word, place.workspace) for word in (hook.command, *hook.args)]
+    if "/" not in words[0]:
+        found = find_program(words[0], place.workspace, place.env.get("PATH"))
+        if found is None:
+            raise ValueError(f"{words[0]} was not found on PATH")
+        words[0] = found
+    return words
+
+
+def _with_folder(word: str, workspace: Path) -> str:
+    for name in PROJECT_DIRS:
+        word = word.replace(f"${{{name}}}", str(workspace)).replace(f"${name}", str(workspace))
+    return word
+
+
+def variables(place: Place) -> dict[str, str]:
+    """Return a hook's environment: what commands get, never a key, and the folder of the project."""
+    more = environment.networked(place.own_env) if place.sandbox is None else {}
+    return {**place.env, **more, **dict.fromkeys(PROJECT_DIRS, str(place.workspace))}
+
+
+def _started(argv: Sequence[str], hook: Hook, place: Place, given: IO[bytes]) -> subprocess.Popen[bytes]:
+    cwd = place.cwd if place.cwd.is_dir() else place.workspace
+    with _enclosed(argv, cwd, hook, place) as made:
+        return subprocess.Popen(
+            made.argv,
+            cwd=made.cwd,
+            env=variables(place),
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=made.descriptors,
+        )
+
+
+@contextmanager
+def _enclosed(argv: Sequence[str], cwd: Path, hook: Hook, place: Place) -> Generator[enclosing.Enclosed]:
+    if place.sandbox is None:
+        yield enclosing.Enclosed(tuple(argv), cwd)
+        return
+    write = () if hook.project else enclosing.given_folders(hook.write, place.home)
+    with place.sandbox.enclosed(argv, cwd, write, place.read) as made:
+        yield made
+
+
+async def _exited(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a process without collecting it: its number stays its own until its group is ended."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        while process.poll() is None:  # noqa: ASYNC110 - nothing tells of its end
+            await asyncio.sleep(POLL)
+        return
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(handle, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End all that is left of a process's group."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+class _Output:
+    """One output of a process: read as it comes, its beginning kept, the rest dropped."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe, self._number, self._data = pipe, pipe.fileno(), bytearray()
+        self.closed = asyncio.Event()
+        os.set_blocking(self._number, False)
+        self._listen()
+
+    def _listen(self) -> None:
+        if not self.closed.is_set():
+            asyncio.get_running_loop().add_reader(self._number, self._arrived)
+
+    def _arrived(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._read() and len(self._data) >= MOST:
+            loop.remove_reader(self._number)
+            loop.call_later(PAUSE, self._listen)
+
+    def _read(self) -> bool:
+        """Read what there is; False where that is nothing."""
+        try:
+            data = os.read(self._number, CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._release()
+            return False
+        self._data += data[: MOST - len(self._data)]
+        return True
+
+    def close(self) -> None:
+        """Read what is left, and stop."""
+        for _ in range(MOST // CHUNK + 1):
+            if self.closed.is_set() or not self._read():
+                break
+        self._release()
+
+    def _release(self) -> None:
+        if not self.closed.is_set():
+            self.closed.set()
+            asyncio.get_running_loop().remove_reader(self._number)
+            self._pipe.close()
+
+    def text(self) -> str:
+        return self._data.decode("utf-8", "replace")

@@ -1,0 +1,143 @@
+"""Read one file of instructions, with the files that it imports in their places."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from sakti.agent.judge.secrets import secret_reason
+from sakti.agent.judge.where import Place
+from sakti.core.config.reading import read_bytes
+from sakti.core.errors import ConfigError
+from sakti.core.patterns import lazy_pattern
+from sakti.core.text import counted, one_line, sanitise
+from sakti.store.secrets import masked
+
+LONGEST = 1_000_000  # bytes of a file that is read
+DEEPEST = 5  # imports below one another
+MOST = 100  # imports of one file, all in all
+# A name that ends like a text is meant as an import; any other word behind an @ is one where such a file is there.
+_IMPORT = lazy_pattern(r"(?<![\w`@/.])@((?:~/|(?:\.{1,2}/)+)?\w(?:[\w./-]*\w)?)(?![\w/])")
+_TEXT = (".md", ".markdown", ".txt")
+_HIDDEN = lazy_pattern("[\u200b\u2060-\u2064\ufeff]|(?<![\U0001f3f4\U000e0000-\U000e007f])[\U000e0000-\U000e007f]+")
+_FENCE = lazy_pattern(r"^ {0,3}(`{3,}|~{3,})")
+_CODE = lazy_pattern(r"(`+)(?:(?!\1).)*\1(?!`)")
+
+
+class Reader(Struct):
+    """Reads files below the given folders only, links resolved; `notes` report imports left as text."""
+
+    roots: Sequence[Path]
+    notes: list[str] = field(default_factory=list[str])
+    _imported: int = 0
+    _length: int = 0
+
+    def read(self, path: Path) -> str | None:
+        """Return the text of a file with its imports, clean for a screen and secrets masked; None without one."""
+        told = len(self.notes)
+        text = self.plain(path)
+        if text is None:
+            if len(self.notes) == told and os.path.lexists(path):
+                self._note(f"{path.name}: left out, it holds secrets, leads out of the project or cannot be read.")
+            return None
+        return self._expanded(text, path, (path.resolve(),))
+
+    def plain(self, path: Path) -> str | None:
+        """Return the text of a file as it is, clean for a screen and secrets masked; None without one.
+
+        A link may give a file with secrets another name, so it is judged where it leads.
+        """
+        try:
+            real = path.resolve()
+            root = next((r for r in self.roots if real.is_relative_to(r)), None)
+            if root is None or secret_reason(real, Place(root, root)):
+                return None
+            data = read_bytes(real, LONGEST)
+        except ConfigError as e:
+            self._note(e.message)
+            return None
+        except (OSError, ValueError, RuntimeError):  # a name that is too long, links in a circle
+            return None
+        if data is None:
+            return None
+        text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
+        text, hidden = _HIDDEN.subn("", text)
+        if hidden:
+            self._note(f"{path.name}: {counted(hidden, 'hidden character')} left out.")
+        return masked(sanitise(text)).strip()
+
+    def _expanded(self, text: str, path: Path, above: tuple[Path, ...]) -> str:
+        return outside_code(text, lambda name, written: self._import(name, written, path, above))
+
+    def _import(self, name: str, written: str, path: Path, above: tuple[Path, ...]) -> str:
+        target = Path.home() / name[2:] if name.startswith("~/") else path.parent / name
+        meant = name.endswith(_TEXT)
+        if self._imported >= MOST or self._length > LONGEST:
+            if meant:
+                self._note(
+                    f"{path.name}: more than {MOST} imports or {LONGEST:,} characters; the rest is left as text."
+                )
+            return written
+        try:
+            real = target.resolve()
+            if not meant and not target.is_file():
+                return written
+        except (OSError, ValueError, RuntimeError):
+            return written
+        if real in above:
+            self._note(f"{path.name}: @{name} imports itself; left as text.")
+            return written
+        if len(above) > DEEPEST:
+            self._note(f"{path.name}: @{name} is too deep; left as text.")
+            return written
+        text = self.plain(real)
+        if text is None:
+            self._note(f"{path.name}: @{name} is not there or not in the project; left as text.")
+            return written
+        self._imported += 1
+        self._length += len(text)
+        return self._expanded(text, real, (*above, real))
+
+    def _note(self, text: str) -> None:
+        if (clean := one_line(text, 200)) not in self.notes:
+            self.notes.append(clean)
+
+
+def outside_code(text: str, replaced: Callable[[str, str], str]) -> str:
+    """Return text with each import replaced by `replaced(name, as it is written)`, but for those in code."""
+    out: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        if mark := _FENCE.match(line):
+            if not fence:
+                fence = mark[1]
+            elif mark[1].startswith(fence):
+                fence = ""
+            out.append(line)
+        elif fence or "@" not in line:
+            out.append(line)
+        else:
+            out.append(_line(line, replaced))
+    return "\n".join(out)
+
+
+def _line(line: str, replaced: Callable[[str, str], str]) -> str:
+    code = [m.span() for m in _CODE.finditer(line)]
+    out, end = "", 0
+    for found in _IMPORT.finditer(line):
+        if any(a <= found.start() < b for a, b in code):
+            continue
+        out += line[end : found.start()] + replaced(found[1], found[0])
+        end = found.end()
+    return out + line[end:]
+
+
+def cut(text: str, limit: int) -> str:
+    """Return text of at most `limit` bytes, cut at the end of a line."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    return os.fsdecode(data[:limit]).rpartition("\n")[0]

@@ -1,0 +1,1 @@
+"""Skills, which the model may load, and commands, which are typed as `/name`."""

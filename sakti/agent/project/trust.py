@@ -1,0 +1,205 @@
+"""Trust in a workspace: its files have an effect only once the user has seen and allowed them.
+
+Trust is stored in the user's state folder, one file for each workspace, under its resolved path, with the hash of each
+file that is trusted with its content; a change of one asks again. Instructions, and skills and commands that run
+nothing, are trusted by path alone: they change with the work and can only say something. sakti runs no program that a
+repository's git configuration names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from msgspec import Struct
+
+from sakti.agent.project.files import (
+    CONFIG,
+    Kind,
+    ProjectFile,
+    ProjectFiles,
+    discover,
+    is_trusted_by_path,
+    kind_of,
+)
+from sakti.core import resources
+from sakti.core.config.reading import read_bytes
+from sakti.core.errors import ConfigError
+from sakti.core.text import one_line
+from sakti.store import files as store_files
+
+NAMED = 4  # files in a sentence
+State: TypeAlias = Literal["nothing", "trusted", "new", "changed"]
+
+
+class TrustedFile(Struct, frozen=True):
+    """A file as it was trusted; `text` shows its changes. Both are empty if its path is trusted."""
+
+    sha256: str
+    text: str
+
+
+_NOTHING = TrustedFile("", "")
+
+
+class FileChange(Struct, frozen=True):
+    """A file that is not as it was trusted, with its texts then and now."""
+
+    name: str
+    kind: Kind
+    how: Literal["new", "changed", "removed"]
+    before: str
+    after: str
+
+    @property
+    def diff(self) -> str:
+        """Return the change as a unified diff."""
+        before, after = self.before.splitlines(), self.after.splitlines()
+        old, new = (f"a/{self.name}" if before else "/dev/null"), (f"b/{self.name}" if after else "/dev/null")
+        return "\n".join(difflib.unified_diff(before, after, old, new, lineterm=""))
+
+
+class TrustReview(Struct, frozen=True):
+    """The files of a workspace compared with those that were trusted; `changes` are sorted by name."""
+
+    project: ProjectFiles
+    state: State = "nothing"
+    changes: tuple[FileChange, ...] = ()
+
+    @property
+    def asks(self) -> bool:
+        """Return whether the user has to be asked before any of the files has an effect."""
+        return self.state in ("new", "changed")
+
+    @property
+    def left_out(self) -> str:
+        """Sentence that names the files without an effect; empty if there are none."""
+        if not self.asks:
+            return ""
+        files = self.project.files
+        names = ", ".join(one_line(f.name, 80) for f in files[:NAMED])
+        if len(files) > NAMED:
+            names += f" and {len(files) - NAMED} more"
+        why = "changed since it was trusted" if self.state == "changed" else "not trusted"
+        return f"{names}: {why}, so left out. `sakti trust` shows and trusts it."
+
+    @property
+    def diff(self) -> str:
+        """Return all changes as unified diffs."""
+        return "\n".join(change.diff for change in self.changes)
+
+
+def review(workspace: Path) -> TrustReview:
+    """Read the files of a workspace and compare them with the trusted ones. Raises nothing."""
+    project = discover(workspace)
+    return compare(project, _load(project.workspace) if project.files else None)
+
+
+def review_settings(path: Path) -> TrustReview:
+    """Review the workspace whose settings `path` is; one without files if it is a file of another name."""
+    workspace = path.parent.parent
+    return review(workspace) if path == workspace / CONFIG else TrustReview(ProjectFiles(workspace))
+
+
+def compare(project: ProjectFiles, record: Mapping[str, TrustedFile] | None) -> TrustReview:
+    """Compare files with those that were trusted; None: the workspace was never trusted."""
+    if not project.files:
+        return TrustReview(project)
+    if record is None:
+        new = (FileChange(f.name, f.kind, "new", "", f.text) for f in project.files)
+        return TrustReview(project, "new", tuple(sorted(new, key=lambda change: change.name)))
+    changes = tuple(_changes(project, record))
+    return TrustReview(project, "changed" if changes else "trusted", changes)
+
+
+def _changes(project: ProjectFiles, record: Mapping[str, TrustedFile]) -> Iterator[FileChange]:
+    files = {f.name: f for f in project.files}
+    for name in sorted({*files, *record}):
+        file, trusted = files.get(name), record.get(name)
+        now = file.sha256 if file is not None and not file.is_text else ""
+        before = trusted if trusted is not None and (now or not is_trusted_by_path(name)) else _NOTHING
+        if now == before.sha256:
+            continue
+        how = "removed" if file is None else "new" if trusted is None else "changed"
+        kind = file.kind if file is not None else kind_of(name, "script")
+        yield FileChange(name, kind, how, before.text, file.text if file is not None else "")
+
+
+# --- the record ---------------------------------------------------------------------------------------------------
+
+
+def folder() -> Path:
+    """Return the folder in which trust is stored."""
+    return resources.state_home() / "trust"
+
+
+def _file(workspace: Path) -> Path:
+    return folder() / f"{hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]}.json"
+
+
+def _load(workspace: Path) -> Mapping[str, TrustedFile] | None:
+    if (mode := store_files.open_to_others(folder())) is not None and mode & 0o022:
+        return None  # others may have written there
+    record = _read(_file(workspace))
+    return record[1] if record is not None and record[0] == workspace else None
+
+
+def _read(path: Path) -> tuple[Path, dict[str, TrustedFile]] | None:
+    """Read a workspace and its trusted files; None without a sound record."""
+    try:
+        data = read_bytes(path, 4_000_000)
+        if data is None:
+            return None
+        record = cast("dict[str, Any]", json.loads(data))
+        files = {str(name): TrustedFile(str(f["sha256"]), str(f["text"])) for name, f in record["files"].items()}
+        return Path(str(record["workspace"])), files
+    except (ConfigError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def save(review: TrustReview) -> None:
+    """Trust the files as they were reviewed. Raises `ConfigError` if that cannot be stored."""
+    project = review.project
+    record = {"workspace": str(project.workspace), "files": {f.name: _entry(f) for f in project.files}}
+    path, tried = _file(project.workspace), ""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, tried = tempfile.mkstemp(dir=path.parent, prefix=".trust-")  # 0600
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            json.dump(record, file)
+        Path(tried).replace(path)
+    except OSError as e:
+        if tried:
+            Path(tried).unlink(missing_ok=True)
+        raise ConfigError(f"{path} cannot be written ({e.strerror}): the trust is not saved.") from e
+
+
+def _entry(file: ProjectFile) -> dict[str, str]:
+    return {"sha256": "", "text": ""} if file.is_text else {"sha256": file.sha256, "text": file.text}
+
+
+def revoke(workspace: Path) -> bool:
+    """Trust the workspace no more; False if it was not trusted. Raises `ConfigError`."""
+    path = _file(workspace.resolve())
+    try:
+        path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as e:
+        raise ConfigError(f"{path} cannot be removed ({e.strerror}).") from e
+    return True
+
+
+def list_trusted() -> list[tuple[Path, tuple[str, ...]]]:
+    """List every trusted workspace with the names of its files, by path."""
+    try:
+        records = [_read(path) for path in folder().glob("*.json")]
+    except OSError:
+        return []
+    return sorted((record[0], tuple(record[1])) for record in records if record is not None)

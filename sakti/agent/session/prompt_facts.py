@@ -1,0 +1,107 @@
+"""Tell the model what changed since the thread began: instructions, each file as a fact, and skills."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from sakti.agent.project.instructions import find, nearby
+from sakti.agent.project.skills import catalog
+from sakti.agent.project.skills.library import Library, Skill
+from sakti.core.patterns import lazy_pattern
+from sakti.core.types import ContextPart, FilePart, Json, Message, Thread, ToolResultPart
+
+CATALOG, LOADED = "skills", "loaded_skills"  # in a thread's metadata: what it began with, names of those loaded since
+INSTRUCTIONS, SKILL = "instructions", "skill"  # first words of the facts with the text of a file, or a skill
+_NAMED = lazy_pattern(r'<skill name="([^"]+)">')
+
+# --- instructions -----------------------------------------------------------------------------------------
+
+
+def names_near(thread: Thread | None) -> list[str]:
+    """Return the names of what a thread was shown when a tool touched its part of the project."""
+    names: Any = thread.metadata.get(nearby.KEY) if thread is not None else None
+    return [str(name) for name in cast("list[Any]", names)] if isinstance(names, list) else []
+
+
+def instruction_facts(
+    messages: Sequence[Message], changed: Mapping[str, str], nearby_texts: Mapping[str, str], thread: Thread | None
+) -> dict[str, str]:
+    """Return by file what changed, what holds where a tool was, and what was told and is again as it was."""
+    before = list_facts(messages, INSTRUCTIONS)
+    out = {f"{INSTRUCTIONS} {name}": text for name, text in changed.items()}
+    for name, text in nearby_texts.items():
+        if text:
+            out[f"{INSTRUCTIONS} {name}"] = f'<instructions from="{name}">\n{text}\n</instructions>'
+        elif f"{INSTRUCTIONS} {name}" in before:
+            out[f"{INSTRUCTIONS} {name}"] = f"{name} was removed: its instructions hold no longer."
+    known = {s.name for s in find.kept(thread)}
+    near = set(names_near(thread))
+    for fact in before:
+        name = fact.partition(" ")[2]
+        if name and name not in near and fact not in out:
+            again = f"{name} reads again as it did at first."
+            out[fact] = again if name in known else f"{name} was removed: its instructions hold no longer."
+    return out
+
+
+def list_facts(messages: Iterable[Message], word: str) -> dict[str, None]:
+    """Return the names of the facts in `messages` that begin with a word, in order."""
+    parts = (p for m in messages for p in m.parts if isinstance(p, ContextPart))
+    return {name: None for p in parts for name in p.facts if name.partition(" ")[0] == word}
+
+
+# --- skills -----------------------------------------------------------------------------------------------
+
+
+def skill_metadata(text: str) -> Json:
+    """Return the metadata of a thread that begins with this list of skills; nothing for an empty one."""
+    return {CATALOG: text} if text else {}
+
+
+def initial_skills(thread: Thread | None) -> str:
+    """Return the list of skills that a thread began with."""
+    return str(thread.metadata.get(CATALOG) or "") if thread is not None else ""
+
+
+class LoadedSkills:
+    """Skills whose text the open thread has; kept with it, so that memory does not take them away."""
+
+    def __init__(self, names: Callable[[], Sequence[str]], add: Callable[[Sequence[str]], Awaitable[None]]) -> None:
+        self._names, self._add = names, add
+
+    def __contains__(self, name: object, /) -> bool:
+        return name in self._names()
+
+    async def add(self, skill: Skill) -> None:
+        """Note that a skill was loaded."""
+        await self._add((skill.name,))
+
+
+def names_loaded(thread: Thread | None) -> list[str]:
+    """Return the names of the skills that a thread has loaded."""
+    found: Any = thread.metadata.get(LOADED) if thread is not None else None
+    return [str(name) for name in cast("list[Any]", found)] if isinstance(found, list) else []
+
+
+def sent_skills(parts: Sequence[object]) -> tuple[str, ...]:
+    """Return the names of the skills that go with a message of the user."""
+    return tuple(m[1] for p in parts if isinstance(p, FilePart) and (m := _NAMED.match(p.text)))
+
+
+def skill_facts(messages: Sequence[Message], changed: str, thread: Thread | None, library: Library) -> dict[str, str]:
+    """Return the texts of loaded skills that are not in the window's `messages`, and what changed of the list."""
+    out = {"skills": changed} if changed else {}
+    if not out and CATALOG in list_facts(messages, CATALOG):
+        out[CATALOG] = "The skills are again those that this thread began with."
+    if names := names_loaded(thread):
+        seen = {name for m in messages for name in _shown_in(m)}
+        known = {s.name: s for s in library.skills}
+        out |= {f"{SKILL} {n}": catalog.whole(known[n], known[n].body) for n in names if n in known and n not in seen}
+    return out
+
+
+def _shown_in(message: Message) -> list[str]:
+    texts = [p.text for p in message.parts if isinstance(p, FilePart)]
+    texts += [p.content for p in message.parts if isinstance(p, ToolResultPart) and p.name == "skill"]
+    return [m[1] for t in texts if (m := _NAMED.match(t))]

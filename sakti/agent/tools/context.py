@@ -1,0 +1,192 @@
+"""State that a thread's tools keep between calls, and the context that each call gets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from sakti.agent.judge.where import Place, resolved
+from sakti.agent.sandbox.boundary import Level
+from sakti.agent.tools.seen import SeenFiles
+from sakti.core.clock import Clock
+from sakti.core.errors import ToolError
+from sakti.core.ids import Ids
+from sakti.core.text import clean_surrogates, head_and_tail
+from sakti.core.types import ImagePart, Json
+from sakti.store.secrets import masked
+
+if TYPE_CHECKING:
+    from sakti.agent.sandbox.proxy import Network
+    from sakti.agent.sandbox.sandbox import Sandbox
+
+
+class Outcome(Struct, frozen=True):
+    """Result of a tool: text and images for the model, `details` for the screen only.
+
+    `details`: diff, exit code, …; `characters`: the length of the content before it was cut.
+    """
+
+    content: str
+    is_error: bool = False
+    details: Json = field(default_factory=dict[str, Any])
+    images: tuple[ImagePart, ...] = ()
+
+
+class Recorder(Protocol):
+    """Records what calls do to files, so that it can be undone."""
+
+    def writing(self, files: Sequence[tuple[Path, bytes | None, int]]) -> None:
+        """Hear of files that are about to be written: path, content (None: deleted), permissions of a new one."""
+        ...
+
+    def around(
+        self, effect: str, arguments: Mapping[str, Any], place: Place
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """Surround a call of a tool with this effect."""
+        ...
+
+
+class NoRecorder:
+    """Records nothing."""
+
+    def writing(self, files: Sequence[tuple[Path, bytes | None, int]]) -> None:
+        return None
+
+    @contextlib.asynccontextmanager
+    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[None]:
+        yield
+
+
+class ToolState(Struct):
+    """State of a thread's tools, kept from one call to the next.
+
+    `cwd` is the folder of the next call, `changed` are files that run later, with their diffs; `sandbox` encloses the
+    model's commands, and `started` counts those that went to the background: no number is used twice.
+    """
+
+    workspace: Path
+    cwd: Path
+    output_folder: Path
+    clock: Clock
+    ids: Ids
+    env: Mapping[str, str]
+    output_bytes: int = 30_000
+    bash_timeout: int = 120
+    own: tuple[Path, ...] = ()  # of sakti itself: no tool touches them
+    files: SeenFiles = field(default_factory=SeenFiles)
+    background: dict[str, Any] = field(default_factory=dict[str, Any])
+    changed: dict[Path, str] = field(default_factory=dict[Path, str])
+    recorder: Recorder = field(default_factory=NoRecorder)
+    sandbox: Sandbox | None = None
+    readable: tuple[Path, ...] = ()  # folders of skills
+    added: tuple[Path, ...] = ()  # folders that the user opened beside the workspace
+    network: Network | None = None  # how commands in the sandbox reach hosts
+    own_env: Mapping[str, str] | None = None  # of commands that the user types
+    started: int = 0
+
+    @property
+    def level(self) -> Level:
+        """Return what holds commands; the sandbox is tried when this is asked for first."""
+        return self.sandbox.level if self.sandbox is not None else Level("unsandboxed", "no sandbox was asked for")
+
+    def show(self, path: Path) -> str:
+        """Return `path` relative to the workspace where it is inside."""
+        try:
+            return str(path.relative_to(self.workspace)) or "."
+        except ValueError:
+            return str(path)
+
+    def resolve(self, path: str) -> Path:
+        """Resolve `path` against the current folder, with symlinks and `..` followed; raises nothing."""
+        return resolved(self.cwd, path)
+
+    def context(
+        self, call_id: str, thread_id: str, message_id: str, stream: Callable[[str], None] = lambda _text: None
+    ) -> ToolContext:
+        """Make the context of a call that begins now; its output streams to `stream`."""
+        return ToolContext(self, self.cwd, call_id, thread_id, message_id, stream)
+
+    def saw(self, path: Path, data: bytes | None = None) -> None:
+        """Note that the model knows the file's content; `data` is that content where the caller has it."""
+        self.files.saw(path, data)
+
+    def check_unchanged(self, path: Path, *, whole: bool = False) -> None:
+        """Raise `ToolError` where the model does not know the file's content.
+
+        It was never read or written here, or has changed since. `whole` is for replacing all of it.
+        """
+        match self.files.state(path, whole=whole):
+            case "unknown":
+                raise ToolError(f"{self.show(path)} has not been read yet. Read it, then change it.")
+            case "changed":
+                raise ToolError(f"{self.show(path)} has changed since it was read. Read it again, then change it.")
+            case _:
+                pass
+
+    def save_output(self, text: str, call_id: str) -> Path:
+        """Write a long output, secrets masked, where the model can read it; return the file."""
+        self.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.output_folder / self.output_name(call_id)
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as f:
+            f.write(clean_surrogates(text))
+        return path
+
+    def output_name(self, call_id: str) -> str:
+        """Make a unique file name; a model's call id is not safe as a path."""
+        return f"{re.sub(r'[^0-9A-Za-z_-]', '', call_id)[-12:]}-{self.ids.new()[-8:]}.txt"
+
+    def bounded(self, outcome: Outcome, call_id: str) -> Outcome:
+        """Mask secrets in `outcome` and cut it to `output_bytes` for the model; the whole is kept in a file."""
+        content = masked(clean_surrogates(outcome.content))
+        if len(content) <= self.output_bytes:
+            return replace(outcome, content=content)
+        size = max(len(content), outcome.details.get("characters", 0))
+        path = outcome.details.get("output_file") or str(self.save_output(content, call_id))
+        short, _ = head_and_tail(content, self.output_bytes - 200)
+        what = "The beginning of the output" if outcome.details.get("cut") else "The whole output"
+        note = f"\n[{what} of {size:,} characters is in {path}: read it with offset and limit, or grep it.]"
+        return replace(outcome, content=short + note, details={**outcome.details, "output_file": str(path)})
+
+
+class ToolContext(Struct):
+    """Context of one call: the tool state, the folder, the judged files, and the sink of its output.
+
+    `cwd` is the folder in which the call was judged; it stays, whatever another command changes meanwhile. `judged` are
+    the files that the call may change (None: none was judged), `shown` their texts in the question to the user.
+    """
+
+    state: ToolState
+    cwd: Path
+    call_id: str
+    thread_id: str
+    message_id: str
+    stream: Callable[[str], None]
+    judged: frozenset[Path] | None = None
+    shown: dict[Path, str | None] = field(default_factory=dict[Path, str | None])
+
+    def resolve(self, path: str) -> Path:
+        """Resolve `path` against the call's folder, with symlinks and `..` followed; raises nothing."""
+        return resolved(self.cwd, path)
+
+    def place(self) -> Place:
+        """Return where the call acts, for judging it."""
+        state = self.state
+        return Place(
+            state.workspace,
+            self.cwd,
+            state.own,
+            state.output_folder,
+            state.changed,
+            state.level.name,
+            state.readable,
+            state.network.allowed if state.network is not None else (),
+            state.added,
+            state.level.own_network,
+        )

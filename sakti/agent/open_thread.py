@@ -189,6 +189,7 @@ class OpenThread:
         newest = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
         if not newest:
             await self.open_new()
+            self.emit(Notice("warning", "No thread to continue", "This workspace has none; a new one starts."))
         elif went_to := stored_threads.goes_on_as(newest[0]):
             exists = await ws.store.read(stored_threads.get, went_to) is not None
             await self.open_new(None if exists else went_to)

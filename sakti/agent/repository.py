@@ -36,6 +36,7 @@ _OPTIONS = {
     "status": ("--ignore-submodules=all",),
     "diff": ("--ignore-submodules=all", "--no-ext-diff", "--no-textconv"),
     "ls-files": (),
+    "rev-list": (),
 }
 _FILTER = lazy_pattern(r"filter\.(.*)\.[^.]*", re.DOTALL)
 
@@ -63,7 +64,7 @@ def find_root(start: Path) -> Path:
 
 
 async def git(
-    root: Path, question: Literal["status", "diff", "ls-files"], *arguments: str, timeout: float = 3
+    root: Path, question: Literal["status", "diff", "ls-files", "rev-list"], *arguments: str, timeout: float = 3
 ) -> str | None:
     """Return what git prints, without running anything that the repository's configuration names.
 
@@ -152,3 +153,9 @@ def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
     """Return the environment of commands: the user's, without the agent's keys and settings, and no pager."""
     kept = {k: v for k, v in env.items() if k not in secrets and not k.startswith("SAKTI_")}
     return {**kept, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+
+
+async def first_commit(root: Path) -> str:
+    """Return the hash of a repository's first commit (the last one listed of several); "" if git has no answer."""
+    out = await git(root, "rev-list", "--max-parents=0", "HEAD") if (root / ".git").exists() else None
+    return (out or "").strip().rpartition("\n")[2]

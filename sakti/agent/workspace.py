@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.agent.tools.context import ToolState
     from sakti.memory.protocol import Observer, Reflector
+    from sakti.store.workspaces import Holdings
 
 
 with lazy_imports:
-    from sakti.agent import project_summary
+    from sakti.agent import moved_folder, project_summary
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
     from sakti.agent.processors import base as processing
@@ -153,6 +154,7 @@ class Workspace:
         self.indexing = Indexing()
         self.owner = ""
         self.level: Level | None = None
+        self.earlier: list[Holdings] = []  # workspaces that this folder was before it was moved
         self._sandbox: Sandbox | None = None
         self._store, self._owns_store = store, store is None
         self._processors = tuple(compose.as_processor(p) for p in processors)
@@ -258,6 +260,9 @@ class Workspace:
         self.processors()
         self.indexing.begin(self.store)
         await self.files.look_at_git()
+        if self.options.resource_id is None:
+            trusted, root = self.options.trusted, self.root
+            self.earlier = await moved_folder.find_earlier(self.store, root, trusted=trusted, saved=self.saved)
         await self.models.select(self.options.model_flag)
 
     def hurry(self, seconds: float) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sakti.store.log.corrections import Action
 
 with lazy_imports:
-    from sakti.agent import user_shell
+    from sakti.agent import moved_folder, user_shell
     from sakti.agent.session import hooking, turn_lease
     from sakti.agent.tools import approvals as tool_approvals
     from sakti.memory.working import pages as memory_pages
@@ -115,6 +115,8 @@ class Session:
         await self._settle_approval()
         await self.workspace.prepare()
         await self.current.open_initial()
+        for earlier in self.workspace.earlier:
+            self.emit(Notice("warning", "Moved folder", moved_folder.offer(earlier)))
         self._begin_hooks()
 
     def _begin_hooks(self) -> None:

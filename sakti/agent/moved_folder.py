@@ -1,4 +1,4 @@
-"""Recognize a workspace whose folder was moved or renamed, and offer to adopt what is stored under its old path."""
+"""Recognize a moved or renamed folder, and offer to adopt the data stored under its old path."""
 
 from __future__ import annotations
 

@@ -156,6 +156,6 @@ def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
 
 
 async def first_commit(root: Path) -> str:
-    """Return the hash of a repository's first commit (the last one listed of several); "" if git has no answer."""
+    """Return the hash of a repository's first commit, of several the oldest; "" if git has no answer."""
     out = await git(root, "rev-list", "--max-parents=0", "HEAD") if (root / ".git").exists() else None
     return (out or "").strip().rpartition("\n")[2]

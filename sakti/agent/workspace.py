@@ -77,6 +77,7 @@ class WorkspaceFiles:
         self.summary: str | None = None  # of the workspace, for a small model; None: not read yet
         self._notes = set[str]()  # on instructions: shown once
         self.git: GitState | None = None
+        self.earlier: list[Holdings] = []  # workspaces that this folder was before it was moved
 
     @property
     def count(self) -> bool:
@@ -154,7 +155,6 @@ class Workspace:
         self.indexing = Indexing()
         self.owner = ""
         self.level: Level | None = None
-        self.earlier: list[Holdings] = []  # workspaces that this folder was before it was moved
         self._sandbox: Sandbox | None = None
         self._store, self._owns_store = store, store is None
         self._processors = tuple(compose.as_processor(p) for p in processors)
@@ -262,7 +262,7 @@ class Workspace:
         await self.files.look_at_git()
         if self.options.resource_id is None:
             trusted, root = self.options.trusted, self.root
-            self.earlier = await moved_folder.find_earlier(self.store, root, trusted=trusted, saved=self.saved)
+            self.files.earlier = await moved_folder.find_earlier(self.store, root, trusted=trusted, saved=self.saved)
         await self.models.select(self.options.model_flag)
 
     def hurry(self, seconds: float) -> None:

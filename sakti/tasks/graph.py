@@ -94,7 +94,7 @@ def blocked(graph: Graph, task: str) -> Blocked | None:
 
 
 def waits_for(graph: Graph, task: str) -> set[str]:
-    """Return the open tasks that a task waits for, directly or through others: blockers, children, both of those."""
+    """Return the open tasks that a task waits for, directly or through others: blockers and children."""
     out: set[str] = set()
     stack = [task]
     while stack:

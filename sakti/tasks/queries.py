@@ -24,7 +24,7 @@ __all__ = ["Board", "BoardTask", "Branch", "board", "describe", "explain", "find
 
 
 def ready(db: Connection, resource_id: str, limit: int) -> Json:
-    """Return the ready tasks, most urgent first: by their own priority, or that of a task that waits for them.
+    """Return the ready tasks, most urgent first, by the priority of a task or of one that waits for it.
 
     `for` is the handle of the more urgent task, `forPriority` its priority. A container is offered once its children
     are done, as ready to close; a task whose chat has ended is offered again, with `claimEnded`.
@@ -51,7 +51,7 @@ def startable(db: Connection, resource_id: str, limit: int) -> list[Task]:
 
 
 def _startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task], dict[str, Urgency], int]:
-    """Return the first claimable tasks, the more urgent ones that wait for them, and how many claims have ended."""
+    """Return the first claimable tasks, who waits for them, and how many claims have ended."""
     first = questions.column(db, resource_id, "ready", limit)
     urgent = find_urgent(db, resource_id, first[-1].priority) if len(first) == limit else find_urgent(db, resource_id)
     waited = questions.get_many(db, urgent).values()

@@ -201,7 +201,7 @@ _COMPARED = (
 
 
 def _changes(here: Task, other: Task) -> Json:
-    """Return the fields of an imported version that differ from a task's; the texts of a shrunk one are not told."""
+    """Return the fields of an imported version that differ; the texts of a shrunk task are not compared."""
     status = "open" if here.status == "in_progress" else here.status
     own = {name: getattr(here, name) for name in _COMPARED} | {"status": status}
     own["metadata"] = {k: v for k, v in here.metadata.items() if k not in rows.SOURCE_KEYS}

@@ -115,7 +115,7 @@ class Session:
         await self._settle_approval()
         await self.workspace.prepare()
         await self.current.open_initial()
-        for earlier in self.workspace.earlier:
+        for earlier in self.workspace.files.earlier:
             self.emit(Notice("warning", "Moved folder", moved_folder.offer(earlier)))
         self._begin_hooks()
 

@@ -108,7 +108,7 @@ def named_times(text: str, newest: int) -> list[tuple[int, int]]:
 
 
 class RelativeTime(Struct, frozen=True):
-    """Time that a query names relative to now: from `start` to `end` (Unix ms); `rest` of the query without it."""
+    """Time that a query names relative to now, from `start` to `end` (Unix ms); `rest`: the other words."""
 
     name: str
     start: int
@@ -144,7 +144,7 @@ SENTENCE = 12  # words; in longer text such words are part of what was said
 
 
 def relative_time(text: str, now: datetime.datetime) -> RelativeTime | None:
-    """Return the time that a short query names relative to `now` (local time): yesterday, last week, 3 days ago."""
+    """Return the time that a short query names relative to `now` (local time), such as 3 days ago."""
     if len(text.split()) > SENTENCE:
         return None
     for match in _RELATIVE.finditer(text):

@@ -149,7 +149,6 @@ def pattern_of(
     forms.sort(key=lambda form: form[0].only_ranks)
     index = {term.text: i for i, term in enumerate(terms)}
     known = [index[w] for w in order if w in index]
-    required = () if asks or any(w not in index for w in typed) else tuple(index[w] for w in typed)
     rare = sorted(t.rarity for t in terms)
     return Pattern(
         tuple(terms),
@@ -160,11 +159,16 @@ def pattern_of(
         sum(value * (len(rare) - 1 - i) for i, value in enumerate(rare)),
         frozenset(index),
         bool(typed) and not asks,
-        required,
+        () if asks else _all_of(typed, index),
         asks,
         when,
         meant,
     )
+
+
+def _all_of(typed: Sequence[str], index: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the terms of the typed words; none if no text has one of them."""
+    return tuple(index[w] for w in typed) if all(w in index for w in typed) else ()
 
 
 def is_document(role: str, sizes: Sizes | None, text: str) -> bool:

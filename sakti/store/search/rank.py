@@ -95,14 +95,17 @@ def score(parts: Parts) -> float:
 
 
 def words_of(candidates: Sequence[Features], pattern: Pattern, means: Sequence[float]) -> dict[int, float]:
-    """Return the first part of each score by the key of its row; `means`: mean tokens of all texts in each column."""
+    """Return the first part of each score by the key of its row.
+
+    `means`: mean tokens of all texts in each column.
+    """
     possible = sum(t.rarity for t in pattern.terms) + PART * sum(rarity for _, rarity in pattern.parts) or 1.0
     usual = {kind: _usual_length(candidates, pattern, means, document=kind) for kind in (False, True)}
     return {f.row.pk: _words(f, pattern, usual[f.document]) / possible for f in candidates}
 
 
 def _usual_length(candidates: Sequence[Features], pattern: Pattern, means: Sequence[float], *, document: bool) -> float:
-    """Return the length of a usual text of a kind: the mean of all texts, in the proportion of the candidates."""
+    """Return the usual length of a kind of text: the mean of all texts, scaled by the candidates."""
     lengths = [f.length for f in candidates if f.document is document]
     if not lengths:
         return 1.0
@@ -149,7 +152,7 @@ def rank(
 
 
 def _behind_owners(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Return the candidates; texts without any of the words are behind the messages beside them that lend theirs."""
+    """Return the candidates, texts without any of the words behind the messages that lend theirs."""
     owners = {_place_of(r): r.score for r in ranked if r.features.has_words and r.features.row.kind == MESSAGE}
     out: list[Ranked] = []
     for r in ranked:

@@ -10,7 +10,7 @@ import datetime
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
@@ -38,16 +38,14 @@ from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.occurrences import Sizes, likely_copies, occurrences, sizes_of
 from sakti.store.search.page import Hit, SearchPage
+from sakti.store.search.parts import Parts, find_parts, is_in_trigrams
 from sakti.store.search.query import (
     KINDS,
     MAX_TERMS,
     MAX_TEXT,
     PASTED,
     STOP_WORDS,
-    TOKEN,
-    WORD,
     Query,
-    cjk_pieces,
     is_cjk,
     looks_like_identifier,
     parse_query,
@@ -73,7 +71,6 @@ TALKING = frozenset(
     "about all anything do doing done everything happen happened happening list messages on said say show talk talked"
     " talking discuss discussed work worked working".split()
 )  # words that ask for whatever was said
-SIMILAR = 30  # texts in which a word that was meant is looked for
 TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
 PAGE = 20  # rows; where copies leave fewer, what stands behind them is looked for, so many seconds
 BEHIND_COPIES = 0.1
@@ -172,10 +169,9 @@ def _in_time(query: Query, timed: RelativeTime) -> Query:
 
 
 def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
-    scope, first, clock = asking.scope, asking.first, asking.clock
-    limit, offset = asking.limit, asking.offset
+    first, clock = asking.first, asking.clock
     newest = retrieve.newest_key(db)
-    place = place_of(db, query, scope, newest)
+    place = place_of(db, query, asking.scope, newest)
     start = clock()
     budget = Budget(clock, start + (FIRST_TIME if first else TIME), start + (FIRST_TIME if first else LAST_TIME))
     found = _find(db, query, place, newest, budget, first=first, now=asking.now)
@@ -183,35 +179,39 @@ def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
     if found.more and not first and listed.total < PAGE:
         longer = Budget(clock, start + BEHIND_COPIES, start + BEHIND_COPIES, budget.unread)
         found, listed = _look_behind(db, found, listed, query, place, newest, longer, asking.now)
-    folded, rest, total = listed.folded, listed.rest, listed.total
-    behind = rest[max(0, offset - len(folded)) : max(0, offset + limit - len(folded))]
-    page = [*folded[offset : offset + limit], *((_unmeasured(row), copies) for row, copies in behind)]
-    hits = _hits(db, page, offset, folded[0][0].score if folded else 1.0, query, found)
-    others = SearchPage(asking.text, 0)
-    unfinished = found.partial or (
-        first and ((found.more and total < PAGE) or (budget.over and (not total or bool(budget.unread))))
-    )
-    if not (total or unfinished) and scope.resource_id is not None and scope.thread_id is None and asking.text.strip():
-        wider = replace(asking, scope=replace(scope, resource_id=None), limit=0, offset=0, first=True)
-        others = _search(db, query, wider)
+    total = listed.total
+    unfinished = found.partial or (first and _is_unfinished(found, total, budget))
+    others = SearchPage(asking.text, 0) if total or unfinished else _search_elsewhere(db, query, asking)
     since = {key: retrieve.time_of(db, key) for key in set(budget.unread.values())}
-    unread = tuple((name, since[key]) for name, key in budget.unread.items())
-    complete = sum(r.features.complete for r, _ in folded) if found.pattern.tells_all else None
     return SearchPage(
         asking.text,
         total,
-        hits,
+        _hits(db, listed, asking, query, found),
         more=found.more,
         partial=unfinished,
-        unread=unread,
+        unread=tuple((name, since[key]) for name, key in budget.unread.items()),
         suggestion="" if query.unknown else found.suggestion,
         elsewhere=others.total,
         more_elsewhere=others.more or others.partial,
         without=query.excluded if listed.gone or found.avoided else (),
         unquoted=found.unquoted,
         unknown=query.unknown,
-        with_all=complete,
+        with_all=sum(r.features.complete for r, _ in listed.folded) if found.pattern.tells_all else None,
     )
+
+
+def _is_unfinished(found: _Found, total: int, budget: Budget) -> bool:
+    """Return whether a first page lacks hits that a whole search may have."""
+    return (found.more and total < PAGE) or (budget.over and (not total or bool(budget.unread)))
+
+
+def _search_elsewhere(db: Connection, query: Query, asking: _Asking) -> SearchPage:
+    """Count the hits in all workspaces, if one was searched."""
+    scope = asking.scope
+    if scope.resource_id is None or scope.thread_id is not None or not asking.text.strip():
+        return SearchPage(asking.text, 0)
+    everywhere = replace(scope, resource_id=None)
+    return _search(db, query, replace(asking, scope=everywhere, limit=0, offset=0, first=True))
 
 
 class _Listed(Struct, frozen=True):
@@ -305,18 +305,18 @@ def _find(
     few = len(matches.rows) < FEW or bool(required) or _has_parts_alone(query.text)
     wanting = bool(query.text) and not (indexed.alternatives or indexed.phrases) and few
     unfinished = first and budget.over and bool(budget.unread or (wanting and matches.rows))
-    parts = _Parts()
+    parts = Parts()
     if wanting and not unfinished:
         signs = dict.fromkeys(filter(is_unindexed, chain.from_iterable(required)))
         typed = signs if signs and not is_cjk(query.text) else (query.text, *(query.phrases if required else ()))
-        parts = _by_parts(db, " ".join(typed), similar, place, newest, budget)
+        parts = find_parts(db, " ".join(typed), similar, place, newest, budget)
     more = parts.more or len(matches.rows) >= retrieve.CANDIDATES
     if required:
         more = parts.more or (more and not all(any(map(is_unindexed, group)) for group in required))
         held = having(db, [*matches.rows, *parts.texts], required)
         matches = replace(matches, rows=[r for r in matches.rows if r.pk in held])
         parts = replace(parts, texts={r: text for r, text in parts.texts.items() if r.pk in held})
-    read = not (matches.rows or parts.texts or unfinished or query.alternatives or (wanting and _is_in_trigrams(query)))
+    read = not (matches.rows or parts.texts or unfinished or query.alternatives or (wanting and is_in_trigrams(query)))
     if read and _readable(query, place):
         needles = _needles(query, place)
         matches = Matches(retrieve.by_reading(db, needles, place, newest, budget))
@@ -359,7 +359,7 @@ def _is_question(query: Query) -> bool:
 
 
 def _may_have_all(query: Query) -> bool:
-    """Return whether the texts with all words are told from the others: a few words, and nothing required anyway."""
+    """Return whether texts with all words come first: for a few words, if nothing is required anyway."""
     return 1 < len(query.text.split()) <= FEW_WORDS and not (query.alternatives or query.phrases or is_cjk(query.text))
 
 
@@ -373,7 +373,7 @@ def _as_one_word(word: str) -> str:
 
 
 def _phrases_of_no_text(db: Connection, query: Query) -> tuple[str, ...]:
-    """Return the phrases among other words that no text has, or that no text has together: Revert "fix the build"."""
+    """Return the phrases among other words that no text has, or has together: Revert "fix the build"."""
     if not query.phrases or not query.text:
         return ()
     phrases = [p for p in query.phrases if not is_unindexed(p)]
@@ -417,67 +417,6 @@ def _terms(
         phrases=query.phrases,
     )
     return sorted(sorted(made, key=lambda t: t.documents)[:RAREST], key=made.index), similar
-
-
-class _Parts(Struct, frozen=True):
-    """Texts with tokens of the query in them, the rarity of each token, what unknown ones may mean; `more`: not all."""
-
-    texts: dict[Row, str] = {}
-    rarity: dict[str, float] = {}
-    meant: dict[str, list[str]] = {}
-    more: bool = False
-
-
-def _by_parts(db: Connection, text: str, similar: Collection[str], place: Place, newest: int, budget: Budget) -> _Parts:
-    """Return the texts with parts of words; for a part that no text has those with one like it.
-
-    `similar`: words that are corrected already, and not guessed.
-    """
-    tokens = _tokens(text)
-    found = _containing(db, list(filter(_is_part, tokens)), place, newest, budget)
-    if found.texts or not looks_like_identifier(text):
-        return found
-    meant: dict[str, list[str]] = {}
-    for token in (t for t in tokens if len(t) >= 4 and t not in similar and not _pieces_known(db, t, newest)):
-        near = retrieve.similar_parts(db, token, place, newest, budget)[:SIMILAR]
-        if words := spelling.similar_words(texts_of(db, [r.pk for r in near]).values(), token):
-            meant[token] = words
-    lower = [folded(w).lower() for words in meant.values() for w in words]
-    return replace(_containing(db, lower, place, newest, budget), meant=meant)
-
-
-def _tokens(text: str) -> list[str]:
-    """Return what may be looked for as a part of a word, folded: tokens, or signs without any letter (`=>`)."""
-    if not WORD.search(text) and len(text.split()) == 1:
-        return [folded(text).lower()]
-    typed = [folded(t).lower() for t in dict.fromkeys(TOKEN.findall(text)) if t.lower() not in STOP_WORDS]
-    return list(dict.fromkeys(chain.from_iterable(cjk_pieces(t) or [t] for t in typed[:MAX_TERMS])))
-
-
-def _containing(db: Connection, parts: Sequence[str], place: Place, newest: int, budget: Budget) -> _Parts:
-    """Return the texts with one of `parts` in them, and the rarity of each."""
-    rows, rarity, more = retrieve.by_parts(db, parts, place, newest, budget)
-    texts = texts_of(db, [r.pk for r in rows])
-    lower = {r: folded(texts[r.pk]).lower() for r in rows if r.pk in texts}
-    found = {r: texts[r.pk] for r, text in lower.items() if any(part in text for part in rarity)}
-    held = {p: value for p, value in rarity.items() if any(p in lower[r] for r in found)}
-    return _Parts(found, held, more=more)
-
-
-def _pieces_known(db: Connection, token: str, newest: int) -> bool:
-    small = newest <= spelling.LARGE
-    parts = pieces(token)
-    return bool(parts) and all(spelling.is_known(db, p, parts=small) for p in parts)
-
-
-def _is_in_trigrams(query: Query) -> bool:
-    """Return whether the trigrams have answered already, where parts were looked for."""
-    return any(map(_is_part, _tokens(query.text)))
-
-
-def _is_part(token: str) -> bool:
-    """Return whether the index of trigrams may hold a token: three characters and more, or such as `C#`, `=>`, 日志."""
-    return len(token) >= 3 or is_cjk(token) or (not token.isalnum() and (len(token) == 2 or not token.isascii()))
 
 
 def _readable(query: Query, place: Place) -> bool:
@@ -597,9 +536,11 @@ def _unmeasured(row: Row) -> Ranked:
 # --- hits ---------------------------------------------------------------------------------------------------
 
 
-def _hits(
-    db: Connection, page: Sequence[tuple[Ranked, int]], offset: int, top: float, query: Query, found: _Found
-) -> tuple[Hit, ...]:
+def _hits(db: Connection, listed: _Listed, asking: _Asking, query: Query, found: _Found) -> tuple[Hit, ...]:
+    folded, offset, end = listed.folded, asking.offset, asking.offset + asking.limit
+    behind = listed.rest[max(0, offset - len(folded)) : max(0, end - len(folded))]
+    page = [*folded[offset:end], *((_unmeasured(row), copies) for row, copies in behind)]
+    top = folded[0][0].score if folded else 1.0
     shown = shown_of(db, [r.features.row.pk for r, _ in page])
     before = texts_before(db, [r.features.row for r, _ in page if r.answers])
     sought = Sought((query.text, *query.phrases, *query.prefixes), found.pattern)

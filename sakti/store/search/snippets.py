@@ -50,7 +50,7 @@ def _best_place(lower: str, words: Sequence[str]) -> int:
 
 
 def _word_start(lower: str, start: int, at: int) -> int:
-    """Return the first offset from `start` to `at` at which a word begins; of a longer word its own beginning."""
+    """Return the first offset from `start` to `at` at which a word begins, or that of a longer word."""
     if not start:
         return 0
     places = range(start, at + 1)

@@ -129,7 +129,7 @@ UNION ALL SELECT w.value, p.id, 1 FROM json_each(?1) w
 
 
 def waited_for(db: Connection, seeds: Sequence[tuple[str, int]], most: int) -> dict[str, tuple[int, str]]:
-    """Return the tasks that `seeds` (id, priority; most urgent first) wait for: the priority, and the task that waits.
+    """Return the tasks that `seeds` (id, priority) wait for: the best priority, and the task that waits.
 
     A task waits for its blockers, those of its ancestors, and its children; so do those that it waits for. Ends after
     about `most` tasks.

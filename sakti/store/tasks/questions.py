@@ -57,7 +57,7 @@ def handles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
 
 
 def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
-    """Return the tasks whose id or handle begins with `text` (at most 20), in any case; an exact match alone."""
+    """Return at most 20 tasks whose id or handle begins with `text`, in any case; an exact match alone."""
     alive = "t.deleted_at IS NOT NULL" if deleted else "t.deleted_at IS NULL"
     found: dict[str, Task] = {}
     for clause, values in (
@@ -118,7 +118,7 @@ def states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
 
 
 def waiting(db: Connection, resource_id: str, priority: int, limit: int) -> list[tuple[str, int]]:
-    """Return (id, priority) of tasks at least so urgent that wait for others, at most `limit` in each state."""
+    """Return (id, priority) of tasks at least so urgent that wait for others; `limit` in each state."""
     out: list[tuple[str, int]] = []
     for state in ("blocked", "container", "in_progress"):
         out += db.execute_sql(

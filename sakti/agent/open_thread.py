@@ -159,7 +159,8 @@ class OpenThread:
                 self.last_index = max(self.last_index, message.index)
             case _:
                 pass
-        self.workspace.emit(event)
+        for listener in tuple(self.workspace.listeners):
+            listener(event)
 
     # --- open and leave ---------------------------------------------------------------------------------------
 

@@ -147,7 +147,7 @@ class Workspace:
         store: store_database.Store | None = None,
         processors: Sequence[Processor | StepHook] = (),
     ) -> None:
-        self._listeners: list[Callable[[Event], None]] = []
+        self.listeners: list[Callable[[Event], None]] = []
         self._use_options(options)
         self.clock: Clock = clock or SystemClock()
         self.counter: Counter = counter or O200k()
@@ -214,12 +214,12 @@ class Workspace:
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on; returns the function that ends it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
 
     def emit(self, event: Event) -> None:
         """Pass an event to all listeners, in order."""
-        for listener in tuple(self._listeners):
+        for listener in tuple(self.listeners):
             listener(event)
 
     # --- life -------------------------------------------------------------------------------------------------

@@ -13,15 +13,16 @@ from textual.driver import Driver
 from textual.screen import Screen
 
 from sakti.actions import registry
+from sakti.core.errors import SaktiError
 from sakti.core.events import Event
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
 from sakti.tui import bridge, keys, open_url
 from sakti.tui.appearance import Appearance
+from sakti.tui.chat.commands import Commands
 from sakti.tui.chat.screen import WIDE, ChatScreen, chat_parts
-from sakti.tui.chat.welcome import Welcome
-from sakti.tui.commands import Commands
 from sakti.tui.driver import forgiving
+from sakti.tui.error_log import log_error
 from sakti.tui.host import Tone
 from sakti.tui.notify import Notifier
 from sakti.tui.palette import Palette, make_palette
@@ -29,11 +30,10 @@ from sakti.tui.panes.tasks import BoardChanged
 from sakti.tui.startup import Startup
 from sakti.tui.transcript.blocks import NoticeBlock
 from sakti.tui.transcript.copying import amount
-from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.transcript import Transcript
-from sakti.tui.workers import guarded, log_error
 
 if TYPE_CHECKING:
+    from sakti.actions.line import Typed
     from sakti.agent.session.session import Session
 
 with lazy_imports:
@@ -64,9 +64,9 @@ class SaktiApp(App[int]):
         self.appearance.dress(self)
         self.chat = ChatScreen(self, Notifier(session, lambda: self.app_focus, self.write))
         self.own_keys = self._own_keys()
-        self.welcome = Welcome(self, self.chat.apply_setting)
-        self.commands = Commands(self, self.chat, self.welcome)
-        self._startup = Startup(self, self.chat, self.commands, self.welcome, prompt=prompt, pick_thread=pick_thread)
+        self._commands, self._pick_thread = Commands(self, self.chat), pick_thread
+        if prompt:
+            self.chat.conversation.submit(prompt)
 
     def _own_keys(self) -> keys.Keymap:
         """Use the keys that the settings name."""
@@ -119,7 +119,7 @@ class SaktiApp(App[int]):
         if not gc.isenabled():  # what the start made stays: the collections that begin now need not walk it
             gc.freeze()
             gc.enable()
-        self.go(self._startup.run, group="start")
+        self.go(Startup(self, self.chat, pick_thread=self._pick_thread).run, group="start")
 
     # --- what everybody in the window needs done (`Host`) -----------------------------------------------------
 
@@ -128,10 +128,29 @@ class SaktiApp(App[int]):
         return make_palette(self.theme_variables, self.current_theme.dark)
 
     def go(self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False) -> None:
-        self.run_worker(partial(guarded, work, args, self.say), group=group, exclusive=exclusive, exit_on_error=False)
+        guarded = partial(self._guard, work, args, asked=group == "command")
+        self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
 
-    def drop(self, group: str) -> None:
-        self.workers.cancel_group(self, group)  # pyright: ignore[reportUnknownMemberType]
+    async def _guard(self, work: Callable[..., Awaitable[None]], args: tuple[Any, ...], *, asked: bool) -> None:
+        """Run `work(*args)`; an error becomes a notice, scrolled to if the user `asked` for the work.
+
+        An unexpected one is also written to the log file.
+        """
+        try:
+            await work(*args)
+            return
+        except SaktiError as e:
+            title, text = e.title, e.message
+        except Exception as e:
+            path = log_error(e)
+            details = f"The details are in {path}." if path else ""
+            title, text = "Something went wrong", f"{type(e).__name__}: {e} {details}"
+        self.say(text, title=title, tone="error")
+        if asked:
+            self.chat.transcript.scroll_end_now()
+
+    async def run_typed(self, command: Typed) -> None:
+        await self._commands.run(command)
 
     def say(self, text: str, *, title: str = "", tone: Tone = "information") -> None:
         self.chat.transcript.live.add_block(NoticeBlock(tone=tone, title=title, text=text))
@@ -174,18 +193,9 @@ class SaktiApp(App[int]):
 
     # --- what comes up from the screens -----------------------------------------------------------------------
 
-    @on(Prompt.Submitted)
-    def _submitted(self, event: Prompt.Submitted) -> None:
-        event.stop()
-        self._startup.submit(event.text)
-
-    @on(Prompt.FirstKey)
-    def _first_key(self) -> None:
-        self.go(self._startup.warm, group="warm")
-
     def run_command(self, text: str) -> None:
         """Run a line as if it was typed."""
-        self.go(self.commands.run, text, group="command")
+        self.go(self.chat.conversation.run, text, group="command")
 
     @on(Transcript.Said)
     def _said(self, event: Transcript.Said) -> None:
@@ -220,7 +230,7 @@ class SaktiApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         if self._only_raises(event):
             return
-        self.welcome.typed_through(event, self)
+        self.chat.welcome.typed_through(event, self)
         if self.screen_stack and self.screen is self.chat:
             self.chat.keep_typing(event)
         await super().on_event(event)

@@ -124,7 +124,8 @@ def _memory(chat: ChatScreen, event: Event) -> None:
     live = chat.transcript.live
     match event:
         case MemoryStatus():
-            chat.panes.show_status(event)
+            before, chat.sidebar.memory.status = chat.sidebar.memory.status, event
+            chat.panes.load_changes(before, event)
         case MemoryOperation(kind=kind):
             chat.sidebar.memory.operation(event)
             if kind == "end":
@@ -142,6 +143,7 @@ def _memory(chat: ChatScreen, event: Event) -> None:
                 title = "Compacted" if event.messages else "Not compacted"
                 block = CardBlock(title=title, rows=tuple(compacted(event)), warnings=event.warnings)
             live.add_block(block)
+            chat.transcript.scroll_end_now()
             chat.panes.load_log()
             chat.panes.load_context()
         case _:

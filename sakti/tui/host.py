@@ -16,6 +16,7 @@ from sakti.tui.keys import Keymap
 from sakti.tui.palette import Palette
 
 if TYPE_CHECKING:
+    from sakti.actions.line import Typed
     from sakti.agent.session.session import Session
     from sakti.tui.appearance import Appearance
 
@@ -39,11 +40,11 @@ class Host(Protocol):
     def size(self) -> Size: ...
 
     def go(self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False) -> None:
-        """Run `work(*args)` as a worker. What it raises becomes a notice."""
+        """Run `work(*args)` as a worker. What it raises becomes a notice, scrolled to for the group "command"."""
         ...
 
-    def drop(self, group: str) -> None:
-        """Cancel the workers of `group`."""
+    async def run_typed(self, command: Typed) -> None:
+        """Run a slash command and show its value. Raises `SaktiError`."""
         ...
 
     def say(self, text: str, *, title: str = "", tone: Tone = "information") -> None:

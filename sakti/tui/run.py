@@ -30,7 +30,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
     from sakti.agent.session.exit import observe_on_exit
     from sakti.agent.workspace import NOT_KEPT
     from sakti.tui.app import SaktiApp
-    from sakti.tui.workers import log_error
+    from sakti.tui.error_log import log_error
 
     app = SaktiApp(session, prompt=prompt, pick_thread=pick_thread)
     loop = asyncio.get_running_loop()

@@ -7,20 +7,20 @@ import pytest
 from tests.hygiene.measures import figures
 
 CEILINGS = {
-    "modules of at most 50 lines": 138,
-    "files with lazy imports": 78,
-    "docstring first lines over 100 characters": 551,
-    "functions over 50 lines": 17,
+    "modules of at most 50 lines": 135,
+    "files with lazy imports": 77,
+    "docstring first lines over 100 characters": 545,
+    "functions over 50 lines": 16,
     "functions with complexity over 15": 124,
     "functions with more than 7 arguments": 35,
     "imports inside functions": 53,
-    "assignments to found, said, told, …": 1219,
+    "assignments to found, said, told, …": 1198,
     "silent `case _: pass`": 25,
     "test names that continue the one above": 0,
     "class names used more than once": 70,
-    "functions with complexity over 10 (%)": 7.1,
-    "functions named by a participle (%)": 10.4,
-    "docstrings with dialect (%)": 20.0,
+    "functions with complexity over 10 (%)": 7.0,
+    "functions named by a participle (%)": 10.1,
+    "docstrings with dialect (%)": 19.2,
 }
 
 

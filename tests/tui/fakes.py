@@ -263,6 +263,10 @@ class FakeSession:
     async def warm(self) -> None:
         self.calls.append(("warm",))
 
+    @property
+    def turns(self):
+        return self
+
     async def submit(self, text: str) -> None:
         if (model := self.workspace.models.selection) is None or model.model is None:
             raise NoModelError("Set a key.")

@@ -146,7 +146,7 @@ async def test_a_task_that_was_found_opens_whole_where_the_board_has_it_no_more(
     session.views.hits = [hit("a", kind="task", thread=None, text="mend the redirect")]
     async with running((120, 30)) as (app, pilot):
         app.chat.sidebar.tasks.task_list.set_rows([])  # closed long ago
-        await app.chat.visit.go_to(session.views.hits[0])
+        await app.chat.search.go_to(session.views.hits[0])
         await settle(app, pilot)
         assert isinstance(app.screen, TaskCardScreen)
         assert "safe_next in session.py" in screen_text(app) and "it loses ?next=" in screen_text(app)

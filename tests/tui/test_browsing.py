@@ -58,7 +58,7 @@ async def test_words_typed_after_a_command_change_nothing_but_the_prompt(store, 
         await say(app, pilot, "remember that api 1 listens on 8010", "remember that api 2 listens on 8020")
         await app.session.compact()
         await settle(app, pilot)
-        await app.commands.run(f"/{name}")
+        await app.chat.conversation.run(f"/{name}")
         await settle(app, pilot)
         before, screen = await dump(app), app.screen
         for seed in range(3):

@@ -21,7 +21,7 @@ async def test_the_inspector_shows_the_request_that_is_sent(store, tmp_path):
     app = SaktiApp(session)
     async with app.run_test(size=(140, 50)) as pilot:
         await settle(app, pilot)
-        await app.commands.run("#the tests run with pytest")
+        await app.chat.conversation.run("#the tests run with pytest")
         for n in range(6):
             await say(app, pilot, f"remember that service {n} listens on {n}00 " + "and more of it " * 10)
             await session.current.engine.wait_idle()

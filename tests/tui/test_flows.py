@@ -16,9 +16,9 @@ from sakti.core.types import ModelInfo, Thread
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
 from sakti.tui.app import SaktiApp
+from sakti.tui.error_log import log_path
 from sakti.tui.panes.sidebar import panes_width
 from sakti.tui.screens.lists import pick_theme
-from sakti.tui.workers import log_path
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import user
 from tests.tui.scene import scene
@@ -39,6 +39,22 @@ async def test_the_first_paint_does_not_wait_for_the_store(session):
         await settle(app, pilot)
         assert session.sent == ["early"]
         assert session.calls.count(("warm",)) == 1
+
+
+async def test_lines_sent_before_the_start_are_run_in_their_order_whichever_of_them_fails(session):
+    session.gate = asyncio.Event()
+    app = SaktiApp(session, prompt="from the shell")
+    async with app.run_test(size=(100, 30)) as pilot:
+        for text in ("/nosuch", "first", "second"):
+            await pilot.press(*text, "enter")
+        assert session.sent == []
+        session.gate.set()
+        await settle(app, pilot)
+        assert session.sent == ["from the shell"] and session.queued == ("first", "second")
+        assert session.views.typed == ["from the shell", "/nosuch", "first", "second"]
+        await pilot.press(*"third", "enter")
+        await settle(app, pilot)
+        assert session.queued == ("first", "second", "third")
 
 
 async def test_enter_sends_and_other_keys_break_lines(running, session):
@@ -581,15 +597,32 @@ async def test_a_wait_for_another_window_stands_in_the_status_line(running, sess
 async def test_where_it_cannot_start_what_was_typed_stays(session):
     session.fail_start = StoreError("s.db is damaged. `sakti db recover` copies what can still be read.")
     session.gate = asyncio.Event()
+    app = SaktiApp(session, prompt="from the shell")
+    async with app.run_test(size=(120, 35)) as pilot:
+        await pilot.press(*"early", "enter")
+        session.gate.set()
+        await settle(app, pilot)
+        assert app.chat.prompt.value == "from the shell\n\nearly" and "db recover" in chat_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert app.chat.prompt.value == "from the shell\n\nearly" and session.sent == []
+
+
+async def test_lines_are_run_when_what_the_window_remembers_cannot_be_read(session):
+    session.gate = asyncio.Event()
+
+    async def fail():
+        raise StoreError("The disk is full.")
+
+    session.views.ui_state = fail
     app = SaktiApp(session)
     async with app.run_test(size=(120, 35)) as pilot:
         await pilot.press(*"early", "enter")
         session.gate.set()
         await settle(app, pilot)
-        assert app.chat.prompt.value == "early" and "db recover" in chat_text(app)
-        await pilot.press("enter")
+        await pilot.press(*"late", "enter")
         await settle(app, pilot)
-        assert app.chat.prompt.value == "early" and session.sent == []
+        assert session.sent == ["early"] and session.queued == ("late",)
 
 
 async def test_what_is_not_saved_says_so_all_the_time(running, session):

@@ -74,6 +74,6 @@ async def test_reduced_motion_stops_what_blinks_and_glides(session):
     async with app.run_test() as pilot:
         assert app.animation_level == "none"
         assert not app.chat.prompt.cursor_blink
-        app.chat.visit.search()
+        app.chat.search.open()
         await pilot.pause()
         assert not app.screen.query_one(SafeInput).cursor_blink

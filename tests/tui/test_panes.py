@@ -116,8 +116,8 @@ async def test_the_last_events_are_in_the_pane_and_all_on_a_screen(store, tmp_pa
             await session.current.engine.wait_idle()
             await settle(app, pilot)
             store.clock.advance(60)
-        await app.commands.run("/compact")
-        await app.commands.run("/compact undo")
+        await app.chat.conversation.run("/compact")
+        await app.chat.conversation.run("/compact undo")
         await settle(app, pilot)
         session.emit(
             MemoryOperation(

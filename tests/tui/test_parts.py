@@ -7,11 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from sakti.core.errors import StoreError
-from sakti.tui.chat.loader import PAGE, ThreadLoader
+from sakti.core.events import ThreadChanged
 from sakti.tui.chat.stopping import TWICE, Stopping
+from sakti.tui.chat.thread_view import PAGE, ThreadView
 from sakti.tui.notify import LONG_TURN, Notifier
-from sakti.tui.workers import guarded, log_path
 from tests.tui.fakes import FakeSession, user
 
 
@@ -30,12 +29,6 @@ class FakeHost:
     async def done(self):
         while self.work:
             await self.work.pop(0)[1]
-
-    def drop(self, group):
-        for name, work in self.work:
-            if name == group:
-                work.close()
-        self.work = [w for w in self.work if w[0] != group]
 
     def note(self, text, seconds=0):
         self.notes.append(text)
@@ -98,7 +91,7 @@ def test_esc_gives_up_a_compaction_before_the_turn(host):
     stopping = Stopping(host, FakeConversation(), SimpleNamespace(stop=lambda: not stopped and not stopped.append(1)))
     assert stopping.interrupt() and not host.work
     assert stopping.interrupt() and [group for group, _ in host.work] == ["interrupt"]
-    host.drop("interrupt")
+    host.work.pop()[1].close()
 
 
 def test_quitting_asks_twice_while_the_agent_works(host):
@@ -123,8 +116,9 @@ def test_only_the_end_of_a_long_turn_calls_and_only_out_of_sight(host):
 
 class FakeTranscript:
     def __init__(self) -> None:
-        self.live = SimpleNamespace(speaking=False)
+        self.live = SimpleNamespace(speaking=False, seen=set())
         self.shown: list[int] = []
+        self.jumps: list[str] = []
         self.more = False
 
     def load(self, messages, more):
@@ -136,35 +130,105 @@ class FakeTranscript:
     def begin_empty(self):
         self.shown = []
 
+    def jump(self, message_id, pattern=None):
+        self.jumps.append(message_id)
+        return True
+
+
+def thread_view(host):
+    """A view whose transcript, bar and loads are remembered."""
+    loaded: list[int] = []
+    transcript, bar = FakeTranscript(), SimpleNamespace(display=False, show=lambda title: None)
+    view = ThreadView(host, transcript, bar, lambda: loaded.append(1))
+    host.session.subscribe(lambda e: view.change(e.thread.id) if isinstance(e, ThreadChanged) else None)
+    return view, transcript, loaded
+
 
 async def test_a_thread_is_loaded_a_page_at_a_time_and_as_far_as_a_message(host):
-    session, loaded = host.session, []
+    session = host.session
     session.views.messages["t1"] = [user(f"m{n}", "x", n) for n in range(3 * PAGE)]
-    transcript = FakeTranscript()
-    loader = ThreadLoader(host, transcript, lambda: loaded.append(1))
+    view, transcript, loaded = thread_view(host)
     await session.start()
-    loader.show("t1")
     await host.done()
-    assert loader.shown == "t1" and loaded and transcript.shown == list(range(2 * PAGE, 3 * PAGE)) and transcript.more
-    await loader.load_older(until=10)
-    assert 10 in transcript.shown and loader.oldest == transcript.shown[0] <= 10
+    assert view.shown == "t1" and loaded and transcript.shown == list(range(2 * PAGE, 3 * PAGE)) and transcript.more
+    await view.load_older(until=10)
+    assert 10 in transcript.shown and view.oldest == transcript.shown[0] <= 10
     assert transcript.shown == sorted(set(transcript.shown))
-    await loader.open("t5")
-    assert transcript.shown == [] and loader.oldest is None
+    await session.open_thread("t5")
+    await host.done()
+    assert transcript.shown == [] and view.oldest is None
 
 
-async def test_what_a_worker_raises_is_said_and_a_surprise_is_logged():
-    said: list[tuple[str, str]] = []
+async def test_pages_that_are_loaded_at_the_same_time_are_shown_once_each(host):
+    session = host.session
+    session.views.messages["t1"] = [user(f"m{n}", "x", n) for n in range(5 * PAGE)]
+    view, transcript, _ = thread_view(host)
+    await session.start()
+    await host.done()
+    read = session.views.transcript
 
-    def say(text, *, title, tone):
-        said.append((title, text))
+    async def read_later(thread_id, **options):
+        await asyncio.sleep(0)
+        return await read(thread_id, **options)
 
-    async def fail(error):
-        raise error
+    session.views.transcript = read_later
+    await asyncio.gather(view.load_older(), view.load_older(), view.load_older(until=10))
+    assert transcript.shown == list(range(transcript.shown[0], 5 * PAGE)) and transcript.shown[0] <= 10
 
-    await guarded(fail, (StoreError("The disk is full.", title="Store"),), say)
-    assert said == [("Store", "The disk is full.")] and not log_path().exists()
-    await guarded(fail, (ZeroDivisionError("by zero"),), say)
-    assert str(log_path()) in said[-1][1] and "ZeroDivisionError: by zero" in log_path().read_text()
-    with pytest.raises(asyncio.CancelledError):
-        await guarded(fail, (asyncio.CancelledError(),), say)
+
+@pytest.mark.parametrize("index", [3 * PAGE - 1, PAGE, 5])
+async def test_a_visit_loads_another_thread_once_and_as_far_as_the_message(host, index):
+    session = host.session
+    session.views.messages["t7"] = [user(f"m{n}", "x", n) for n in range(3 * PAGE)]
+    view, transcript, loaded = thread_view(host)
+    await session.start()
+    await host.done()
+    loaded.clear()
+    await view.visit("t7", f"m{index}", index, None)
+    assert not host.work and loaded == [1] and transcript.jumps == [f"m{index}"]
+    assert index in transcript.shown and transcript.shown == list(range(transcript.shown[0], 3 * PAGE))
+
+
+async def test_a_load_that_ends_after_another_thread_was_opened_is_not_shown(host):
+    session = host.session
+    session.views.messages |= {"t5": [user("m1", "x", 1)], "t7": [user("m2", "x", 2)]}
+    view, transcript, _ = thread_view(host)
+    await session.start()
+    await host.done()
+    await session.open_thread("t5")
+    gate, read = asyncio.Event(), session.views.transcript
+
+    async def read_late(thread_id, **options):
+        await gate.wait()
+        return await read(thread_id, **options)
+
+    session.views.transcript = read_late
+    late = asyncio.ensure_future(host.work.pop()[1])
+    await asyncio.sleep(0)
+    session.views.transcript = read
+    await session.open_thread("t7")
+    await host.done()
+    gate.set()
+    await late
+    assert transcript.shown == [2] and view.oldest == 2
+
+
+async def test_a_visit_that_is_cancelled_leaves_no_thread_unloaded(host):
+    session = host.session
+    session.views.messages["t7"] = [user("m2", "x", 2)]
+    view, transcript, _ = thread_view(host)
+    await session.start()
+    await host.done()
+    read = session.views.transcript
+
+    async def never(thread_id, **options):
+        await asyncio.Event().wait()
+
+    session.views.transcript = never
+    visit = asyncio.ensure_future(view.visit("t7", "m2", 2, None))
+    await asyncio.sleep(0)
+    visit.cancel()
+    await asyncio.wait([visit])
+    session.views.transcript = read
+    await host.done()
+    assert view.shown == "t7" and transcript.shown == [2]

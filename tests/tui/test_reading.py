@@ -270,7 +270,7 @@ async def test_a_selection_stays_on_its_words_while_what_is_above_gets_its_heigh
         for _ in range(40):
             chat.action_page_up()
             await settle(app, pilot)
-        assert app.chat.loader.oldest < 400
+        assert app.chat.view.oldest < 400
         await pilot.press("ctrl+c")
         assert app.clipboard == "quoted"
 

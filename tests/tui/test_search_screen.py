@@ -263,7 +263,7 @@ async def test_a_slow_answer_to_what_is_no_longer_asked_is_not_shown(running, se
 
     session.views.search = slow
     async with running() as (app, pilot):
-        app.chat.visit.search("re")
+        app.chat.search.open("re")
         await pilot.pause(DEBOUNCE + 0.05)
         await pilot.press(*"direct")
         await pilot.pause(DEBOUNCE + 0.05)
@@ -351,7 +351,7 @@ async def test_filters_and_places_by_key(running, session):
 async def test_filters_by_mouse(running, session):
     session.views.hits = [hit()]
     async with running() as (app, pilot):
-        app.chat.visit.search("redirect")
+        app.chat.search.open("redirect")
         await settle(app, pilot)
         for chip in ("#chip-kind", "#chip-kind", "#chip-scope"):
             await pilot.click(chip)
@@ -383,9 +383,11 @@ async def test_there_and_back_by_key(running, session):
         assert app.screen.result_list.current.id == "f20"
         await pilot.press(*"next")  # what is typed replaces the query that was kept
         assert app.screen.input.value == "next"
-        await pilot.press("escape", "alt+left")
+        await pilot.press("escape", "f6")
+        assert app.focused is app.chat.transcript
+        await pilot.press("alt+left")
         await settle(app, pilot)
-        assert session.thread.id == "t1"
+        assert session.thread.id == "t1" and app.focused is app.chat.prompt
         assert "here 250" in screen_text(app)
         assert "back to" not in screen_text(app)
         await pilot.press("alt+left")
@@ -419,7 +421,7 @@ async def test_there_and_back_by_mouse(running, session):
     session.views.messages["t7"] = [user("f0", "far away", 0)]
     session.views.hits = [hit("f0", thread="t7", index=0, text="far redirect", thread_title="older")]
     async with running((120, 30)) as (app, pilot):
-        app.chat.visit.search("redirect")
+        app.chat.search.open("redirect")
         await settle(app, pilot)
         await pilot.click("#panel-list", offset=(6, 2))
         await settle(app, pilot)
@@ -554,7 +556,7 @@ async def test_nothing_that_is_found_is_obeyed(running, session, kind):
     session.views.hits = [hit(kind=kind, text=EVIL, word="owned", thread_title=EVIL, role=EVIL)]
     session.views.origins["m3"] = Origin("g", "t1", 2, 4, "m3", 3)
     async with running((120, 40)) as (app, pilot):
-        app.chat.visit.search(f"owned {EVIL}")
+        app.chat.search.open(f"owned {EVIL}")
         await settle(app, pilot)
         assert "[@click=app.quit]x[/]" in check(app)
         await pilot.press("enter")
@@ -596,7 +598,7 @@ async def test_what_was_said_before_two_compactions_and_a_reflection_is_landed_o
         assert await store.read(message_store.count, session.thread.id) == 0
         lines = (("observation", "courier vault", said), ("reflection", "queue3", "question 3 about queue3.py"))
         for kind, words, source in lines:
-            app.chat.visit.search(f"kind:{kind} {words}")
+            app.chat.search.open(f"kind:{kind} {words}")
             await settle(app, pilot)
             assert app.screen.result_list.current.kind == kind
             assert source in preview_text(app)
@@ -634,7 +636,7 @@ def app_with_hits() -> SaktiApp:
 def test_search(snap_compare, size, theme):
     async def open_it(pilot):
         await posed(theme)(pilot)
-        pilot.app.chat.visit.search("next")
+        pilot.app.chat.search.open("next")
         await settle(pilot.app, pilot)
         pilot.app.screen.input.cursor_blink = False
         await pilot.press("down")
@@ -646,7 +648,7 @@ def test_search(snap_compare, size, theme):
 def test_a_visit(snap_compare):
     async def go(pilot):
         await posed("sakti-dark")(pilot)
-        pilot.app.chat.visit.search("next")
+        pilot.app.chat.search.open("next")
         await settle(pilot.app, pilot)
         await pilot.press("enter")
         await settle(pilot.app, pilot)

@@ -77,7 +77,7 @@ async def test_few_colours_are_told_apart(session, monkeypatch, colours, shown):
         await settle(app, pilot)
         for role in ("text", "muted", "bad") if colours != "256" else ():
             assert contrast(Color.from_rich_color(getattr(palette, role).color).hex, ground) >= 4
-        await app.commands.run("/theme sakti-light")
+        await app.chat.conversation.run("/theme sakti-light")
         await settle(app, pilot)
         assert session.views.state["theme16" if colours == "standard" else "theme"] == "sakti-light"
 

@@ -8,7 +8,7 @@ from sakti.core.ids import TimeIds
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.tui.app import SaktiApp
-from sakti.tui.chat.thread_sync import NEWEST
+from sakti.tui.chat.thread_view import NEWEST
 from tests.tui.conftest import chat_text, settle
 from tests.tui.real import real_session, say
 
@@ -22,7 +22,7 @@ async def other_store(store, clock, tmp_path):
 
 
 async def look(app, pilot):
-    app.chat.sync.look()
+    app.chat.view.sync()
     await settle(app, pilot)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from textual.geometry import Offset
 from textual.selection import Selection
 
+from sakti.core.errors import StoreError
 from sakti.core.events import (
     CompactionFinished,
     MemoryActivation,
     MessageSaved,
+    Notice,
     PromptRead,
     StepDiscarded,
     StepStarted,
@@ -89,11 +93,73 @@ async def test_ten_thousand_messages_open_at_the_end_and_load_as_you_scroll(runn
         chat.scroll_to(y=5, animate=False)
         await settle(app, pilot)
         above = screen_text(app)
-        assert app.chat.loader.oldest < 9_800
+        assert app.chat.view.oldest < 9_800
         marker = next(line.split("│")[0].strip() for line in above.split("\n") if "message number" in line)
         await settle(app, pilot)
         assert marker in screen_text(app)
         assert chat.document.locate(chat.scroll_offset.y) is not None
+
+
+def is_at_end(chat):
+    return chat.scroll_offset.y == max(0, chat.document.height - chat.size.height)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a new question", "a new question"),
+        ("!ls", "!ls"),
+        ("/nosuch", "/help lists all commands"),
+        ("/help nosuch", "nosuch"),
+        ("#note", "The disk is full"),
+        ("not sent", "The disk is full"),
+    ],
+)
+@pytest.mark.parametrize("keys", [(), ("f2", "f2", "escape"), ("f2", "f2", "f2", "f3", "escape")])
+async def test_the_result_of_the_users_own_line_is_scrolled_to(running, session, text, shown, keys):
+    session.views.messages["t1"] = long_thread(60)
+    submit = session.submit
+
+    async def submit_or_fail(text):
+        if text == "not sent":
+            raise StoreError("The disk is full.", title="Not saved", code="full")
+        await submit(text)
+
+    async def fail(text):
+        raise StoreError("The disk is full.", title="Not saved", code="full")
+
+    session.submit, session.note = submit_or_fail, fail
+    async with running((80, 24)) as (app, pilot):
+        chat = app.chat.transcript
+        await pilot.press(*keys)
+        await settle(app, pilot)
+        assert is_at_end(chat)
+        chat.scroll_page_up(animate=False)
+        await settle(app, pilot)
+        assert not is_at_end(chat)
+        await pilot.press(*text, "enter")
+        await settle(app, pilot)
+        assert shown in screen_text(app)
+        session.emit(Notice("error", "Not saved", "The database was removed. " * 4))
+        await settle(app, pilot)
+        assert is_at_end(chat)
+        if session.busy:
+            session.emit(TextDelta("Answer. " * 200))
+            session.finish("Answer. " * 200)
+            await settle(app, pilot)
+            assert is_at_end(chat)
+
+
+async def test_news_that_nobody_asked_for_moves_nothing(running, session):
+    session.views.messages["t1"] = long_thread(60)
+    async with running((80, 24)) as (app, pilot):
+        chat = app.chat.transcript
+        chat.scroll_page_up(animate=False)
+        await settle(app, pilot)
+        before = chat.scroll_offset.y
+        session.emit(Notice("error", "Not saved", "The database was removed."))
+        await settle(app, pilot)
+        assert chat.scroll_offset.y == before
 
 
 async def test_loading_older_messages_moves_nothing_on_the_screen(running, session):
@@ -106,7 +172,7 @@ async def test_loading_older_messages_moves_nothing_on_the_screen(running, sessi
         chat.scroll_to(y=20, animate=False)
         await settle(app, pilot)
         before = [row[:80] for row in screen_text(app).split("\n")]  # without the scroll bar
-        await app.chat.loader.load_older()
+        await app.chat.view.load_older()
         await settle(app, pilot)
         assert [row[:80] for row in screen_text(app).split("\n")] == before
 
@@ -133,6 +199,24 @@ async def test_resizing_keeps_the_place(running, session):
             await pilot.resize_terminal(*size)
             await settle(app, pilot)
             assert "message number 40" in screen_text(app)
+
+
+async def test_a_line_that_was_jumped_to_stays_in_sight_until_the_user_scrolls(running, session):
+    lines = "\n".join(f"line {n}" for n in range(200))
+    session.views.messages["t1"] = [*long_thread(40), user("long", lines, 40), *long_thread(20)]
+    async with running((120, 35)) as (app, pilot):
+        chat = app.chat.transcript
+        chat.jump("long", re.compile("line 18\\b"))
+        for height in (20, 12, 30):
+            await pilot.resize_terminal(120, height)
+            await settle(app, pilot)
+            assert re.search(r"line 18\s", screen_text(app))
+        chat.scroll_relative(y=40, animate=False)
+        await settle(app, pilot)
+        top = chat.scroll_offset.y
+        await pilot.resize_terminal(120, 20)
+        await settle(app, pilot)
+        assert chat.scroll_offset.y == top
 
 
 async def test_jump_marks_a_message(running, session):

@@ -51,7 +51,7 @@ async def test_a_changed_folder_shows_its_changes_first(store, tmp_path: Path):
     app = SaktiApp(real_session(store, tmp_path / "w"))
     async with app.run_test(size=(120, 45)) as pilot:
         await settle(app, pilot)
-        app.push(TrustScreen(trust.review(brings), app.session.clock))
+        app.push(TrustScreen(trust.review(brings), app.session.workspace.clock))
         await settle(app, pilot)
         shown = " ".join(screen_text(app).replace("│", " ").split())
         assert "19.sh changed: a script" in shown and "more.sh new: a script" in shown and "gone.sh removed" in shown

@@ -209,7 +209,7 @@ def test_pictures(snap_compare, monkeypatch, theme):
 
     async def open_it(pilot):
         await posed(theme)(pilot)
-        pilot.app.welcome.open()
+        pilot.app.chat.welcome.open()
         await settle(pilot.app, pilot)
 
     assert snap_compare(SaktiApp(session), terminal_size=(80, 24), run_before=open_it)

@@ -1,20 +1,23 @@
-"""Lay out the column of the conversation: what was said, what waits for an answer, the prompt, and how they act."""
+"""Column of the conversation: transcript, questions and prompt, and what the prompt sends to the session."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
+from sakti.actions import line
+from sakti.core.errors import NOT_SAVED, RAN, SaktiError, StoreError
 from sakti.core.events import ApprovalRequested
 from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.completer import Completer
 from sakti.tui.chat.find import ThreadFind
-from sakti.tui.chat.loader import ThreadLoader
+from sakti.tui.chat.thread_view import ThreadView, VisitBar
 from sakti.tui.host import Host, app_of
 from sakti.tui.widgets.approval import ApprovalBox
 from sakti.tui.widgets.completions import Completions
@@ -23,19 +26,25 @@ from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.queue import QueueView
 from sakti.tui.widgets.start import Start
 from sakti.tui.widgets.transcript import Transcript
-from sakti.tui.widgets.visit import VisitBar
 
 with lazy_imports:
     from sakti.tui import clipboard, editor
     from sakti.tui.screens import text as text_screens
 
+NOT_STARTED = "sakti could not start; the problem is shown above"
+
 
 class Conversation(Vertical):
-    """`loaded` is called when a thread stands in the transcript."""
+    """`on_loaded` is called after a thread was loaded.
 
-    def __init__(self, host: Host, loaded: Callable[[], None]) -> None:
+    Lines of the prompt wait until `open` is called: the session has started then.
+    """
+
+    def __init__(self, host: Host, on_loaded: Callable[[], None]) -> None:
         super().__init__(id="chat")
-        self._host = host
+        self._host, self._then = host, on_loaded
+        self.waiting: list[str] | None = []  # sent before the session has started; None: it has, or has failed
+        self._failed = False
         self.visit_bar = VisitBar()
         self.start = Start(host.session.workspace.root, id="start")
         self.transcript = Transcript(id="transcript", findable=True)
@@ -44,9 +53,8 @@ class Conversation(Vertical):
         self.queue = QueueView()
         self.completions = Completions()
         self.prompt = Prompt(id="prompt")
-        self.loader = ThreadLoader(host, self.transcript, self._loaded)
-        self._then = loaded
-        self.find = ThreadFind(host, self, self.transcript, self.loader)
+        self.view = ThreadView(host, self.transcript, self.visit_bar, self._on_loaded)
+        self.find = ThreadFind(host, self, self.transcript, self.view)
         self._completer = Completer(host.session, self.prompt, self.completions)
 
     def compose(self) -> ComposeResult:
@@ -63,14 +71,103 @@ class Conversation(Vertical):
     def on_mount(self) -> None:
         self.watch(self.transcript, "virtual_size", self.fit_start)
 
-    def _loaded(self) -> None:
+    def _on_loaded(self) -> None:
         self.fit_start()
         self._then()
 
     def fit_start(self) -> None:
         """Show the start where the thread is known to be empty: what is still being loaded is not announced as new."""
-        empty = bool(self.loader.shown) and not self.transcript.document.blocks
+        empty = bool(self.view.shown) and not self.transcript.document.blocks
         self.start.display = empty and not self.approval.pending  # a question needs the room
+
+    # --- sending ----------------------------------------------------------------------------------------------
+
+    @on(Prompt.Submitted)
+    def _submitted(self, event: Prompt.Submitted) -> None:
+        event.stop()
+        self.submit(event.text)
+
+    def submit(self, text: str) -> None:
+        """Send a line from the prompt; until the session has started it waits."""
+        self._host.note("")
+        if self.waiting is not None:
+            self.waiting.append(text)
+        elif self._failed and not text.startswith("/"):
+            self.give_back(text)
+            self._host.note(NOT_STARTED)
+        else:
+            self._host.go(self.run, text, group="command")
+            self._host.go(self._remember, text, group="history")
+
+    async def open(self) -> None:
+        """Send what waited for the start, in its order."""
+        try:
+            while self.waiting:
+                text = self.waiting.pop(0)
+                self._host.go(self._remember, text, group="history")
+                try:
+                    await self.run(text)
+                except SaktiError as e:
+                    self._host.say(e.message, title=e.title, tone="error")
+        finally:
+            self._end_wait()
+
+    def fail(self) -> None:
+        """Give back what waited: the start has failed."""
+        self._failed = True
+        if self.waiting:
+            self._host.note(NOT_STARTED)
+        self._end_wait()
+
+    def _end_wait(self) -> None:
+        waiting, self.waiting = self.waiting or [], None
+        if waiting:
+            self.give_back("\n\n".join(waiting))
+
+    async def run(self, text: str) -> None:
+        """Run a line of the prompt: a command, a shell line, a note or a message. Raises `SaktiError`."""
+        session = self._host.session
+        typed = line.parse(text, skills=session.typed_skills())
+        if typed.kind in ("shell", "note", "message"):
+            self.transcript.scroll_end_now()
+        match typed.kind:
+            case "command":
+                await self._host.run_typed(typed)
+            case "unknown":
+                raise line.unknown(typed)
+            case "shell":
+                await self._run_shell(text, typed.argument)
+            case "note":
+                await self._send(text, session.note(typed.argument))
+            case "message":
+                await self._send(text, session.turns.submit(typed.argument))
+
+    async def _run_shell(self, text: str, command: str) -> None:
+        live = self.transcript.live
+        call = live.begin_shell(command)
+        try:
+            await self._send(text, self._host.session.shell(command))
+        except SaktiError:
+            live.fail_shell(call)
+            raise
+
+    async def _send(self, text: str, sending: Awaitable[None]) -> None:
+        """Wait for `sending`; if it fails, put `text` into the prompt again, before what was typed meanwhile."""
+        try:
+            await sending
+        except SaktiError as e:
+            if e.code == RAN:
+                raise
+            self.give_back(text)
+            if e.code in NOT_SAVED:
+                message = f"{e.message} Nothing was sent: it stands in the prompt."
+                raise SaktiError(message, title=e.title, code=e.code) from e
+            raise
+
+    async def _remember(self, text: str) -> None:
+        if not text.startswith("/quit"):
+            with contextlib.suppress(StoreError):  # the line itself reports what is wrong
+                await self._host.session.views.add_history(text)
 
     # --- the prompt -------------------------------------------------------------------------------------------
 
@@ -167,7 +264,7 @@ class Conversation(Vertical):
 
     @on(Transcript.OlderWanted)
     def _older(self) -> None:
-        self._host.go(self.loader.load_older, group="older", exclusive=True)
+        self._host.go(self.view.load_older, group="older", exclusive=True)
 
     @on(Transcript.FindWanted)
     def _find(self, event: Transcript.FindWanted) -> None:

@@ -8,7 +8,7 @@ from textual.css.query import NoMatches
 from textual.widget import Widget
 
 from sakti.core.text import phrase
-from sakti.tui.chat.loader import ThreadLoader
+from sakti.tui.chat.thread_view import ThreadView
 from sakti.tui.host import Host
 from sakti.tui.transcript.seek import rows_with, seek
 from sakti.tui.widgets.find_bar import FindBar
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class ThreadFind:
     """Keeps what is looked for and where it stands; the bar stands below the transcript in `column`."""
 
-    def __init__(self, host: Host, column: Widget, transcript: Transcript, loader: ThreadLoader) -> None:
-        self._host, self._column, self._transcript, self._loader = host, column, transcript, loader
+    def __init__(self, host: Host, column: Widget, transcript: Transcript, view: ThreadView) -> None:
+        self._host, self._column, self._transcript, self._view = host, column, transcript, view
         self._places: tuple[Place, ...] = ()  # the messages that have the words, oldest first
         self._words = ""
         self._at = -1  # which of them is shown; -1: none yet
@@ -109,7 +109,7 @@ class ThreadFind:
             self._at = self._first() if self._at < 0 else (self._at - step) % len(self._places)
             place = self._places[self._at]
             if chat.document.index_of(place.message_id) is None:
-                await self._loader.load_older(place.index)
+                await self._view.load_older(place.index)
             rows = self._rows()
             self._row = len(rows) - 1 if step > 0 else 0
         if rows:

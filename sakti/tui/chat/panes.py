@@ -99,10 +99,8 @@ class Panes:
         ):
             await session.current.learn()
 
-    def show_status(self, status: MemoryStatus) -> None:
-        """Show how full the memory is; the log is loaded when it changed, by another window too."""
-        memory = self._sidebar.memory
-        before, memory.status = memory.status, status
+    def load_changes(self, before: MemoryStatus | None, status: MemoryStatus) -> None:
+        """Load what has changed since the status `before`: usage, and the log, by another window too."""
         if status != before:
             self.load_usage()
         if before is not None and _log_of(before) != _log_of(status):

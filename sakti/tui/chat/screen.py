@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -19,19 +21,19 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 from sakti.tui.chat.browsing import AREAS, after, area_of, is_for_the_prompt
-from sakti.tui.chat.compaction import Compaction
 from sakti.tui.chat.conversation import Conversation
 from sakti.tui.chat.drafts import Drafts
 from sakti.tui.chat.panes import Panes
-from sakti.tui.chat.stopping import Stopping
-from sakti.tui.chat.thread_sync import ThreadSync
-from sakti.tui.chat.visit import Visit
+from sakti.tui.chat.stopping import Compaction, Stopping
+from sakti.tui.chat.thread_view import SearchHits
+from sakti.tui.chat.welcome import Welcome
 from sakti.tui.host import Host
 from sakti.tui.notify import Notifier
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.sidebar import PANES, Sidebar
 from sakti.tui.panes.tasks import TasksPane
+from sakti.tui.transcript.markdown import warm_renderers
 from sakti.tui.widgets.approval import ApprovalView
 from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.header import Header
@@ -90,15 +92,14 @@ class ChatScreen(Screen[None]):
         self.header, self.status_line = Header(), StatusLine(host.session.workspace.clock)
         self.sidebar = Sidebar(id="side")
         self.panes = Panes(host, self.sidebar, self.status_line)
-        self.conversation = chat = Conversation(host, self.panes.load_log)
-        self.transcript, self.prompt, self.loader = chat.transcript, chat.prompt, chat.loader
-        self.sync = ThreadSync(host, chat.transcript, chat.loader)
-        self.visit = Visit(
-            host, chat.loader, self.panes, transcript=chat.transcript, prompt=chat.prompt, bar=chat.visit_bar
-        )
-        self.drafts = Drafts(host, chat.prompt)
         self.compaction = Compaction(self.status_line)
+        self.conversation = chat = Conversation(host, self.panes.load_log)
+        self.transcript, self.prompt, self.view = chat.transcript, chat.prompt, chat.view
+        self.search = SearchHits(host, chat.view, self.panes, chat.prompt)
+        self.welcome = Welcome(host, self.apply_setting)
+        self.drafts = Drafts(host, chat.prompt)
         self.stopping = Stopping(host, chat, self.compaction)
+        self._warmed = False
         self._rested = float("-inf")  # when Esc found nothing to do
         self._browsed = ""  # the area of `browsing` that has the keys; "": the prompt, or a question
 
@@ -162,13 +163,11 @@ class ChatScreen(Screen[None]):
         """Show the title, and the messages when it is another thread."""
         self.header.thread_title = thread.title
         self.show_git()
-        if thread.id != self.loader.shown:
-            self.visit.thread_opened(thread.id)
+        if self.view.change(thread.id):
             self._keep_queued()
             self.status_line.context = 0
             self.panes.load_usage()
             self.panes.load_context()
-            self.loader.show(thread.id)
 
     def _keep_queued(self) -> None:
         """Put what was queued in the thread before into the prompt; it is not sent in this one."""
@@ -182,7 +181,7 @@ class ChatScreen(Screen[None]):
         self.conversation.start.model = model or ""
         self.status_line.why = one_line(f"{model.partition('/')[0]}: {reason}" if model else reason, 60)
         self.status_line.window = window or 0
-        if model and not window and self.loader.shown:  # another model: what its window is has to be looked up
+        if model and not window and self.view.shown:  # another model: what its window is has to be looked up
             self.panes.load_context()
 
     def show_modes(self) -> None:
@@ -242,6 +241,20 @@ class ChatScreen(Screen[None]):
             self.status_line.hint = ""
 
     # --- what the user does in its parts ----------------------------------------------------------------------
+
+    @on(Prompt.FirstKey)
+    def warm_soon(self) -> None:
+        """Load what the first answer needs while it is being asked for."""
+        self.host.go(self._warm, group="warm")
+
+    async def _warm(self) -> None:
+        if self._warmed:
+            return
+        self._warmed = True
+        await self.host.session.warm()
+        self.show_modes()  # the sandbox is known now
+        await asyncio.to_thread(warm_renderers)
+        gc.freeze()  # a full collection need not walk the modules that stay for good
 
     @on(Prompt.VimMode)
     def _vim_mode(self, event: Prompt.VimMode) -> None:
@@ -374,13 +387,14 @@ class ChatScreen(Screen[None]):
         self.note(refused or told, 2 * SHORTLY)
 
     def action_search(self) -> None:
-        self.visit.search()
+        self.search.open()
 
     def action_go_back(self) -> None:
-        self.visit.go_back()
+        if self.view.go_back():
+            self.prompt.focus()
 
     def action_stay(self) -> None:
-        self.visit.stay()
+        self.view.stay()
 
     def action_threads(self) -> None:
         self.host.go(thread_screens.pick_thread, self.host, group="threads", exclusive=True)

@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
-from sakti.tui.chat.compaction import Compaction
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
 from sakti.tui.chat.conversation import Conversation
 from sakti.tui.host import Host
+from sakti.tui.widgets.status import StatusLine
 
 TWICE = 2.0  # seconds in which a second ctrl+c quits
+
+
+class Compaction:
+    """The running /compact: it is named in the last line, and Esc stops it."""
+
+    def __init__(self, status_line: StatusLine) -> None:
+        self._status_line = status_line
+        self._task: asyncio.Task[Any] | None = None
+
+    @property
+    def under_way(self) -> bool:
+        return self._task is not None
+
+    def stop(self) -> bool:
+        """Cancel it; False if none runs."""
+        return self._task is not None and self._task.cancel()
+
+    @contextmanager
+    def working(self, text: str) -> Generator[None]:
+        """Show `text` in the last line while the block runs; `stop` cancels the block."""
+        self._status_line.work(text)
+        self._task = asyncio.current_task()
+        try:
+            yield
+        finally:
+            self._task = None
+            self._status_line.work("")
 
 
 class Stopping:

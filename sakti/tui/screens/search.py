@@ -297,7 +297,9 @@ class SearchScreen(Panel[Any]):
     def action_open(self) -> None:
         """Go to the chosen hit; where the list is not there yet, to the first of what was asked for."""
         if self._shown == self._asked():
-            self.result_list.action_open()
+            hit = self.result_list.current
+            if hit is not None and _is_hit(hit):
+                self.dismiss(hit)
         elif self._asked()[0]:
             self.host.go(self._search, 0.0, True, group="search", exclusive=True)
 

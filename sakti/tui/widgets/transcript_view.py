@@ -44,6 +44,8 @@ class TranscriptView(LineView):
         self._settling = False
         self._chosen: Block | None = None
         self._marked = ""
+        self._target = ""  # the message that was just jumped to: a resize keeps it in sight
+        self._pattern: re.Pattern[str] | None = None  # its line that matches best is what to show
         self._asked_older = False
 
     # --- drawing ------------------------------------------------------------------------------------------
@@ -80,19 +82,20 @@ class TranscriptView(LineView):
 
     def on_resize(self, event: events.Resize) -> None:
         width = max(8, self.size.width - 1)
+        place = self.document.locate(self.scroll_offset.y)
         if width != self.document.width:
-            follow, place = self._follow, self.document.locate(self.scroll_offset.y)
             self.document.restyle(width=width)
             self.let_go()
             self._strips.clear()
-            self._settle(None if follow else place)
-        elif self._follow:
-            self._settle(None)
+        elif not self._follow and not self._target:
+            return
+        self._settle(None if self._follow else self._place_of(self._target) or place)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         if self._settling:
             return
+        self._target = ""
         self._follow = new_value >= self.max_scroll_y - 1
         self._settle_here()
         if self.more_above and new_value < self.size.height * 2 and not self._asked_older:
@@ -264,23 +267,30 @@ class TranscriptView(LineView):
 
         With `pattern`, so that the line which matches best is in sight. False when it is not loaded.
         """
-        index = self.document.index_of(message_id)
-        if index is None:
+        self._pattern = pattern
+        place = self._place_of(message_id)
+        if place is None:
             return False
-        found = seek(self.document, message_id, pattern) if pattern is not None else None
-        place = (index, 0)
-        if found is not None:
-            gap = self.document.top(found[0]) + found[1] - self.document.top(index)
-            place = place if gap < self.size.height - 2 else (found[0], max(0, found[1] - 3))
         self._follow = False
         self._settle(place)
-        self._marked = message_id
+        self._marked = self._target = message_id
         self.set_timer(HIGHLIGHT, self._unmark)
         self.refresh()
         return True
 
+    def _place_of(self, message_id: str) -> tuple[int, int] | None:
+        """Return what to scroll to for a message: its head, or a bit above the line that matches `_pattern` best."""
+        index = self.document.index_of(message_id) if message_id else None
+        if index is None:
+            return None
+        match = seek(self.document, message_id, self._pattern) if self._pattern is not None else None
+        if match is None:
+            return index, 0
+        gap = self.document.top(match[0]) + match[1] - self.document.top(index)
+        return (index, 0) if gap < self.size.height - 2 else (match[0], max(0, match[1] - 3))
+
     def _unmark(self) -> None:
-        self._marked = ""
+        self._marked = self._target = ""
         self.refresh()
 
     # --- a live turn --------------------------------------------------------------------------------------

@@ -1,16 +1,17 @@
-"""Show what an action returns: a notice, a card, or a screen of its own where it has one."""
+"""Run a slash command, and show its value: a notice, a card, or the screen that it names."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from sakti.actions import line
+from sakti.actions.scope import Scope
 from sakti.actions.values import Card, Done, Open, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.tui.chat.screen import ChatScreen
-from sakti.tui.chat.welcome import Welcome
 from sakti.tui.host import Host
-from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
+from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock
 from sakti.tui.transcript.findings import FindingsBlock
 
 with lazy_imports:
@@ -21,30 +22,49 @@ with lazy_imports:
     from sakti.tui.screens import threads as thread_screens
     from sakti.tui.screens import undo as undo_screen
 
+REDONE_S = 8.0  # seconds that the result of a redo is shown
 
-class Drawing:
-    """Shows values in a window."""
 
-    def __init__(self, host: Host, chat: ChatScreen, welcome: Welcome) -> None:
-        self._host, self._chat, self._welcome = host, chat, welcome
+class Commands:
+    """Slash commands of the chat. `run` raises `SaktiError`; the window makes a notice of it."""
+
+    def __init__(self, host: Host, chat: ChatScreen) -> None:
+        self._host, self._chat = host, chat
+        self._scope = Scope(host.session, self.draw, chat.compaction.working)
+
+    async def run(self, typed: line.Typed) -> None:
+        """Run a command, and show its value and what it changed."""
+        chat = self._chat
+        if typed.name == "compact" and typed.argument not in ("undo", "diff") and chat.compaction.under_way:
+            self.draw(Done("A compaction is under way; Esc stops it."))
+            return
+        value = await line.run(self._scope, typed)
+        chat.show_modes()
+        match typed.name:
+            case "memory" if typed.argument:
+                chat.panes.load_log()
+            case "tasks" if typed.argument:
+                chat.panes.load_board()
+            case "delete-message" if typed.argument == "yes":
+                await chat.view.load()
+            case "redo" if isinstance(value, Done):
+                self._host.note(value.sentence, REDONE_S)  # the chat may show another thread
+                return
+            case _:
+                pass
+        await self.show(value)
 
     def draw(self, value: Value) -> None:
-        """Show a value in the chat; lists and texts as their lines."""
+        """Show a value at the end of the chat, lists and texts as their lines; a page in a screen of its own."""
         match value:
-            case Done(sentence, title):
-                self._host.say(sentence, title=title)
-            case Card(title, rows):
-                self._chat.transcript.live.add_block(CardBlock(title=title, rows=rows))
-            case Text(lines, title, "findings"):
-                self._chat.transcript.live.add_block(FindingsBlock(title=title, findings=lines))
             case Text((page,), title, "markdown"):
                 self._host.push(text_screens.PageScreen(title, page))
             case _:
-                title = str(getattr(value, "title", ""))
-                self._chat.transcript.live.add_block(NoticeBlock(title=title, text="\n".join(value.lines)))
+                self._chat.transcript.live.add_block(_block_of(value))
+                self._chat.transcript.scroll_end_now()
 
     async def show(self, value: Value | None) -> None:
-        """Show what an action returned: in the view that it names, where there is one here."""
+        """Show the value of an action: in the view that it names, if the window has it."""
         if not isinstance(value, Open):
             if value is not None:
                 self.draw(value)
@@ -52,7 +72,7 @@ class Drawing:
             await self.show(await value.instead() if value.instead is not None else None)
 
     async def _open(self, view: str, data: Any) -> bool:
-        """Open a view; False where the screen has none of that name."""
+        """Open a view; False if the window has none of that name."""
         chat, host = self._chat, self._host
         match view:
             case "help":
@@ -64,11 +84,11 @@ class Drawing:
             case "clear":
                 chat.transcript.clear_screen()
             case "setup":
-                self._welcome.open()
+                chat.welcome.open()
             case "theme":
                 await self._theme(data)
             case "search":
-                chat.visit.search(data)
+                chat.search.open(data)
             case "board":
                 chat.show_pane("tasks")
             case "log":
@@ -90,8 +110,8 @@ class Drawing:
                 host.note(done.sentence, undo_screen.TOLD_S)
                 chat.conversation.give_back(prompt)
             case "settings":
-                found, user_file, project_file = data
-                host.push(settings_screen.SettingsScreen(found, user_file, project_file, chat.apply_setting))
+                settings, user_file, project_file = data
+                host.push(settings_screen.SettingsScreen(settings, user_file, project_file, chat.apply_setting))
             case _:
                 return False
         return True
@@ -103,3 +123,15 @@ class Drawing:
         if not self._host.appearance.use(name):
             raise Refused(f"There is no theme {one_line(name, 40)!r}; /theme shows them.")
         await self._host.session.views.set_ui_state(self._host.appearance.theme_key, name)
+
+
+def _block_of(value: Value) -> Block:
+    match value:
+        case Done(sentence, title):
+            return NoticeBlock(title=title, text=sentence)
+        case Card(title, rows):
+            return CardBlock(title=title, rows=rows)
+        case Text(lines, title, "findings"):
+            return FindingsBlock(title=title, findings=lines)
+        case _:
+            return NoticeBlock(title=str(getattr(value, "title", "")), text="\n".join(value.lines))

@@ -1,15 +1,12 @@
-"""Work that may fail: what a worker raises becomes a notice and an entry of the log file, never a traceback."""
+"""Log file of the window: unexpected errors with their tracebacks."""
 
 from __future__ import annotations
 
 import os
 import time
 import traceback
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-from sakti.core.errors import SaktiError
 from sakti.core.resources import state_home
 
 
@@ -30,15 +27,3 @@ def log_error(error: BaseException) -> Path | None:
     except OSError:
         return None
     return path
-
-
-async def guarded(work: Callable[..., Awaitable[None]], args: tuple[Any, ...], say: Callable[..., None]) -> None:
-    """Run `work(*args)`; `say` what it raises, with where the details are."""
-    try:
-        await work(*args)
-    except SaktiError as e:
-        say(e.message, title=e.title, tone="error")
-    except Exception as e:
-        path = log_error(e)
-        where = f"The details are in {path}." if path else ""
-        say(f"{type(e).__name__}: {e} {where}", title="Something went wrong", tone="error")

@@ -1,0 +1,297 @@
+"""Show one thread in the transcript: load it a page at a time, visit a message that a search found, and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+
+from sakti.core.errors import SaktiError, TaskError
+from sakti.core.lazy import lazy_imports
+from sakti.core.text import one_line
+from sakti.core.types import Message
+from sakti.tui.chat.panes import Panes
+from sakti.tui.host import Host
+from sakti.tui.widgets.chip import Chip
+from sakti.tui.widgets.prompt import Prompt
+from sakti.tui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from sakti.store.search.search import Hit
+    from sakti.tui.screens.search import Kept, SearchScreen
+
+with lazy_imports:
+    from sakti.tui.screens import search as search_screen
+    from sakti.tui.screens import search_preview, search_rows
+    from sakti.tui.screens import task_card as task_cards
+    from sakti.tui.transcript import seek
+
+PAGE = 200  # messages that are loaded at once
+MARGIN = 20  # messages above the one that is loaded for a visit
+SYNC_S = 2.0  # seconds between looks at the database for messages of another window
+NEWEST = 50  # messages that are compared then
+
+
+class Spot(Struct, frozen=True):
+    """A place in the conversation.
+
+    `thread_id` is None for a thread without messages. The message is at the top of the screen, "" at the end.
+    """
+
+    thread_id: str | None
+    title: str
+    message_id: str = ""
+
+
+class VisitBar(Horizontal):
+    """Line above the conversation during a visit: the way back, and to the results."""
+
+    DEFAULT_CSS = """
+    VisitBar { display: none; height: 1; background: $surface; padding: 0 1; overflow: hidden; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield Chip("alt+←", "back", "screen.go_back", id="visit-back")
+        yield Chip("^f", "results", "screen.search")
+        yield Chip("×", "stay here", "screen.stay")
+
+    def show(self, title: str) -> None:
+        """Show the way back; `title`: of the thread that it leads to, "" within the same thread."""
+        where = f"back to {one_line(title, 30)}" if title else "back to where you were"
+        self.query_one("#visit-back", Chip).say(where, on=True)
+        self.display = True
+
+
+class ThreadView:
+    """Owner of the shown thread: `shown` is its id, "" before the session has opened one.
+
+    It follows the session: a thread that opens there is loaded here, once. `on_loaded` is called after each load.
+    """
+
+    def __init__(self, host: Host, transcript: Transcript, bar: VisitBar, on_loaded: Callable[[], None]) -> None:
+        self._host, self._transcript, self._bar, self._on_loaded = host, transcript, bar, on_loaded
+        self.shown = ""
+        self.oldest: int | None = None  # index of the oldest message that is loaded
+        self._origin: Spot | None = None  # where a visit began
+        self._opening = ""  # the thread that a visit opens, and loads itself
+        self._version = -1  # of the database, when it was last compared
+
+    # --- loading ----------------------------------------------------------------------------------------------
+
+    def change(self, thread_id: str) -> bool:
+        """Show the thread that the session has opened; False if it is shown already."""
+        if thread_id == self.shown:
+            return False
+        self.shown, self.oldest = thread_id, None
+        if thread_id != self._opening:
+            self.stay()
+            self._load_soon()
+        return True
+
+    def _load_soon(self) -> None:
+        self._host.go(self.load, group="thread", exclusive=True)
+
+    async def load(self, until: int | None = None) -> None:
+        """Load the newest messages, back to that of index `until`."""
+        thread_id, views = self.shown, self._host.session.views
+        messages = await views.transcript(thread_id, limit=PAGE)
+        more = len(messages) >= PAGE
+        if more and until is not None and until < messages[0].index:
+            limit = messages[0].index - until + MARGIN
+            older = await views.transcript(thread_id, before=messages[0].index, limit=limit)
+            messages, more = [*older, *messages], len(older) >= limit
+        if thread_id == self.shown:
+            self._show(messages, more=more)
+
+    def _show(self, messages: list[Message], *, more: bool) -> None:
+        self.oldest = messages[0].index if messages else None
+        if messages or self._transcript.live.speaking:
+            self._transcript.load(messages, more)
+        else:
+            self._transcript.begin_empty()
+        self._on_loaded()
+
+    async def load_older(self, until: int | None = None) -> None:
+        """Load a page above what is shown, or back to the message of index `until`."""
+        thread_id, oldest = self.shown, self.oldest
+        if not oldest:
+            return
+        limit = PAGE if until is None else max(PAGE, oldest - until + MARGIN)
+        messages = await self._host.session.views.transcript(thread_id, before=oldest, limit=limit)
+        if thread_id != self.shown:
+            return
+        if oldest != self.oldest:  # another page was loaded meanwhile
+            if until is not None and self.oldest is not None and until < self.oldest:
+                await self.load_older(until)
+            return
+        if messages:
+            self.oldest = messages[0].index
+        self._transcript.load_older(messages, more=len(messages) >= limit)
+
+    # --- other windows ----------------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Show what another window added to the thread, unless a turn runs here."""
+        if self.shown and not self._host.session.busy:
+            self._host.go(self._sync, group="follow", exclusive=True)
+
+    async def _sync(self) -> None:
+        session, thread_id, live = self._host.session, self.shown, self._transcript.live
+        try:
+            version = await session.views.version()
+            if version == self._version:
+                return
+            page = await session.views.transcript(thread_id, limit=NEWEST)
+        except SaktiError:
+            return  # the next look may succeed; what the user does reports the failure
+        if session.busy or thread_id != self.shown:
+            return
+        self._version = version
+        new = [m for m in page if m.id not in live.seen and m.state != "provisional"]
+        if len(new) == NEWEST:
+            await self.load()
+        elif new:
+            live.add_stored(new)
+            self._on_loaded()
+
+    # --- visits -----------------------------------------------------------------------------------------------
+
+    async def visit(self, thread_id: str, message_id: str, index: int, pattern: re.Pattern[str] | None) -> None:
+        """Go to a message, in its thread, and offer the way back."""
+        origin = self._origin = self._origin or self._spot()
+        await self._go_to(thread_id, index)
+        self._bar.show("" if origin.thread_id == thread_id else origin.title or "the new thread")
+        self._jump(message_id, pattern)
+
+    async def _go_to(self, thread_id: str, index: int | None) -> None:
+        """Load the thread, unless it is shown, and so much of it that the message of that index is there."""
+        if thread_id != self.shown:
+            await self._open(thread_id, index)
+        elif index is not None and self.oldest is not None and index < self.oldest:
+            await self.load_older(index)
+
+    async def _open(self, thread_id: str, until: int | None) -> None:
+        self._opening = thread_id
+        try:
+            await self._host.session.open_thread(thread_id)
+            await self.load(until)
+        except asyncio.CancelledError:  # by a later visit
+            if thread_id == self.shown:
+                self._load_soon()
+            raise
+        finally:
+            if self._opening == thread_id:
+                self._opening = ""
+
+    def _jump(self, message_id: str, pattern: re.Pattern[str] | None = None) -> None:
+        if not self._transcript.jump(message_id, pattern):
+            self._host.say("This message has no text to show.")
+
+    def _spot(self) -> Spot:
+        """Return where the user is."""
+        thread = self._host.session.thread
+        if thread is None or not self._transcript.live.seen:
+            return Spot(None, thread.title if thread else "")
+        return Spot(thread.id, thread.title, self._transcript.place)
+
+    def go_back(self) -> bool:
+        """Go to where the first of the visits began; False if there was none, or the agent works here."""
+        origin = self._origin
+        if origin is None:
+            return False
+        if origin.thread_id != self.shown and self._host.session.busy:
+            self._host.say("The agent works in this thread: go back when it is done, or stop it with esc.")
+            return False
+        self._host.go(self._back, origin, group="jump", exclusive=True)
+        return True
+
+    async def _back(self, origin: Spot) -> None:
+        session = self._host.session
+        message = await session.views.message(origin.message_id) if origin.message_id else None
+        self.stay()
+        if origin.thread_id is None:
+            await session.new_thread()
+        else:
+            await self._go_to(origin.thread_id, message.index if message else None)
+        if message is not None:
+            self._jump(message.id)
+        else:
+            self._transcript.scroll_end_now()
+
+    def stay(self) -> None:
+        """End the visit: this is where the user is."""
+        self._origin = None
+        self._bar.display = False
+
+
+class SearchHits:
+    """Opens the search screen, the last search again if none is named, and acts on its result."""
+
+    def __init__(self, host: Host, view: ThreadView, panes: Panes, prompt: Prompt) -> None:
+        self._host, self._view, self._panes, self._prompt = host, view, panes, prompt
+        self._last: Kept | None = None
+
+    def open(self, query: str = "") -> None:
+        """Open the search screen: with `query`, or as it was left."""
+        screen = search_screen.SearchScreen(query, None if query else self._last)
+        self._host.push(screen, lambda result: self._on_result(screen, result))
+
+    def _on_result(self, screen: SearchScreen, result: Any) -> None:
+        self._last = screen.kept
+        if isinstance(result, str):
+            self._prompt.add(result)
+        elif result is not None:
+            self._host.go(self.go_to, result, self._last.text, group="jump", exclusive=True)
+
+    async def go_to(self, hit: Hit, query: str = "") -> None:
+        """Go to the place of a search hit: its message, the source of an observation, the task board."""
+        views = self._host.session.views
+        if hit.kind == "task" and (self._panes.point_at(_title(hit)) or await self._task_card(hit)):
+            return
+        message_id, thread_id, index = hit.id, hit.thread_id, hit.position
+        if hit.kind != "message":
+            origin = await views.origin(hit.id) if hit.kind in ("observation", "reflection") else None
+            if origin is None:
+                title = hit.kind.replace("_", " ").capitalize()
+                self._host.push(search_preview.PassageScreen(title, await search_preview.passage_of(views, hit, query)))
+                return
+            message_id, thread_id, index = origin.message_id, origin.thread_id, origin.index
+        if not thread_id:
+            return
+        if reason := await self._read_only_reason(thread_id, index):
+            title = f"{hit.thread_title or 'untitled'}  {reason}"
+            passage = await search_preview.passage_of(views, hit, query, 10)
+            self._host.push(search_preview.PassageScreen(title, passage))
+            return
+        await self._view.visit(thread_id, message_id, index, seek.pattern_of(search_rows.searched_words(hit, query)))
+        self._prompt.focus()
+
+    async def _task_card(self, hit: Hit) -> bool:
+        """Show a task that is no longer on the board; False if it belongs to another workspace."""
+        try:
+            await self._host.session.views.task(hit.id)
+        except TaskError:
+            return False
+        self._host.push(task_cards.TaskCardScreen(hit.id))
+        return True
+
+    async def _read_only_reason(self, thread_id: str, index: int) -> str:
+        """Return why a thread can be read but not opened now, or ""."""
+        session = self._host.session
+        if thread_id == self._view.shown:
+            return ""
+        if session.busy:
+            return "read-only while the agent works in your thread"
+        there = await session.views.around(thread_id, index, 0, 0)
+        if there and there[0].resource_id != session.workspace.resource_id:
+            return f"read-only: from {one_line(there[0].resource_id, 80)}"
+        return ""
+
+
+def _title(task: Hit) -> str:
+    return one_line(task.text.partition("\n")[0], 200)

@@ -13,7 +13,7 @@ from sakti.core.text import counted
 from sakti.store import workspaces
 from sakti.store.database import Store
 from sakti.store.threads import threads
-from sakti.store.workspaces import Folder, Holdings
+from sakti.store.workspaces import Holdings, KnownFolder
 
 
 async def find_earlier(store: Store, root: Path, *, trusted: bool, saved: bool) -> list[Holdings]:
@@ -39,12 +39,12 @@ async def find_earlier(store: Store, root: Path, *, trusted: bool, saved: bool) 
     ]
 
 
-def _look_at(root: Path) -> Folder | None:
+def _look_at(root: Path) -> KnownFolder | None:
     try:
         status = root.stat()
     except OSError:
         return None
-    return Folder(str(root), root.name, status.st_dev, status.st_ino)
+    return KnownFolder(str(root), root.name, status.st_dev, status.st_ino)
 
 
 def _exists(root: str) -> bool:

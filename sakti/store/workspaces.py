@@ -22,7 +22,7 @@ _MOVED = (
 )  # fmt: skip
 
 
-class Folder(Struct, frozen=True):
+class KnownFolder(Struct, frozen=True):
     """Identity of a workspace's folder; `first_commit` is that of its repository, "" if it is not known."""
 
     root: str
@@ -31,7 +31,7 @@ class Folder(Struct, frozen=True):
     inode: int
     first_commit: str = ""
 
-    def is_same(self, other: Folder) -> bool:
+    def is_same(self, other: KnownFolder) -> bool:
         """Return whether another root may be the same folder under an earlier name."""
         if (self.device, self.inode) == (other.device, other.inode):
             return True
@@ -51,21 +51,21 @@ class Holdings(Struct, frozen=True):
         return not (self.threads or self.tasks or self.page)
 
 
-def get(db: Connection, root: str) -> Folder | None:
+def get(db: Connection, root: str) -> KnownFolder | None:
     """Return the folder that a workspace was last opened in."""
     row = db.execute_sql("SELECT value FROM ui_state WHERE key = ?", (_KEY + root,)).fetchone()
-    return msgspec.json.decode(row[0], type=Folder) if row else None
+    return msgspec.json.decode(row[0], type=KnownFolder) if row else None
 
 
-def remember(db: Database, folder: Folder) -> None:
+def remember(db: Database, folder: KnownFolder) -> None:
     """Store the folder of a workspace."""
     user_state.set_ui_state(db, _KEY + folder.root, msgspec.json.encode(folder).decode())
 
 
-def same_folders(db: Connection, folder: Folder) -> list[Holdings]:
+def same_folders(db: Connection, folder: KnownFolder) -> list[Holdings]:
     """Return the other workspaces that may have been this folder, if anything is stored under them."""
     stored = db.execute_sql("SELECT value FROM ui_state WHERE substr(key, 1, ?) = ?", (len(_KEY), _KEY)).fetchall()
-    others = [msgspec.json.decode(value, type=Folder) for (value,) in stored]
+    others = [msgspec.json.decode(value, type=KnownFolder) for (value,) in stored]
     same = [holdings(db, other.root) for other in others if other.root != folder.root and folder.is_same(other)]
     return [found for found in same if not found.is_empty]
 

@@ -106,15 +106,21 @@ def waits_for(graph: Graph, task: str) -> set[str]:
     return out
 
 
+def _urgency(graph: Graph) -> dict[str, int]:
+    """Return the most urgent priority among each task and those that wait for it."""
+    out = {n.id: n.priority for n in graph.nodes.values()}
+    for waiting in (n for n in graph.nodes.values() if is_open(graph, n.id)):
+        for task in waits_for(graph, waiting.id):
+            out[task] = min(out[task], waiting.priority)
+    return out
+
+
 def ready(graph: Graph) -> list[str]:
     """Return open, unclaimed, unblocked tasks without an open child.
 
     The most urgent first, by their own priority or that of a task that waits for them; then oldest.
     """
-    urgency = {n.id: n.priority for n in graph.nodes.values()}
-    for waiting in (n for n in graph.nodes.values() if is_open(graph, n.id)):
-        for task in waits_for(graph, waiting.id):
-            urgency[task] = min(urgency[task], waiting.priority)
+    urgency = _urgency(graph)
     startable = [
         n
         for n in graph.nodes.values()

@@ -80,7 +80,7 @@ class Imported(Struct, frozen=True):
     differing: tuple[Differing, ...] = ()
 
 
-class _Lines(Struct):
+class _SortedImport(Struct):
     """Lines of an import, sorted by what becomes of them."""
 
     added: list[tuple[Task, Json, int]] = []
@@ -152,9 +152,7 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
         raise TaskError(f"{e.message} Nothing was imported.", code=code) from e
     connected, left_out = _connect(db, actor, wanted)
     for task, line, _ in both:
-        for message in line.get("messages") or ():
-            if message_store.get(db, str(message)) is not None:
-                links.add(db, task.id, str(message), "reference", actor.now)
+        _link(db, actor, task, line)
     batch = uuid.uuid4().hex
     for task, newer, _, _ in read.newer:
         _replace(db, actor, task, newer, batch)
@@ -166,12 +164,19 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
     return Imported(len(read.added), connected, read.same, left_out, len(read.newer), differing)
 
 
-def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _Lines:
+def _link(db: Database, actor: Actor, task: Task, line: Json) -> None:
+    """Link a task to those messages of a line that exist here."""
+    for message in line.get("messages") or ():
+        if message_store.get(db, str(message)) is not None:
+            links.add(db, task.id, str(message), "reference", actor.now)
+
+
+def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImport:
     """Add the tasks that do not exist yet, and tell of the others which version is the newer one.
 
     Raises `TaskError` with the number of a refused line.
     """
-    out = _Lines()
+    out = _SortedImport()
     for number, line in _numbered(lines):
         try:
             check_text("the task", line)

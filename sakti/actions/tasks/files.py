@@ -16,6 +16,7 @@ from sakti.core.text import counted, json_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+    from sakti.tasks.transfer import Imported
 
 with lazy_imports:
     from sakti.tasks import transfer as task_transfer
@@ -47,7 +48,10 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
     except (OSError, UnicodeDecodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
         raise Refused(f"{path} cannot be read: {why}.", code=USAGE) from e
-    done = await scope.change(task_transfer.import_tasks, as_, task_transfer.split_lines(text))
+    return _describe(await scope.change(task_transfer.import_tasks, as_, task_transfer.split_lines(text)))
+
+
+def _describe(done: Imported) -> Value:
     edges = counted(done.dependencies, "dependency", "dependencies")
     updated = f"{done.updated:,} replaced by newer versions; " if done.updated else ""
     were = "was" if done.known == 1 else "were"

@@ -29,7 +29,7 @@ from sakti.store.search.rows import Row, texts_of
 SIMILAR = 30  # texts in which a word that was meant is looked for
 
 
-class Parts(Struct, frozen=True):
+class PartMatches(Struct, frozen=True):
     """Texts with tokens of the query in them, the rarity of each token, what unknown ones may mean; `more`: not all."""
 
     texts: dict[Row, str] = {}
@@ -38,7 +38,9 @@ class Parts(Struct, frozen=True):
     more: bool = False
 
 
-def find_parts(db: Connection, text: str, similar: Collection[str], place: Place, newest: int, budget: Budget) -> Parts:
+def find_parts(
+    db: Connection, text: str, similar: Collection[str], place: Place, newest: int, budget: Budget
+) -> PartMatches:
     """Return the texts with parts of words; for a part that no text has those with one like it.
 
     `similar`: words that are corrected already, and not guessed.
@@ -64,14 +66,14 @@ def _tokens(text: str) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(cjk_pieces(t) or [t] for t in typed[:MAX_TERMS])))
 
 
-def _containing(db: Connection, parts: Sequence[str], place: Place, newest: int, budget: Budget) -> Parts:
+def _containing(db: Connection, parts: Sequence[str], place: Place, newest: int, budget: Budget) -> PartMatches:
     """Return the texts with one of `parts` in them, and the rarity of each."""
     rows, rarity, more = retrieve.by_parts(db, parts, place, newest, budget)
     texts = texts_of(db, [r.pk for r in rows])
     lower = {r: folded(texts[r.pk]).lower() for r in rows if r.pk in texts}
     found = {r: texts[r.pk] for r, text in lower.items() if any(part in text for part in rarity)}
     held = {p: value for p, value in rarity.items() if any(p in lower[r] for r in found)}
-    return Parts(found, held, more=more)
+    return PartMatches(found, held, more=more)
 
 
 def _pieces_known(db: Connection, token: str, newest: int) -> bool:

@@ -38,7 +38,7 @@ from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
 from sakti.store.search.occurrences import Sizes, likely_copies, occurrences, sizes_of
 from sakti.store.search.page import Hit, SearchPage
-from sakti.store.search.parts import Parts, find_parts, is_in_trigrams
+from sakti.store.search.parts import PartMatches, find_parts, is_in_trigrams
 from sakti.store.search.query import (
     KINDS,
     MAX_TERMS,
@@ -305,7 +305,7 @@ def _find(
     few = len(matches.rows) < FEW or bool(required) or _has_parts_alone(query.text)
     wanting = bool(query.text) and not (indexed.alternatives or indexed.phrases) and few
     unfinished = first and budget.over and bool(budget.unread or (wanting and matches.rows))
-    parts = Parts()
+    parts = PartMatches()
     if wanting and not unfinished:
         signs = dict.fromkeys(filter(is_unindexed, chain.from_iterable(required)))
         typed = signs if signs and not is_cjk(query.text) else (query.text, *(query.phrases if required else ()))
@@ -379,10 +379,8 @@ def _phrases_of_no_text(db: Connection, query: Query) -> tuple[str, ...]:
     phrases = [p for p in query.phrases if not is_unindexed(p)]
     known = retrieve.are_known(db, chain.from_iterable(map(spellings, phrases)))
     required = tuple(p for p in phrases if not known.isdisjoint(spellings(p)))
-    together = retrieve.required_of(Query("", phrases=required))
-    if required and not retrieve.are_known(db, [together]):
-        required = ()
-    return tuple(p for p in phrases if p not in required)
+    is_met = required and retrieve.are_known(db, [retrieve.required_of(Query("", phrases=required))])
+    return tuple(p for p in phrases if not is_met or p not in required)
 
 
 def _without_phrases(query: Query, phrases: Sequence[str]) -> Query:

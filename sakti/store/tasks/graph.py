@@ -27,7 +27,7 @@ Raw SQL: recursive walks, and counts at every change of a task.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sakti.store.connection import Connection
 from sakti.store.tasks.deadlocks import BLOCKS, PARENT, Node
@@ -135,21 +135,24 @@ def waited_for(db: Connection, seeds: Sequence[tuple[str, int]], most: int) -> d
     about `most` tasks.
     """
     out: dict[str, tuple[int, str]] = {}
-    seen: set[tuple[str, bool]] = set()
+    seen: set[tuple[str, int]] = set()
     for priority in sorted({p for _, p in seeds}):
-        frontier = {(task, False): task for task, p in seeds if p == priority and (task, False) not in seen}
-        while frontier and len(seen) < most:
-            seen.update(frontier)
-            every, waiting = ([t for t, _ in frontier], [t for t, above in frontier if not above])
-            first = {task: seed for (task, _), seed in frontier.items()}
-            found = db.execute_sql(_WAITED_FOR, (json.dumps(every), json.dumps(waiting))).fetchall()
-            frontier = {}
-            for task, other, above in found:
-                if (other, bool(above)) not in seen:
-                    frontier.setdefault((other, bool(above)), first[task])
-                if not above:
-                    out.setdefault(other, (priority, first[task]))
+        frontier = {(task, 0): task for task, p in seeds if p == priority}
+        while (new := {at: seed for at, seed in frontier.items() if at not in seen}) and len(seen) < most:
+            seen.update(new)
+            frontier = _step_down(db, new)
+            for (task, is_ancestor), seed in frontier.items():
+                if not is_ancestor:
+                    out.setdefault(task, (priority, seed))
     return out
+
+
+def _step_down(db: Connection, tasks: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], str]:
+    """Return what tasks wait for, each with the seed of the task; of an ancestor (1) only the blockers count."""
+    seeds = {task: seed for (task, _), seed in tasks.items()}
+    waiting = [task for task, is_ancestor in tasks if not is_ancestor]
+    rows = db.execute_sql(_WAITED_FOR, (json.dumps(list(seeds)), json.dumps(waiting))).fetchall()
+    return {(other, is_ancestor): seeds[task] for task, other, is_ancestor in reversed(rows)}
 
 
 def open_children(db: Connection, task_ids: Iterable[str]) -> dict[str, list[str]]:

@@ -17,7 +17,7 @@ from sakti.store.maintenance import maintenance
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions
 from sakti.store.threads import messages, threads
-from sakti.store.workspaces import Folder, Holdings
+from sakti.store.workspaces import Holdings, KnownFolder
 from sakti.tasks import queries, service
 from sakti.tasks.service import Actor
 
@@ -118,7 +118,7 @@ async def test_other_folders_are_not_offered(store: Store, old: Path) -> None:
     other = old.with_name("other")
     other.mkdir()
     assert await look(store, other) == [], "another inode"
-    here = Folder(str(other), "other", *((s := old.stat()).st_dev, s.st_ino))
+    here = KnownFolder(str(other), "other", *((s := old.stat()).st_dev, s.st_ino))
     assert [h.root for h in await store.read(workspaces.same_folders, here)] == [str(old)]
     new = old.rename(old.with_name("new"))
     old.mkdir()

@@ -39,7 +39,8 @@ class Weights(Struct, frozen=True):
     `k1`, `b`: BM25's. `identifiers`: an occurrence in the pieces of identifiers. `leading`: what an occurrence among
     the first tokens adds. `before`: an occurrence in the previous message; `before_length`: what a token of that
     message adds to the length. `neighbour`, `exchange`: share of the messages before and after, the second only of
-    another role's. `answer`: of the question before. `thread`: of the mean of the thread's three best.
+    another role's. `answer`: of the question before. `thread`: of the mean of the thread's three best. `echo`: what an
+    occurrence loses that the previous message has as well; not in what tools print.
     """
 
     k1: float
@@ -52,10 +53,11 @@ class Weights(Struct, frozen=True):
     neighbour: float = 0.0
     exchange: float = 0.0
     answer: float = 0.0
+    echo: float = 0.0
 
 
-# Where nothing is asked all texts are ranked alike. What follows a long message mostly repeats it (`before_length`).
-PLAIN = Weights(k1=1.5, b=0.9, identifiers=0.6, leading=1.0, before_length=0.8, thread=0.6)
+# Where nothing is asked all texts are ranked alike. What follows a message mostly repeats it (`before_length`, `echo`).
+PLAIN = Weights(k1=1.5, b=0.9, identifiers=0.6, leading=1.0, before_length=0.8, thread=0.6, echo=0.4)
 # An answer leaves out the words of its question, so the messages around it count where something is asked.
 TALK = Weights(
     k1=1.1, b=0.45, identifiers=0.4, leading=0.0, before_length=1.5, thread=0.9, before=0.4, neighbour=0.3, answer=0.35
@@ -189,7 +191,7 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     """
     size, identifiers, before, _ = sizes or (len(text) // CHARACTERS, 0, 0, 0)
     weights = pattern.weights_of(document=document)
-    counts, own, places = _count(found, pattern, weights)
+    counts, own, places = _count(found, pattern, weights, 0.0 if row.role == TOOL else weights.echo)
     adjacent, near = _together(places, pattern) if len(places) > 1 else (0.0, 0.0)
     if text and pattern.parts:
         verbatim = _count_parts(text, pattern, counts, own)
@@ -224,7 +226,9 @@ def _is_labelled(text: str, words: Set[str]) -> bool:
     return len(named) <= 2 and not words.isdisjoint(named)
 
 
-def _count(found: Phrases, pattern: Pattern, weights: Weights) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
+def _count(
+    found: Phrases, pattern: Pattern, weights: Weights, echo: float
+) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
     """Return the weighted occurrences, which terms the text itself has, and the first places of those in it."""
     total = len(pattern.terms) + len(pattern.parts)
     counts, own, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
@@ -240,7 +244,8 @@ def _count(found: Phrases, pattern: Pattern, weights: Weights) -> tuple[list[flo
                 places.append((place, i))
             if leading and text:
                 n += leading * bisect_left(text, LEADING)
-            n += in_before * len(before)
+            if before:
+                n += in_before * len(before) - echo * n
         counts[i] += form.weight * n
     places.sort()
     return counts, own, places[:PLACES]

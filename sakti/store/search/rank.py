@@ -10,8 +10,8 @@
    all from the index, for the whole text however long.
 3. *Score* (`score`, below): BM25 (Robertson and Zaragoza 2009) as a share of the best possible, plus how much of the
    query stands together in the text (bigrams and windows, Metzler and Croft 2005), plus a share of the thread's best.
-   Without a question all texts are ranked alike, whoever says or prints them (`PLAIN`). A text that follows a long
-   one counts as longer, since it mostly repeats it.
+   Without a question all texts are ranked alike, whoever says or prints them (`PLAIN`). What a message repeats of the
+   one before it counts less, and it counts as longer: the output of a tool comes before the remark on it.
    A query that asks is answered by texts that leave out its words, so two kinds are told apart by the text alone: a
    *document* begins like code, a diff or a log, has more than 220 words, or was printed by a tool; all else is *talk*.
    In talk a long message says more, half of what it says is in the message before, and the messages around it count.

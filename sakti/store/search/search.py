@@ -67,6 +67,7 @@ FEW_WORDS = 4  # up to so many, texts with all of them come first; long texts ha
 FEW = 5  # fewer hits than that: look for parts of words, too
 RAREST = 16  # words that are looked up of a longer text
 ASKING = frozenset("who whom whose what when where which why how".split())
+BEGINS = 2  # words among which a question has its word: "how", "in which"
 TALKING = frozenset(
     "about all anything do doing done everything happen happened happening list messages on said say show talk talked"
     " talking discuss discussed work worked working".split()
@@ -354,7 +355,7 @@ def _is_question(query: Query) -> bool:
     """
     words = query.text.lower().split()
     strict = bool(query.alternatives) or (bool(query.phrases) and STOP_WORDS.isdisjoint(words))
-    asks = "?" in query.text or not ASKING.isdisjoint(words)
+    asks = "?" in query.text or not ASKING.isdisjoint(words[:BEGINS])
     return asks and len(words) >= QUESTION and not strict and not looks_like_identifier(query.text)
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from sakti.agent.sandbox import worktree
 from sakti.core.patterns import lazy_pattern
 from sakti.core.programs import find_program, safe_environment
 
@@ -153,6 +154,12 @@ def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
     """Return the environment of commands: the user's, without the agent's keys and settings, and no pager."""
     kept = {k: v for k, v in env.items() if k not in secrets and not k.startswith("SAKTI_")}
     return {**kept, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+
+
+def board_root(root: Path, *, shared: bool) -> Path:
+    """Return the folder whose board and page a workspace uses: a linked worktree may share those."""
+    common = worktree.kept_at(root) if shared else None
+    return common.parent if common is not None and common.name == ".git" else root
 
 
 async def first_commit(root: Path) -> str:

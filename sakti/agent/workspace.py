@@ -7,9 +7,11 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sakti.agent import repository
 from sakti.agent.options import Options
 from sakti.agent.project import files as project_files
 from sakti.agent.project import trust
@@ -179,6 +181,12 @@ class Workspace:
     def resource_id(self) -> str:
         """Return the id that threads, tasks, and rules of this workspace are stored under."""
         return self.options.resource_id or str(self.root)
+
+    @cached_property
+    def board_id(self) -> str:
+        """Return the id that tasks and the page of this workspace are stored under."""
+        shared = self.config.store.share_worktrees
+        return self.options.resource_id or str(repository.board_root(self.root, shared=shared))
 
     @property
     def env(self) -> Mapping[str, str]:

@@ -114,7 +114,8 @@ def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
     """
     if child.type == "epic" and parent.type != "epic":
         advice = ""
-        if store_graph.find_deadlock(db, parent.id, child.id, g.PARENT) is None:
+        is_open_for = child.status != "closed" or parent.status == "closed"
+        if is_open_for and store_graph.find_deadlock(db, parent.id, child.id, g.PARENT) is None:
             command = f"`dep {parent.handle} {child.handle} --type {g.PARENT}`"
             advice = f" The other way round: {command} makes {parent.handle} a part of the epic."
         raise TaskError(

@@ -299,7 +299,7 @@ class Session:
     def pages(self) -> memory_pages.Pages:
         """Return the pages of working memory that may be written here."""
         ws = self.workspace
-        return memory_pages.Pages(ws.store, ws.counter, ws.config.memory, ws.resource_id)
+        return memory_pages.Pages(ws.store, ws.counter, ws.config.memory, ws.board_id)
 
     async def note(self, text: str) -> None:
         """Add a line to working memory: to the workspace's page or the thread's own, as the settings say.

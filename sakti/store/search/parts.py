@@ -30,7 +30,7 @@ SIMILAR = 30  # texts in which a word that was meant is looked for
 
 
 class PartMatches(Struct, frozen=True):
-    """Texts with tokens of the query in them, the rarity of each token, what unknown ones may mean; `more`: not all."""
+    """Texts with tokens of the query, the rarity of each, what unknown ones may mean; `more`: not all."""
 
     texts: dict[Row, str] = {}
     rarity: dict[str, float] = {}
@@ -59,7 +59,7 @@ def find_parts(
 
 
 def _tokens(text: str) -> list[str]:
-    """Return what may be looked for as a part of a word, folded: tokens, or signs without any letter (`=>`)."""
+    """Return the parts of words to look for, folded: tokens, or signs without any letter (`=>`)."""
     if not WORD.search(text) and len(text.split()) == 1:
         return [folded(text).lower()]
     typed = [folded(t).lower() for t in dict.fromkeys(TOKEN.findall(text)) if t.lower() not in STOP_WORDS]
@@ -88,5 +88,5 @@ def is_in_trigrams(query: Query) -> bool:
 
 
 def _is_part(token: str) -> bool:
-    """Return whether the index of trigrams may hold a token: three characters and more, or such as `C#`, `=>`, 日志."""
+    """Return whether the index of trigrams may hold a token: three characters or more, or `C#`, `=>`, 日志."""
     return len(token) >= 3 or is_cjk(token) or (not token.isalnum() and (len(token) == 2 or not token.isascii()))

@@ -148,7 +148,7 @@ def waited_for(db: Connection, seeds: Sequence[tuple[str, int]], most: int) -> d
 
 
 def _step_down(db: Connection, tasks: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], str]:
-    """Return what tasks wait for, each with the seed of the task; of an ancestor (1) only the blockers count."""
+    """Return what tasks wait for, each with the task's seed; of an ancestor (1) only blockers count."""
     seeds = {task: seed for (task, _), seed in tasks.items()}
     waiting = [task for task, is_ancestor in tasks if not is_ancestor]
     rows = db.execute_sql(_WAITED_FOR, (json.dumps(list(seeds)), json.dumps(waiting))).fetchall()

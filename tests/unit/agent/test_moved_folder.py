@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from sakti.agent import moved_folder, repository
-from sakti.core.types import Message, TextPart, Thread
+from sakti.agent.open_thread import OpenThread
+from sakti.agent.options import Options
+from sakti.agent.session.queries import Views
+from sakti.agent.workspace import Workspace
+from sakti.core.config import load
+from sakti.core.tokens import Estimator
+from sakti.core.types import Message, ModelInfo, TextPart, Thread
+from sakti.memory.working.pages import Pages
+from sakti.providers.scripted import Answer, ScriptedProvider
 from sakti.store import user_state, working_memory, workspaces
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -158,3 +166,47 @@ async def test_nothing_is_remembered_if_nothing_is_saved(store: Store, old: Path
     await look(store, old, saved=False)
     assert await store.read(workspaces.get, str(old)) is None
     assert await look(store, old / "missing") == []
+
+
+def add_worktree(main: Path, target: Path) -> Path:
+    command = ("git", "worktree", "add", "-q", "--detach", str(target))
+    subprocess.run(command, cwd=main, check=True, capture_output=True)
+    return target
+
+
+def make_workspace(store: Store, root: Path, *overrides: str) -> Workspace:
+    config = load(overrides=("memory.model=extractive", *overrides)).config
+    return Workspace(Options(root, config, env={}), clock=store.clock, counter=Estimator(), store=store)
+
+
+async def test_linked_worktrees_share_board_and_page_if_set(store: Store, tmp_path: Path) -> None:
+    main = tmp_path / "main"
+    make_repository(main)
+    linked = add_worktree(main, tmp_path / "linked")
+    alone = make_workspace(store, linked)
+    assert (alone.resource_id, alone.board_id) == (str(linked), str(linked))
+    shared = make_workspace(store, linked, "store.share_worktrees=true")
+    assert (shared.resource_id, shared.board_id) == (str(linked), str(main))
+    assert make_workspace(store, main, "store.share_worktrees=true").board_id == str(main)
+    forged = tmp_path / "forged"
+    forged.mkdir()
+    (forged / ".git").write_text(f"gitdir: {main}/.git/worktrees/linked\n")
+    assert make_workspace(store, forged, "store.share_worktrees=true").board_id == str(forged)
+
+
+async def test_a_session_in_a_linked_worktree_works_on_the_shared_board(store: Store, tmp_path: Path) -> None:
+    main = tmp_path / "main"
+    make_repository(main)
+    linked = add_worktree(main, tmp_path / "linked")
+    await store.write(fill, str(main), "one", page="the shared page")
+    workspace = make_workspace(store, linked, "store.share_worktrees=true", "memory.working_memory.enabled=true")
+    workspace.models.provider = ScriptedProvider(lambda request: Answer("done"))
+    workspace.models.info = ModelInfo("demo", "scripted", context_window=200_000)
+    await workspace.open()
+    thread = OpenThread(workspace)
+    await thread.open_new()
+    assert thread.thread is not None and thread.thread.resource_id == str(linked)
+    board = await Views(thread).board()
+    assert [t.title for t in board.ready] == ["task of one"]
+    pages = Pages(store, Estimator(), workspace.config.memory, workspace.board_id)
+    assert any("the shared page" in text for text in await pages.sent(thread.id))

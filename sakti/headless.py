@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -19,17 +19,34 @@ from sakti.agent.session.session import Options, Session
 from sakti.core.config import AgentSettings
 from sakti.core.errors import NOT_SAVED, NoModelError, SaktiError
 from sakti.core.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    CompactionFinished,
     Event,
+    MemoryActivation,
+    MemoryOperation,
+    MemoryStatus,
     MessageSaved,
+    ModelChanged,
     Notice,
+    PromptRead,
+    QueueChanged,
     RetryScheduled,
+    StaleLeases,
+    StepDiscarded,
+    StepFinished,
+    StepStarted,
     StoreWaiting,
+    TasksChanged,
     TextDelta,
     ThinkingDelta,
+    ThreadChanged,
+    ToolCallDelta,
     ToolFinished,
     ToolOutput,
     ToolStarted,
     TurnFinished,
+    TurnStarted,
     to_json,
 )
 from sakti.core.lazy import lazy_imports
@@ -336,6 +353,13 @@ def _tell(event: Event) -> None:
             line = f"! {one_line(title)}: {one_line(message, 400)}"
         case TurnFinished(error=error, error_title=title) if error:
             line = f"sakti: {one_line(title or '')}: {sanitise(error)}"
-        case _:
+        case (
+            TurnStarted() | StepStarted() | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta()
+            | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | TurnFinished() | ApprovalRequested()
+            | ApprovalResolved() | QueueChanged() | ThreadChanged() | ModelChanged() | TasksChanged() | StoreWaiting()
+            | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation() | MemoryActivation() | CompactionFinished()
+        ):  # fmt: skip
             return
+        case _:
+            assert_never(event)
     print(sanitise(line), file=sys.stderr, flush=True)

@@ -28,7 +28,7 @@ async def list_(scope: Scope) -> Value:
     """List skills and commands with their files, and what is shadowed, broken or not trusted."""
     review = workspace_trust.review(scope.workspace)
     library = scope.live.workspace.files.library if scope.live is not None else None
-    library = library or skill_files.load(scope.workspace, project=not review.asks)
+    library = library or skill_files.load(scope.workspace, project=review.holds, trusts=review.trusts)
     return Text(_lines(library, review), title="Skills", kind="findings", json=_json(library))
 
 
@@ -44,7 +44,7 @@ def _lines(library: Library, review: TrustReview) -> tuple[str, ...]:
             out.append(f"✓ {name}: {one_line(skill.description, DESCRIPTION)}  {skill.source}{who}")
     out += [f"! /{s.name}: {s.source}: another one has this name and comes first." for s in library.shadowed]
     out += [f"! {note}" for note in library.notes]
-    if review.asks and review.project.select("skill", "command"):
+    if not review.holds and review.project.select("skill", "command"):
         out.append("! this project's own are left out until it is trusted: `sakti trust` shows them.")
     return tuple(out) or ("No skills or commands yet: `sakti skills new NAME` begins one.",)
 

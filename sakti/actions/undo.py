@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import titles as thread_titles
+    from sakti.agent.checkpoints import plan as plans
     from sakti.agent.checkpoints import undoing
     from sakti.core import clock
     from sakti.store.threads import threads as stored_threads
@@ -91,7 +92,7 @@ async def _nothing(found: Undoing, preview: Preview) -> str:
 async def undo(
     scope: Scope, number: int, files: bool, conversation: bool, restore_conflicts: bool, yes: bool, thread: str
 ) -> Value:
-    """Undo the last turns of a thread: files and conversation. Exit 1: a file was left as it is."""
+    """Undo the last turns of a thread: files and conversation. Exit 1: a file could not be restored."""
     if files and conversation:
         raise Refused("--files and --conversation exclude each other.", code=USAGE)
     found = await of_thread(scope, thread)
@@ -106,7 +107,8 @@ async def undo(
     result = await found.undo(preview, take=take)
     done = said(result, command="`sakti redo`")
     left = [*result.left, *result.kept]
-    return Text(done.lines, json={**json, "done": True, "left": left, "prompt": result.prompt}, exit=int(bool(left)))
+    json = {**json, "done": True, "left": left, "lost": list(result.lost), "prompt": result.prompt}
+    return Text(done.lines, json=json, exit=int(bool(left or result.lost)))
 
 
 async def of_thread(scope: Scope, thread: str) -> Undoing:
@@ -132,7 +134,9 @@ async def of_thread(scope: Scope, thread: str) -> Undoing:
 def lines(preview: Preview) -> tuple[str, ...]:
     """Describe an undo before it is done."""
     turns, plan = preview.turns, preview.plan
-    if preview.again is not None:
+    if preview.completes is not None:
+        out = [f"Complete the last undo: {preview.in_words()}."]
+    elif preview.again is not None:
         out = [f"Redo: {preview.in_words()}."]
     else:
         out = (
@@ -141,13 +145,13 @@ def lines(preview: Preview) -> tuple[str, ...]:
             else []
         )
     rows = [f"{SIGNS[i.action]} {one_line(i.path, 200)}" + (f"  ({i.conflict})" if i.conflict else "")
-            for i in plan.items]  # fmt: skip
+            for i in plan.rows]  # fmt: skip
     out += rows[:SHOWN]
     if len(rows) > SHOWN:
         out.append(f"… and {len(rows) - SHOWN} more")
     if preview.left_out:
         names = ", ".join(one_line(p, 80) for p in preview.left_out[:5])
-        out.append(f"Not covered, left as they are: {names}" + (", …" if len(preview.left_out) > 5 else ""))
+        out.append(f"Cannot be restored: {names}" + (", …" if len(preview.left_out) > 5 else ""))
     return tuple(out)
 
 
@@ -158,17 +162,20 @@ def title_of(past: Past) -> str:
 def how_conflicts(preview: Preview, how: str) -> tuple[str, ...]:
     if not preview.plan.conflicts:
         return ()
-    number = counted(len(preview.plan.conflicts), "file")
+    number = counted(sum(bool(r.conflict) for r in preview.plan.rows), "file")
     return (f"{number} changed since and would be left as they are; {how} restores them, too.",)
 
 
 def said(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
     """Describe what an undo or a redo did; `command` reverses an undo."""
-    written = len(result.done.steps) - len(result.left)
-    text = "Redone." if redo else f"Undone. {counted(written, 'file')} restored."
-    left = [one_line(p, 80) for p in (*result.left, *result.kept)]
-    if left:
-        text += f" Left as they are: {', '.join(left[:10])}{', …' if len(left) > 10 else ''}."
+    steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.left}
+    text = "Redone." if redo else f"Undone. {counted(len(steps), 'file')} restored."
+    for start, paths in (("Left as they are", (*result.left, *result.kept)), ("Cannot be restored", result.lost)):
+        names = [one_line(p, 80) for p in paths]
+        if names:
+            text += f" {start}: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}."
+    if result.left and not redo:
+        text += f" {command.replace('redo', 'undo')} again completes it."
     return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
 
 
@@ -176,7 +183,7 @@ def as_json(preview: Preview) -> dict[str, Any]:
     """Return a preview for programs."""
     return {
         "turns": [{"message": t.message.id, "text": t.text, "files": t.files} for t in preview.turns],
-        "files": [{"path": i.path, "action": i.action, "conflict": i.conflict} for i in preview.plan.items],
+        "files": [{"path": i.path, "action": i.action, "conflict": i.conflict} for i in preview.plan.rows],
         "not_covered": list(preview.left_out),
         "done": False,
     }

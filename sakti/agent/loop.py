@@ -1,15 +1,15 @@
 """Run one turn as an async generator of events.
 
 user message saved → (input processors → request → streamed answer → saved → tool calls → results saved) until the
-model answers without calling a tool. Everything is durable before the next thing happens. Cancelling the task that
-iterates, after `Turn.interrupt()`, ends the turn cleanly: what was streamed is kept and every call gets a result.
+model answers without calling a tool. Everything is durable before the next thing happens. Cancelling the task, after
+`Turn.interrupt()`, ends the turn cleanly: what was streamed is kept and every call gets a result.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
 from msgspec import structs
 
@@ -25,12 +25,11 @@ from sakti.agent.processors.base import (
     returned,
 )
 from sakti.agent.session import model_call
-from sakti.agent.session import turn as keeping
+from sakti.agent.session import turn as turn_store
 from sakti.agent.session.turn import CUT, Stop, Turn
 from sakti.agent.tools.toolbox import STOPPED_AFTER, Repetition
 from sakti.core.errors import BLOCKED, ProviderError, SaktiError
 from sakti.core.events import (
-    Event,
     MessageSaved,
     Notice,
     QueueChanged,
@@ -72,10 +71,10 @@ def hooks(
     return (*memory, *own, *limit), (*own, *memory), guarded
 
 
-async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event, None]:
-    """Run one turn from the user's `parts` to the final answer; the last event is always `TurnFinished`.
+async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
+    """Run one turn from the user's `parts` to the final answer.
 
-    Without parts the conversation is sent as it stands: another try after a failure.
+    Returns its end, for the caller to emit. Without parts the conversation is sent as it is: a retry after a failure.
     """
     status: TurnStatus = "answered"
     error: SaktiError | None = None
@@ -83,50 +82,48 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
     turn.began = turn.store.clock.monotonic()
     try:
         turn.left_out = await turn.store.read(thread_store.left_out, turn.thread_id)
-        user = await _taken_in(turn, parts) if parts else await keeping.last_user(turn)
-        yield TurnStarted(turn.thread_id, user)
+        user = await _store_user(turn, parts) if parts else await turn_store.last_user(turn)
+        turn.emit(TurnStarted(turn.thread_id, user))
         if parts:
-            yield MessageSaved(user)
+            await _announce(turn, user)
         with turn.limited_in_time():
-            async with contextlib.aclosing(_steps(turn, user)) as events:
-                async for event in events:
-                    yield event
-        metadata = await keeping.finish(turn)
+            await _steps(turn, user)
+        metadata = await turn_store.finish(turn)
     except asyncio.CancelledError:
         if (stopped := turn.stopped()) is None:
             raise
         status, marker = stopped, "interrupted"
         if stopped == "limit":
             error, marker = budget.time_is_up(turn.settings), ""
-        for message in await keeping.keep_unfinished(turn, marker):
-            yield MessageSaved(message)
+        for message in await turn_store.keep_unfinished(turn, marker):
+            turn.emit(MessageSaved(message))
     except Stop as stop:
         status, error = stop.status, stop.error
-        for message in await keeping.keep_unfinished(turn, marker=""):
-            yield MessageSaved(message)
+        for message in await turn_store.keep_unfinished(turn, marker=""):
+            turn.emit(MessageSaved(message))
     except Abort as tripwire:
         status, error = "tripwire", SaktiError(tripwire.reason, title="Stopped by a guardrail", code="tripwire")
         metadata = tripwire.metadata
         if turn.refused is not None:
-            stands_for = await keeping.withhold_refused(turn, tripwire.reason)
+            stands_for = await turn_store.withhold_refused(turn, tripwire.reason)
             if len(turn.messages) == 1:
-                yield TurnStarted(turn.thread_id, stands_for)
-        await keeping.withhold(turn, tripwire.reason)
-        yield StepDiscarded(turn.step, tripwire.reason)
+                turn.emit(TurnStarted(turn.thread_id, stands_for))
+        await turn_store.withhold(turn, tripwire.reason)
+        turn.emit(StepDiscarded(turn.step, tripwire.reason))
     except SaktiError as e:
         status, error = "error", e
         try:
-            for message in await keeping.keep_unfinished(turn, marker="error"):
-                yield MessageSaved(message)
+            for message in await turn_store.keep_unfinished(turn, marker="error"):
+                turn.emit(MessageSaved(message))
         except SaktiError:  # where the store itself failed, the first error is the one to tell
             error = SaktiError(f"{e.message} The partial answer is not saved.", title=e.title, code=e.code)
     if status in ("interrupted", "error"):
         with contextlib.suppress(SaktiError):
-            await keeping.confirm(turn)
+            await turn_store.confirm(turn)
     if status != "answered":
         with contextlib.suppress(SaktiError):  # what cannot be stored was told all the same
-            await keeping.keep_end(turn, status, error)
-    yield TurnFinished(
+            await turn_store.keep_end(turn, status, error)
+    return TurnFinished(
         turn.thread_id,
         status,
         turn.text(),
@@ -139,14 +136,19 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
     )
 
 
-async def _taken_in(turn: Turn, parts: tuple[Part, ...]) -> Message:
+async def _announce(turn: Turn, user: Message) -> None:
+    await turn.on_user(user)
+    turn.emit(MessageSaved(user))
+
+
+async def _store_user(turn: Turn, parts: tuple[Part, ...]) -> Message:
     """Store the user's message as the processors leave it; memory hears of the turn once that is done."""
-    turn.refused = keeping.message(turn, "user", parts)
+    turn.refused = turn_store.message(turn, "user", parts)
     start = _turn_input(turn, turn.refused)
     for processor in turn.before:
         if processor.kind != MEMORY:
             start = returned(await processor.process_input(start), start, processor)
-    saved = await keeping.append(turn, await turn.accept(turn.refused, start.message))
+    saved = await turn_store.append(turn, await turn.accept(turn.refused, start.message))
     turn.system, turn.refused = start.system, None
     return saved
 
@@ -164,28 +166,22 @@ def _turn_input(turn: Turn, message: Message) -> TurnInput:
     )
 
 
-async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
+async def _steps(turn: Turn, user: Message) -> None:
     for processor in turn.before:
         if processor.kind == MEMORY:
             await processor.process_input(_turn_input(turn, user))
     repetition, held = Repetition(), 0
     if turn.settings.max_usd is not None and turn.model.input_price is None:
         text = f"The price of {turn.model.full_name} is not known: agent.max_usd only counts what its server reports."
-        yield Notice("warning", "No price", text)
+        turn.emit(Notice("warning", "No price", text))
     while True:
         turn.step += 1
-        async with contextlib.aclosing(_take_queued(turn)) as events:
-            async for event in events:
-                yield event
+        await _take_queued(turn)
         last = turn.step >= turn.settings.max_steps
-        async with contextlib.aclosing(_answered(turn, last)) as events:
-            async for event in events:
-                yield event
+        await _run_step(turn, last)
         calls = turn.steps[-1].message.tool_calls
         if calls:
-            async with contextlib.aclosing(_run_calls(turn, calls, repetition)) as events:
-                async for event in events:
-                    yield event
+            await _run_calls(turn, calls, repetition)
         goes_on = bool(calls or turn.cut_at or turn.paused())
         _stop_if_due(turn, repetition, last and bool(calls or turn.step > 1), goes_on=goes_on)
         guard = turn.toolbox.guard
@@ -197,8 +193,8 @@ async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
             if not parts or turn.step >= turn.settings.max_steps:
                 return
             held += 1
-            said = structs.replace(keeping.message(turn, "user", parts), metadata={"hook": "Stop"})
-            yield MessageSaved(await keeping.append(turn, said))
+            said = structs.replace(turn_store.message(turn, "user", parts), metadata={"hook": "Stop"})
+            await _announce(turn, await turn_store.append(turn, said))
 
 
 def _must_have_ended(turn: Turn) -> None:
@@ -229,25 +225,22 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
         raise Stop("limit", reached)
 
 
-async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repetition) -> AsyncGenerator[Event, None]:
-    """Run what was called whole, say of the rest that it was cut, and save the results."""
+async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repetition) -> None:
+    """Run the complete calls, tell of a broken one that it was cut, and save the results."""
     record = turn.steps[-1]
     broken = _cut_call(turn, record.message)
-    whole = [keeping.as_written(turn, c) for c in calls if c is not broken]
-    async with contextlib.aclosing(turn.toolbox.run(record.message, whole, turn.results, repetition)) as events:
-        async for event in events:
-            yield event
+    complete = [turn_store.as_written(turn, c) for c in calls if c is not broken]
+    turn.results = await turn.toolbox.run(record.message, complete, turn.emit, repetition)
     if broken is not None:
-        yield ToolStarted(broken)
+        turn.emit(ToolStarted(broken))
         result = ToolResultPart(broken.id, broken.name, CUT_CALL.format(tokens=turn.cut_at), is_error=True)
-        turn.results.append(result)
-        yield ToolFinished(result, 0)
+        turn.emit(ToolFinished(result, 0))
     elif told := turn.circles.see(calls, turn.results):
         last = turn.results[-1]
         turn.results[-1] = structs.replace(last, content=f"{last.content}\n{told}")
-    message = await keeping.save_results(turn)
+    message = await turn_store.save_results(turn)
     turn.steps[-1] = structs.replace(record, results=message)
-    yield MessageSaved(message)
+    turn.emit(MessageSaved(message))
 
 
 def _cut_call(turn: Turn, said: Message) -> ToolCallPart | None:
@@ -257,38 +250,34 @@ def _cut_call(turn: Turn, said: Message) -> ToolCallPart | None:
     return last if isinstance(last, ToolCallPart) and not last.arguments else None
 
 
-async def _take_queued(turn: Turn) -> AsyncGenerator[Event, None]:
+async def _take_queued(turn: Turn) -> None:
     """Make messages of what was queued; what cannot be saved is queued again."""
     queued = turn.inbox.queued
     while queued:
         parts = queued.pop(0)
         try:
-            saved = await _taken_in(turn, parts)
+            saved = await _store_user(turn, parts)
         except SaktiError as e:
             turn.refused = None
-            yield QueueChanged(turn.inbox.texts())
+            turn.emit(QueueChanged(turn.inbox.texts()))
             if e.code == BLOCKED:
-                yield Notice("warning", e.title, e.message)
+                turn.emit(Notice("warning", e.title, e.message))
                 continue
             queued.insert(0, parts)
             raise
-        yield QueueChanged(turn.inbox.texts())
-        yield MessageSaved(saved)
+        turn.emit(QueueChanged(turn.inbox.texts()))
+        await _announce(turn, saved)
 
 
-async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
+async def _run_step(turn: Turn, last: bool) -> None:
     """Run one step: a model's answer, repeated while a step hook asks for it (with the reason told)."""
     retry_count, reason = 0, ""
     while True:
         try:
             step = await model_call.step_input(turn, last, retry_count, reason)
-            done: list[Completed] = []
-            async with contextlib.aclosing(model_call.ask(turn, step, done)) as events:
-                async for event in events:
-                    yield event
-            completed = done[0]
+            completed = await model_call.ask(turn, step)
             turn.written = {p.id: p for p in completed.parts if isinstance(p, ToolCallPart)}
-            said = keeping.message(turn, "assistant", _parts(turn, completed))
+            said = turn_store.message(turn, "assistant", _parts(turn, completed))
             output = StepOutput(turn.step, said, completed.stop_reason, retry_count)
             for processor in turn.after:
                 output = returned(await processor.process_output_step(output), output, processor)
@@ -298,16 +287,16 @@ async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
                 raise Abort(wish.reason, retry=False, metadata=wish.metadata) from wish
             retry_count, reason = retry_count + 1, wish.reason
             turn.streamed, turn.thinking = [], []
-            yield StepDiscarded(turn.step, wish.reason)
-    message = await keeping.append(turn, output.message)
+            turn.emit(StepDiscarded(turn.step, wish.reason))
+    message = await turn_store.append(turn, output.message)
     turn.usage = turn.usage + completed.usage
     turn.steps.append(StepRecord(message, None, completed.usage, completed.stop_reason))
-    yield MessageSaved(message)
-    yield StepFinished(turn.step, completed.usage, completed.stop_reason)
+    turn.emit(MessageSaved(message))
+    turn.emit(StepFinished(turn.step, completed.usage, completed.stop_reason))
     if completed.unknown_reason:
         reason = one_line(completed.unknown_reason, 80)
         text = f"{turn.model.full_name} ended its answer with the unknown reason {reason!r}."
-        yield Notice("warning", "Unknown end of the answer", text)
+        turn.emit(Notice("warning", "Unknown end of the answer", text))
     if completed.stop_reason == "refusal":
         raise ProviderError("The model refused to answer. Put the request another way.", code="refused")
 
@@ -317,7 +306,7 @@ def _parts(turn: Turn, completed: Completed) -> tuple[Part, ...]:
     if completed.stop_reason != "length":
         turn.cut, turn.cut_at = 0, 0
         return completed.parts
-    written = completed.usage.output_tokens or sum(keeping.message(turn, "assistant", completed.parts).part_tokens)
+    written = completed.usage.output_tokens or sum(turn_store.message(turn, "assistant", completed.parts).part_tokens)
     turn.cut, turn.cut_at = turn.cut + 1, max(1, written)
     *parts, last = completed.parts or (TextPart(""),)
     if isinstance(last, ToolCallPart) and not last.arguments:

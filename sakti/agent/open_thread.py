@@ -17,7 +17,7 @@ from sakti.agent.session.inbox import Inbox
 from sakti.agent.workspace import Workspace
 from sakti.core.config import SessionMode
 from sakti.core.errors import ConfigError, StoreError
-from sakti.core.events import Event, MemoryStatus, MessageSaved, Notice, StepFinished, ThreadChanged
+from sakti.core.events import Event, MemoryStatus, MessageSaved, Notice, StepFinished, ThreadChanged, assign_thread
 from sakti.core.lazy import lazy_imports
 from sakti.core.types import Block, Json, ModelInfo, Part, Thread, Usage
 
@@ -145,21 +145,19 @@ class OpenThread:
         return recorder if isinstance(recorder, recording.Recorder) else None
 
     def emit(self, event: Event) -> None:
-        """Note what an event says of this thread, and pass it to the listeners of the workspace."""
-        match event:
-            case MemoryStatus():
-                self.status = event
-            case StepFinished(usage=usage):
-                self.usage = self.usage + usage
-            case ThreadChanged(thread):
-                near = self._nearby
-                if near is not None and self.id != thread.id:
-                    near.forget()
-                self.thread = thread
-            case MessageSaved(message):
-                self.last_index = max(self.last_index, message.index)
-            case _:
-                pass
+        """Note what an event says of this thread, and pass it, with the thread's id, to the listeners."""
+        if isinstance(event, MemoryStatus):
+            self.status = event
+        elif isinstance(event, StepFinished):
+            self.usage = self.usage + event.usage
+        elif isinstance(event, MessageSaved):
+            self.last_index = max(self.last_index, event.message.index)
+        elif isinstance(event, ThreadChanged):
+            near = self._nearby
+            if near is not None and self.id != event.thread.id:
+                near.forget()
+            self.thread = event.thread
+        event = assign_thread(event, self.id)
         for listener in tuple(self.workspace.listeners):
             listener(event)
 
@@ -309,11 +307,16 @@ class OpenThread:
         text = f"{len(newer)} messages were added to this thread in another window; the agent sees them."
         self.emit(Notice("information", "Another window", text))
 
+    def stop_command(self) -> bool:
+        """Stop the newest `!command` of the user that runs; false if none does."""
+        return self._toolbox is not None and background.stop_own_command(self._toolbox.state)
+
     async def close(self) -> None:
         """Stop background commands and memory's work; delete the outputs of an unsaved session."""
         if self._toolbox is not None:
             state = self._toolbox.state
-            await background.stop_all(state)
+            if survivors := await background.stop_all(state):
+                self.emit(Notice("warning", "Still running", f"Could not be ended: {', '.join(survivors)}."))
             if state.network is not None:
                 await state.network.close()
             if not self.workspace.saved:
@@ -532,7 +535,7 @@ class OpenThread:
 
         return nearby.Nearby(
             self.workspace.root,
-            self.workspace.files.count,
+            self.workspace.options.trusts if self.workspace.files.count else None,
             lambda: instructions.kept(self.thread),
             toolbox.touched,
             lambda: prompt_facts.names_near(self.thread),

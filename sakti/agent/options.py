@@ -29,8 +29,9 @@ class Options(Struct, frozen=True):
     loaded again then.
     `trusted`: nothing of the workspace is held back, and git is asked about it.
     `full`: the mode that asks nothing, for containers. `instructed`: the project's own instructions are read.
-    `files` are the project's files that have an effect, as they were looked at. `own_commands` names the commands of
-    the chat, which no file may take.
+    `files` are the project's files that have an effect, as they were looked at. `known_texts` names the files that
+    were there when that was decided: a text that appears later is not read; None: each is. `own_commands` names the
+    commands of the chat, which no file may take.
     """
 
     workspace: Path
@@ -53,6 +54,7 @@ class Options(Struct, frozen=True):
     instructed: bool = False
     overrides: tuple[str, ...] = ()
     files: tuple[ProjectFile, ...] = ()
+    known_texts: frozenset[str] | None = None
     own_commands: Callable[[], Container[str]] = frozenset
 
     @classmethod
@@ -80,8 +82,8 @@ class Options(Struct, frozen=True):
 
         Raises `ConfigError`.
         """
-        project = review.project
-        loaded = project_settings.settings(project, use=use, overrides=self.overrides)
+        project = review.project if use else review.trusted_part
+        loaded = project_settings.settings(project, use=use or review.holds, overrides=self.overrides)
         left_out = "" if use else review.left_out
         warnings = (*loaded.warnings, *(w for w in (project.problem, left_out) if w))
         return replace(
@@ -90,7 +92,12 @@ class Options(Struct, frozen=True):
             warnings=warnings,
             told=project_settings.describe_changes(loaded),
             unasked=False,
-            trusted=use,
-            instructed=use and bool(project.files),
-            files=project.files if use else (),
+            trusted=use or review.holds,
+            instructed=(use or review.holds) and bool(project.files),
+            files=project.files if use or review.holds else (),
+            known_texts=frozenset(f.name for f in project.files),
         )
+
+    def trusts(self, name: str) -> bool:
+        """Return whether a text of the project was there when its trust was decided."""
+        return self.known_texts is None or name in self.known_texts

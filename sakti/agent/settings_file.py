@@ -57,7 +57,7 @@ def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: P
     where it cannot be read, or where the value contradicts another or would not be used.
     """
     review = trust.review_settings(project_file)
-    if review.asks and path == project_file:
+    if not review.holds and path == project_file:
         raise ConfigError(f"{path} is not trusted, so nothing was written. `sakti trust` shows and trusts it.")
     target = path.resolve()  # a link stays a link
     try:
@@ -76,7 +76,7 @@ def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: P
             file.write(after)
             file.flush()
             os.fsync(file.fileno())
-        own, project = (Path(tried) if f == path else f for f in (user_file, None if review.asks else project_file))
+        own, project = (Path(tried) if f == path else f for f in (user_file, project_file if review.holds else None))
         loaded = load(user_file=own, project_file=project, env=env)
         if value is not None and loaded.origins.get(name) != tried:
             _refuse(name, loaded, tried)
@@ -84,7 +84,7 @@ def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: P
             Path(tried).chmod(target.stat().st_mode & 0o777)
         Path(tried).replace(target)
         if path == project_file and (now := trust.review_settings(path)).asks:
-            trust.save(now)  # what the user writes here was seen
+            trust.save(now.without({c.name for c in review.changes}))  # what the user writes here was seen
     except ConfigError as e:
         raise ConfigError(e.message.replace(tried, str(path))) from e
     except OSError as e:

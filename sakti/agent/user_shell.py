@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sakti.agent.tools.bash import OWN, bash
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.errors import RAN, SaktiError, StoreError
 from sakti.core.events import MessageSaved, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.tokens import count_parts, message_tokens
@@ -18,6 +21,22 @@ if TYPE_CHECKING:
 KEPT = ("exit_code", "duration_ms", "characters", "output_file")  # of the outcome, with the message: for the screen
 
 
+async def _run_stoppable(run: ToolContext, command: str, printed: Sequence[str]) -> Outcome:
+    """Run a command to its end, or until `stop_own_command` ends it: then with the output so far."""
+    task = asyncio.ensure_future(bash(run, {"command": command, "outside": OWN}))
+    run.state.own_commands.append(task)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise
+        return Outcome("".join((*printed, "[stopped by the user]")), is_error=True)
+    finally:
+        run.state.own_commands.remove(task)
+        task.cancel()
+
+
 async def run(thread: OpenThread, command: str, *, during: bool = False) -> None:
     """Run `command` in the thread's current folder; its events are those of a tool call, its outcome a user message.
 
@@ -28,8 +47,14 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
     call = ToolCallPart(store.ids.new(), "bash", {"command": command})
     thread.emit(ToolStarted(call, own=True))
     started = ws.clock.monotonic()
-    run = tools.context(call.id, thread.id, "", lambda piece: thread.emit(ToolOutput(call.id, piece)))
-    outcome = tools.bounded(await bash(run, {"command": command, "outside": OWN}), call.id)
+    printed: list[str] = []
+
+    def stream(piece: str) -> None:
+        printed.append(piece)
+        thread.emit(ToolOutput(call.id, piece))
+
+    context = tools.context(call.id, thread.id, "", stream)
+    outcome = tools.bounded(await _run_stoppable(context, command, printed), call.id)
     duration = round((ws.clock.monotonic() - started) * 1000)
     details = {**outcome.details, "duration_ms": duration}
     thread.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))

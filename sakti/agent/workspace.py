@@ -90,19 +90,21 @@ class WorkspaceFiles:
     def library(self) -> Library:
         """Return the skills and commands, read on first use."""
         if self._library is None:
-            self._library = skill_library.load(self.root, project=self.count)
+            self._library = skill_library.load(self.root, project=self.count, trusts=self._options.trusts)
         return self._library
 
     async def reload_skills(self) -> Library:
         """Read the skills and commands again."""
-        self._library = await asyncio.to_thread(skill_library.load, self.root, project=self.count)
+        trusts = self._options.trusts
+        self._library = await asyncio.to_thread(skill_library.load, self.root, project=self.count, trusts=trusts)
         return self._library
 
     async def find_instructions(self) -> instructions.Instructions:
         """Return the instructions in force; what was left out of them is a notice."""
         folder = Path.cwd()
         at = folder if folder.is_relative_to(self.root) else self.root
-        now = await asyncio.to_thread(instructions.find, self.root, at, project=self.count)
+        trusts = self._options.trusts
+        now = await asyncio.to_thread(instructions.find, self.root, at, project=self.count, trusts=trusts)
         for note in now.notes:
             if note not in self._notes:
                 self._notes.add(note)

@@ -108,7 +108,7 @@ def workspace() -> Path:
 def settings(overrides: Sequence[str] = ()) -> Loaded:
     """Merge all sources, the project's where it is trusted; raises `ConfigError`."""
     review = trust.review(workspace())
-    loaded = project_settings.settings(review.project, use=not review.asks, overrides=overrides)
+    loaded = project_settings.settings(review.project, use=review.holds, overrides=overrides)
     left_out = tuple(w for w in (review.project.problem, review.left_out) if w)
     return replace(loaded, warnings=(*loaded.warnings, *left_out))
 

@@ -9,6 +9,7 @@ import re
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from sakti.core.types import Json, Message, Thread, ToolCallPart, ToolResultPart, Usage
 
@@ -16,6 +17,12 @@ TurnStatus: TypeAlias = Literal[
     "answered", "interrupted", "error", "limit", "length", "tripwire", "repetition", "refused", "no_model"
 ]
 Severity: TypeAlias = Literal["information", "warning", "error"]
+
+
+class ThreadEvent(Struct, frozen=True, kw_only=True):
+    """Event of one thread, whose id the open thread fills in; empty for a notice of the workspace."""
+
+    thread_id: str = ""
 
 
 # --- the turn -------------------------------------------------------------------------------------------
@@ -26,7 +33,7 @@ class TurnStarted(Struct, frozen=True):
     message: Message
 
 
-class StepStarted(Struct, frozen=True):
+class StepStarted(ThreadEvent, frozen=True):
     """Start of a model call; `step` counts from 1, `request_tokens` is our own count of its input."""
 
     step: int
@@ -34,7 +41,7 @@ class StepStarted(Struct, frozen=True):
     request_tokens: int
 
 
-class PromptRead(Struct, frozen=True):
+class PromptRead(ThreadEvent, frozen=True):
     """A model on this machine has read `read` of the prompt's `total` tokens; nothing of its answer is there yet."""
 
     read: int
@@ -45,15 +52,15 @@ class PromptRead(Struct, frozen=True):
         return min(100, 100 * self.read // max(1, self.total))
 
 
-class TextDelta(Struct, frozen=True):
+class TextDelta(ThreadEvent, frozen=True):
     text: str
 
 
-class ThinkingDelta(Struct, frozen=True):
+class ThinkingDelta(ThreadEvent, frozen=True):
     text: str
 
 
-class ToolCallDelta(Struct, frozen=True):
+class ToolCallDelta(ThreadEvent, frozen=True):
     """Next piece of a tool call's arguments, which the model is still writing."""
 
     call_id: str
@@ -61,21 +68,21 @@ class ToolCallDelta(Struct, frozen=True):
     text: str
 
 
-class ToolStarted(Struct, frozen=True):
+class ToolStarted(ThreadEvent, frozen=True):
     """`own`: the user runs it. A call that is asked about starts with its question."""
 
     call: ToolCallPart
     own: bool = False
 
 
-class ToolOutput(Struct, frozen=True):
+class ToolOutput(ThreadEvent, frozen=True):
     """Next piece of a running tool's output."""
 
     call_id: str
     text: str
 
 
-class ToolFinished(Struct, frozen=True):
+class ToolFinished(ThreadEvent, frozen=True):
     """`duration_ms` is the tool's own time, without what an approval took.
 
     A call that was denied says so in the result's details: `denied`, why.
@@ -85,26 +92,26 @@ class ToolFinished(Struct, frozen=True):
     duration_ms: int
 
 
-class MessageSaved(Struct, frozen=True):
+class MessageSaved(ThreadEvent, frozen=True):
     """Durable message; an answer's text was streamed before as deltas."""
 
     message: Message
 
 
-class StepFinished(Struct, frozen=True):
+class StepFinished(ThreadEvent, frozen=True):
     step: int
     usage: Usage
     stop_reason: str
 
 
-class StepDiscarded(Struct, frozen=True):
+class StepDiscarded(ThreadEvent, frozen=True):
     """Streamed output of this step is void: the step is retried or a processor withheld it."""
 
     step: int
     reason: str
 
 
-class RetryScheduled(Struct, frozen=True):
+class RetryScheduled(ThreadEvent, frozen=True):
     """Provider failure that is retried in `delay` seconds; Esc cancels the wait."""
 
     attempt: int
@@ -138,7 +145,7 @@ class TurnFinished(Struct, frozen=True):
 Grant: TypeAlias = Literal["once", "thread", "workspace"]
 
 
-class ApprovalRequested(Struct, frozen=True):
+class ApprovalRequested(ThreadEvent, frozen=True):
     """Tool call that waits for the user's approval.
 
     `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
@@ -155,20 +162,20 @@ class ApprovalRequested(Struct, frozen=True):
     call_id: str = ""
 
 
-class ApprovalResolved(Struct, frozen=True):
+class ApprovalResolved(ThreadEvent, frozen=True):
     id: str
     approved: bool
     note: str = ""
     call_id: str = ""
 
 
-class QueueChanged(Struct, frozen=True):
+class QueueChanged(ThreadEvent, frozen=True):
     """Queue of messages typed while the agent works, oldest first; they are sent at the next step."""
 
     queued: tuple[str, ...]
 
 
-class ThreadChanged(Struct, frozen=True):
+class ThreadChanged(ThreadEvent, frozen=True):
     thread: Thread
 
 
@@ -190,7 +197,7 @@ class StoreWaiting(Struct, frozen=True):
     seconds: float | None
 
 
-class Notice(Struct, frozen=True):
+class Notice(ThreadEvent, frozen=True):
     """One line for the user that belongs to no message."""
 
     severity: Severity
@@ -273,7 +280,7 @@ class StaleLeases(Struct, frozen=True):
     started_at: int
 
 
-class MemoryOperation(Struct, frozen=True):
+class MemoryOperation(ThreadEvent, frozen=True):
     """Common data of every event of an observation, a reflection or a buffering.
 
     `kind` is the event's last part (start, end, failed); `fields` are those the specification names for it.
@@ -289,7 +296,7 @@ class MemoryOperation(Struct, frozen=True):
     fields: Json = field(default_factory=dict[str, Any])
 
 
-class MemoryActivation(Struct, frozen=True):
+class MemoryActivation(ThreadEvent, frozen=True):
     name = "data-om-activation"
     cycle_id: str
     operation_type: Literal["observation", "reflection"]
@@ -306,7 +313,7 @@ class MemoryActivation(Struct, frozen=True):
     config: Json = field(default_factory=dict[str, Any])
 
 
-class CompactionFinished(Struct, frozen=True):
+class CompactionFinished(ThreadEvent, frozen=True):
     """Result card of /compact.
 
     Token counts before and after cover raw messages and log together. `gone_tokens` are of the messages that were
@@ -359,58 +366,70 @@ Event: TypeAlias = (
 )
 
 
+def get_thread_id(event: Event) -> str:
+    """Return the id of the thread that an event belongs to; empty for an event of the whole workspace."""
+    return "" if isinstance(event, ModelChanged | TasksChanged | StoreWaiting) else event.thread_id
+
+
+def assign_thread(event: Event, thread_id: str) -> Event:
+    """Return the event with the id of its thread, if it has none yet."""
+    if isinstance(event, ThreadEvent) and not event.thread_id:
+        return replace(event, thread_id=thread_id)
+    return event
+
+
 def event_name(event: Event) -> str:
     """Return an event's public name: `text_delta` for TextDelta, `data-om-…` for the events of memory."""
-    match event:
-        case MemoryOperation(operation=operation, kind=kind):
-            return f"data-om-{operation}-{kind}"
-        case MemoryStatus() | MemoryActivation() | StaleLeases():
-            return event.name
-        case _:
-            return re.sub(r"(?<!^)([A-Z])", r"_\1", type(event).__name__).lower()
+    if isinstance(event, MemoryOperation):
+        return f"data-om-{event.operation}-{event.kind}"
+    if isinstance(event, MemoryStatus | MemoryActivation | StaleLeases):
+        return event.name
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", type(event).__name__).lower()
 
 
 def to_json(event: Event) -> Json:
     """Convert an event to one JSON object, `type` first."""
     out: Json = {"type": event_name(event)}
-    match event:
-        case MemoryStatus():
-            out |= {
-                "record_id": event.record_id,
-                "thread_id": event.thread_id,
-                "step_number": event.step_number,
-                "generation_count": event.generation_count,
-                "windows": {
-                    "active": {
-                        "messages": to_builtins(event.messages),
-                        "observations": to_builtins(event.observations),
-                    },
-                    "buffered": {
-                        "observations": to_builtins(event.buffered_observations),
-                        "reflection": to_builtins(event.buffered_reflection),
-                    },
-                },
-                "observer": event.observer,
-                "observer_reason": event.reason,
-                "reflector": event.reflector,
-                "note": event.note,
-                "backlog": None if event.backlog is None else to_builtins(event.backlog),
-                "retry_at": event.retry_at,
-                "phase": event.phase,
-                "approximate": event.approximate,
-            }
-        case MemoryOperation():
-            out |= {
-                "cycle_id": event.cycle_id,
-                "operation_type": event.operation_type,
-                "record_id": event.record_id,
-                "thread_ids": list(event.thread_ids),
-                "config": event.config,
-                **event.fields,
-            }
-        case _:
-            out |= _plain(to_builtins(event))
-    return out
+    if isinstance(event, MemoryStatus):
+        return out | _status_json(event)
+    if isinstance(event, MemoryOperation):
+        return out | {
+            "thread_id": event.thread_id,
+            "cycle_id": event.cycle_id,
+            "operation_type": event.operation_type,
+            "record_id": event.record_id,
+            "thread_ids": list(event.thread_ids),
+            "config": event.config,
+            **event.fields,
+        }
+    return out | _plain(to_builtins(event))
+
+
+def _status_json(event: MemoryStatus) -> Json:
+    return {
+        "record_id": event.record_id,
+        "thread_id": event.thread_id,
+        "step_number": event.step_number,
+        "generation_count": event.generation_count,
+        "windows": {
+            "active": {
+                "messages": to_builtins(event.messages),
+                "observations": to_builtins(event.observations),
+            },
+            "buffered": {
+                "observations": to_builtins(event.buffered_observations),
+                "reflection": to_builtins(event.buffered_reflection),
+            },
+        },
+        "observer": event.observer,
+        "observer_reason": event.reason,
+        "reflector": event.reflector,
+        "note": event.note,
+        "backlog": None if event.backlog is None else to_builtins(event.backlog),
+        "retry_at": event.retry_at,
+        "phase": event.phase,
+        "approximate": event.approximate,
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -45,16 +45,20 @@ def sanitise(text: str) -> str:
     return _CONTROL.sub(_visible, text) if _CONTROL.search(text) else text
 
 
-_UNSAFE_IN_JSON = lazy_pattern("[\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+# DEL and C1, lone surrogates, and what has no width or reorders other text: a reader would not see what is there
+_UNSAFE_IN_JSON = lazy_pattern(
+    "[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 
 
 def json_line(value: object) -> str:
     """Encode `value` as JSON on one line that is safe to print.
 
-    Control characters and what no encoding can carry are escaped inside its strings.
+    Control characters, invisible ones and what no encoding can carry are escaped inside its strings.
     """
     text = json.dumps(value, ensure_ascii=False)  # escapes C0 by itself
-    return _UNSAFE_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+    return _UNSAFE_IN_JSON.sub(lambda m: json.dumps(m[0])[1:-1], text)
 
 
 def one_line(text: str, limit: int = 80) -> str:
@@ -109,6 +113,14 @@ def count_k(tokens: int) -> str:
     if tokens < 1_000_000:
         return f"{tokens / 1000:.1f}k"
     return f"{tokens / 1_000_000:.2f}M"
+
+
+def byte_size(size: int) -> str:
+    """Return a number of bytes for people: "3.1 GB"."""
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}" if size < 10 * unit else f"{size / unit:.0f} {name}"
+    return f"{size} bytes"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

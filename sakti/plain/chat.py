@@ -90,18 +90,15 @@ class Chat:
 
     def hear(self, event: Event) -> None:
         self.say(self.speech.hear(event))
-        match event:
-            case MessageSaved(message):
-                self._seen.add(message.id)
-            case QueueChanged():
-                self.go(self._keep)
-            case ThreadChanged(thread) if thread.id != self.commands.thread:
-                self.commands.thread = thread.id
-                self.go(self._opened, thread.id)
-            case ModelChanged(None):
-                self.go(self.commands.act, "setup")
-            case _:
-                pass
+        if isinstance(event, MessageSaved):
+            self._seen.add(event.message.id)
+        elif isinstance(event, QueueChanged):
+            self.go(self._keep)
+        elif isinstance(event, ThreadChanged) and event.thread.id != self.commands.thread:
+            self.commands.thread = event.thread.id
+            self.go(self._opened, event.thread.id)
+        elif isinstance(event, ModelChanged) and event.model is None:
+            self.go(self.commands.act, "setup")
         self._stir.set()
 
     # --- life -------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import assert_never
 
 from msgspec import Struct, field
 
@@ -15,6 +16,7 @@ from sakti.core.events import (
     Event,
     MemoryActivation,
     MemoryOperation,
+    MemoryStatus,
     MessageSaved,
     ModelChanged,
     Notice,
@@ -23,11 +25,14 @@ from sakti.core.events import (
     RetryScheduled,
     StaleLeases,
     StepDiscarded,
+    StepFinished,
     StepStarted,
     StoreWaiting,
+    TasksChanged,
     TextDelta,
     ThinkingDelta,
     ThreadChanged,
+    ToolCallDelta,
     ToolFinished,
     ToolOutput,
     ToolStarted,
@@ -96,14 +101,12 @@ class Speech(Struct):
 
     def hear(self, event: Event) -> list[str]:
         """Return the lines that `event` makes; none for what only a screen shows."""
-        match event:
-            case TextDelta(text):
-                return self._labelled(self._prose.add(text))
-            case ThinkingDelta():
-                first, self._thinking = not self._thinking, True
-                return ["sakti is thinking"] if first else []
-            case _:
-                return [*self._end_text(), *self._say(event)] if _ends_text(event) else self._say(event)
+        if isinstance(event, TextDelta):
+            return self._labelled(self._prose.add(event.text))
+        if isinstance(event, ThinkingDelta):
+            first, self._thinking = not self._thinking, True
+            return ["sakti is thinking"] if first else []
+        return [*self._end_text(), *self._say(event)] if _ends_text(event) else self._say(event)
 
     def _labelled(self, lines: list[str]) -> list[str]:
         if lines and not self._speaking:
@@ -159,8 +162,12 @@ class Speech(Struct):
                 return [f"memory: the {what} failed; {why}" if why else f"memory: the {what} failed"]
             case CompactionFinished():
                 return words.compaction(event)
+            case ToolCallDelta() | StepFinished() | TasksChanged() | MemoryStatus() | MemoryOperation():
+                return []  # only a screen shows them
+            case TextDelta() | ThinkingDelta():
+                return []  # spoken as they come
             case _:
-                return []
+                assert_never(event)
 
     def _reading(self, percent: int) -> list[str]:
         """Say a line now and then while a prompt is read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sakti.store.secrets import masked
+from sakti.store.secrets import GOES_ON, masked
 
 LONGEST = 16_384  # characters without a blank that are held back
 
@@ -17,11 +17,16 @@ class MaskedStream:
     def feed(self, piece: str) -> str:
         """Return what may be given now; empty while a secret may have begun."""
         self._held += piece
-        end = max(self._held.rfind(blank) for blank in " \t\n") + 1
+        end = self._last_blank(len(self._held))
+        while end and self._held.endswith(GOES_ON, 0, end):
+            end = self._last_blank(end - 1)
         key = self._held.rfind("-----BEGIN ", 0, end)
         if key >= 0 and self._held.count("-----", key, end) < 4:  # two at its first line, two at its last
             end = key
         return self._take(end if len(self._held) - end <= LONGEST else len(self._held))
+
+    def _last_blank(self, end: int) -> int:
+        return max(self._held.rfind(blank, 0, end) for blank in " \t\n") + 1
 
     def end(self) -> str:
         """Return the rest."""

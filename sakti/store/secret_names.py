@@ -18,8 +18,19 @@ _SECRET_NAME = lazy_pattern(r"pass|secret|token|key|credential|pwd", re.IGNORECA
 _REST = lazy_pattern(
     r"(?P<rest>[\w-]{0,40}+)(?P<after>\\?[\"'`]?\]?)"
     r"(?P<sign>[ \t]{0,8}(?::=|=>|[:=])[ \t]{0,8}|[ \t]{1,4}is:?[ \t]{1,4}|[ \t]{1,4}|>)"
-    r"(?P<quote>\\?[\"'`]|)(?P<value>[^\s\"'`,;(){}<>\\\[\]|]{8,512})"
+    r"(?P<quote>\\?[\"'`]|)(?P<value>[^\s\"'`,;(){}<>\\\[\]|]{0,512})"
 )
+# What a value may hold besides, up to the quote that closes it or to the end of its line.
+_TO_QUOTE = lazy_pattern(r"[^\s\"'`\\]{1,512}(?=\\?[\"'`])")
+_TO_LINE_END = lazy_pattern(r"(?:[(\[{]|[)\]}](?=\w))[^\s\"'`\\,;]{0,512}(?=\r?\n|\Z)")
+# Brackets of a call, a type, a placeholder or a pattern: they close, or end the value.
+_BRACKETS = lazy_pattern(r"\(.*\)|\[.*\]|\{.*\}|<.*>|[(\[{<]\Z|\|\||[%$]\(|[$#]\{")
+# What grep, a diff or `git blame` print in front of a line.
+_LINE_PREFIX = lazy_pattern(
+    r"(?:[^\s:]{1,100}:){0,2}(?:[^\s:]{1,250}[:-])?\d{1,7}[:-]|[+<>!|]{1,2}|-(?=--|[^-])|[^\s:]{1,250}:(?![/=])"
+    r"|\^?[0-9a-f]{7,40} .{0,120}\d\) "
+)
+_LINE_NUMBER = lazy_pattern(r"\d{1,7}:")
 _BEFORE = lazy_pattern(r"[\w.-]{0,60}\Z")
 # words that end a name which tells about a secret instead of being one
 _ABOUT = lazy_pattern(
@@ -45,13 +56,13 @@ _PLACEHOLDER = lazy_pattern(
 _REFERENCE = lazy_pattern(
     r"[$%&@*~#!?+=.\\{<^:]|/(?!.*[+=])|[A-Za-z]:[\\/]|https?:|file:|env:|vault:|arn:|ref\+|op:|ssh-|urn:|data:"
 )
-_CHAIN = lazy_pattern(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+[:.]?\Z|[a-z_]+(?:/[a-z_]+)+\Z")
+_CHAIN = lazy_pattern(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+[:.]?\Z|[a-z_]+(?:/[a-z_]+)+\Z|\w+\.\w+=\w+\.")
 # words, and names made of words, with a number behind them at most
 _WORDS = lazy_pattern(
     r"[A-Za-z]+\d{0,1}(?:[-_.:/+][A-Za-z]+\d{0,2})+[:.!?]?\Z|[A-Za-z]+(?:[-_.][A-Za-z0-9]{1,12})+[:.]?\Z"
 )
 _VARIABLE = lazy_pattern(
-    r"[A-Za-z_]+\d?\Z|[a-z]+(?:_[a-z0-9]+)+\Z|(?:sha|md|utf|base|int|float|byte|bytes|uint)\d+\w*\Z"
+    r"[A-Za-z_]+\d?\Z|_?[a-z]+\d?(?:_[a-z0-9]+)+\Z|(?:sha|md|utf|base|int|float|byte|bytes|uint)\d+\w*\Z"
 )
 _SYMBOL = lazy_pattern(r"[!@#$%^&*+=/~?]")
 _ENVIRONMENT = lazy_pattern(r"[A-Z][A-Z0-9_]*\Z")
@@ -112,40 +123,85 @@ def find(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
         while at >= 0:
             match = _REST.match(text, at + len(sign))
             end = at + len(sign)
-            if match and (name := _name(text, at, match)) is not None:
-                yield kind_of(name), *match.span("value")
-                end = match.end("value")
+            if match and (assigned := _assignment(text, at, match)) is not None:
+                name, end = assigned
+                yield kind_of(name), match.start("value"), end
             elif match:
                 end = match.end("rest")
             at = lower.find(sign, end)
 
 
-def _name(text: str, at: int, match: re.Match[str]) -> str | None:
-    """Return the whole name before a value, None where it is no secret's or the value is none."""
-    before = _BEFORE.search(text, max(0, at - 60), at)
-    head = before[0] if before else ""
-    begin = at - len(head)
-    start = text[max(0, begin - 60) : begin]  # of what stands before the name
+def _assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int] | None:
+    """Return the name before a value and the end of the value; None if they are no secret's."""
+    longer = _longer_end(text, match)
+    if longer is None and match.end("value") - match.start("value") < LEAST:
+        return None
+    start, head = _before_name(text, at)
     name = head.rpartition(".")[2] + text[at : match.end("rest")]
+    if _is_assigned(text, match, start, head, name, longer):
+        return name, longer or match.end("value")
+    value = text[match.start("value") : longer or match.end("value")]
+    if longer is not None and start[-1:] != "<" and match["sign"].strip() and _is_mixed_value(name, value):
+        return name, longer
+    return None
+
+
+def _longer_end(text: str, match: re.Match[str]) -> int | None:
+    """Return the end of a value that has brackets or commas in it; None for any other."""
+    end = match.end("value")
+    if match["quote"]:
+        longer = _TO_QUOTE.match(text, end)
+    else:
+        called = _VARIABLE.match(match["value"]) or _CHAIN.match(match["value"])
+        plain = match["sign"] in ("=", ":", ": ") and not called
+        longer = _TO_LINE_END.match(text, end) if plain else None
+    return longer.end() if longer else None
+
+
+def _before_name(text: str, at: int) -> tuple[str, str]:
+    """Return the line up to a name, and the beginning of the name; `at` is within the name.
+
+    A diff's sign or the file and line number of a search are no part of it.
+    """
+    line = text[text.rfind("\n", max(0, at - 400), at) + 1 : at]
+    if prefix := _LINE_PREFIX.match(line):
+        line = line[prefix.end() :]
+    before = _BEFORE.search(line[-60:])
+    head = before[0] if before else ""
+    return line[: len(line) - len(head)], head
+
+
+def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: str, longer: int | None) -> bool:
+    """Return whether the value up to the first bracket is a secret, after what stands before it."""
     sign, value = match["sign"], match["value"]
     quoted, bare = bool(match["quote"]), not sign.strip()
-    if bare and not head.startswith("--"):  # as in .netrc, and in what people say
+    if bare and not (head.startswith("--") and name.lower() == name):  # as in .netrc, and in what people say
         likely = len(name) > len("pass") and _PASSWORD.search(name.lower()) and _TURN.search(value[:-1])
-        return name if likely and _is_value(name, value, quoted=True, tight=False) else None
-    if sign == ">" and start[-1:] != "<":
-        return None
+        return bool(likely) and _is_value(name, value, quoted=True, tight=False)
+    if len(value) < LEAST or (sign == ">" and start[-1:] != "<"):
+        return False
+    if sign == ":" and not quoted and _LINE_NUMBER.match(value):  # a file that a search names
+        return False
     spoken = sign.strip(" \t:") == "is"
     if spoken and not (_PASSWORD.search(name.lower()) and _TURN.search(value)):
-        return None
+        return False
     end = match.end("value")
     behind = text[end : end + 1]
     if behind and behind in "([{" and not quoted:  # a call, a type with arguments, an index
-        return None
+        return False
     if quoted and behind.isspace():  # a sentence in quotes
-        return None
+        return False
     line = quoted or (sign == ": " and behind in ("", "\n", "\r") and not start.rstrip(" -")[-1:].strip())
     tight = sign in ("=", ":", ">") or bare or spoken
-    return name if _is_value(name, value, quoted=quoted, tight=tight, line=line) else None
+    return _is_value(name, value, quoted=quoted, tight=tight, line=line)
+
+
+def _is_mixed_value(name: str, value: str) -> bool:
+    """Return whether a value with brackets or commas in it is a password, not code or a list."""
+    low = name.lower()
+    strong = _STRONG.search(low) or _PASSWORD.search(low) or _ENVIRONMENT.match(name)
+    random = any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and not _BRACKETS.search(value)
+    return bool(strong) and random and len(value) >= LEAST and _is_value(name, value, quoted=True, tight=True)
 
 
 def _is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = False) -> bool:

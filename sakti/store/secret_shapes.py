@@ -20,6 +20,10 @@ PEM_LIMIT = 20_000  # characters of a private key
 
 _DIGIT = r"(?=[\w.-]{0,200}?\d)"
 
+_KEY_DATA = r"client-key-data\\?[\"']?\s{0,4}:\s{0,4}\\?[\"']?([A-Za-z0-9+/]{20,20000}={0,2})"
+_YESCRYPT = r"\$(?:g?y|7)\$[./\w]{1,86}(?:\$[./\w]{1,86})?\$[./0-9A-Za-z]{43}(?![./\w])"
+_ARGON2 = r"\$argon2(?:id|i|d)\$(?:v=\d{1,3}\$)?[\w=,]{5,60}\$[A-Za-z0-9+/]{8,128}\$[A-Za-z0-9+/]{16,256}"
+
 # kind, sign in lower case, pattern at the sign; the value is group 1 where there is one, else all of it
 _TOKENS: tuple[tuple[str, str, str], ...] = (
     *(("github", sign, r"gh[pousr]_[A-Za-z0-9]{16,255}") for sign in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
@@ -37,6 +41,7 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
     ("replicate", "r8_", r"(?<!\w)r8_[A-Za-z0-9]{30,64}"),
     ("perplexity", "pplx-", r"pplx-[A-Za-z0-9]{30,255}"),
     ("huggingface", "hf_", r"hf_[A-Za-z0-9]{30,255}"),
+    ("huggingface", "hf_", r"(?<!\w)hf_(?=[A-Za-z]{0,32}\d)(?=[a-z\d]{0,32}[A-Z])[A-Za-z0-9]{16,29}(?!\w)"),
     ("npm", "npm_", r"npm_[A-Za-z0-9]{30,255}"),
     ("pypi", "pypi-", rf"pypi-(?=[\w-]{{0,200}}?[A-Z]){_DIGIT}[\w-]{{16,512}}"),
     *(("aws", sign, r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])") for sign in ("akia", "asia")),
@@ -67,12 +72,24 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
     ("tailscale", "tskey-", r"tskey-[\w-]{20,128}"),
     ("newrelic", "nrak-", r"NRAK-[A-Z0-9]{20,64}"),
     ("fly", "fm2_", r"(?<!\w)fm2_[\w+/=]{40,2048}"),
+    ("django", "django-insecure-", r"django-insecure-[^\s\"'`\\]{20,255}"),
+    ("sentry", "://", r"://([0-9a-f]{32}(?::[0-9a-f]{32})?)@[\w.-]{1,253}(?::\d{1,5})?/[\w/-]{0,99}\d"),
+    ("kubernetes", "client-key-data", _KEY_DATA),
+    # crypt(5) and what web servers and frameworks keep: salt and digest have a fixed length
+    *(("hash", sign, r"\$(?:1|apr1)\$[./\w]{1,8}\$[./0-9A-Za-z]{22}(?![./\w])") for sign in ("$1$", "$apr1$")),
+    *(("hash", f"$2{c}$", r"\$2[abxy]\$\d\d\$[./0-9A-Za-z]{53}(?![./\w])") for c in "abxy"),
+    ("hash", "$5$", r"\$5\$(?:rounds=\d{1,9}\$)?[./\w]{1,16}\$[./0-9A-Za-z]{43}(?![./\w])"),
+    ("hash", "$6$", r"\$6\$(?:rounds=\d{1,9}\$)?[./\w]{1,16}\$[./0-9A-Za-z]{86}(?![./\w])"),
+    *(("hash", sign, _YESCRYPT) for sign in ("$y$", "$gy$", "$7$")),
+    ("hash", "$argon2", _ARGON2),
+    ("hash", "pbkdf2_sha", r"pbkdf2_sha(?:1|256|512)\$\d{1,9}\$[\w./+-]{1,64}\$[A-Za-z0-9+/]{20,128}={0,2}"),
+    *(("hash", sign, r"\{S?SHA(?:\d{3})?\}[A-Za-z0-9+/]{27,128}={0,2}") for sign in ("{sha", "{ssha")),
 )
 _API_KEY = r"(?<!\w)(?<!\w-)[spr]k[-_][\w-]{20,255}"
 _BEARER = r"(?i)bearer[ \t]{1,4}(?=[\w.~+/=-]{0,200}?\d|[A-Za-z]{20})([\w.~+/=-]{16,4096})"
 _HEADER = (
-    r"(?i)authorization\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?(?!basic\b|bearer\b)(?:[a-z][\w-]{1,20}[ \t]{1,4})?"
-    r"(?=[\w.~+/=-]{0,200}?\d)([\w.~+/=-]{16,4096})"
+    r"(?i)authorization\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?(?!basic\b|bearer\b|[\w.]{1,99}\()"
+    r"(?:[a-z][\w-]{1,20}[ \t]{1,4})?(?=[\w.~+/=-]{0,200}?\d)([\w.~+/=-]{16,4096})"
 )
 _BASIC = r"(?i)basic[ \t]{1,4}([A-Za-z0-9+/]{8,1024}={0,2})"
 _COOKIE = (
@@ -81,6 +98,18 @@ _COOKIE = (
     r"(?:;[ \t]{0,4}[^\s=;\"'\\]{1,64}(?:=[^\s;\"'\\]{0,4096})?){0,40})"
 )
 _ADDRESS = r"://[^\s/:@\"'<>{}$]{0,100}:([^\s/@\"'`<>]{1,200})@(?=[\w\[{$.-])"
+_PORTS = "543[2-9]|6432|6543"  # of PostgreSQL and its poolers
+# host:port:database:user:password, the host in front of the sign (PostgreSQL's password file)
+_PGPASS = (
+    rf":(?:{_PORTS}|\*):[^\s:]{{1,63}}:[^\s:\"']{{1,63}}:"
+    r"((?:[^\s:\\\"'`]|\\[:\\]){4,200})[ \t\r]{0,4}(?:\n|\Z)"
+)
+_PGPASS_HOST = r"(?:\S{1,200}[:-]\d{1,7}[:-]| {0,8}\d{1,7}[:\t]|[+\-<>]?[ \t]{0,8})?(?:[\w.-]{1,253}|\*)"
+_CURL = (
+    r"curl(?:\.exe)?\b(?:(?!curl)[^\n|;&]){0,1000}?[ \t\"'](?:-[a-zA-Z#]{0,8}[uU]|--(?:proxy-)?user)[ \t=\\\"',]{0,6}"
+    r"[^\s:\"'`,]{1,100}:([^\s\\\"'`|;&<>]{4,200})"
+)
+_AUTH = r"_?auth\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?([A-Za-z0-9+/]{8,1024}={0,2})"
 _PHRASE = (
     r"(?i)(?:mnemonic|seed|recovery|backup)[\w \t-]{0,24}\\?[\"']?[ \t]{0,4}(?:[:=]|\bis\b)[ \t]{0,4}\\?[\"']?"
     r"((?:[a-z]{3,8}[ \t,]{1,3}){11,23}[a-z]{3,8})(?![\w])"
@@ -106,7 +135,7 @@ def _api_key(match: re.Match[str]) -> tuple[int, int] | None:
     """Return the place of a key with some random piece in it, not of a name made of words."""
     word = match[0]
     pieces = re.split("[-_]", word)
-    if any(len(p) >= 20 or (len(p) >= 16 and any(c.isdigit() for c in p)) for p in pieces):
+    if any(len(p) >= 16 and (any(map(str.isdigit, p)) or (len(p) >= 24 and not p.isupper())) for p in pieces):
         return match.span()
     digits = sum(c.isdigit() for c in word)
     return match.span() if len(word) >= 40 and word[2] == "-" and digits >= 3 and word.lower() != word else None
@@ -124,6 +153,19 @@ def _credentials(match: re.Match[str]) -> tuple[int, int] | None:
 
 def _password(match: re.Match[str]) -> tuple[int, int] | None:
     return None if secret_names.stands_for_another(match[1]) else match.span(1)
+
+
+def _password_in_line(match: re.Match[str]) -> tuple[int, int] | None:
+    """Return the place of the password of a line of PostgreSQL's password file; behind a host only."""
+    text, at = match.string, match.start()
+    host = text[text.rfind("\n", max(0, at - 500), at) + 1 : at]
+    return _password(match) if _compiled(_PGPASS_HOST).fullmatch(host) and match[1][0] not in "/.{" else None
+
+
+def _password_of_user(match: re.Match[str]) -> tuple[int, int] | None:
+    """Return the place of the password in `curl -u user:password`; `admin:admin` is an example."""
+    user = match.string[match.start() : match.start(1) - 1]
+    return None if user.endswith(match[1]) or match[1].startswith("//") else _password(match)
 
 
 def _private_key(match: re.Match[str]) -> tuple[int, int] | None:
@@ -149,12 +191,15 @@ _FORMS: tuple[tuple[str, str, str, Check], ...] = (
     ("authorization", "authorization", _HEADER, _whole),
     ("cookie", "cookie", _COOKIE, _whole),
     ("password", "://", _ADDRESS, _password),
+    ("password", "curl", _CURL, _password_of_user),
+    *(("password", f":{port}", _PGPASS, _password_in_line) for port in (*range(5432, 5440), 6432, 6543, "*")),
+    ("basic", "auth", _AUTH, _credentials),
     *(("mnemonic", sign, _PHRASE, _whole) for sign in ("mnemonic", "seed", "recovery", "backup")),
 )
 
 
 _SPACED = frozenset(
-    ("private_key", "bearer", "basic", "authorization", "cookie", "mnemonic", "password")
+    ("private_key", "bearer", "basic", "authorization", "cookie", "mnemonic", "password", "kubernetes")
 )  # of several words, or of short ones
 _IN_TEXT = tuple(form for form in _FORMS if form[0] in _SPACED)
 _IN_WORDS = tuple(form for form in _FORMS if form[0] not in _SPACED)

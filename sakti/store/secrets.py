@@ -7,9 +7,9 @@ turned back where the text that is changed still holds the value (`revealed`).
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import os
-import re
 import secrets as randomness
 import threading
 from collections import OrderedDict
@@ -23,6 +23,8 @@ from sakti.store import secret_names, secret_shapes
 
 MARK = lazy_pattern(r"\[secret:([a-z0-9_]{1,20}):([0-9a-f]{4})\]")
 _MARK_SIGN = "[secret:"
+_LINE_BREAK = lazy_pattern(r"\\\r?\n")  # one that a program leaves out, in the middle of a word or a string
+GOES_ON = ("\\\n", "\\\r\n")
 
 ROUNDS = 4  # passes until nothing more is found: what is masked must stay as it is when it is masked again
 # That are remembered as masked: a text passes several doors, and a line of the log one after the other.
@@ -107,7 +109,10 @@ def masked(text: str) -> str:
 
 def whole_until(text: str) -> int:
     """Return where a text that goes on may be cut without cutting a secret: behind a line, before an open key."""
-    end = text.rfind("\n") + 1 or len(text)
+    line = last = text.rfind("\n") + 1
+    while line and text.endswith(GOES_ON, 0, line):
+        line = text.rfind("\n", 0, line - 1) + 1
+    end = line or last or len(text)
     begin = text.rfind("-----BEGIN ", max(0, end - secret_shapes.PEM_LIMIT), end)
     return begin if begin > 0 and "-----END " not in text[begin:end] else end
 
@@ -199,9 +204,7 @@ def revealed(text: str, source: str) -> str:
 
 def found(text: str) -> list[Secret]:
     """Return the secrets in `text`, in order, without overlaps; marks are none."""
-    # the one letter that becomes two in lower case: positions must stay
-    lower = (text.replace("İ", "I") if "İ" in text else text).lower()
-    spans = [*_environment(text), *secret_shapes.find(text, lower), *secret_names.find(text, lower)]
+    spans = [*_spans(text), *_spans_across_lines(text)]
     if not spans:
         return []
     marks = [m.span() for m in MARK.finditer(text)] if _MARK_SIGN in text else []
@@ -216,16 +219,33 @@ def found(text: str) -> list[Secret]:
     return out
 
 
-def _environment(text: str) -> Iterator[tuple[str, int, int]]:
-    broken = "\\\n" in text
+def _spans(text: str) -> list[secret_shapes.Span]:
+    # the one letter that becomes two in lower case: positions must stay
+    lower = (text.replace("İ", "I") if "İ" in text else text).lower()
+    return [*_environment(text), *secret_shapes.find(text, lower), *secret_names.find(text, lower)]
+
+
+def _spans_across_lines(text: str) -> Iterator[secret_shapes.Span]:
+    """Yield the secrets in a text whose lines go on behind a backslash, joined as a shell does."""
+    breaks = [m.span() for m in _LINE_BREAK.finditer(text)] if "\\\n" in text or "\\\r\n" in text else []
+    if not breaks:
+        return
+    joined = _LINE_BREAK.sub("", text)
+    places, removed = list[int](), [0]  # breaks by their places in the joined text; characters removed up to there
+    for start, end in breaks:
+        places.append(start - removed[-1])
+        removed.append(removed[-1] + end - start)
+    for kind, start, end in _spans(joined):
+        first, last = bisect.bisect_right(places, start), bisect.bisect_left(places, end)
+        yield kind, start + removed[first], end + removed[last]
+
+
+def _environment(text: str) -> Iterator[secret_shapes.Span]:
     for value in _state.values:
         at = text.find(value)
         while at >= 0:
             yield "env", at, at + len(value)
             at = text.find(value, at + len(value))
-        if broken:  # a shell's line may go on behind a backslash, in the middle of a value
-            pattern = r"(?:\\\n)?".join(map(re.escape, value))
-            yield from (("env", *m.span()) for m in re.finditer(pattern, text))
 
 
 def _replaced(text: str, spans: list[Secret], *, lines: bool = False) -> str:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 from msgspec import Struct, field
 
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
+    CompactionFinished,
     Event,
+    MemoryActivation,
+    MemoryOperation,
+    MemoryStatus,
+    MessageSaved,
+    ModelChanged,
+    Notice,
     PromptRead,
+    QueueChanged,
     RetryScheduled,
+    StaleLeases,
+    StepDiscarded,
+    StepFinished,
     StepStarted,
+    StoreWaiting,
+    TasksChanged,
     TextDelta,
     ThinkingDelta,
+    ThreadChanged,
+    ToolCallDelta,
     ToolFinished,
+    ToolOutput,
     ToolStarted,
     TurnFinished,
     TurnStarted,
@@ -74,8 +90,14 @@ class Activity(Struct):
                 self._turn = self._retry = None
                 self._questions.clear()
                 self._tools = {i: s for i, s in self._tools.items() if i in self._own}
-            case _:
+            case (
+                ToolCallDelta() | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | QueueChanged()
+                | ThreadChanged() | ModelChanged() | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus()
+                | StaleLeases() | MemoryOperation() | MemoryActivation() | CompactionFinished()
+            ):  # fmt: skip
                 return False
+            case _:
+                assert_never(event)
         return True
 
     def _end_tool(self, call_id: str, now: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from sakti.agent.reports.memory_report import compacted, stale_leases, taken_back
 from sakti.core.errors import NOT_SAVED
@@ -17,6 +17,7 @@ from sakti.core.events import (
     MessageSaved,
     ModelChanged,
     Notice,
+    PromptRead,
     QueueChanged,
     RetryScheduled,
     StaleLeases,
@@ -116,11 +117,17 @@ def handle(chat: ChatScreen, event: Event) -> None:
         case Notice(severity, title, text):
             chat.show_saving()
             live.add_block(NoticeBlock(tone=severity, title=title, text=text))
-        case _:
+        case MemoryStatus() | MemoryOperation() | MemoryActivation() | StaleLeases() | CompactionFinished():
             _memory(chat, event)
+        case PromptRead():
+            pass  # the status line shows it
+        case _:
+            assert_never(event)
 
 
-def _memory(chat: ChatScreen, event: Event) -> None:
+def _memory(
+    chat: ChatScreen, event: MemoryStatus | MemoryOperation | MemoryActivation | StaleLeases | CompactionFinished
+) -> None:
     live = chat.transcript.live
     match event:
         case MemoryStatus():
@@ -147,7 +154,7 @@ def _memory(chat: ChatScreen, event: Event) -> None:
             chat.panes.load_log()
             chat.panes.load_context()
         case _:
-            pass
+            assert_never(event)
 
 
 def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> NoticeBlock:

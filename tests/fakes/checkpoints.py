@@ -11,6 +11,8 @@ from pathlib import Path
 from sakti.agent.checkpoints.plan import Plan
 from sakti.agent.checkpoints.records import Undone
 from sakti.agent.checkpoints.shadow import Shadow
+from sakti.agent.checkpoints.targets import NOTHING, read_targets
+from sakti.agent.judge.where import Place as Judged
 from sakti.core.ids import TimeIds
 from tests.fakes.clock import FakeClock
 
@@ -57,7 +59,8 @@ class Place:
         return Shadow(self.root, self.root.parent / "checkpoints", self.clock, TimeIds(self.clock))
 
     def run(self, command: str | Callable[[], object], turn: int = 1) -> None:
-        before = self.shadow.before()
+        named = read_targets(command, Judged(self.root, self.root)) if isinstance(command, str) else NOTHING
+        before = self.shadow.before(named)
         if isinstance(command, str):
             subprocess.run(("bash", "-c", command), cwd=self.root, check=False, capture_output=True)
         else:

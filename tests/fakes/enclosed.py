@@ -49,8 +49,10 @@ def made_sandbox(
     return made
 
 
-def run(sandbox: LinuxSandbox, command: str, *, limit: float = 30) -> tuple[int, str]:
-    with sandbox.enclosed(["bash", "-c", command], sandbox.workspace) as made:
+def run(
+    sandbox: LinuxSandbox, command: str, *, limit: float = 30, read_only: bool = False, shown: tuple[Path, ...] = ()
+) -> tuple[int, str]:
+    with sandbox.enclosed(["bash", "-c", command], sandbox.workspace, shown, read_only=read_only) as made:
         done = subprocess.run(
             made.argv,
             cwd=made.cwd,

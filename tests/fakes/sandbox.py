@@ -16,15 +16,16 @@ from sakti.agent.sandbox.sandbox import Enclosed
 
 @dataclass
 class FakeSandbox:
-    """`started` are the commands that were to be enclosed."""
+    """`started` are the commands that were to be enclosed, `read_only` whether each must write nothing."""
 
     workspace: Path
     level: Level = field(default_factory=lambda: Level("sandboxed"))
     started: list[Sequence[str]] = field(default_factory=list[Sequence[str]])
+    read_only: list[bool] = field(default_factory=list[bool])
 
     def __post_init__(self) -> None:
         self._masks = Masks(Place(self.workspace, self.workspace))
-        self.watch = Watch(self.workspace, self._gits)
+        self.watch = Watch(self.workspace, self._gits, lambda: self._masks.texts)
 
     def _gits(self) -> tuple[Path, ...]:
         self._masks.refresh()
@@ -32,7 +33,14 @@ class FakeSandbox:
 
     @contextmanager
     def enclosed(
-        self, argv: Sequence[str], cwd: Path, shown: Iterable[Path] = (), read: Iterable[Path] = ()
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        shown: Iterable[Path] = (),
+        read: Iterable[Path] = (),
+        *,
+        read_only: bool = False,
     ) -> Generator[Enclosed]:
         self.started.append(argv)
+        self.read_only.append(read_only)
         yield Enclosed(tuple(argv), cwd)

@@ -9,18 +9,18 @@ from tests.hygiene.measures import figures
 CEILINGS = {
     "modules of at most 50 lines": 135,
     "files with lazy imports": 77,
-    "docstring first lines over 100 characters": 545,
+    "docstring first lines over 100 characters": 535,
     "functions over 50 lines": 16,
-    "functions with complexity over 15": 124,
+    "functions with complexity over 15": 123,
     "functions with more than 7 arguments": 35,
     "imports inside functions": 53,
-    "assignments to found, said, told, …": 1198,
-    "silent `case _: pass`": 25,
+    "assignments to found, said, told, …": 1193,
+    "silent `case _: pass`": 20,
     "test names that continue the one above": 0,
     "class names used more than once": 70,
-    "functions with complexity over 10 (%)": 7.0,
-    "functions named by a participle (%)": 10.1,
-    "docstrings with dialect (%)": 19.2,
+    "functions with complexity over 10 (%)": 6.9,
+    "functions named by a participle (%)": 9.9,
+    "docstrings with dialect (%)": 18.9,
 }
 
 

@@ -227,6 +227,7 @@ class FakeSession:
         self.first_thread = Thread("t1", "r", "fix login redirect", NOW, NOW)
         self.first_model = ModelChanged("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY", 200_000)
         self.busy = False
+        self.commands = []
         self.queued: tuple[str, ...] = ()
         self.approvals: tuple = ()
         self.views = FakeViews(usage=lambda: self.current.usage)
@@ -297,6 +298,9 @@ class FakeSession:
         self.queued = (*self.queued[:index], *self.queued[index + 1 :])
         self.emit(QueueChanged(self.queued))
         return text
+
+    def stop_command(self) -> bool:
+        return bool(self.commands) and bool(self.commands.pop())
 
     async def interrupt(self) -> bool:
         if not self.busy:

@@ -85,6 +85,13 @@ async def test_ctrl_c_clears_stops_and_quits_when_pressed_twice(host):
     assert host.exits == [0]
 
 
+def test_esc_stops_the_own_command_before_the_turn(host):
+    host.session.busy, host.session.commands = True, ["sleep 60"]
+    stopping = Stopping(host, FakeConversation(), SimpleNamespace(stop=lambda: False))
+    assert stopping.interrupt() and not host.session.commands and not host.work
+    assert stopping.interrupt() and [group for group, _ in host.work] == ["interrupt"]
+
+
 def test_esc_gives_up_a_compaction_before_the_turn(host):
     host.session.busy = True
     stopped = []

@@ -29,7 +29,7 @@ class DulwichScanner(Struct):
     objects: Objects
     _modes: dict[str, int] = field(default_factory=dict[str, int])
 
-    def scan(self, *, modes: bool = False) -> Picture:  # they are read in any case
+    def scan(self, *, modes: bool = False, rules: bool = True) -> Picture:  # both are read in any case
         from dulwich.index import Index
 
         file = self.folder / "git" / "index"

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Collection, Generator
 from pathlib import Path
+from typing import BinaryIO
 
-from sakti.agent.checkpoints.objects import blob_id
+from sakti.agent.checkpoints.objects import FILE, HISTORY, INDEX, SECRET, blob_id, copy_file, index_id
 from sakti.agent.checkpoints.plan import Entry
 from sakti.core.errors import SaktiError
 
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 LARGEST = 64_000_000  # bytes of a file that is read to be compared or kept
+TEMPORARY = ".sakti-"  # begins the name of a file that is renamed when it is written
 
 
 class Blocked(SaktiError):
-    """A path that cannot be reached as it was: a folder on the way is now a link or a file, or is not empty."""
+    """A path that cannot be reached: a folder on the way is now a link or a file, or is not empty."""
 
     title = "Undo"
 
@@ -62,58 +65,123 @@ def _enter(here: int, folder: str, path: str, *, make: bool) -> int:
         raise
 
 
-def look(root: Path, path: str) -> tuple[Entry | None, bytes]:
-    """Return what stands at a path, and its content; the content's id is git's.
+def look(root: Path, path: str, named: Collection[str] = ()) -> tuple[Entry | None, bytes]:
+    """Return the entry at a path and its content; its id is of the kind of those in `named`, else git's.
 
-    A file that is too large has the id "large", what is neither file, link nor folder the id "other".
+    A file that is named by its facts, or is too large, comes without content. An entry that is neither file, link nor
+    folder has the id "other". Raises PermissionError if a folder on the way cannot be entered.
     """
     try:
         with parent(root, path) as (here, name):
-            found = os.lstat(name, dir_fd=here)
-            if stat.S_ISDIR(found.st_mode):
-                return Entry(found.st_mode), b""
-            if stat.S_ISLNK(found.st_mode):
+            status = os.lstat(name, dir_fd=here)
+            if stat.S_ISDIR(status.st_mode):
+                return Entry(status.st_mode), b""
+            if stat.S_ISLNK(status.st_mode):
                 data = os.fsencode(os.readlink(name, dir_fd=here))
                 return Entry(stat.S_IFLNK | 0o777, blob_id(data)), data
-            if not stat.S_ISREG(found.st_mode):
-                return Entry(found.st_mode, "other"), b""
-            if found.st_size > LARGEST:
-                return Entry(found.st_mode, "large"), b""
-            flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-            with os.fdopen(os.open(name, flags, dir_fd=here), "rb") as f:
-                data = f.read()
-            return Entry(found.st_mode, blob_id(data)), data
+            if not stat.S_ISREG(status.st_mode):
+                return Entry(status.st_mode, "other"), b""
+            by_facts = file_id(path, status), history_id(path, status)
+            if oid := next((i for i in by_facts if i in named), by_facts[0] if status.st_size > LARGEST else ""):
+                return Entry(status.st_mode, oid), b""
+            data = _read(here, name, status)
+            return Entry(status.st_mode, _content_id(data, named)), data
     except (FileNotFoundError, NotADirectoryError, Blocked):
         return None, b""
 
 
-def write(root: Path, path: str, entry: Entry, data: bytes) -> None:
-    """Put a file, link or folder at a path, durably; a file with several links or another owner keeps them.
+def file_id(path: str, status: os.stat_result) -> str:
+    """Return the id of a file that is kept entire: of its path, size and time."""
+    return f"{FILE}{_short(path)}-{status.st_size:x}-{status.st_mtime_ns:x}"
 
+
+def history_id(path: str, status: os.stat_result) -> str:
+    """Return the id of an object of the user's repository, whose time git renews."""
+    return f"{HISTORY}{_short(path)}-{status.st_size:x}"
+
+
+def _short(path: str) -> str:
+    return hashlib.sha1(os.fsencode(path), usedforsecurity=False).hexdigest()[:20]
+
+
+def _content_id(data: bytes, named: Collection[str]) -> str:
+    kinds = {n.partition(":")[0] for n in named if ":" in n}
+    if SECRET[:-1] in kinds:
+        return SECRET + hashlib.sha256(data).hexdigest()
+    return index_id(data) if INDEX[:-1] in kinds else blob_id(data)
+
+
+def _read(here: int, name: str, status: os.stat_result) -> bytes:
+    """Read a file, also one of ours whose permissions forbid it."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(name, flags, dir_fd=here)
+    except PermissionError:
+        mode = stat.S_IMODE(status.st_mode)
+        os.chmod(name, mode | stat.S_IRUSR, dir_fd=here)
+        try:
+            handle = os.open(name, flags, dir_fd=here)
+        finally:
+            os.chmod(name, mode, dir_fd=here)
+    with os.fdopen(handle, "rb") as f:
+        return f.read()
+
+
+def write(root: Path, path: str, entry: Entry, content: bytes | Path, temporary: str = "") -> None:
+    """Put a file, link, pipe or folder at a path, durably; a file keeps its other links and its owner.
+
+    `content` may be a file that is copied, with its time; `temporary` names the file in the folder that is renamed.
     Raises OSError, `Blocked` where a folder with something in it stands there.
     """
     with parent(root, path, make=True) as (here, name):
-        try:
-            there = os.lstat(name, dir_fd=here)
-        except FileNotFoundError:
-            there = None
+        there = _status(here, name)
         if there is not None and stat.S_ISDIR(there.st_mode):
             if entry.is_folder:
                 return
             _remove_folder(here, name, path)
-            there = None
-        if entry.is_folder:
-            os.mkdir(name, stat.S_IMODE(entry.mode) or 0o777, dir_fd=here)
-        elif stat.S_ISREG(entry.mode) and there is not None and in_place(there):
-            _overwrite(here, name, entry, data)
+        if entry.is_folder or stat.S_ISFIFO(entry.mode):
+            _make(here, name, entry)
+        elif stat.S_ISREG(entry.mode) and in_place(there):
+            _overwrite(here, name, entry, content)
         else:
-            _replace(here, name, entry, data)
+            _replace(here, name, entry, content, temporary or f"{TEMPORARY}{os.urandom(6).hex()}")
         os.fsync(here)
 
 
-def in_place(there: os.stat_result) -> bool:
-    """Return whether a file is overwritten: a new one in its stead would lose its other links or its owner."""
-    return stat.S_ISREG(there.st_mode) and (there.st_nlink > 1 or there.st_uid != os.geteuid())
+def _make(here: int, name: str, entry: Entry) -> None:
+    """Create a folder, which can be filled in any case, or a pipe."""
+    mode = stat.S_IMODE(entry.mode)
+    if entry.is_folder:
+        os.mkdir(name, 0o700, dir_fd=here)
+        mode = (mode or 0o755) | 0o300
+    else:
+        os.mkfifo(name, 0o600, dir_fd=here)
+    os.chmod(name, mode, dir_fd=here)
+
+
+def set_mode(root: Path, path: str, mode: int) -> None:
+    """Change the permissions of a file or folder that is no link. Raises OSError, `Blocked`."""
+    with parent(root, path) as (here, name):
+        if not stat.S_ISLNK(os.lstat(name, dir_fd=here).st_mode):
+            os.chmod(name, stat.S_IMODE(mode), dir_fd=here)
+
+
+def clear(root: Path, path: str, temporary: str) -> None:
+    """Delete what a killed `write` to this path left under the name `temporary`."""
+    with contextlib.suppress(OSError, Blocked), parent(root, path) as (here, _):
+        os.unlink(temporary, dir_fd=here)
+
+
+def _status(here: int, name: str) -> os.stat_result | None:
+    try:
+        return os.lstat(name, dir_fd=here)
+    except FileNotFoundError:
+        return None
+
+
+def in_place(there: os.stat_result | None) -> bool:
+    """Return whether a file is overwritten: a new one would lose its other links or its owner."""
+    return there is not None and stat.S_ISREG(there.st_mode) and (there.st_nlink > 1 or there.st_uid != os.geteuid())
 
 
 def _remove_folder(here: int, name: str, path: str) -> None:
@@ -123,33 +191,42 @@ def _remove_folder(here: int, name: str, path: str) -> None:
         raise Blocked(f"{path} is a folder now, with something in it.") from e
 
 
-def _overwrite(here: int, name: str, entry: Entry, data: bytes) -> None:
+def _overwrite(here: int, name: str, entry: Entry, content: bytes | Path) -> None:
     with os.fdopen(os.open(name, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), dir_fd=here), "wb") as f:
-        f.write(data)
-        f.truncate()
-        f.flush()
-        with contextlib.suppress(PermissionError):
-            os.fchmod(f.fileno(), stat.S_IMODE(entry.mode))
-        os.fsync(f.fileno())
+        _fill(f, entry, content)
 
 
-def _replace(here: int, name: str, entry: Entry, data: bytes) -> None:
-    temporary = f".sakti-{os.urandom(6).hex()}"
+def _replace(here: int, name: str, entry: Entry, content: bytes | Path, temporary: str) -> None:
     try:
         if stat.S_ISLNK(entry.mode):
-            os.symlink(os.fsdecode(data), temporary, dir_fd=here)
+            assert isinstance(content, bytes)
+            os.symlink(os.fsdecode(content), temporary, dir_fd=here)
         else:
-            made = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600, dir_fd=here)
-            with os.fdopen(made, "wb") as f:
-                f.write(data)
-                f.flush()
-                os.fchmod(f.fileno(), stat.S_IMODE(entry.mode))
-                os.fsync(f.fileno())
+            handle = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600, dir_fd=here)
+            with os.fdopen(handle, "wb") as f:
+                _fill(f, entry, content)
         os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=here)
         raise
+
+
+def _fill(f: BinaryIO, entry: Entry, content: bytes | Path) -> None:
+    """Write a file's content and permissions; a copy gets the time of its original, by which it is known."""
+    if isinstance(content, bytes):
+        f.write(content)
+        f.truncate()
+        f.flush()
+    else:
+        with content.open("rb") as source:
+            copy_file(source.fileno(), f.fileno())
+            status = os.fstat(source.fileno())
+        os.ftruncate(f.fileno(), status.st_size)
+        os.utime(f.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+    with contextlib.suppress(PermissionError):
+        os.fchmod(f.fileno(), stat.S_IMODE(entry.mode))
+    os.fsync(f.fileno())
 
 
 def remove(root: Path, path: str, keep: Collection[str] = ()) -> None:

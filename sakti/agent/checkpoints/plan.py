@@ -7,16 +7,18 @@ left is written back without a question; everything else is a conflict.
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+
+from sakti.core.patterns import lazy_pattern
 
 Action: TypeAlias = Literal["create", "change", "delete"]
 
 
 class Entry(Struct, frozen=True):
-    """A file, link or folder: its full mode (as in `st_mode`) and the id of its content, empty for a folder."""
+    """A file, link or folder: its mode (as `st_mode`) and the id of its content, "" for a folder."""
 
     mode: int
     oid: str = ""
@@ -30,7 +32,7 @@ class Entry(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """What a call did to a path: relative to the workspace, absolute outside of it; None: there was nothing."""
+    """Change of a path (relative to the workspace, absolute outside); None: nothing was there."""
 
     path: str
     before: Entry | None
@@ -81,19 +83,69 @@ class Plan(Struct, frozen=True):
         return tuple(i for i in self.items if i.conflict)
 
     def steps(self, restore: Iterable[str] = ()) -> list[Change]:
-        """Return what is written, in order: what is deleted first; `restore` are conflicts that are written, too."""
+        """Return what is written, in order; `restore` are conflicts that are written, too.
+
+        Folders are opened for writing before anything in them is written, and closed last; what is deleted comes
+        before what is created.
+        """
         chosen = set(restore)
-        taken = [i for i in self.items if not i.conflict or i.path in chosen]
-        deleted = sorted((i for i in taken if i.to is None), key=lambda i: i.path, reverse=True)
-        return [i.step for i in (*deleted, *sorted((i for i in taken if i.to is not None), key=lambda i: i.path))]
+        taken = [i for i in self.items if not i.conflict or {i.path, name_in_lists(i.path)} & chosen]
+        return [i.step for i in sorted(taken, key=_order)] + [i.step for i in reversed(taken) if _is_closed(i)]
 
     def count(self, action: Action) -> int:
-        return sum(i.action == action and not i.conflict for i in self.items)
+        """Return the number of files with this action, without those of git's own folder."""
+        return sum(i.action == action and not i.conflict and not is_history(i.path) for i in self.items)
+
+    @property
+    def has_history(self) -> bool:
+        """Return whether something in git's own folder is restored."""
+        return any(is_history(i.path) and not i.conflict for i in self.items)
+
+    @property
+    def rows(self) -> tuple[Item, ...]:
+        """Return the items for lists, in which all of a folder `.git` is one."""
+        rows: dict[tuple[str, bool], Item] = {}
+        for item in self.items:
+            name = name_in_lists(item.path)
+            row = item if name == item.path else Item(name, "change", None, None, item.conflict)
+            rows.setdefault((name, bool(item.conflict)), row)
+        return tuple(rows.values())
 
 
 CHANGED = "changed since"
 BETWEEN = "changed by others between two calls"
 GONE = "deleted since"
+
+
+def _order(item: Item) -> tuple[int, str | tuple[int, ...]]:
+    """Sort folders that open first, then deletions from the inside out, then all others."""
+    if item.to is None:
+        return 1, tuple(-ord(c) for c in item.path)
+    opens = item.to.is_folder and item.now is not None and item.now.is_folder and not _is_closed(item)
+    return (0, item.path) if opens else (2, item.path)
+
+
+def _is_closed(item: Item) -> bool:
+    """Return whether an item becomes a folder in which even its owner can change nothing."""
+    return item.to is not None and item.to.is_folder and item.to.mode & 0o300 != 0o300
+
+
+def is_history(path: str) -> bool:
+    """Return whether a path lies in a folder that git keeps: branches, index, objects."""
+    return ".git" in path.split("/")
+
+
+def name_in_lists(path: str) -> str:
+    """Return a path for people: of everything that git keeps in a folder `.git` that folder."""
+    parts = path.split("/")
+    return "/".join(parts[: parts.index(".git") + 1]) if ".git" in parts else path
+
+
+def has_same_mode(one: Entry | None, other: Entry | None) -> bool:
+    """Return whether two entries have equal permissions; those of links mean nothing."""
+    if one is None or other is None or stat.S_ISLNK(one.mode):
+        return True
+    return stat.S_IMODE(one.mode) == stat.S_IMODE(other.mode)
 
 
 def same(one: Entry | None, other: Entry | None) -> bool:
@@ -117,22 +169,60 @@ def collapse(changes: Iterable[Change]) -> dict[str, Net]:
         if (known := found.get(change.path)) is None:
             found[change.path] = Net(change.before, change.after)
         else:
-            broken = known.broken or not same(known.after, change.before)
+            broken = known.broken or not _follows(known.after, change.before)
             found[change.path] = Net(known.before, change.after, broken)
     return found
+
+
+def _kind(entry: Entry) -> str:
+    kind, sign, _ = entry.oid.partition(":")
+    return kind if sign else ""
+
+
+def _follows(after: Entry | None, before: Entry | None) -> bool:
+    """Return whether a call found what the one before it left; ids of two kinds cannot be compared."""
+    if after is not None and before is not None and _kind(after) != _kind(before):
+        return stat.S_IFMT(after.mode) == stat.S_IFMT(before.mode)
+    return same(after, before)
 
 
 def make(net: Mapping[str, Net], now: Mapping[str, Entry | None]) -> Plan:
     """Plan the way back from `now`, which has an entry for each path of `net`."""
     items = [item for path in sorted(net) if (item := _item(path, net[path], now[path])) is not None]
     folders = frozenset(p for p, n in net.items() if n.before is not None and n.before.is_folder)
-    return Plan(tuple(items), folders)
+    return Plan(tuple(_with_history(items, net)), folders)
+
+
+def _with_history(items: Sequence[Item], net: Mapping[str, Net]) -> Iterator[Item]:
+    """Restore a repository as one: if its user went on there, only lost objects are restored.
+
+    An entry that no call changed is recorded only to notice that.
+    """
+    moved = {repository_of(i.path) for i in items if i.conflict and _LEADING.search(i.path)}
+    for item in items:
+        if _is_unchanged(net[item.path]):
+            continue
+        together = is_history(item.path) and "/objects/" not in item.path and repository_of(item.path) in moved
+        yield Item(item.path, item.action, item.now, item.to, item.conflict or CHANGED) if together else item
+
+
+def _is_unchanged(net: Net) -> bool:
+    return same(net.before, net.after) and has_same_mode(net.before, net.after)
+
+
+# What says where a repository is: its branch, its staged files, its branches' commits.
+_LEADING = lazy_pattern(r"(?:^|/)\.git/(?:.*/)?(?:HEAD|index|packed-refs|refs/heads/.*)$")
+
+
+def repository_of(path: str) -> str:
+    """Return what comes before `.git` in a path: equal for all files of a repository."""
+    return f"/{path}".partition("/.git/")[0]
 
 
 def _item(path: str, net: Net, now: Entry | None) -> Item | None:
     want = net.before
     if same(now, want):
-        return None
+        return _mode_item(path, net, now)
     if want is None and now is not None and now.is_folder and not (net.after and net.after.is_folder):
         return None  # a folder stands where a file was made: not ours to delete
     if want is not None and want.is_folder and now is not None:
@@ -147,6 +237,14 @@ def _item(path: str, net: Net, now: Entry | None) -> Item | None:
         return None  # nobody loses anything by a folder
     emptied = now is not None and now.is_folder and net.after is None  # what is in it is deleted before
     return Item(path, action, None if emptied else now, _with_permissions(want, net.after, now), conflict)
+
+
+def _mode_item(path: str, net: Net, now: Entry | None) -> Item | None:
+    """Restore permissions that a call changed, unless somebody set others since."""
+    changed = not has_same_mode(net.before, net.after) and has_same_mode(now, net.after)
+    if now is None or not changed or has_same_mode(now, net.before):
+        return None
+    return Item(path, "change", now, net.before)
 
 
 def _with_permissions(want: Entry | None, after: Entry | None, now: Entry | None) -> Entry | None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sakti.agent.checkpoints import targets, uncovered
 from sakti.agent.checkpoints.shadow import Before, Shadow
 from sakti.agent.judge import commands
 from sakti.agent.judge.where import Place
@@ -41,37 +42,62 @@ class Recorder:
         except (OSError, SaktiError) as e:
             self._uncovered(e)
 
-    @contextlib.asynccontextmanager
-    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[None]:
-        """Record what a command changes while it runs; one that only reads is not looked at."""
-        turn = self._turn
-        if turn is None or effect != "run" or _only_reads(str(arguments.get("command", "")), place):
-            yield
-            return
-        before = await asyncio.to_thread(self._before)
+    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: Place) -> str:
+        """Return which files that a command names an undo could not restore, and why; "" if there are none."""
+        if self._turn is None or effect != "run":
+            return ""
+        named = targets.read_targets(str(arguments.get("command", "")), place)
+        if named == targets.NOTHING:
+            return ""
         try:
-            yield
+            return await asyncio.to_thread(self.shadow.refuses, named)
+        except (OSError, SaktiError) as e:
+            self._uncovered(e)
+            return ""
+
+    @contextlib.asynccontextmanager
+    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[list[str]]:
+        """Record what a command changes while it runs; one that only reads is not looked at.
+
+        Yields a list that gets the names of files that it changed and an undo cannot restore.
+        """
+        turn, lost = self._turn, list[str]()
+        command = str(arguments.get("command", ""))
+        if turn is None or effect != "run" or _only_reads(command, place):
+            yield lost
+            return
+        before = await asyncio.to_thread(self._before, targets.read_targets(command, place))
+        try:
+            yield lost
         finally:
             if before is not None:  # to its end, also where the call was cancelled
-                await asyncio.shield(asyncio.to_thread(self._after, before, turn))
+                lost += await asyncio.shield(asyncio.to_thread(self._after, before, turn))
 
-    def _before(self) -> Before | None:
+    def _before(self, named: targets.Targets) -> Before | None:
         try:
-            return self.shadow.before()
+            before = self.shadow.before(named)
         except (OSError, SaktiError) as e:
             self._uncovered(e)
             return None
+        if before.history.problem:
+            self._tell_once(before.history.problem)
+        return before
 
-    def _after(self, before: Before, turn: tuple[str, int]) -> None:
+    def _after(self, before: Before, turn: tuple[str, int]) -> list[str]:
         try:
-            self.shadow.after(before, *turn)
+            lost = uncovered.summarise(self.shadow.after(before, *turn))
             self.shadow.prune()  # here, where nobody waits for it, and not on leaving
         except (OSError, SaktiError) as e:
             self._uncovered(e)
+            return []
+        return lost
 
     def _uncovered(self, error: Exception) -> None:
         why = error.message if isinstance(error, SaktiError) else str(error)
         log.warning("no checkpoint: %s", why)
+        self._tell_once(why)
+
+    def _tell_once(self, why: str) -> None:
         if why not in self._told and self._loop is not None:
             self._told.add(why)
             self._loop.call_soon_threadsafe(self._tell, why)

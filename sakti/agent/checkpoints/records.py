@@ -40,7 +40,7 @@ class Turn(Struct, frozen=True):
 class Undone(Struct, frozen=True):
     """One undo: whose turns, what it wrote, which thread the conversation went on in ("": it did not change).
 
-    `redone`: it was reversed.
+    `redone`: it was reversed. `left` are paths that could not be written: the next undo completes them.
     """
 
     id: str
@@ -51,6 +51,7 @@ class Undone(Struct, frozen=True):
     went_to: str = ""
     redone: bool = False
     folders: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -64,7 +65,7 @@ class Undone(Struct, frozen=True):
         }
 
     @classmethod
-    def of(cls, value: dict[str, Any], *, redone: bool = False) -> Undone:
+    def of(cls, value: dict[str, Any], *, redone: bool = False, left: Sequence[str] = ()) -> Undone:
         return cls(
             value["id"],
             value["thread"],
@@ -74,6 +75,7 @@ class Undone(Struct, frozen=True):
             value.get("went_to", ""),
             redone,
             tuple(value.get("folders", ())),
+            tuple(left),
         )
 
 
@@ -103,14 +105,17 @@ class Records(Struct):
         """Return all undos of the workspace, oldest first."""
         rows = list(read(self.folder / "undone.jsonl"))
         redone = {r["redone"] for r in rows if "redone" in r}
-        known: dict[str, Undone] = {}
-        for row in rows:
-            if "id" in row:
-                known[row["id"]] = Undone.of(row, redone=row["id"] in redone)
-        return list(known.values())
+        incomplete = {r["incomplete"]: r["paths"] for r in rows if "incomplete" in r}
+        undo_rows = [r for r in rows if "id" in r]
+        undos = {r["id"]: Undone.of(r, redone=r["id"] in redone, left=incomplete.get(r["id"], ())) for r in undo_rows}
+        return list(undos.values())
 
     def add_undone(self, done: Undone) -> None:
         append(self.folder / "undone.jsonl", done.as_json())
+
+    def note_left(self, undo_id: str, paths: Sequence[str]) -> None:
+        """Record which paths an undo has still to write."""
+        append(self.folder / "undone.jsonl", {"incomplete": undo_id, "paths": list(paths)})
 
     def add_redone(self, undo_id: str) -> None:
         append(self.folder / "undone.jsonl", {"redone": undo_id})
@@ -160,6 +165,7 @@ class Records(Struct):
         if not file.exists():
             return
         rows = [u.as_json() for u in kept] + [{"redone": u.id} for u in kept if u.redone]
+        rows += [{"incomplete": u.id, "paths": list(u.left)} for u in kept if u.left]
         write(file, "".join(json.dumps(r) + "\n" for r in rows).encode())
 
     def _of(self, thread_id: str) -> Path:

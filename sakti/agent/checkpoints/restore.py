@@ -6,19 +6,18 @@ that is as it becomes is left, one that is neither as it was nor as it becomes i
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from sakti.agent.checkpoints import places, records
-from sakti.agent.checkpoints.objects import SECRET, Objects
-from sakti.agent.checkpoints.plan import Change, Entry, fits, same
+from sakti.agent.checkpoints.objects import Objects
+from sakti.agent.checkpoints.plan import Change, Entry, fits, has_same_mode, same
 from sakti.agent.checkpoints.records import Records, Undone
 from sakti.agent.tools import changes
 from sakti.core.errors import SaktiError
@@ -45,7 +44,7 @@ class Restorer(Struct, frozen=True):
         Raises `SaktiError` where a content is missing or cannot be kept: then nothing was written.
         """
         for step in undo.steps:
-            if step.after is not None and step.after.oid and not self.objects.has(step.after.oid):
+            if step.after is not None and not self._has(step):
                 raise SaktiError(
                     f"The checkpoint of {step.path} was pruned. Nothing was changed.", title="Undo", code="pruned"
                 )
@@ -56,6 +55,12 @@ class Restorer(Struct, frozen=True):
         records.write(self.folder / JOURNAL, json.dumps(journal).encode())
         self.reached("journal")
         return self._carry_out(undo, redoes)
+
+    def _has(self, step: Change) -> bool:
+        """Return whether the content of a step is kept; an entire file is looked for when it is written."""
+        oid = step.after.oid if step.after is not None else ""
+        stays = step.before is not None and step.before.oid == oid
+        return not oid or oid == "other" or stays or self.objects.entire_file(oid) is not None or self.objects.has(oid)
 
     def recover(self) -> list[str] | None:
         """Complete what an earlier run began; None where there is nothing, else the paths that were left."""
@@ -70,13 +75,15 @@ class Restorer(Struct, frozen=True):
         return self._carry_out(undo, journal.get("redoes", ""))
 
     def _carry_out(self, undo: Undone, redoes: str) -> list[str]:
-        left = [step.path for step in undo.steps if not self._step(step, undo.folders)]
+        left = [step.path for step in undo.steps if not self._step(step, undo)]
         self.reached("files")
-        if redoes:
-            if not any(u.id == redoes and u.redone for u in self.records.undone()):
-                self.records.add_redone(redoes)
-        elif not any(u.id == undo.id for u in self.records.undone()):
+        earlier = {u.id: u for u in self.records.undone()}
+        if redoes and not (redoes in earlier and earlier[redoes].redone):
+            self.records.add_redone(redoes)
+        if not redoes and undo.id not in earlier:
             self.records.add_undone(undo)
+        if not redoes and (left or (undo.id in earlier and earlier[undo.id].left)):
+            self.records.note_left(undo.id, left)
         self.reached("record")
         (self.folder / JOURNAL).unlink(missing_ok=True)
         changes.flush_folder(self.folder)
@@ -85,32 +92,50 @@ class Restorer(Struct, frozen=True):
     def _keep(self, steps: Sequence[Change]) -> None:
         """Keep the contents that will be replaced, as they are in this moment."""
         for step in steps:
-            now, data = now_at(self.root, step)
+            try:
+                now, data = now_at(self.root, step)
+            except PermissionError:
+                continue  # in a folder that a command closed: it opens first
             if not fits(now, step.before):
                 raise SaktiError(
                     f"{step.path} changed in this moment. Nothing was changed: try again.", title="Undo", code="changed"
                 )
-            if now is not None and now.oid and not now.is_folder:
-                self.objects.put(data, secret=now.oid.startswith(SECRET))
+            if now is not None and now.oid and now.oid != "other" and not same(now, step.after):
+                self._keep_one(step, now.oid, data)
 
-    def _step(self, step: Change, folders: Collection[str]) -> bool:
+    def _keep_one(self, step: Change, oid: str, data: bytes) -> None:
+        if self.objects.entire_file(oid) is None:
+            self.objects.put(data, oid=oid if ":" in oid else "")
+            return
+        with places.parent(self.root, step.path) as (here, name):
+            self.objects.keep(oid, name, here, link=step.after is None)
+
+    def _step(self, step: Change, undo: Undone) -> bool:
         """Do one step; False where the path is left as it is."""
         self.reached(f"step {step.path}")
-        now, _ = now_at(self.root, step)
-        if same(now, step.after):
-            return True
-        torn = now is not None and now.oid != "other" and _written_in_place(self.root, step)
-        if not fits(now, step.before) and not torn:
-            return False
+        temporary = f"{places.TEMPORARY}{undo.id}"  # of each undo its own: what a kill left under it is deleted
+        places.clear(self.root, step.path, temporary)
         try:
+            now, _ = now_at(self.root, step)
+            if same(now, step.after):
+                if step.after is not None and not has_same_mode(now, step.after):
+                    places.set_mode(self.root, step.path, step.after.mode)
+                return True
+            torn = now is not None and now.oid != "other" and _written_in_place(self.root, step)
+            if not fits(now, step.before) and not torn:
+                return False
             if step.after is None:
-                places.remove(self.root, step.path, folders)
+                places.remove(self.root, step.path, undo.folders)
             else:
-                data = self.objects.get(step.after.oid) if step.after.oid else b""
-                places.write(self.root, step.path, step.after, data)
+                places.write(self.root, step.path, step.after, self._content(step.after), temporary)
         except (OSError, SaktiError):
             return False
         return True
+
+    def _content(self, entry: Entry) -> bytes | Path:
+        if not entry.oid or entry.oid == "other":
+            return b""
+        return self.objects.entire_file(entry.oid) or self.objects.get(entry.oid)
 
 
 def _written_in_place(root: Path, step: Change) -> bool:
@@ -124,14 +149,5 @@ def _written_in_place(root: Path, step: Change) -> bool:
 
 
 def now_at(root: Path, step: Change) -> tuple[Entry | None, bytes]:
-    """Return what stands at a path, its content named as the change names it."""
-    now, data = places.look(root, step.path)
-    named = [e.oid for e in (step.before, step.after) if e is not None]
-    return named_alike(now, data, named), data
-
-
-def named_alike(now: Entry | None, data: bytes, named: Sequence[str]) -> Entry | None:
-    """Name a content as a secret's, where the others are."""
-    if now is None or not any(n.startswith(SECRET) for n in named) or not stat.S_ISREG(now.mode):
-        return now
-    return Entry(now.mode, SECRET + hashlib.sha256(data).hexdigest())
+    """Return what is at a path, its content named as the change names it. Raises PermissionError."""
+    return places.look(root, step.path, [e.oid for e in (step.before, step.after) if e is not None])

@@ -71,8 +71,11 @@ class Picture(Struct, frozen=True):
 class Scanner(Protocol):
     """Takes pictures of a workspace."""
 
-    def scan(self, *, modes: bool = False) -> Picture:
-        """Return the workspace as it is, contents kept, with `modes` all permissions. Raises `SaktiError`, OSError."""
+    def scan(self, *, modes: bool = False, rules: bool = True) -> Picture:
+        """Return the workspace as it is, contents kept, with `modes` all permissions. Raises `SaktiError`, OSError.
+
+        `rules`: with what `.git/info/exclude` says now, otherwise as it was at the last scan.
+        """
         ...
 
     def ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
@@ -128,8 +131,10 @@ class GitScanner(Struct):
     _modes: dict[str, int] = field(default_factory=dict[str, int])
     _looked: bool = False
 
-    def scan(self, *, modes: bool = False) -> Picture:
+    def scan(self, *, modes: bool = False, rules: bool = True) -> Picture:
         self._prepare()
+        if rules:
+            self._take_rules()
         left_out: set[str] = set()
         folders: dict[str, Entry] = {}
         for _ in range(4):
@@ -171,6 +176,8 @@ class GitScanner(Struct):
             (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
         for left in self.folder.glob("index.lock"):
             left.unlink(missing_ok=True)  # of a process that was killed: the lock of the folder is held
+
+    def _take_rules(self) -> None:
         own = self.workspace / ".git" / "info" / "exclude"
         text = own.read_bytes() if own.is_file() and own.stat().st_size < 1_000_000 else b""
         target = self.folder / "info" / "exclude"
@@ -233,6 +240,8 @@ class GitScanner(Struct):
             except (FileNotFoundError, NotADirectoryError):
                 drop.append(path)
                 continue
+            except PermissionError:
+                continue  # in a folder that was closed: as it was
             if stat.S_ISDIR(found.st_mode):
                 drop.append(path)  # a file gave way to a folder
                 continue

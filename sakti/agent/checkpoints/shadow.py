@@ -5,21 +5,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import struct
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sakti.agent.checkpoints import places, restore
+from sakti.agent.checkpoints import history, places, restore, uncovered
 from sakti.agent.checkpoints import plan as plans
-from sakti.agent.checkpoints.objects import Objects
+from sakti.agent.checkpoints.objects import FILE, HISTORY, Objects, index_entries
 from sakti.agent.checkpoints.plan import Change, Entry, Plan
 from sakti.agent.checkpoints.records import Records, Undone
+from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, packed, program
+from sakti.agent.checkpoints.targets import NOTHING, Targets
 from sakti.agent.judge.secrets import secret_filter, secret_reason
 from sakti.agent.judge.where import Place
 from sakti.core import resources
@@ -42,10 +43,16 @@ except ImportError:  # Windows: one window a workspace
 
 
 class Before(Struct, frozen=True):
-    """A workspace before a command, and when it was looked at (ns of the clock that files are dated with)."""
+    """A workspace before a command, and files that were kept for an undo.
+
+    `refused` says why not all that the command names could be kept.
+    """
 
     picture: Picture
-    at: int
+    beside: uncovered.Surroundings
+    history: history.GitFiles
+    kept: Mapping[str, Entry]
+    refused: str = ""
 
 
 class Shadow(Struct, dict=True):
@@ -60,7 +67,11 @@ class Shadow(Struct, dict=True):
 
     @cached_property
     def objects(self) -> Objects:
-        return _objects(self.folder)
+        return open_objects(self.folder)
+
+    @cached_property
+    def history(self) -> history.History:
+        return history.History(self.workspace, self.objects)
 
     @cached_property
     def records(self) -> Records:
@@ -68,47 +79,68 @@ class Shadow(Struct, dict=True):
 
     # --- what calls do --------------------------------------------------------------------------------------
 
-    def before(self) -> Before:
-        """Look at the workspace before a command. Raises `SaktiError`, OSError."""
+    def before(self, named: Targets = NOTHING) -> Before:
+        """Look at the workspace before a command that names these files. Raises `SaktiError`, OSError."""
         with self.locked():
             picture = self.scanner().scan(modes=True)
-        stamp = self.folder / "stamp"
-        stamp.touch(mode=0o600)
-        os.utime(stamp)
-        return Before(picture, stamp.stat().st_ctime_ns)
+            beside = uncovered.look(self.workspace, picture.entries)
+            history = self.history.look(beside.gits, keep=True)
+            keeping = self._keeping(named, picture)
+            kept = uncovered.keep(self.workspace, keeping, self.objects)
+        return Before(picture, beside, history, kept, keeping.refused)
 
-    def after(self, before: Before, thread_id: str, index: int) -> list[Change]:
-        """Record what changed since `before`. Raises `SaktiError`, OSError."""
+    def refuses(self, named: Targets) -> str:
+        """Return why files that a command names could not be restored, "" if they can.
+
+        Raises `SaktiError`, OSError.
+        """
+        with self.locked():
+            return self._keeping(named, self.scanner().scan()).refused
+
+    def _keeping(self, named: Targets, picture: Picture) -> uncovered.Keeping:
+        if named == NOTHING:
+            return uncovered.Keeping()
+        tops = tuple(f"{t.relative_to(self.workspace)}/" for t in named.unignored if t.is_relative_to(self.workspace))
+        visible = [self.workspace / p for p in picture.left_out if "./" in tops or p.startswith(tops)]
+        small = [p for p in named.mentioned if p.stat().st_size <= COVERED]
+        removed, written = (*named.removed, *visible), (*named.written, *small)
+        return uncovered.plan_keeping(self.workspace, removed, written, picture.entries, self.objects)
+
+    def after(self, before: Before, thread_id: str, index: int) -> tuple[str, ...]:
+        """Record what changed since `before`; return the paths of files that an undo cannot restore.
+
+        Raises `SaktiError`, OSError.
+        """
         with self.locked():
             scanner = self.scanner()
-            picture = scanner.scan()
-            old, new = before.picture.entries, picture.entries
-            left_out = before.picture.left_out | picture.left_out
-            both = (old.keys() | new.keys()) - left_out
-            paths = sorted(p for p in both if (was := old.get(p)) is not (now := new.get(p)) and not _equal(was, now))
-            changes = [Change(p, old.get(p), new.get(p)) for p in paths]
-            changes = self._without_unhidden(scanner, before, changes)
-            grown = [p for p in picture.left_out if self._touched(p, before.at)]
-            if changes or grown:
-                self.records.add(thread_id, index, self.clock.now(), changes, grown)
-        return changes
+            picture = scanner.scan(modes=True, rules=False)
+            beside = uncovered.look(self.workspace, picture.entries)
+            ours = self._without_unhidden(scanner, before, picture)
+            result = uncovered.compare(
+                self.workspace,
+                uncovered.Moment(before.picture.entries, before.beside),
+                uncovered.Moment(ours, beside),
+                before.kept,
+                picture.left_out,
+            )
+            gits = tuple(dict.fromkeys((*before.beside.gits, *beside.gits)))
+            history, gone = self.history.changes(before.history, self.history.look(gits, keep=False))
+            changes, lost = [*result.undoable, *history], (*result.lost, *gone)
+            if changes or lost:
+                self.records.add(thread_id, index, self.clock.now(), changes, lost)
+            used = {c.path for c in changes}
+            self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
+        return lost
 
-    def _without_unhidden(self, scanner: Scanner, before: Before, changes: list[Change]) -> list[Change]:
+    def _without_unhidden(self, scanner: Scanner, before: Before, picture: Picture) -> Mapping[str, Entry]:
         """Leave out files that only became visible: a command that changes .gitignore did not make them."""
-        if not any(c.path.rpartition("/")[2] == ".gitignore" for c in changes):
-            return changes
-        rules = {
-            path: self.objects.get(entry.oid)
-            for path, entry in before.picture.entries.items()
-            if path.rpartition("/")[2] == ".gitignore" and entry.oid
-        }
-        seen = scanner.ignored([c.path for c in changes if c.before is None], rules) if rules else set[str]()
-        return [c for c in changes if c.path not in seen]
-
-    def _touched(self, path: str, since: int) -> bool:
-        with contextlib.suppress(OSError):
-            return os.lstat(self.workspace / path).st_ctime_ns >= since
-        return False
+        old, new = before.picture.entries, picture.entries
+        rules = {p: e for p, e in old.items() if p.rpartition("/")[2] == ".gitignore" and e.oid}
+        if all(new.get(p) is e or new.get(p) == e for p, e in rules.items()):
+            return new
+        texts = {path: self.objects.get(entry.oid) for path, entry in rules.items()}
+        seen = scanner.ignored([p for p in new if p not in old], texts)
+        return {p: e for p, e in new.items() if p not in seen}
 
     def writing(self, files: Sequence[tuple[Path, bytes | None, int]], thread_id: str, index: int) -> None:
         """Record what a file tool is about to write: path, new content (None: deleted), permissions of a new file.
@@ -120,7 +152,10 @@ class Shadow(Struct, dict=True):
             name = self.name_of(path)
             secret = self.is_secret(path)
             found, old = places.look(self.workspace, name)
-            if found is not None and found.oid not in ("large", "other") and not found.is_folder:
+            if found is not None and found.oid.startswith(FILE):
+                with places.parent(self.workspace, name) as (here, last):
+                    self.objects.keep(found.oid, last, here)
+            elif found is not None and found.oid not in ("", "other"):
                 found = Entry(found.mode, self.objects.put(old, secret=secret))
             after = None
             if data is not None:
@@ -143,9 +178,10 @@ class Shadow(Struct, dict=True):
         net = plans.collapse(changes)
         now: dict[str, Entry | None] = {}
         for path, one in net.items():
-            found, data = places.look(self.workspace, path)
-            named = [e.oid for e in (one.before, one.after) if e is not None]
-            now[path] = restore.named_alike(found, data, named)
+            try:
+                now[path], _ = places.look(self.workspace, path, [e.oid for e in (one.before, one.after) if e])
+            except PermissionError:
+                now[path] = one.after  # in a folder that a call closed: it is looked at when that is open again
         return plans.make(net, now)
 
     def undo(
@@ -167,6 +203,12 @@ class Shadow(Struct, dict=True):
         )  # fmt: skip
         with self.locked():
             return done, self.restorer().run(done)
+
+    def complete(self, done: Undone, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
+        """Write what an undo could not; return the paths that are still left. Raises `SaktiError`."""
+        rest = replace(done, steps=tuple(plan.steps(take)), left=())
+        with self.locked():
+            return self.restorer().run(rest)
 
     def redo(self, done: Undone, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
         """Reverse an undo by its plan; return what was left. Raises `SaktiError`."""
@@ -201,6 +243,7 @@ class Shadow(Struct, dict=True):
             now = self.clock.now()
             if self.records.forget_before(now - KEPT_DAYS * DAY_S * 1000):
                 sweep(self.folder, older_than=time.time() - YOUNG_S)
+            self.history.forget(self.records.needed())
             for _ in range(8):
                 oldest = self.records.oldest()
                 if self.size() <= LARGEST:
@@ -210,10 +253,9 @@ class Shadow(Struct, dict=True):
                 sweep(self.folder, keep_index=False)
 
     def size(self) -> int:
-        """Return the bytes of all contents."""
-        return sum(s.st_size for _, _, s in self.objects.everything()) + sum(
-            p.stat().st_size for p in self.objects.packs()
-        )
+        """Return the bytes of all contents but the copies of the repository's objects."""
+        contents = sum(s.st_size for oid, _, s in self.objects.everything() if not oid.startswith(HISTORY))
+        return contents + sum(p.stat().st_size for p in self.objects.packs())
 
     def restorer(self) -> restore.Restorer:
         return restore.Restorer(self.workspace, self.folder, self.objects, self.records)
@@ -249,12 +291,6 @@ class Shadow(Struct, dict=True):
             yield
         finally:
             os.close(handle)
-
-
-def _equal(one: Entry | None, other: Entry | None) -> bool:
-    if one is not None and other is not None and one.is_folder and other.is_folder:
-        return True
-    return plans.same(one, other)
 
 
 def folder_of(workspace: Path) -> Path:
@@ -294,8 +330,8 @@ def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("i
     `keep_index`: the last picture of the workspace stays, so that the next one is quick.
     """
     freed = 0
-    objects, records = _objects(folder), Records(folder)
-    needed = records.needed()
+    objects, records = open_objects(folder), Records(folder)
+    needed = records.needed() | objects.names_of(HISTORY)  # copies that the next look would make again
     if keep_index:
         indexed = _in_index(folder / "git" / "index")
         if indexed is None:
@@ -307,7 +343,8 @@ def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("i
     return freed + objects.sweep(needed, older_than)
 
 
-def _objects(folder: Path) -> Objects:
+def open_objects(folder: Path) -> Objects:
+    """Return the contents that a folder of checkpoints keeps."""
     git = program(Path(os.devnull))
 
     def read(oid: str) -> bytes | None:
@@ -317,22 +354,10 @@ def _objects(folder: Path) -> Objects:
 
 
 def _in_index(file: Path) -> set[str] | None:
-    """Return the ids that a git index names (version 2 or 3); None where it cannot be read."""
+    """Return the ids that a git index names; None where it cannot be read."""
     try:
-        data = file.read_bytes()
-        magic, version, number = struct.unpack(">4sII", data[:12])
+        return {oid for oid, _ in index_entries(file.read_bytes())}
     except FileNotFoundError:
         return set()
-    except (OSError, struct.error):
+    except (OSError, ValueError):
         return None
-    if magic != b"DIRC" or version not in (2, 3):
-        return None
-    out: set[str] = set()
-    at = 12
-    for _ in range(number):
-        out.add(data[at + 40 : at + 60].hex())
-        flags: Any = struct.unpack(">H", data[at + 60 : at + 62])[0]
-        fixed = 64 if flags & 0x4000 else 62
-        end = data.index(b"\0", at + fixed)
-        at += (end - at + 8) & ~7
-    return out

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from sakti.agent.checkpoints import plan as plans
+from sakti.agent.checkpoints import uncovered
 from sakti.agent.checkpoints.plan import Action, Plan
 from sakti.agent.checkpoints.records import Turn, Undone
 from sakti.agent.checkpoints.shadow import Shadow, open_shadow
@@ -63,13 +65,15 @@ class Past(Struct, frozen=True):
 
     @property
     def files(self) -> int:
-        return len({c.path for c in self.changed.changes}) if self.changed is not None and not self.undone else 0
+        if self.changed is None or self.undone:
+            return 0
+        return len({plans.name_in_lists(c.path) for c in self.changed.changes})
 
 
 class Preview(Struct, frozen=True):
     """What an undo would do: the turns that go, oldest first, and the plan of their files.
 
-    `again`: the undo that a redo would reverse; then there are no turns.
+    `again`: the undo that a redo would reverse, `completes` one that could not write all; then there are no turns.
     """
 
     turns: tuple[Past, ...]
@@ -78,12 +82,13 @@ class Preview(Struct, frozen=True):
     left_out: tuple[str, ...] = ()
     diffs: dict[str, str] = field(default_factory=dict[str, str])
     again: Undone | None = None
+    completes: Undone | None = None
 
     @property
     def empty(self) -> bool:
-        if self.again is not None:
+        if self.again is not None or self.completes is not None:
             return False
-        return not self.turns if self.what != "files" else not self.plan.items
+        return not self.turns if self.what != "files" else not self.plan.items and not self.left_out
 
     def in_words(self) -> str:
         """Describe in one line what it does to files."""
@@ -91,17 +96,24 @@ class Preview(Struct, frozen=True):
         parts = [
             f"{counted(plan.count(action), 'file')} {said}" for action, said in _SAID.items() if plan.count(action)
         ]
+        if plan.has_history:
+            parts.append("the git repository will be restored")
         if plan.conflicts:
-            parts.append(f"{counted(len(plan.conflicts), 'conflict')}")
+            parts.append(f"{counted(sum(bool(r.conflict) for r in plan.rows), 'conflict')}")
         return ", ".join(parts) or "no file changes"
 
 
 class Result(Struct, frozen=True):
-    """What an undo or a redo did; `left` are paths that could not be written, `prompt` is the first undone text."""
+    """What an undo or a redo did; `prompt` is the first undone text.
+
+    `left` are paths that could not be written, `kept` conflicts that stay as they are, `lost` what the calls changed
+    without a checkpoint.
+    """
 
     done: Undone
     left: tuple[str, ...]
     kept: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     thread: Thread | None = None
     prompt: str = ""
 
@@ -150,8 +162,10 @@ class Undoing:
     async def preview(self, number: int = 1, what: What = "both", *, first: int | None = None) -> Preview:
         """Show what undoing the last `number` turns would do, or those from the message with index `first` on.
 
-        For files alone turns count that changed some.
+        For files alone turns count that changed some. An undo that could not write all is completed first.
         """
+        if first is None and what != "conversation" and (last := await self._last_undo()) is not None and last.left:
+            return await asyncio.to_thread(self._preview_rest, last)
         turns = await self.turns()
         if first is not None:
             turns = [t for t in turns if t.index >= first]
@@ -166,11 +180,16 @@ class Undoing:
             return Preview(turns, Plan(), what)
         changed = [t.changed for t in turns if t.changed is not None and not t.undone]
         plan = self.shadow.plan(c for t in changed for c in t.changes)
-        left_out = tuple(dict.fromkeys(p for t in changed for p in t.left_out))
+        left_out = tuple(uncovered.summarise(dict.fromkeys(p for t in changed for p in t.left_out)))
         return Preview(turns, plan, what, left_out, self._diffs(plan))
 
+    def _preview_rest(self, done: Undone) -> Preview:
+        plan = self.shadow.plan(s.reversed() for s in done.steps if s.path in done.left)
+        return Preview((), plan, "files", diffs=self._diffs(plan), completes=done)
+
     def _diffs(self, plan: Plan) -> dict[str, str]:
-        return {i.path: self.diff_of(i.path, i.now.oid if i.now else "", i.to.oid if i.to else "") for i in plan.items}
+        items = [i for i in plan.items if not plans.is_history(i.path)]
+        return {i.path: self.diff_of(i.path, i.now.oid if i.now else "", i.to.oid if i.to else "") for i in items}
 
     def diff_of(self, path: str, old: str, new: str) -> str:
         """Compare two contents of a path; a note where they are no text."""
@@ -186,7 +205,7 @@ class Undoing:
     def _content(self, path: str, oid: str) -> bytes | None:
         if not oid:
             return b""
-        if oid.startswith("secret:"):
+        if ":" in oid:  # a secret, or too large
             return None
         if self.shadow.objects.has(oid):
             return self.shadow.objects.get(oid)
@@ -207,6 +226,7 @@ class Undoing:
             path: self.diff_of(path, one.before.oid if one.before else "", one.after.oid if one.after else "")
             for path, one in sorted(net.items())
             if not plans.same(one.before, one.after)
+            and not plans.is_history(path)
             and not any(e is not None and e.is_folder for e in (one.before, one.after))
         }
         return [row or f"--- a/{path}\n+++ b/{path}" for path, row in rows.items()]
@@ -222,6 +242,8 @@ class Undoing:
             raise SaktiError("There is nothing to undo.", title=TITLE)
         self._must_rest()
         taken = frozenset(take)
+        if preview.completes is not None:
+            return await self._complete(preview, preview.completes, taken)
         lease = turn_lease.TurnLease(
             self._store, self._live.workspace.owner if self._live is not None else "undo", self._thread.id,
             interactive=self._live is not None, stored=True,
@@ -236,16 +258,21 @@ class Undoing:
             )
             # a kill before this leaves the turn in the thread, its files undone: both /undo and /redo go on from there
             thread = await self._fork(preview.turns[0].index, went_to) if forks else None
-            if went_to and not forks:
+            if went_to:
                 await self._mark_undone(self._thread.id, went_to)
         finally:
             await lease.give_back()
         await self._files_changed()
         if self._live is not None and went_to:
             await (self._live.open_thread(thread.id) if thread else self._live.current.open_new(went_to))
-        kept = tuple(i.path for i in preview.plan.conflicts if i.path not in taken)
         prompt = preview.turns[0].message.text if went_to else ""
-        return Result(done, tuple(left), kept, thread, prompt)
+        return Result(done, _named(left), _kept(preview.plan, taken), preview.left_out, thread, prompt)
+
+    async def _complete(self, preview: Preview, done: Undone, taken: frozenset[str]) -> Result:
+        plan = preview.plan
+        left = await asyncio.to_thread(lambda: self.shadow.complete(done, plan, take=taken))
+        await self._files_changed()
+        return Result(replace(done, steps=tuple(plan.steps(taken)), went_to=""), _named(left), _kept(plan, taken))
 
     async def _goes_on(self, preview: Preview) -> tuple[str, bool]:
         """Return the id of the thread in which the conversation goes on, and whether it is a fork of this one.
@@ -258,7 +285,7 @@ class Undoing:
         return new_id, bool(await self._store.read(stored_messages.page, self._thread.id, before=index, limit=1))
 
     async def _mark_undone(self, thread_id: str, went_to: str) -> None:
-        """Let `sakti -c` go on with an empty thread instead of this one; `went_to` empty: with this one again."""
+        """Let lists and `sakti -c` go on with another thread instead of this one; `went_to` empty: with this one."""
         await self._store.write(stored_threads.mark_undone, thread_id, went_to, self._store.clock.now())
 
     async def _fork(self, index: int, new_id: str) -> Thread:
@@ -297,7 +324,7 @@ class Undoing:
         if thread is not None:
             await self._mark_undone(thread.id, "")
             await self._drop_unused(done.went_to)
-        return Result(done, tuple(left), tuple(i.path for i in plan.conflicts if i.path not in taken), thread)
+        return Result(done, _named(left), _kept(plan, taken), (), thread)
 
     async def _files_changed(self) -> None:
         """Let the session show how many files git sees changed now."""
@@ -344,6 +371,14 @@ class Undoing:
     def _must_rest(self) -> None:
         if self._live is not None and self._live.busy:
             raise SaktiError("The agent is working: wait, or stop it with Esc, then undo.", title=TITLE)
+
+
+def _named(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(plans.name_in_lists, paths)))
+
+
+def _kept(plan: Plan, taken: frozenset[str]) -> tuple[str, ...]:
+    return tuple(r.path for r in plan.rows if r.conflict and r.path not in taken)
 
 
 def of_session(session: Session) -> Undoing:

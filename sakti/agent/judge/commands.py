@@ -46,6 +46,14 @@ class Judged(Struct, frozen=True):
     hard: str = ""
     changed: tuple[Path, ...] = ()
 
+    @property
+    def only_reads(self) -> bool:
+        """Return whether all of it reads, so that it also runs where nothing can be written."""
+        return not self.hard and all(
+            part.kind in ("read", "named") and not any(access == "write" for _, access in part.paths)
+            for part in self.parts
+        )
+
 
 def read(command: str, place: Place) -> Judged:
     """Read a command; raises nothing."""

@@ -40,7 +40,7 @@ class Decision(Struct, frozen=True):
 
     `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
     what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox,
-    `reach` the hosts that it may reach from inside.
+    `reach` the hosts that it may reach from inside. `only_reads`: it is a command that needs to write nothing.
     """
 
     verdict: Verdict
@@ -50,6 +50,7 @@ class Decision(Struct, frozen=True):
     diff: str = ""
     outside: str = ""
     reach: tuple[str, ...] = ()
+    only_reads: bool = False
 
 
 class Effect(Struct, frozen=True):
@@ -145,6 +146,8 @@ def _run(name: str, arguments: Mapping[str, Any], mode: SessionMode, rules: Rule
         reach = None
     if reach is not None and not why:
         return _inside(name, command, reach, mode, rules, place, found)
+    if why and mode == "plan":
+        return Decision("deny", "plan mode runs every command inside the sandbox", command)
     networked = not why
     if networked:
         why = "it needs the network"
@@ -211,13 +214,13 @@ def _command(
     if judged == "deny":
         return Decision("deny", worst.reason if worst.kind == "secret" else "plan mode runs only what reads", command)
     if judged == "allow" and any(rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),)):
-        return Decision("ask", "Your rules ask first", command)
+        return Decision("ask", "Your rules ask first", command, only_reads=found.only_reads)
     if judged == "allow":
-        return Decision("allow", "", command)
+        return Decision("allow", "", command, only_reads=found.only_reads)
     asking = [e for e in effects if verdict(e.kind, mode, sandboxed=inside) == "ask"]
     offered = tuple(dict.fromkeys(e.rule for e in asking)) if all(e.rule for e in asking) else ()
     diff = "\n".join(place.changed[f] for f in found.changed if f in place.changed)
-    return Decision("ask", worst.reason, command, offered, diff)
+    return Decision("ask", worst.reason, command, offered, diff, only_reads=found.only_reads)
 
 
 # Of effects with equal verdicts, the reason of the last one here is said.

@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -22,6 +22,7 @@ from sakti.core import resources
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import one_line
 
 with lazy_imports:
     from sakti.agent.project.hooks import settings as hook_settings
@@ -39,6 +40,7 @@ PAGES = ("memory.working_memory.schema", "memory.working_memory.template")  # se
 LONGEST = 1_000_000  # bytes of a file that is read
 MOST = 500  # files that are listed at once
 MOST_FOLDERS = 2_000
+MOST_ENTRIES = 20_000  # of a workspace that is searched for instructions
 DEEPEST = 4  # folders below one of the table
 _SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 _SCRIPTS = frozenset(".sh .bash .zsh .fish .py .js .mjs .cjs .ts .rb .pl .php .lua .ps1 .bat .cmd .jar .exe".split())
@@ -53,6 +55,8 @@ class Location(Struct, frozen=True):
     suffix: str = ""
 
     def holds(self, name: str) -> bool:
+        """Return whether it has the file of a name; instructions are also those of folders below."""
+        name = name.rpartition("/")[2] if self.kind == "instructions" else name
         return name.startswith(self.path) if self.path.endswith("/") else name == self.path
 
 
@@ -188,8 +192,9 @@ def _read_hooks(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
 
 
 def _read_texts(workspace: Path) -> Iterator[ProjectFile]:
-    """Yield instructions, except for those of folders below the workspace, and rules."""
-    for file in (*list_files(workspace, "instructions"), *list_files(workspace, "rule")):
+    """Yield instructions, those of the folders below among them, and rules."""
+    below = list(itertools.islice(_list_below(workspace), MOST))
+    for file in (*list_files(workspace, "instructions"), *below, *list_files(workspace, "rule")):
         name = file.path.relative_to(workspace).as_posix()
         if (data := _read_inside(workspace, name)) is not None:
             yield ProjectFile(name, file.kind, data)
@@ -239,6 +244,19 @@ def resolve_inside(workspace: Path, name: Any) -> Path | None:
     return path if path.is_relative_to(workspace.resolve()) else None
 
 
+# A file is used only if its name, relative to the workspace, is one of those that were trusted.
+Trusts: TypeAlias = Callable[[str], bool]
+
+
+def trusts_all(_name: str) -> bool:
+    return True
+
+
+def left_out(name: str) -> str:
+    """Sentence on a text that appeared since the workspace was trusted."""
+    return f"{one_line(name, 80)}: new since the workspace was trusted, so left out. `sakti trust` shows and trusts it."
+
+
 # --- listing ----------------------------------------------------------------------------------------------------------
 
 
@@ -247,6 +265,19 @@ def list_files(workspace: Path, *kinds: Kind, most: int = MOST) -> list[ListedFi
     bound = Path(os.path.realpath(workspace))
     listed = (f for location in TABLE if location.kind in kinds for f in _list(location, workspace, bound))
     return list(itertools.islice(listed, most))
+
+
+def _list_below(workspace: Path) -> Iterator[ListedFile]:
+    """Yield the instructions of the folders below a workspace, links to folders not followed."""
+    entries = 0
+    for at, folders, names in os.walk(workspace):
+        folders[:] = sorted(f for f in folders if f not in _SKIPPED)
+        entries += len(folders) + len(names)
+        if entries > MOST_ENTRIES:
+            return
+        if Path(at) != workspace:
+            present = (name for name in INSTRUCTIONS if name in names)
+            yield from (ListedFile("instructions", Path(at, name), Path(at)) for name in present)
 
 
 def list_user_files(*kinds: Kind) -> Iterator[ListedFile]:

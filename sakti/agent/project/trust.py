@@ -2,8 +2,8 @@
 
 Trust is stored in the user's state folder, one file for each workspace, under its resolved path, with the hash of each
 file that is trusted with its content; a change of one asks again. Instructions, and skills and commands that run
-nothing, are trusted by path alone: they change with the work and can only say something. sakti runs no program that a
-repository's git configuration names.
+nothing, are trusted by path alone if they were there: they change with the work and can only say something. A new one
+asks, as a command may have written it. sakti runs no program that a repository's git configuration names.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.agent.project.files import (
     CONFIG,
@@ -78,15 +79,43 @@ class TrustReview(Struct, frozen=True):
         return self.state in ("new", "changed")
 
     @property
+    def adds_only_texts(self) -> bool:
+        """Return whether all that is new since then is texts for the model: the rest is as it was trusted."""
+        texts = {f.name for f in self.project.files if f.is_text}
+        return self.state == "changed" and all(c.how == "new" and c.name in texts for c in self.changes)
+
+    @property
+    def holds(self) -> bool:
+        """Return whether what was trusted has an effect without a question."""
+        return not self.asks or self.adds_only_texts
+
+    @property
+    def trusted_part(self) -> ProjectFiles:
+        """Return the files without the new texts; none if others changed."""
+        names = {change.name for change in self.changes} if self.holds else {f.name for f in self.project.files}
+        return self.without(names).project
+
+    def without(self, names: Container[str]) -> TrustReview:
+        """Return the review without some files."""
+        files = tuple(f for f in self.project.files if f.name not in names)
+        return replace(self, project=replace(self.project, files=files))
+
+    def trusts(self, name: str) -> bool:
+        """Return whether a file is as it was trusted."""
+        return all(name != change.name for change in self.changes)
+
+    @property
     def left_out(self) -> str:
         """Sentence that names the files without an effect; empty if there are none."""
         if not self.asks:
             return ""
-        files = self.project.files
+        added = {change.name for change in self.changes}
+        files = [f for f in self.project.files if not self.adds_only_texts or f.name in added]
         names = ", ".join(one_line(f.name, 80) for f in files[:NAMED])
         if len(files) > NAMED:
             names += f" and {len(files) - NAMED} more"
         why = "changed since it was trusted" if self.state == "changed" else "not trusted"
+        why = "new since the workspace was trusted" if self.adds_only_texts else why
         return f"{names}: {why}, so left out. `sakti trust` shows and trusts it."
 
     @property
@@ -124,7 +153,8 @@ def _changes(project: ProjectFiles, record: Mapping[str, TrustedFile]) -> Iterat
         file, trusted = files.get(name), record.get(name)
         now = file.sha256 if file is not None and not file.is_text else ""
         before = trusted if trusted is not None and (now or not is_trusted_by_path(name)) else _NOTHING
-        if now == before.sha256:
+        is_new = file is not None and trusted is None
+        if now == before.sha256 and not is_new:
             continue
         how = "removed" if file is None else "new" if trusted is None else "changed"
         kind = file.kind if file is not None else kind_of(name, "script")

@@ -18,13 +18,14 @@ from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import ModelChanged
 from sakti.core.lazy import lazy_imports
 from sakti.core.programs import find_program
-from sakti.core.text import counted
+from sakti.core.text import byte_size, counted
 from sakti.core.tokens import o200k_tokens
 from sakti.store.maintenance import inspection
 from sakti.store.opening import sqlite_info
 from sakti.version import __version__
 
 with lazy_imports:
+    from sakti.agent.checkpoints import objects, shadow
     from sakti.agent.project.hooks import settings as hook_settings
     from sakti.agent.project.instructions import find as instructions
     from sakti.agent.project.skills import library as skill_files
@@ -82,6 +83,7 @@ async def examine(
     slower = "not installed; file search is slower without it"
     lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
+    lines.append(await asyncio.to_thread(_checkpoints, workspace))
     review = await asyncio.to_thread(trust.review, workspace)
     lines += await asyncio.to_thread(_brought, review, own_commands)
     lines += await asyncio.to_thread(_unused, workspace, env)
@@ -97,7 +99,7 @@ def _hooks(review: trust.TrustReview, config: Config) -> list[Line]:
     broken = [Line("hooks", False, problem) for problem in problems]
     lines: list[Line] = []
     for hook in listed.hooks[:MOST_HOOKS]:
-        untrusted = hook.project and review.asks
+        untrusted = hook.project and not review.holds
         state = "changed since it was trusted" if review.state == "changed" else "not trusted"
         why = hook.why_not or (state if untrusted else "")
         mend = "`sakti trust` shows and trusts it." if untrusted and not hook.why_not else ""
@@ -126,16 +128,24 @@ def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:
     return Line("sandbox", level.holds, level.text + "." * (not level.holds), level.mend, optional=True)
 
 
+def _checkpoints(workspace: Path) -> Line:
+    """Report the room that checkpoints of this workspace take, and for how long they are kept."""
+    contents = shadow.open_objects(shadow.folder_of(workspace.resolve()))
+    history, files = contents.size_of(objects.HISTORY), contents.size_of(objects.FILE)
+    parts = f"git's objects {byte_size(history)}, uncovered files {byte_size(files)}"
+    return Line("checkpoints", True, f"{parts}; kept for {shadow.KEPT_DAYS} days, up to {byte_size(shadow.LARGEST)}")
+
+
 def _brought(review: trust.TrustReview, own_commands: Container[str]) -> list[Line]:
     """Report trust, instructions, skills and commands of the workspace and the user."""
     workspace, problem = review.project.workspace, review.project.problem
     states = {"nothing": "nothing to trust here", "trusted": "this workspace is trusted"}
     state = states.get(review.state, review.left_out)
     out = [Line("trust", not review.asks, problem or state, optional=True)]
-    texts = instructions.find(workspace, workspace, project=not review.asks)
+    texts = instructions.find(workspace, workspace, project=review.holds, trusts=review.trusts)
     names = ", ".join(source.name for source in texts.sources) or "none"
     out.append(Line("instructions", not texts.notes, ". ".join((names, *texts.notes)), optional=True))
-    skills = skill_files.load(workspace, project=not review.asks)
+    skills = skill_files.load(workspace, project=review.holds, trusts=review.trusts)
     summary = counted(len(skills.skills), "skill or command", "skills and commands")
     wrong = len(skills.notes) + len(skills.shadowed) + sum(s.name in own_commands for s in skills.skills)
     if wrong:

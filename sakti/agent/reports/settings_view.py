@@ -44,7 +44,7 @@ class Setting(Struct, frozen=True):
 
 def settings(config: Config, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> list[Setting]:
     """Return every setting of `config` with its origin, as the files are now. Raises `ConfigError`."""
-    project = None if trust.review_settings(project_file).asks else project_file
+    project = project_file if trust.review_settings(project_file).holds else None
     loaded = load(user_file=user_file, project_file=project, env=env)
     stored, defaults = flat(loaded.config), flat(Config())
     return [

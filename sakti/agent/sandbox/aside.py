@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from sakti.agent.checkpoints import places
+from sakti.agent.checkpoints.plan import Entry
 from sakti.agent.sandbox import repositories
 from sakti.agent.sandbox.boundary import PROTECTED
 from sakti.core.errors import SaktiError
@@ -22,6 +23,8 @@ _BARE = ("HEAD", "objects", "refs")  # what makes git take a folder for a reposi
 
 # Of each name that is protected: None where nothing is there, a link and what it names, "" for anything else.
 Seen: TypeAlias = Mapping[str, str | None]
+_Content: TypeAlias = tuple[Entry, bytes]
+_SET_ASIDE = ".set-aside-"
 
 
 def _none() -> tuple[Path, ...]:
@@ -31,15 +34,21 @@ def _none() -> tuple[Path, ...]:
 class Watch(Struct):
     """What is under the protected names of a workspace while commands run there.
 
-    `gits` finds the `.git` of repositories in the folders below it. A command in the background may leave something
-    at any time, so what was seen before it holds until it has ended.
+    `gits` finds the `.git` of repositories in the folders below it, and what `texts` returns then: the files and
+    folders there that instruct an agent. A command in the background may leave something at any time, so what was seen
+    before it holds until it has ended. `compares`: commands could change the hooks and the configuration of a
+    repository that was there, so that their contents are compared, and put back.
     """
 
     workspace: Path
     gits: Callable[[], Iterable[Path]] = _none
+    texts: Callable[[], Iterable[Path]] = _none
+    compares: bool = False
     _before: Seen | None = None
     _known: frozenset[Path] = frozenset()
     _job: bool = False
+    _instructing: frozenset[Path] = frozenset()
+    _programs: dict[str, _Content] = field(default_factory=dict[str, "_Content"])
 
     def begin(self, *, running: bool) -> list[tuple[str, str]]:
         """Look before a command; `running`: another one still does. Returns what was set aside, old and new names."""
@@ -47,6 +56,8 @@ class Watch(Struct):
         if self._before is None or not running:
             self._known = frozenset(self._folders())
             self._before = seen(self.workspace, self._known)
+            self._instructing = frozenset(self.texts())
+            self._programs = self._contents() if self.compares else {}
         self._job = running
         return moved
 
@@ -58,11 +69,32 @@ class Watch(Struct):
         for git in self._folders():
             if git not in self._known:  # a command made it: only what it would run is taken away
                 moved += _all_moved(self.workspace, repositories.runs(git))
-        return moved
+        new = (text for text in self.texts() if text not in self._instructing)
+        moved += _all_moved(self.workspace, (text for text in new if text.is_relative_to(self.workspace)))
+        return moved + (self._put_back() if self.compares else [])
 
     def job(self) -> None:
         """Note that the command goes on in the background."""
         self._job = True
+
+    def _contents(self) -> dict[str, _Content]:
+        """Read the hooks and configurations of the repositories that were there before a command."""
+        files = [f for git in self._known for f in repositories.programs(git) if _SET_ASIDE not in f.name]
+        names = (f.relative_to(self.workspace).as_posix() for f in files)
+        return {name: content for name in names if (content := _content(self.workspace, name)) is not None}
+
+    def _put_back(self) -> list[tuple[str, str]]:
+        """Set aside changed hooks and configurations, and write those from before in their places."""
+        moved: list[tuple[str, str]] = []
+        for name, (entry, data) in self._contents().items():
+            before = self._programs.get(name)
+            if before == (entry, data) or not repositories.runs_program(self.workspace / name):
+                continue
+            moved.append((name, _moved(self.workspace, name)))
+            if before is not None and moved[-1][1]:
+                with contextlib.suppress(OSError, SaktiError):
+                    places.write(self.workspace, name, *before)
+        return moved
 
     def _folders(self) -> list[Path]:
         found = (repositories.kept_at(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))
@@ -123,6 +155,15 @@ def _seen(workspace: Path, name: str) -> str | None:
     return ""
 
 
+def _content(workspace: Path, name: str) -> _Content | None:
+    """Return what is at a path, links not followed; None if it is a folder or cannot be read."""
+    try:
+        entry, data = places.look(workspace, name)
+    except (OSError, SaktiError):
+        return None
+    return None if entry is None or entry.is_folder else (entry, data)
+
+
 def _all_moved(workspace: Path, paths: Iterable[Path]) -> list[tuple[str, str]]:
     names = [p.relative_to(workspace).as_posix() for p in paths]
     return [(name, _moved(workspace, name)) for name in names]
@@ -132,7 +173,7 @@ def _moved(workspace: Path, name: str) -> str:
     """Rename what is at a path, without following a link that a command put on the way meanwhile."""
     with contextlib.suppress(OSError, SaktiError), places.parent(workspace, name) as (here, last):
         taken = set(os.listdir(here))  # noqa: PTH208 - of a descriptor
-        end = next((e for n in range(1, MOST) if last + (e := f".set-aside-{n}") not in taken), "")
+        end = next((e for n in range(1, MOST) if last + (e := f"{_SET_ASIDE}{n}") not in taken), "")
         if end:
             os.rename(last, last + end, src_dir_fd=here, dst_dir_fd=here)
             return name + end

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sakti.agent.judge.where import LevelName
 from sakti.agent.project.files import TABLE
@@ -33,6 +34,13 @@ _HIDDEN = (
     " .local/share/fish .terraform.d .config/solana .bitcoin .ethereum .electrum .fly .kaggle .config/flyctl"
     " .config/stripe"
 ).split()
+# The same on macOS.
+_HIDDEN_IN_LIBRARY = (
+    *("Keychains", "Cookies", "Mail", "Messages", "Safari", "Accounts", "IdentityServices"),
+    *("Application Support/Google/Chrome", "Application Support/BraveSoftware", "Application Support/Microsoft Edge"),
+    *("Application Support/Firefox", "Application Support/1Password", "Application Support/Bitwarden"),
+    *("Application Support/Slack", "Application Support/Signal", "Group Containers", "Containers"),
+)
 # Files there in which programs keep keys.
 _EMPTIED = (
     ".netrc .git-credentials .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf .vault-token .boto .s3cfg .databrickscfg"
@@ -102,6 +110,22 @@ class Boundary(Struct, frozen=True):
             for s in shown
         )
 
+    def without_writing(self, kept: Sequence[Path]) -> Boundary:
+        """Return the boundary of a command that only reads: it may write the folders `kept`.
+
+        git's filter for large files works in a folder of its own, and gets a new one.
+        """
+        roots = tuple(root for root in self.write if root not in kept)
+        elsewhere = (p for p in self.read_only if not any(p.is_relative_to(root) for root in roots))
+        large = (folder for git in self.pinned if (folder := git / "lfs").is_dir())
+        return replace(
+            self,
+            write=tuple(kept),
+            pinned=(),
+            read_only=(*roots, *elsewhere),
+            hidden=(*self.hidden, *large),
+        )
+
 
 def impossible(workspace: Path) -> str:
     """Return why no boundary can be drawn around a workspace; empty where one can."""
@@ -114,7 +138,7 @@ def impossible(workspace: Path) -> str:
 
 def hidden_at(home: Path) -> tuple[Path, ...]:
     """Return the folders of a home folder that no command sees."""
-    return tuple(home / name for name in _HIDDEN)
+    return tuple(home / name for name in (*_HIDDEN, *(f"Library/{name}" for name in _HIDDEN_IN_LIBRARY)))
 
 
 def drawn(
@@ -126,14 +150,15 @@ def drawn(
     added: Sequence[Path] = (),
     masked: Sequence[Path] = (),
     gits: Sequence[Path] = (),
+    texts: Sequence[Path] = (),
     temporary: tuple[Path, ...] = TEMPORARY,
     shown: Iterable[Path] = (),
 ) -> Boundary:
     """Return the boundary of a command that starts now.
 
     `added` are folders that are treated as the workspace is, `write` others that may be written. `own` are sakti's
-    folders and files besides the usual ones, `gits` the folders and files `.git` of nested repositories, `shown`
-    folders that may be read although what holds them is hidden.
+    folders and files besides the usual ones, `gits` the folders and files `.git` of nested repositories, `texts` what
+    instructs an agent below a workspace, `shown` folders that may be read although what holds them is hidden.
     """
     opened = (workspace, *added)
     roots = (*opened, *(w for w in write if w.exists()))
@@ -144,7 +169,7 @@ def drawn(
         folders = list(dict.fromkeys(k for g in found if (k := repositories.kept_at(g, root)) is not None))
         if root == workspace and (common := worktree.kept_at(workspace)) is not None:
             folders.append(common)
-        read_only += [root / name for name in PROTECTED] + files
+        read_only += [root / name for name in PROTECTED] + files + [t for t in texts if t.is_relative_to(root)]
         read_only += [path for git in folders for path in repositories.protected(git, root)]
         kept_by += folders
     closed = [*hidden_at(home), *own, *(p for p in map(Path, _OF_SYSTEM) if os.access(p, os.R_OK))]

@@ -68,9 +68,12 @@ def readable(boundary: Boundary) -> Iterator[Path | str]:
     """Yield the fewest paths that hold all that a boundary shows, and nothing of what it does not."""
     away = {*boundary.hidden, *boundary.masked, *boundary.emptied, *boundary.temporary, *_CLOSED}
     away = {path for path in away if not any(path.is_relative_to(root) for root in boundary.write)}
-    yield from _without({str(p) for p in away}, {str(above) for p in away for above in p.parents}, "/")
+    hidden, above = {str(p) for p in away}, {str(above) for p in away for above in p.parents}
+    yield from _without(hidden, above, "/")
     # what lies in a folder that may be written is readable, and a command could have put a link in its place meanwhile
-    yield from (p for p in (*boundary.read_only, *boundary.shown) if not any(map(p.is_relative_to, boundary.write)))
+    for path in (*boundary.read_only, *boundary.shown):
+        if not any(map(path.is_relative_to, boundary.write)):
+            yield from _without(hidden, above, str(path)) if str(path) in above else (path,)
 
 
 def outermost(folders: Sequence[Path]) -> list[Path]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from sakti.agent.judge.secrets import secret_filter
 from sakti.agent.judge.where import Place
+from sakti.agent.project.files import TABLE
 
 WALKED = 20_000  # entries of a workspace that are looked at
 _KERNEL = (Path("/proc"), Path("/sys"), Path("/dev"))
 MASKED = 2_000  # files that a command line can hide
 REPOSITORIES = 100  # below the workspace; each takes some mounts
+TEXTS = 500  # files and folders of instructions below the workspace; each takes a mount
+_TEXT_NAMES = frozenset(location.path.partition("/")[0] for location in TABLE)
 _BARE = ("HEAD", "objects", "refs")  # a folder with these is a repository to git
 # Made by tools and installed by others: nobody keeps secrets there.
 _PASSED = frozenset(("node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".ruff_cache"))
@@ -28,6 +31,7 @@ class _Folder(Struct, frozen=True):
     folders: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     repository: str = ""  # the name of what git keeps here, "." for the folder itself
+    texts: tuple[str, ...] = ()  # names of instructions, and of folders that may hold some
     inodes: tuple[tuple[int, str], ...] = ()
 
 
@@ -35,6 +39,7 @@ class Masks(Struct):
     """Secret files, folders of credentials and nested repositories of a workspace.
 
     `repositories` are what git takes for one: a folder or file `.git`, or a folder that holds what such a one holds.
+    `texts` are the files and folders below the workspace that instruct an agent, or run code for one.
     `whole` tells whether all of the workspace was looked at.
     """
 
@@ -42,12 +47,26 @@ class Masks(Struct):
     files: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
     repositories: tuple[Path, ...] = ()
+    texts: tuple[Path, ...] = ()
     whole: bool = True
     _known: dict[str, _Folder] = field(default_factory=dict[str, _Folder])
 
     def refresh(self) -> None:
         """Look at the folders that changed since; all of them at first."""
         root = str(self.place.workspace)
+        seen, hidden, self.whole = self._walk(root)
+        self._known, self.folders = seen, tuple(sorted(hidden))
+        files = {Path(folder, name) for folder, f in seen.items() for name in f.secret}
+        self.files = tuple(sorted(self._with_links(files)))
+        below = [(folder, f) for folder, f in seen.items() if folder != root]
+        self.repositories = tuple(sorted(Path(folder, f.repository) for folder, f in below if f.repository))
+        self.texts = tuple(sorted(path for folder, f in below for path in _texts(folder, f.texts)))
+        sizes = ((self.files, MASKED), (self.repositories, REPOSITORIES), (self.texts, TEXTS))
+        self.whole = self.whole and all(len(paths) <= most for paths, most in sizes)
+        self.files, self.texts = self.files[:MASKED], self.texts[:TEXTS]
+
+    def _walk(self, root: str) -> tuple[dict[str, _Folder], list[Path], bool]:
+        """Return the folders that were looked at, those of credentials, and whether these are all."""
         is_secret = secret_filter(self.place.workspace, self.place)
         seen, entries = dict[str, _Folder](), 0
         waiting, hidden = [root], list[Path]()
@@ -57,21 +76,13 @@ class Masks(Struct):
             if relative and is_secret(relative):
                 hidden.append(Path(folder))
                 continue
-            found = self._look(folder, relative, is_secret)
-            if found is None:
+            looked_at = self._look(folder, relative, is_secret)
+            if looked_at is None:
                 continue
-            seen[folder] = found
-            entries += found.entries
-            waiting += [f"{folder}/{name}" for name in found.folders]
-        self._known, self.whole = seen, not waiting
-        self.folders = tuple(sorted(hidden))
-        files = {Path(folder, name) for folder, f in seen.items() for name in f.secret}
-        self.files = tuple(sorted(self._with_links(files)))
-        self.whole = self.whole and len(self.files) <= MASKED
-        self.files = self.files[:MASKED]
-        found = (Path(f, x.repository) for f, x in seen.items() if x.repository and f != root)
-        self.repositories = tuple(sorted(found))
-        self.whole = self.whole and len(self.repositories) <= REPOSITORIES
+            seen[folder] = looked_at
+            entries += looked_at.entries
+            waiting += [f"{folder}/{name}" for name in looked_at.folders]
+        return seen, hidden, not waiting
 
     def _look(self, folder: str, relative: str, is_secret: Callable[[str], bool]) -> _Folder | None:
         try:
@@ -95,7 +106,8 @@ class Masks(Struct):
             inodes.append((e.inode(), e.name))
             if is_secret(f"{relative}/{e.name}" if relative else e.name):
                 secret.append(e.name)
-        return _Folder(changed, len(entries), tuple(folders), tuple(secret), repository, tuple(inodes))
+        texts = tuple(sorted(names & _TEXT_NAMES))
+        return _Folder(changed, len(entries), tuple(folders), tuple(secret), repository, texts, tuple(inodes))
 
     def _with_links(self, files: set[Path]) -> set[Path]:
         """Return secret files as they are mounted over: links followed, with their other names in the workspace."""
@@ -120,3 +132,11 @@ class Masks(Struct):
                     if (seen.st_dev, seen.st_ino) in several:
                         out.add(path)
         return out
+
+
+def _texts(folder: str, names: Iterable[str]) -> Iterator[Path]:
+    """Yield what there is in a folder of the kinds that a workspace has at its root."""
+    for location in TABLE if names else ():
+        path = Path(folder, location.path)
+        if location.path.partition("/")[0] in names and os.path.lexists(path):
+            yield path

@@ -24,6 +24,7 @@ _SCRIPT = """\
 (: > .git/hooks/new) 2>/dev/null && echo hooks
 read -r line 2>/dev/null < .env && echo secret
 (exec 3<>"/dev/tcp/127.0.0.1/$2") 2>/dev/null && echo network
+mv .git moved 2>/dev/null && echo moved
 : > new && echo ran
 """
 _MEANING = {
@@ -31,6 +32,7 @@ _MEANING = {
     "hooks": "commands can write git's hooks",
     "secret": "commands can read files with secrets",
     "network": "commands can reach the network",
+    "moved": "commands can move git's folder",
 }
 ALL = frozenset(_MEANING)
 
@@ -71,7 +73,8 @@ def tried(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
     """Return why the sandbox does not hold, "" where it does.
 
     `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows. `held` is what must
-    not be possible: outside, hooks, secret, network.
+    not be possible: outside, hooks, secret, network, moved. Without a boundary all of it must be possible: a test that
+    cannot fail proves nothing.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -89,6 +92,22 @@ def tried(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
 
 
 def _tried(start: Start, place: Path, held: Collection[str]) -> str:
+    can_tell = _words(_attempt(_start_plainly, place / "control"))
+    if missing := sorted(set(held) - can_tell):
+        return f"it cannot tell whether commands are held ({', '.join(missing)})"
+    done = _attempt(start, place / "held")
+    words = _words(done)
+    if "ran" not in words or not (place / "held" / "workspace" / "new").exists():
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {done.returncode}"
+    holes = [text for word, text in _MEANING.items() if word in words and word in held]
+    if (place / "held" / "outside" / "new").exists() and _MEANING["outside"] not in holes:
+        holes.append(_MEANING["outside"])
+    return " and ".join(holes)
+
+
+def _attempt(start: Start, place: Path) -> subprocess.CompletedProcess[bytes]:
+    """Let a command try what must not be possible, in a workspace of its own."""
     workspace, outside = place / "workspace", place / "outside"
     hooks, secret = workspace / ".git" / "hooks", workspace / ".env"
     hooks.mkdir(parents=True)
@@ -97,12 +116,13 @@ def _tried(start: Start, place: Path, held: Collection[str]) -> str:
     boundary = Boundary((workspace,), (workspace / ".git",), (hooks,), (secret,))
     with socket.create_server(("127.0.0.1", 0)) as server:
         command = ["bash", "-c", _SCRIPT, "bash", str(place), str(server.getsockname()[1])]
-        done = start(boundary, command, workspace)
-    said = done.stdout.decode("utf-8", "replace").split()
-    if "ran" not in said or not (workspace / "new").exists():
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else f"exit code {done.returncode}"
-    found = [text for word, text in _MEANING.items() if word in said and word in held]
-    if (outside / "new").exists() and _MEANING["outside"] not in found:
-        found.append(_MEANING["outside"])
-    return " and ".join(found)
+        return start(boundary, command, workspace)
+
+
+def _start_plainly(_boundary: Boundary, command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[bytes]:
+    env = {"PATH": os.defpath}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, timeout=LIMIT, check=False)
+
+
+def _words(done: subprocess.CompletedProcess[bytes]) -> set[str]:
+    return set(done.stdout.decode("utf-8", "replace").split())

@@ -27,9 +27,14 @@ _LARGEST = 100_000  # bytes of a configuration
 # What a repository that a command made must not name: git runs it unasked. A submodule's has `core.worktree`.
 _RUN = lazy_pattern(
     r"core\.(?:fsmonitor|pager|editor|sshcommand|hookspath|gitproxy|askpass)|pager\..*|alias\..*|gpg\..*"
-    r"|diff\.external|diff\..*\.(?:command|textconv)|filter\.(?!lfs\.).*\.(?:clean|smudge|process)|merge\..*\.driver"
+    r"|diff\.external|diff\..*\.(?:command|textconv)|filter\..*\.(?:clean|smudge|process)|merge\..*\.driver"
     r"|credential\..*|include\..*|includeif\..*|interactive\..*|sequence\..*|trailer\..*\.(?:command|cmd)"
     r"|remote\..*\.(?:uploadpack|receivepack|vcs)|submodule\..*\.update"
+)
+# What `git lfs install` sets is no program of the repository's.
+_LFS = lazy_pattern(
+    r"filter\.lfs\.(?:clean=git-lfs clean -- %f|smudge=git-lfs smudge(?: --skip)? -- %f"
+    r"|process=git-lfs filter-process(?: --skip)?)"
 )
 _NAMED = lazy_pattern(r"core\.hookspath|include(?:if\..*)?\.path")
 
@@ -58,7 +63,7 @@ def protected(git: Path, workspace: Path) -> Iterator[Path]:
 
 def _named(git: Path, workspace: Path) -> Iterator[Path]:
     """Yield the folder of hooks and the further configuration that a repository's own configuration names."""
-    for name, value in repository_config.pairs(_text(git / "config")):
+    for name, value in repository_config.pairs(read_text(git / "config")):
         if _NAMED.fullmatch(name):
             for folder in (workspace, git):
                 path = Path(os.path.normpath(folder / value.strip('"')))
@@ -70,7 +75,7 @@ def kept_at(git: Path, workspace: Path) -> Path | None:
     """Return the folder that a `.git` is, or names as a link or file; None where it is not in the workspace."""
     folder = git
     if git.is_file():
-        found = re.match(r"gitdir: (.+)\n?", _text(git)[:4_096])
+        found = re.match(r"gitdir: (.+)\n?", read_text(git)[:4_096])
         if found is None:
             return None
         folder = git.parent / found[1].rstrip("\r\n")
@@ -89,17 +94,29 @@ def runs(git: Path) -> list[Path]:
     return out
 
 
+def programs(git: Path) -> list[Path]:
+    """Return the hooks of a repository and its configurations, whether these name programs or not."""
+    hooks = (f for f in _entries(git / "hooks") if not f.name.endswith(".sample"))
+    return [f for f in (*hooks, git / "config", git / "config.worktree") if os.path.lexists(f)]
+
+
+def runs_program(file: Path) -> bool:
+    """Return whether one of `programs` makes git run something."""
+    return file.parent.name == "hooks" or _names_programs(file)
+
+
 def _is_own(git: Path, common: Path) -> bool:
     """Return whether a worktree's folder names the repository that it lies in."""
     if git.parent.name != "worktrees" or common.is_symlink():
         return False
-    return Path(os.path.normpath(git / _text(common).strip())) == git.parent.parent
+    return Path(os.path.normpath(git / read_text(common).strip())) == git.parent.parent
 
 
 def _names_programs(file: Path) -> bool:
     if file.is_symlink():
         return True
-    return any(_RUN.fullmatch(name) for name in repository_config.settings(_text(file)))
+    pairs = repository_config.pairs(read_text(file))
+    return any(_RUN.fullmatch(name) and not (_LFS.fullmatch(f"{name}={value}")) for name, value in pairs)
 
 
 def below(folder: Path) -> list[Path]:
@@ -115,7 +132,8 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _text(file: Path) -> str:
+def read_text(file: Path) -> str:
+    """Return the text of a small file; empty if it cannot be read."""
     try:
         number = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

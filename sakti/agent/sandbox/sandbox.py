@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sakti.agent.judge.where import Place
-from sakti.agent.sandbox import aside, bwrap, landlock, probe, restrict, seccomp, sockets
+from sakti.agent.sandbox import aside, bwrap, landlock, probe, restrict, seatbelt, seccomp, sockets
 from sakti.agent.sandbox.boundary import TEMPORARY, Boundary, Level, drawn, hidden_at, impossible
 from sakti.agent.sandbox.masks import WALKED, Masks
 from sakti.core import resources
@@ -51,11 +51,18 @@ class Sandbox(Protocol):
         ...
 
     def enclosed(
-        self, argv: Sequence[str], cwd: Path, shown: Iterable[Path], read: Iterable[Path] = ()
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        shown: Iterable[Path],
+        read: Iterable[Path] = (),
+        *,
+        read_only: bool = False,
     ) -> contextlib.AbstractContextManager[Enclosed]:
         """Enclose a command that is started within the context.
 
-        It may write the folders `shown`, too, and reads `read` even where a command sees nothing else.
+        It may write the folders `shown`, too, and reads `read` even where a command sees nothing else. With
+        `read_only` it may write nothing but `shown`.
         """
         ...
 
@@ -66,7 +73,9 @@ class Sandbox(Protocol):
 
 
 class LinuxSandbox(Struct, dict=True):
-    """Sandbox of Linux: namespaces by bubblewrap, else the rules of Landlock, and a filter of system calls.
+    """Sandbox of this machine, by what its system has.
+
+    Linux: namespaces by bubblewrap, else the rules of Landlock, and a filter of system calls. macOS: Seatbelt.
 
     `own` are sakti's folders and files, `added` folders that count as parts of the workspace, `write` others that
     commands may change, `shown` those that they may read although what holds them is hidden, `off` why it is switched
@@ -84,10 +93,11 @@ class LinuxSandbox(Struct, dict=True):
     temporary: tuple[Path, ...] = TEMPORARY
     loading: Mapping[str, str] = field(default_factory=dict[str, str])
     system: str = sys.platform
+    seatbelt: Path = seatbelt.PROGRAM
     machine: str = field(default_factory=platform.machine)
 
     def __post_init__(self) -> None:
-        self.watch = aside.Watch(self.workspace, self._gits)
+        self.watch = aside.Watch(self.workspace, self._gits, self._texts)
         self._masks = [Masks(Place(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
         self._way: _Way = self._wrapped
@@ -117,12 +127,14 @@ class LinuxSandbox(Struct, dict=True):
     def _look(self) -> Level:
         if self.off:
             return Level("unsandboxed", self.off)
-        if self.system != "linux":
-            return Level("unsandboxed", "there is no sandbox for this system yet")
+        if self.system not in ("linux", "darwin"):
+            return Level("unsandboxed", "there is no sandbox for this system")
         if why := impossible(self.workspace):
             return Level("unsandboxed", why)
         if any(self.workspace.is_relative_to(folder) for folder in (*hidden_at(self.home), *self.own)):
             return Level("unsandboxed", "the workspace lies in a folder that commands must not see")
+        if self.system == "darwin":
+            return self._seatbelt_level()
         if seccomp.program(self.machine) is None:
             return Level("unsandboxed", f"system calls of {self.machine} are not known")
         program, why = self._program
@@ -132,9 +144,18 @@ class LinuxSandbox(Struct, dict=True):
                 return Level("sandboxed")
             why, mend = f"the self-test failed: {one_line(result, 120)}", _REFUSED
         if self._landlock_holds() and not self._tested(self._ruled, "landlock.json", sys.executable, _HELD):
-            self._way = self._ruled
+            self._way, self.watch.compares = self._ruled, True
             return Level("partial", f"{_LESS}; {why}", mend, own_network=False)
         return Level("unsandboxed", why, mend)
+
+    def _seatbelt_level(self) -> Level:
+        """Return what Seatbelt holds: all, or nothing."""
+        if not self.seatbelt.is_file():
+            return Level("unsandboxed", f"{self.seatbelt} is not there")
+        if result := self._tested(self._profiled, "seatbelt.json", str(self.seatbelt)):
+            return Level("unsandboxed", f"the self-test failed: {one_line(result, 120)}")
+        self._way = self._profiled
+        return Level("sandboxed", own_network=False)
 
     def _landlock_holds(self) -> bool:
         """Return whether Landlock can hold commands here: it neither hides nor keeps what lies where they may write.
@@ -175,6 +196,10 @@ class LinuxSandbox(Struct, dict=True):
         self._refresh()
         return tuple(found for m in self._masks for found in m.repositories)
 
+    def _texts(self) -> tuple[Path, ...]:
+        """Return what instructs an agent below the workspace, as it was looked at last."""
+        return tuple(text for m in self._masks for text in m.texts)
+
     def boundary(self, shown: Iterable[Path] = (), read: Iterable[Path] = ()) -> Boundary:
         """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""
         self._refresh()
@@ -187,6 +212,7 @@ class LinuxSandbox(Struct, dict=True):
             added=self.added,
             masked=[file for m in self._masks for file in m.files],
             gits=[found for m in self._masks for found in m.repositories],
+            texts=self._texts(),
             temporary=self.temporary,
             shown=read,
         )
@@ -199,12 +225,21 @@ class LinuxSandbox(Struct, dict=True):
 
     @contextmanager
     def enclosed(
-        self, argv: Sequence[str], cwd: Path, shown: Iterable[Path] = (), read: Iterable[Path] = ()
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        shown: Iterable[Path] = (),
+        read: Iterable[Path] = (),
+        *,
+        read_only: bool = False,
     ) -> Generator[Enclosed]:
         if self.level.name == "unsandboxed":
             yield Enclosed(tuple(argv), cwd)
             return
+        shown = tuple(shown)
         boundary = self.boundary(shown, read)
+        if read_only:
+            boundary = boundary.without_writing(shown)
         with self._way(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as made:
             yield made
 
@@ -221,6 +256,12 @@ class LinuxSandbox(Struct, dict=True):
             head = (sys.executable, "-I", "-S", restrict.__file__, str(rules), str(file), str(temporary))
             loading = ("env", *(f"{k}={v}" for k, v in self.loading.items())) if self.loading else ()
             yield Enclosed((*head, *loading, *argv), cwd, (rules, file))
+
+    @contextmanager
+    def _profiled(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
+        temporary = Path(self._temporary.name).resolve()
+        head = (str(self.seatbelt), "-p", seatbelt.profile(boundary, temporary))
+        yield Enclosed((*head, "/usr/bin/env", f"TMPDIR={temporary}", *argv), cwd)
 
     @contextmanager
     def _wrapped(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:

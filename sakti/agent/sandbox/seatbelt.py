@@ -1,7 +1,7 @@
 """Say in the language of macOS's sandbox-exec what a boundary is. Pure.
 
 The last rule that fits decides. Paths are real ones (/tmp is /private/tmp there) and compared without case, as the file
-system does. It was never run on a Mac: no level is based on it yet.
+system does. It was not run on a Mac yet: the self-test at the start decides whether it holds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sakti.agent.sandbox.boundary import Boundary
 
+PROGRAM = Path("/usr/bin/sandbox-exec")
 _HEAD = """\
 (version 1)
 (deny default)

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from sakti.agent.judge.where import resolved
 from sakti.agent.processors.base import Processor, StepInput
@@ -21,14 +21,34 @@ from sakti.core import resources
 from sakti.core.errors import BLOCKED, SaktiError
 from sakti.core.events import (
     ApprovalRequested,
+    ApprovalResolved,
     CompactionFinished,
     Event,
     MemoryActivation,
     MemoryOperation,
+    MemoryStatus,
+    MessageSaved,
+    ModelChanged,
     Notice,
+    PromptRead,
+    QueueChanged,
+    RetryScheduled,
+    StaleLeases,
+    StepDiscarded,
+    StepFinished,
+    StepStarted,
+    StoreWaiting,
     TasksChanged,
+    TextDelta,
+    ThinkingDelta,
+    ThreadChanged,
+    ToolCallDelta,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
     TurnFinished,
     TurnStarted,
+    get_thread_id,
 )
 from sakti.core.types import ContextPart, MarkerPart, Message, Part
 from sakti.store.log import lines as memory_log
@@ -214,7 +234,9 @@ class SessionHooks:
     # --- what happens -------------------------------------------------------------------------------------------
 
     def hear(self, event: Event) -> None:
-        """Tell hooks of an event; nothing waits for them."""
+        """Tell hooks of an event, unless it is another thread's; nothing waits for them."""
+        if get_thread_id(event) not in ("", self._open.id):
+            return
         match event:
             case MemoryOperation(kind="end"):
                 self._do(self._observed, event)
@@ -234,8 +256,16 @@ class SessionHooks:
                 if self._open.workspace.options.interactive and self._hooks.listens("Notification"):
                     told = ("idle_prompt", "sakti is waiting for your input", "Waiting")
                     self._idle = asyncio.get_running_loop().call_later(IDLE, self._notify, *told)
+            case (
+                MemoryOperation() | MemoryActivation() | CompactionFinished() | TurnStarted() | StepStarted()
+                | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput()
+                | ToolFinished() | MessageSaved() | StepFinished() | StepDiscarded() | RetryScheduled()
+                | ApprovalResolved() | QueueChanged() | ThreadChanged() | ModelChanged() | StoreWaiting() | Notice()
+                | MemoryStatus() | StaleLeases()
+            ):  # fmt: skip
+                pass  # no hook listens to these
             case _:
-                pass
+                assert_never(event)
 
     def _notify(self, kind: str, message: str, title: str) -> None:
         fields = {"message": message, "title": title, "notification_type": kind}

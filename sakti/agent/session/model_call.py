@@ -19,7 +19,6 @@ from sakti.agent.session import omissions
 from sakti.agent.session.turn import Stop, Turn
 from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.events import (
-    Event,
     Notice,
     PromptRead,
     RetryScheduled,
@@ -49,7 +48,7 @@ LOWERED = 3  # times that a maximum of output is lowered for one call
 class Call(Struct):
     """A call while it is made.
 
-    `done` is the answer, `omission` what is left out to try because of `refusal`; None until there is one.
+    `omission` is what is left out to try because of `refusal`; None until there is one.
     """
 
     step: StepInput
@@ -57,7 +56,6 @@ class Call(Struct):
     filters: Sequence[Processor]
     retries: retry.Retries
     counted: int = 0
-    done: Completed | None = None
     observed: bool = False
     lowered: int = 0
     fell_back: bool = False
@@ -142,69 +140,62 @@ def count_request(turn: Turn, request: Request) -> int:
     return system + messages + turn.toolbox.count(counter, request.tools) + tail
 
 
-async def ask(turn: Turn, step: StepInput, done: list[Completed]) -> AsyncGenerator[Event, None]:
-    """Put the model's answer into `done`. Raises `ProviderError` without one, `Stop` at a limit of the turn."""
+async def ask(turn: Turn, step: StepInput) -> Completed:
+    """Return the model's answer. Raises `ProviderError` without one, `Stop` at a limit of the turn."""
     filters = [p for p in turn.after if overrides(p, "process_output_stream")]
     retries = retry.Retries(turn.random.random, turn.wait_left)
     call = Call(step, make_request(turn, step), filters, retries)
     while True:
         try:
-            async with contextlib.aclosing(_once(turn, call)) as events:
-                async for event in events:
-                    yield event
-            assert call.done is not None
+            completed = await _attempt(turn, call)
             if call.omission is not None:
-                yield await omissions.keep_omission(turn, call.omission)
-            done[:] = [call.done]
-            return
+                turn.emit(await omissions.keep_omission(turn, call.omission))
+            return completed
         except ProviderError as e:
-            async with contextlib.aclosing(_failed(turn, call, e)) as events:
-                async for event in events:
-                    yield event
+            await _prepare_retry(turn, call, e)
         finally:
             turn.wait_left = retries.left
 
 
-async def _once(turn: Turn, call: Call) -> AsyncGenerator[Event, None]:
-    """Try once: yield the stream as it comes, then record what it took."""
+async def _attempt(turn: Turn, call: Call) -> Completed:
+    """Try once: emit the stream as it comes, then record what it took."""
     clock = turn.store.clock
     call.counted = count_request(turn, call.request)
-    yield StepStarted(turn.step, turn.model.full_name, call.counted)
+    turn.emit(StepStarted(turn.step, turn.model.full_name, call.counted))
     started = clock.monotonic()
-    turn.streamed, turn.thinking, call.done = [], [], None
+    turn.streamed, turn.thinking = [], []
     budget.must_fit(turn.model, call.counted)
-    written = 0
+    written, answer = 0, None
     stream = cast("AsyncGenerator[StreamEvent, None]", turn.provider.stream(call.request))
     async with contextlib.aclosing(stream) as chunks:
         async for chunk in chunks:
             if isinstance(chunk, Completed):
-                call.done = chunk
+                answer = chunk
             elif not isinstance(chunk, PromptProgress):
                 written += len(chunk.text)
-            if event := _shown(turn, call, chunk):
-                yield event
+            _show(turn, call, chunk)
             _must_end(turn, written)
-    _must_be_an_answer(call.done)
-    assert call.done is not None
+    completed = _require_answer(answer)
     if call.filters:
-        call.done = structs.replace(call.done, parts=_passed(turn, call.done.parts))
+        completed = structs.replace(completed, parts=_passed(turn, completed.parts))
     await turn.store.write(
         message_store.add_step,
         id=turn.store.ids.new(),
         thread_id=turn.thread_id,
         purpose="actor",
         model=turn.model.full_name,
-        usage=call.done.usage,
+        usage=completed.usage,
         now=clock.now(),
         counted_tokens=call.counted,
         duration_ms=round((clock.monotonic() - started) * 1000),
-        stop_reason=call.done.stop_reason,
+        stop_reason=completed.stop_reason,
         sent=requests.describe(call.request),
     )
+    return completed
 
 
-def _shown(turn: Turn, call: Call, chunk: StreamEvent) -> Event | None:
-    """Return what the screen is told of a chunk, after the processors' own filters."""
+def _show(turn: Turn, call: Call, chunk: StreamEvent) -> None:
+    """Emit a chunk as the filters of the processors leave it."""
     shown: StreamEvent | None = chunk
     for processor in call.filters:
         if shown is not None:
@@ -212,16 +203,16 @@ def _shown(turn: Turn, call: Call, chunk: StreamEvent) -> Event | None:
     match shown:
         case TextChunk(text):
             turn.streamed.append(text)
-            return TextDelta(text)
+            turn.emit(TextDelta(text))
         case ThinkingChunk(text):
             turn.thinking.append(text)
-            return ThinkingDelta(text)
+            turn.emit(ThinkingDelta(text))
         case PromptProgress(read, total):
-            return PromptRead(read, total)
+            turn.emit(PromptRead(read, total))
         case ToolCallChunk(call_id, name, text):
-            return ToolCallDelta(call_id, name, text)
-        case _:
-            return None
+            turn.emit(ToolCallDelta(call_id, name, text))
+        case Completed() | None:
+            return
 
 
 def _passed(turn: Turn, parts: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -253,7 +244,7 @@ def _must_end(turn: Turn, written: int) -> None:
         raise Stop("limit", budget.time_is_up(turn.settings))
 
 
-def _must_be_an_answer(done: Completed | None) -> None:
+def _require_answer(done: Completed | None) -> Completed:
     if done is None:
         raise ProviderError("The answer broke off before its end.", code="stream_cut", retryable=True)
     said = any(isinstance(p, ToolCallPart) or (isinstance(p, TextPart) and p.text.strip()) for p in done.parts)
@@ -263,13 +254,14 @@ def _must_be_an_answer(done: Completed | None) -> None:
             code="empty",
             retryable=True,
         )
+    return done
 
 
-async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerator[Event, None]:
+async def _prepare_retry(turn: Turn, call: Call, error: ProviderError) -> None:
     """Make the next try possible: a smaller request, a wait, another model. Raises `error` where there is none."""
     if await _leave_out(turn, call, error):
         if turn.streamed or turn.thinking:
-            yield StepDiscarded(turn.step, error.message)
+            turn.emit(StepDiscarded(turn.step, error.message))
         return
     narrower = _take_in(turn, error)
     if error.code == "output_too_long" and call.lowered < LOWERED:
@@ -283,21 +275,21 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
         call.observed = True
         if await turn.engine.observe_now() or narrower:
             await _renew(turn, call)
-            yield StepDiscarded(turn.step, "the request was too long: pending messages were observed")
+            turn.emit(StepDiscarded(turn.step, "the request was too long: pending messages were observed"))
             return
     seconds = call.retries.wait(error, budget.seconds_left(turn.settings, turn.seconds()))
     if seconds is not None:
         if turn.streamed or turn.thinking:
-            yield StepDiscarded(turn.step, error.message)
+            turn.emit(StepDiscarded(turn.step, error.message))
             turn.streamed, turn.thinking = [], []
-        yield RetryScheduled(call.retries.attempt, retry.attempts(error), seconds, error.message)
+        turn.emit(RetryScheduled(call.retries.attempt, retry.attempts(error), seconds, error.message))
         await _wait(turn, seconds, error)
         return
     streamed = turn.streamed or turn.thinking
     text = await _fall_back(turn, call, error)
     if streamed:
-        yield StepDiscarded(turn.step, error.message)
-    yield Notice("warning", "Another model", text)
+        turn.emit(StepDiscarded(turn.step, error.message))
+    turn.emit(Notice("warning", "Another model", text))
 
 
 async def _fall_back(turn: Turn, call: Call, error: ProviderError) -> str:

@@ -296,6 +296,10 @@ class Session:
         await self.current.store(f"!{command}")
         await user_shell.run(self.current, command, during=self.current.speaking)
 
+    def stop_command(self) -> bool:
+        """Stop the newest `!command` of the user that runs; false if none does."""
+        return self.current.stop_command()
+
     def pages(self) -> memory_pages.Pages:
         """Return the pages of working memory that may be written here."""
         ws = self.workspace

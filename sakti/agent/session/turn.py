@@ -1,4 +1,4 @@
-"""Hold a turn as it goes: what it works with, and how what happens in it is kept.
+"""State of one turn, and how its messages are stored.
 
 Everything is durable before the next thing happens; what an interrupt leaves is kept and every call gets a result.
 """
@@ -20,7 +20,7 @@ from sakti.agent.session.recovery import interrupted_result
 from sakti.agent.tools.toolbox import Toolbox
 from sakti.core.config import AgentSettings
 from sakti.core.errors import SaktiError
-from sakti.core.events import TurnStatus
+from sakti.core.events import Event, ToolFinished, TurnStatus
 from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import (
     Block,
@@ -66,6 +66,10 @@ async def _as_processed(_typed: Message, message: Message) -> Message:
     return message
 
 
+async def _unnoted(_message: Message) -> None:
+    return None
+
+
 class Stop(Exception):
     """Ends the turn with a status that is not an answer."""
 
@@ -81,7 +85,8 @@ class Turn(Struct):
     `facts` are what moves, by name; `fallback` gives the model that answers when the first one stays overloaded;
     `correct` hears what an answer has shown of the model, `named` gives the model that a processor names for a step.
     `accept` gets a prompt as it was typed and as processors left it, and returns the message to store. `may_end` is
-    asked with the answer, and how often it held the turn, for what the turn goes on with; nothing: it ends.
+    asked with the answer, and how often it held the turn, for what the turn goes on with; nothing: it ends. `on_user`
+    is awaited with each message of the user that is stored, before its event. `sink` gets the events.
     """
 
     store: Store
@@ -98,6 +103,7 @@ class Turn(Struct):
     settings: AgentSettings
     before: tuple[Processor, ...]
     after: tuple[Processor, ...]
+    sink: Callable[[Event], None]
     guarded: bool = False
     owner: str | None = None  # this process in the claims that it makes (host:pid:uuid)
     require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
@@ -106,6 +112,7 @@ class Turn(Struct):
     named: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody_named
     accept: Callable[[Message, Message], Awaitable[Message]] = _as_processed
     may_end: Callable[[str, int], Awaitable[tuple[Part, ...]]] = _ends
+    on_user: Callable[[Message], Awaitable[None]] = _unnoted
     interrupted: bool = False
     out_of_time: bool = False
     random: random.Random = field(default_factory=random.Random)
@@ -127,6 +134,12 @@ class Turn(Struct):
     own: tuple[Provider, ModelInfo] | None = None  # what answers again behind a step with a model of its own
     refused: Message | None = None  # of the user, while processors look at it: not stored yet
     written: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])  # calls with the secrets in them
+
+    def emit(self, event: Event) -> None:
+        """Pass an event on; the result of a call that ended is the turn's, even if the others are cancelled."""
+        if isinstance(event, ToolFinished):
+            self.results.append(event.result)
+        self.sink(event)
 
     def interrupt(self) -> None:
         self.interrupted = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -223,43 +224,42 @@ class Turns:
         await thread.load_rules()
         if self.hooking is not None:
             await self.hooking.ready()
-        turn = self._open.running.turn = await self._make_turn(lease, model)
-        async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
-            async for event in events:
-                self._mark(event)
-                if isinstance(event, MessageSaved) and event.message.role == "user":
-                    await thread.note_skills(prompt_facts.sent_skills(event.message.parts))
-                if isinstance(event, TurnStarted):
-                    self._open.running.failed = None
-                    _settle(taken)
-                if isinstance(event, TurnFinished):
-                    if not taken.done():
-                        raise SaktiError(event.error or "", title=event.error_title, code=event.error_code)
-                    self._open.running.failed = (
-                        turn.messages[0].parts if event.status == "error" and turn.messages else None
-                    )
-                    await thread.workspace.files.look_at_git()
-                    if event.status == "tripwire":
-                        await thread.reload_row()
-                    await lease.give_back()
-                    self._open.running.task = None
-                    thread.emit(thread.engine.status())
-                self._open.emit(event)
-                if isinstance(event, TurnFinished) and event.status == "answered":
-                    prompt = next((m.text for m in turn.messages if m.role == "user"), "")
-                    self._titling.begin(prompt, event.text)
-        if self._open.running.failed is None and not turn.interrupted:
+        turn = thread.running.turn = await self._make_turn(lease, model, lambda event: self._pass_on(event, taken))
+        end = await loop.run_turn(turn, parts)
+        if not taken.done():
+            raise SaktiError(end.error or "", title=end.error_title, code=end.error_code)
+        thread.running.failed = turn.messages[0].parts if end.status == "error" and turn.messages else None
+        await thread.workspace.files.look_at_git()
+        if end.status == "tripwire":
+            await thread.reload_row()
+        await lease.give_back()
+        thread.running.task = None
+        thread.emit(thread.engine.status())
+        thread.emit(end)
+        if end.status == "answered":
+            prompt = next((m.text for m in turn.messages if m.role == "user"), "")
+            self._titling.begin(prompt, end.text)
+        if thread.running.failed is None and not turn.interrupted:
             await self._send_queued()
 
-    def _mark(self, event: Event) -> None:
-        """Let checkpoints know which message of the user what follows belongs to."""
-        match event:
-            case TurnStarted(thread_id, message) | MessageSaved(Message(thread_id=thread_id, role="user") as message):
-                recorder = self._open.recorder
-                if recorder is not None and "hook" not in message.metadata:
-                    recorder.begin(thread_id, message.index)
-            case _:
-                pass
+    def _pass_on(self, event: Event, taken: asyncio.Future[None]) -> None:
+        """Pass on an event of the turn; its first one says that the prompt is stored."""
+        if isinstance(event, TurnStarted):
+            self._record_for(event.message)
+            self._open.running.failed = None
+            _settle(taken)
+        elif isinstance(event, MessageSaved) and event.message.role == "user":
+            self._record_for(event.message)
+        self._open.emit(event)
+
+    def _record_for(self, message: Message) -> None:
+        """Record file changes for a message of the user from now on."""
+        recorder = self._open.recorder
+        if recorder is not None and "hook" not in message.metadata:
+            recorder.begin(message.thread_id, message.index)
+
+    async def _note_skills(self, message: Message) -> None:
+        await self._open.note_skills(prompt_facts.sent_skills(message.parts))
 
     async def _send_queued(self) -> None:
         """Begin a turn with what was queued after the last look into the inbox."""
@@ -283,7 +283,7 @@ class Turns:
             )
         )
 
-    async def _make_turn(self, lease: TurnLease, model: str) -> Turn:
+    async def _make_turn(self, lease: TurnLease, model: str, emit: Callable[[Event], None]) -> Turn:
         thread, ws = self._open, self._open.workspace
         assert ws.models.provider is not None
         info, provider = await thread.learn(), ws.models.provider
@@ -312,9 +312,11 @@ class Turns:
             settings=ws.config.agent,
             before=before,
             after=after,
+            sink=emit,
             guarded=guarded,
             owner=ws.owner or None,
             require=lease.require,
+            on_user=self._note_skills,
         )
         if hooks is not None:
             turn.may_end = hooks.stopping

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from sakti.agent.tools.context import ToolContext, ToolState
 from sakti.agent.tools.processes import Running
 from sakti.core.errors import ToolError
@@ -23,8 +25,19 @@ def find(run: ToolContext, number: str) -> Running:
     return run.state.background[number]
 
 
-async def stop_all(state: ToolState) -> None:
-    """Stop everything in the background, at the end of the session."""
+def stop_own_command(state: ToolState) -> bool:
+    """Stop the newest command that the user typed, with all that it started; false if none runs."""
+    return bool(state.own_commands) and state.own_commands[-1].cancel()
+
+
+async def stop_all(state: ToolState) -> list[str]:
+    """Stop all commands that run, at the end of the session; return the names of survivors."""
+    if own := list(state.own_commands):
+        for task in own:
+            task.cancel()
+        await asyncio.wait(own)
+    survivors: list[str] = []
     for running in list(state.background.values()):
-        await running.stop()
+        survivors += await running.stop()
     state.background.clear()
+    return survivors

@@ -1,4 +1,4 @@
-"""Run commands by bash: in their own process group, streamed, bounded, ended as a whole."""
+"""Run commands by bash: in their own session, streamed, bounded, ended with all that they started."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from sakti.agent.sandbox import aside, environment, failures, relay
+from sakti.agent.sandbox import aside, environment, failures, git_environment, relay
 from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
 from sakti.agent.tools.base import tool
-from sakti.agent.tools.context import Outcome, ToolContext
+from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.diffs import unified_diff
 from sakti.agent.tools.processes import Output, Running, spawn
 from sakti.agent.tools.seen import OwnCommand
@@ -93,30 +93,44 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
     script = f'{prelude}__command=$1; shift; eval "$__command"'
     cwd = run.cwd if run.cwd.is_dir() else run.state.workspace
     sandbox = None if outside or run.state.level.name == "unsandboxed" else run.state.sandbox
-    own = run.state.own_env or {}
-    env = {**run.state.env, **environment.networked(own)} if sandbox is None else run.state.env
-    env = own if outside == OWN and own else env
+    env = _environment(run, cwd, outside, inside=sandbox is not None)
     argv, read = [program, "-c", script, program, given], ()
     if way is not None and sandbox is not None:
         argv, read = [sys.executable, "-I", "-S", str(RELAY), str(way), str(PORT), *argv], (way.parent,)
         env = {**env, **environment.proxied(PORT)}
     try:
-        with _enclosed(sandbox, argv, cwd, folder.resolve(), read) as made:
-            process = spawn(made.argv, made.cwd, env, made.descriptors)
+        with _enclosed(sandbox, argv, cwd, folder.resolve(), read, read_only=run.read_only) as made:
+            supervised = not _is_contained(run.state, sandbox)
+            process = spawn(made.argv, made.cwd, env, made.descriptors, supervised=supervised)
     except (OSError, ValueError) as e:
         notes.cleanup()
         raise ToolError(f"bash cannot be started: {getattr(e, 'strerror', None) or e}.") from e
     return Started(Running(command, process, output), notes, begin, sandbox)
 
 
+def _environment(run: ToolContext, folder: Path, outside: str, *, inside: bool) -> Mapping[str, str]:
+    """Return the variables of a command; one that the user types gets the user's own, with the user's git."""
+    state, own = run.state, run.state.own_env or {}
+    if outside == OWN and own:
+        return own
+    network = {} if inside else environment.networked(own)
+    git = git_environment.variables(own or state.env, folder, state.workspace, reads=run.read_only)
+    return {**state.env, **network, **git}
+
+
+def _is_contained(state: ToolState, sandbox: Sandbox | None) -> bool:
+    """Return whether the sandbox is a namespace, which ends with its command."""
+    return sandbox is not None and state.level.own_network
+
+
 @contextmanager
 def _enclosed(
-    sandbox: Sandbox | None, argv: Sequence[str], cwd: Path, notes: Path, read: Sequence[Path]
+    sandbox: Sandbox | None, argv: Sequence[str], cwd: Path, notes: Path, read: Sequence[Path], *, read_only: bool
 ) -> Generator[Enclosed]:
     if sandbox is None:
         yield enclosing.Enclosed(tuple(argv), cwd)
         return
-    with sandbox.enclosed(argv, cwd, (notes,), read) as made:
+    with sandbox.enclosed(argv, cwd, (notes,), read, read_only=read_only) as made:
         yield made
 
 
@@ -145,14 +159,14 @@ async def bash(
     before = run.state.files.unchanged()
     started = await _started(run, command, outside=outside, reach=reach or ())
     running, limit = started.running, timeout or run.state.bash_timeout
-    timed_out, left, changed = False, "", ""
+    timed_out, left, changed, survivors = False, "", "", list[str]()
     try:
         timed_out = not await _streamed(run, running, limit)
         if not timed_out:
             left = await _left(run, running)
     finally:
         if not left:
-            await running.stop()
+            survivors = await running.stop()
         running.output.settle()
         changed = _changes(run, OwnCommand(command, started.begin, time.time_ns()), before)
         _follow(run, started)
@@ -164,8 +178,13 @@ async def bash(
         run,
         running,
         limit if timed_out else None,
-        [left, changed, aside.told(appeared), _not_reached(run, started), _stopped(started)],
+        [survived(survivors), left, changed, aside.told(appeared), _not_reached(run, started), _stopped(started)],
     )
+
+
+def survived(names: Sequence[str]) -> str:
+    """Name the processes that could not be ended; empty if all were."""
+    return f"[could not be ended, and still running: {', '.join(names)}]" if names else ""
 
 
 async def _started(

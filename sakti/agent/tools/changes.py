@@ -87,7 +87,7 @@ def put(run: ToolContext, changes: Sequence[Changed]) -> None:
             raise ToolError(f"{change.name} is another file than the one that was allowed; nothing was changed.")
         if change.path in run.shown and run.shown[change.path] != change.before:
             raise ToolError(f"{change.name} has changed since the change was shown; nothing was changed. Call again.")
-    new = 0o666 & ~_umask()
+    new = 0o666 & ~current_umask()
     run.state.recorder.writing([(c.path, c.data, stat.S_IFREG | new) for c in changes])
     for change in changes:
         if change.data is None:
@@ -110,7 +110,7 @@ def replace_file(path: Path, data: bytes) -> None:
         if there is not None and (there.st_nlink > 1 or _of_another(there) or not os.access(path.parent, os.W_OK)):
             _overwrite(folder, path, data)
             return
-        mode = stat.S_IMODE(there.st_mode) if there else 0o666 & ~_umask()
+        mode = stat.S_IMODE(there.st_mode) if there else 0o666 & ~current_umask()
         temporary = f".{path.name[:100]}.{randomness.token_hex(8)}"
         handle = os.open(temporary, _NEW, 0o600, dir_fd=folder)
         try:
@@ -167,7 +167,7 @@ def _overwrite(folder: int, path: Path, data: bytes) -> None:
         os.fsync(f.fileno())
 
 
-def _umask() -> int:
+def current_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -23,6 +23,8 @@ from sakti.core.types import ImagePart, Json
 from sakti.store.secrets import masked
 
 if TYPE_CHECKING:
+    from asyncio import Task
+
     from sakti.agent.sandbox.proxy import Network
     from sakti.agent.sandbox.sandbox import Sandbox
 
@@ -46,10 +48,14 @@ class Recorder(Protocol):
         """Hear of files that are about to be written: path, content (None: deleted), permissions of a new one."""
         ...
 
+    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: Place) -> str:
+        """Return which files that a call names could not be restored, and why; "" if there are none."""
+        ...
+
     def around(
         self, effect: str, arguments: Mapping[str, Any], place: Place
-    ) -> contextlib.AbstractAsyncContextManager[None]:
-        """Surround a call of a tool with this effect."""
+    ) -> contextlib.AbstractAsyncContextManager[list[str]]:
+        """Surround a call of a tool with this effect; the list gets the names of files that cannot be restored."""
         ...
 
 
@@ -59,9 +65,12 @@ class NoRecorder:
     def writing(self, files: Sequence[tuple[Path, bytes | None, int]]) -> None:
         return None
 
+    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: Place) -> str:
+        return ""
+
     @contextlib.asynccontextmanager
-    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[None]:
-        yield
+    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[list[str]]:
+        yield []
 
 
 class ToolState(Struct):
@@ -89,6 +98,7 @@ class ToolState(Struct):
     added: tuple[Path, ...] = ()  # folders that the user opened beside the workspace
     network: Network | None = None  # how commands in the sandbox reach hosts
     own_env: Mapping[str, str] | None = None  # of commands that the user types
+    own_commands: list[Task[Outcome]] = field(default_factory=list["Task[Outcome]"])  # that the user typed
     started: int = 0
 
     @property
@@ -160,6 +170,7 @@ class ToolContext(Struct):
 
     `cwd` is the folder in which the call was judged; it stays, whatever another command changes meanwhile. `judged` are
     the files that the call may change (None: none was judged), `shown` their texts in the question to the user.
+    `read_only`: a command of the call needs to write nothing, or must not.
     """
 
     state: ToolState
@@ -170,6 +181,7 @@ class ToolContext(Struct):
     stream: Callable[[str], None]
     judged: frozenset[Path] | None = None
     shown: dict[Path, str | None] = field(default_factory=dict[Path, str | None])
+    read_only: bool = False
 
     def resolve(self, path: str) -> Path:
         """Resolve `path` against the call's folder, with symlinks and `..` followed; raises nothing."""

@@ -14,7 +14,9 @@ async def kill(run: ToolContext, id: Annotated[str, "number that bash gave"]) ->
     """End a background command and everything that it started."""
     running = background.find(run, id)
     over = not running.members()
-    await running.stop()
+    survivors = await running.stop()
     run.state.background.pop(id, None)
-    told = f"Command {id} had ended already." if over else f"Command {id} ended."
-    return Outcome(told, details={"exit_code": running.process.returncode})
+    result = f"Command {id} had ended already." if over else f"Command {id} ended."
+    if survivors:
+        result = f"Command {id} was asked to end. Still running: {', '.join(survivors)}."
+    return Outcome(result, is_error=bool(survivors), details={"exit_code": running.process.returncode})

@@ -1,7 +1,7 @@
-"""Run commands as processes: an own process group, output read as it comes, an end that ignores the pipe.
+"""Run commands as processes: output read as it comes, an end that ignores the pipe, nothing left running.
 
-A process left running by a command may hold its pipe open for ever, so the command itself is waited for. The group
-serves to end all that a command started, and to find what it left running.
+A process left running by a command may hold its pipe open for ever, so the command itself is waited for. A sandbox ends
+with its command. Outside of one a supervisor is the parent of all that a command starts.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import codecs
 import contextlib
 import os
 import signal
+import socket
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
 
+from sakti.agent.tools import supervisor
 from sakti.agent.tools.terminal_text import TerminalText, plain_text, split_unfinished
 from sakti.core.text import one_line
 from sakti.store import secrets
@@ -25,6 +29,7 @@ from sakti.store import secrets
 MEMORY_LIMIT = 200_000  # characters of an output kept in memory: its head and its tail
 FILE_LIMIT = 64_000_000  # bytes of an output kept in its file
 GRACE = 2.0  # seconds between TERM and KILL
+ROUNDS = 200  # looks for processes that are left after KILL
 POLL = 0.05  # seconds between two looks where the system cannot tell by itself
 CHUNK = 1 << 16
 PAUSE = 0.002  # seconds between two reads of an output that is too long to be kept
@@ -103,17 +108,15 @@ class Output(Struct):
 
 
 class Running:
-    """Command that runs or ran, with everything it started that stayed in its group."""
+    """Command that runs or ran, with everything it started."""
 
-    def __init__(self, command: str, process: subprocess.Popen[bytes], output: Output) -> None:
+    def __init__(self, command: str, process: Process, output: Output) -> None:
         self.command = command
         self.process = process
         self.output = output
-        self.group = process.pid  # start_new_session made it the leader
-        self.over = False  # seen without a member: the number may be another group's by now
+        self.over = False  # seen without a process: their numbers may be those of others by now
         self.notes: tempfile.TemporaryDirectory[str] | None = None  # a folder that goes when it is closed
         self.closed = asyncio.Event()
-        assert process.stdout is not None
         self._pipe = process.stdout.fileno()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         os.set_blocking(self._pipe, False)
@@ -157,7 +160,6 @@ class Running:
         if not self.closed.is_set():
             self.closed.set()
             asyncio.get_running_loop().remove_reader(self._pipe)
-            assert self.process.stdout is not None
             self.process.stdout.close()
             self.output.add(self._decoder.decode(b"", final=True))
             self.output.settle()
@@ -170,38 +172,34 @@ class Running:
     async def exited(self) -> int:
         """Wait for the command itself; return its exit code."""
         try:
-            handle = os.pidfd_open(self.process.pid)
+            handle = self.process.end_handle()
         except (AttributeError, OSError):
             while self.process.poll() is None:  # noqa: ASYNC110 - nothing tells of its end
                 await asyncio.sleep(POLL)
-            return self.process.returncode
+            return self.process.code
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_reader(handle, ended.set)
         try:
-            if self.process.poll() is None:
+            while self.process.poll() is None:
                 await ended.wait()
+                ended.clear()
         finally:
             loop.remove_reader(handle)
             os.close(handle)
-        return self.process.wait()
+        return self.process.code
 
     def members(self) -> dict[int, str]:
-        """Return the processes of the group that still run: pid and command line."""
+        """Return the processes of the command that still run: pid and command line."""
         self.process.poll()
         if self.over:
             return {}
-        try:
-            os.killpg(self.group, 0)
-        except (ProcessLookupError, PermissionError):
-            self.over = True
-            return {}
-        found = _members(self.group)
-        self.over = not found
-        return found
+        pids = self.process.members()
+        self.over = not pids
+        return {pid: _command_line(pid) for pid in pids}
 
-    async def stop(self) -> None:
-        """End the whole group: TERM, a grace period, KILL; also orphans that ignored TERM.
+    async def stop(self) -> list[str]:
+        """End all processes: TERM, a grace period, KILL; return the names of those that could not be ended.
 
         Cancelling skips the grace period.
         """
@@ -212,46 +210,148 @@ class Running:
                     break
                 await asyncio.sleep(POLL)
         finally:
-            self._signal(signal.SIGKILL)
-        await self.exited()
+            survivors = self._kill()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE if survivors else None):
+                await self.exited()
         self.drain()
         self.close()
+        return [f"{name} (process {pid})" for pid, name in survivors.items()]
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self.members():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.group, number)
+    def _kill(self) -> dict[int, str]:
+        """Kill until nothing is left: what a killed process had started comes to light with the next look."""
+        for _ in range(ROUNDS):
+            refused = self._signal(signal.SIGKILL)
+            members = self.members()
+            if members.keys() <= refused:
+                return members
+            time.sleep(POLL / 10)  # not awaited: this must be done also when the task is cancelled
+        return self.members()
+
+    def _signal(self, number: signal.Signals) -> set[int]:
+        """Send a signal to all; return the processes that may not be signalled."""
+        refused: set[int] = set()
+        for pid in self.process.members():
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+            except PermissionError:
+                refused.add(pid)
+        return refused
 
 
-def _members(group: int) -> dict[int, str]:
-    """Return the living processes of a group, by /proc; without it the group itself."""
-    if not Path("/proc/self/stat").exists():
-        return {group: "what it started"}
-    out: dict[int, str] = {}
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdecimal():
-            continue
-        try:
-            state, _, of = Path(entry.path, "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[:3]
-            if int(of) == group and state not in "ZX":
-                line = Path(entry.path, "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                out[int(entry.name)] = one_line(line.strip() or "?", 100)
-        except (OSError, ValueError):
-            continue
-    return out
+def _command_line(pid: int) -> str:
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return "a process"
+    return one_line(line.strip() or "?", 100)
+
+
+class Process:
+    """Started program of a sandbox, in its own session: what it starts ends with it."""
+
+    def __init__(self, started: subprocess.Popen[bytes]) -> None:
+        self._started = started
+        self.session = started.pid
+        assert started.stdout is not None
+        self.stdout = started.stdout
+
+    @property
+    def returncode(self) -> int | None:
+        return self._started.returncode
+
+    @property
+    def code(self) -> int:
+        """Return the exit code of a program that has ended."""
+        return self.returncode or 0
+
+    @property
+    def pid(self) -> int:
+        return self._started.pid
+
+    def poll(self) -> int | None:
+        return self._started.poll()
+
+    def end_handle(self) -> int:
+        """Return a descriptor that becomes readable at the end. Raises OSError, AttributeError if there is none."""
+        return os.pidfd_open(self._started.pid)
+
+    def members(self) -> set[int]:
+        """Return the processes that still run."""
+        return {pid for pid, (_, group, _) in supervisor.processes().items() if group == self.session}
+
+
+class SupervisedProcess(Process):
+    """Command below a supervisor, which adopts all that it starts; `control` says when the command ends."""
+
+    def __init__(self, started: subprocess.Popen[bytes], control: socket.socket) -> None:
+        super().__init__(started)
+        self._control, self._text, self._ended = control, b"", False
+        control.setblocking(False)
+        self.session = 0
+
+    @property
+    def returncode(self) -> int | None:
+        lines = self._text.split(b"\n")
+        if len(lines) > 2:
+            return int(lines[1])
+        return -signal.SIGKILL if self._ended else None
+
+    def poll(self) -> int | None:
+        if not self._ended:
+            with contextlib.suppress(BlockingIOError):
+                data = self._control.recv(100)
+                self._text += data
+                self._ended = not data
+            if b"\n" in self._text:
+                self.session = int(self._text.partition(b"\n")[0])
+        return self.returncode
+
+    def end_handle(self) -> int:
+        return os.dup(self._control.fileno())
+
+    def members(self) -> set[int]:
+        self.poll()
+        if self._ended and self._started.poll() is not None and self.returncode != -signal.SIGKILL:
+            return set()
+        starting = {self._started.pid} if not self.session and self._started.poll() is None else set[int]()
+        return starting | supervisor.below(self._started.pid, supervisor.processes(), self.session)
 
 
 def spawn(
-    command: Sequence[str], cwd: Path, env: Mapping[str, str], descriptors: Sequence[int] = ()
-) -> subprocess.Popen[bytes]:
-    """Start a program in its own session, without input; it inherits `descriptors`. Raises OSError."""
-    return subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        pass_fds=tuple(descriptors),
-    )
+    command: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    descriptors: Sequence[int] = (),
+    *,
+    supervised: bool = False,
+) -> Process:
+    """Start a program in its own session, without input; it inherits `descriptors`. Raises OSError.
+
+    `supervised`: nothing else sees to it that all that it starts can be ended.
+    """
+    ours, theirs = socket.socketpair() if supervised else (None, None)
+    passed = [*descriptors, theirs.fileno()] if theirs is not None else descriptors
+    if theirs is not None:
+        command = (sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno()), *command)
+    try:
+        started = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=tuple(passed),
+        )
+    except BaseException:
+        if ours is not None:
+            ours.close()
+        raise
+    finally:
+        if theirs is not None:
+            theirs.close()
+    return SupervisedProcess(started, ours) if ours is not None else Process(started)

@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field, structs
@@ -51,6 +51,28 @@ class Repetition(Struct):
         self.count = self.count + 1 if signature == self.last else 1
         self.last = signature
         return self.count
+
+
+class _Announced:
+    """Sink for the events of one call: its start comes first, but after a question asked at once."""
+
+    def __init__(self, call: ToolCallPart, emit: Callable[[Event], None]) -> None:
+        self._emit, self._start = emit, ToolStarted(call)
+        self._begun = False
+
+    def begin_soon(self) -> None:
+        """Emit the start once the call waits for something, unless another event comes first."""
+        asyncio.get_running_loop().call_soon(self.begin)
+
+    def begin(self) -> None:
+        """Emit the start, once."""
+        if not self._begun:
+            self._begun = True
+            self._emit(self._start)
+
+    def __call__(self, event: Event) -> None:
+        self.begin()
+        self._emit(event)
 
 
 class Toolbox(Struct):
@@ -116,60 +138,44 @@ class Toolbox(Struct):
         return [self.state.show(self.state.resolve(p)) for p in paths if p]
 
     async def run(
-        self, message: Message, calls: Sequence[ToolCallPart], results: list[ToolResultPart], repetition: Repetition
-    ) -> AsyncGenerator[Event, None]:
+        self,
+        message: Message,
+        calls: Sequence[ToolCallPart],
+        emit: Callable[[Event], None],
+        repetition: Repetition,
+    ) -> list[ToolResultPart]:
         """Run all calls of one answer: neighbouring reads in parallel, everything else in order.
 
-        Yields events and appends one result for every call to `results`, in the calls' order; if cancelled, it has a
-        result for each call that ended and none for the others.
+        Returns one result for every call, in order. If cancelled, each call that ended has emitted its result.
         """
-        done: dict[str, ToolResultPart] = {}
-        try:
-            for number, batch in enumerate(_batches(self.tools, [self._known(c, self.state.cwd) for c in calls])):
-                queue: asyncio.Queue[Event | None] = asyncio.Queue()
-                tasks = [
-                    asyncio.create_task(
-                        self._one(message, c, queue.put_nowait, repetition.see(c), over=number > MAX_CALLS)
-                    )
-                    for c in batch
-                ]
-                gathered = asyncio.ensure_future(asyncio.gather(*tasks))
-                gathered.add_done_callback(lambda _f, q=queue: q.put_nowait(None))
-                try:
-                    while (event := await queue.get()) is not None:
-                        if isinstance(event, ToolFinished):
-                            done[event.result.call_id] = event.result
-                        yield event
-                    await gathered
-                finally:
-                    for task in tasks:
-                        task.cancel()
-                    await asyncio.wait([*tasks, gathered])
-                    while not queue.empty():
-                        event = queue.get_nowait()
-                        if isinstance(event, ToolFinished):
-                            done[event.result.call_id] = event.result
-        finally:
-            results.extend(done[c.id] for c in calls if c.id in done)
+        results: list[ToolResultPart] = []
+        for number, batch in enumerate(_batches(self.tools, [self._known(c, self.state.cwd) for c in calls])):
+            tasks = [
+                asyncio.create_task(
+                    self._one(message, c, _Announced(c, emit), repetition.see(c), over=number > MAX_CALLS)
+                )
+                for c in batch
+            ]
+            try:
+                results += await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+        return results
 
     async def alone(self, call: ToolCallPart, thread_id: str, emit: Callable[[Event], None]) -> ToolResultPart:
         """Run one call that no model made, judged and asked about as one of its own."""
         message = Message("", thread_id, "", "assistant", (call,), self.state.clock.now())
-        ended: list[ToolResultPart] = []
-
-        def hear(event: Event) -> None:
-            if isinstance(event, ToolFinished):
-                ended.append(event.result)
-            emit(event)
-
-        await self._one(message, call, hear, 0, over=False)
-        return ended[0]
+        announced = _Announced(call, emit)
+        announced.begin()
+        return await self._one(message, call, announced, 0, over=False)
 
     async def _one(
-        self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], repeated: int, *, over: bool
-    ) -> None:
+        self, message: Message, call: ToolCallPart, emit: _Announced, repeated: int, *, over: bool
+    ) -> ToolResultPart:
         clock = self.state.clock
-        emit(ToolStarted(call))
+        emit.begin_soon()
         outcome, started = await self._outcome(message, call, emit, over=over)
         outcome = self.state.bounded(outcome, call.id)
         content = outcome.content
@@ -182,6 +188,7 @@ class Toolbox(Struct):
         details = masked_value(details)
         result = ToolResultPart(call.id, call.name, content, outcome.is_error, {**details, "duration_ms": duration})
         emit(ToolFinished(result, duration))
+        return result
 
     async def _outcome(
         self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], *, over: bool
@@ -199,11 +206,15 @@ class Toolbox(Struct):
             call = await call_hooks.before(self.hooks, call)
             judged = await self._judged(run, call)
             call = judged.call
-            found, arguments = await self._admitted(run, judged)
+            found, arguments, decision = await self._admitted(run, judged)
+            run.read_only = self.mode == "plan" or decision.only_reads
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(found.effect, arguments, run.place()):
+            async with self.state.recorder.around(found.effect, arguments, run.place()) as lost:
                 outcome = await found(run, arguments)
+            if lost:
+                note = f"[removed or changed, and /undo cannot restore it: {', '.join(lost)}]"
+                outcome = structs.replace(outcome, content=f"{outcome.content}\n{note}")
             if found.effect == "write" and not outcome.is_error:
                 self._note_changes(run, found, arguments, outcome)
         except Denied as e:
@@ -255,8 +266,8 @@ class Toolbox(Struct):
         judged = await self.guard.before(call)
         return structs.replace(judged, call=self._known(judged.call, run.cwd))
 
-    async def _admitted(self, run: ToolContext, judged: Judged) -> tuple[Tool, Json]:
-        """Return the tool and the arguments to run it with.
+    async def _admitted(self, run: ToolContext, judged: Judged) -> tuple[Tool, Json, Decision]:
+        """Return the tool, the arguments to run it with, and what was decided.
 
         Raises `ToolError` where they are wrong, `Denied` where it must not run.
         """
@@ -270,7 +281,7 @@ class Toolbox(Struct):
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
         _, given = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
-        return found, await self._approved(run, found, structs.replace(judged, call=call), given)
+        return found, *await self._approved(run, found, structs.replace(judged, call=call), given)
 
     @property
     def _all_rules(self) -> Rules:
@@ -300,14 +311,24 @@ class Toolbox(Struct):
             return lifted if lifted.verdict == "allow" and not lifted.outside else decision
         return decision
 
-    async def _approved(self, run: ToolContext, found: Tool, judged: Judged, arguments: Json) -> Json:
-        """Return the arguments to run with.
+    async def _with_losses(self, run: ToolContext, found: Tool, arguments: Json, decision: Decision) -> Decision:
+        """Ask about a command that names files which an undo could not restore."""
+        if decision.verdict == "deny" or self.mode == "full":
+            return decision
+        why = await self.state.recorder.refuses(found.effect, arguments, run.place())
+        if not why:
+            return decision
+        reason = ". ".join(r for r in (f"Cannot be undone ({why})", decision.reason) if r)
+        return structs.replace(decision, verdict="ask", reason=reason, target=str(arguments["command"]), rules=())
+
+    async def _approved(self, run: ToolContext, found: Tool, judged: Judged, arguments: Json) -> tuple[Json, Decision]:
+        """Return the arguments to run with, and what was decided.
 
         Raises `Denied` where a rule or the user says no, `ToolError` where the call would fail: the user is asked only
         about what can be done.
         """
         call, place, rules = judged.call, run.place(), self._all_rules
-        decision = self._decided(run, found, arguments, judged)
+        decision = await self._with_losses(run, found, arguments, self._decided(run, found, arguments, judged))
         if decision.verdict == "ask" and self.guard is not None:
             found.check(arguments, run.cwd)
             answered = await self.guard.asked(structs.replace(call, arguments=arguments))
@@ -317,8 +338,9 @@ class Toolbox(Struct):
                 if changed.name != call.name:
                     raise ToolError(f"A hook made another call of {call.name}: {changed.name}. Nothing was run.")
                 decision = self._decided(run, found, arguments, answered)
+                decision = await self._with_losses(run, found, arguments, decision)
         if decision.verdict == "allow":
-            return _with(arguments, decision)
+            return _with(arguments, decision), decision
         if decision.verdict == "deny":
             raise Denied(f"Refused: {decision.target or call.name}: {decision.reason}.", decision.reason)
         values = found.check(arguments, run.cwd)
@@ -353,8 +375,8 @@ class Toolbox(Struct):
             again = judge(found, changed, mode=self.mode, rules=rules, place=place)
             if again.verdict == "deny":
                 raise Denied(f"Refused: {again.target}: {again.reason}.", again.reason)
-            return _with(changed, again)
-        return _with(arguments, decision)
+            return _with(changed, again), again
+        return _with(arguments, decision), decision
 
     def _preview(self, run: ToolContext, found: Tool, arguments: Json, values: Json) -> str:
         """Return the diff that a call would make, "" where there is none to show.

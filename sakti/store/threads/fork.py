@@ -24,7 +24,7 @@ from sakti.store.models import GroupRow, MemoryRecordRow, MessageRow, Observatio
 from sakti.store.search import message_index, reindexing
 from sakti.store.threads import carry_over, threads
 
-_OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED)
+_OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED, threads.UNDONE)
 _LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
 
 

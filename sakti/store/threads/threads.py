@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from msgspec import structs
-from peewee import fn
+from peewee import Expression, fn
 
 from sakti.core.types import Json, Thread
 from sakti.store import rows
@@ -22,7 +22,7 @@ LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again,
 HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
 HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest meanwhile, as before what was undone
 
-UNDONE = "undone"  # in a thread's metadata: when all its turns were undone, and the id under which it goes on
+UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and the id of the thread in which it goes on
 
 
 def create(db: Database, thread: Thread) -> Thread:
@@ -58,14 +58,26 @@ def find(db: Database, resource_id: str | None, text: str) -> list[Thread]:
 
 
 def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Thread]:
-    """Return the newest threads of a workspace, of all where None, with at least one message."""
+    """Return the newest threads of a workspace, of all if None, with at least one message.
+
+    Undone branches are left out: their thread goes on in another one, and `/redo` or their id opens them.
+    """
     newest = ThreadRow.updated_at.desc(), ThreadRow.pk.desc()
-    here = ThreadRow.deleted_at.is_null()
+    here = ThreadRow.deleted_at.is_null() & ~_is_undone_branch()
     if resource_id is not None:
         here &= ThreadRow.resource_id == resource_id
     query = THREAD.select().where(here).order_by(*newest).limit(limit)
-    held = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id)
-    return list(query.where(fn.EXISTS(held)).execute(db))
+    messages = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id)
+    return list(query.where(fn.EXISTS(messages)).execute(db))
+
+
+def _is_undone_branch() -> Expression:
+    """Match threads that were undone, unchanged since, and go on in a thread that is stored and not deleted."""
+    successor = ThreadRow.alias()
+    went_to = fn.json_extract(ThreadRow.metadata, f"$.{UNDONE}.went_to")
+    undone_at = fn.json_extract(ThreadRow.metadata, f"$.{UNDONE}.at")
+    stored = successor.select(successor.pk).where(successor.id == went_to, successor.deleted_at.is_null())
+    return fn.coalesce(ThreadRow.updated_at <= undone_at, 0) & fn.EXISTS(stored)
 
 
 def is_deleted(db: Database, thread_id: str) -> bool:
@@ -107,17 +119,17 @@ def left_out(db: Database, thread_id: str) -> dict[str, str]:
 
 
 def mark_undone(db: Database, thread_id: str, went_to: str, now: int) -> None:
-    """Mark a thread whose turns were all undone, to go on as the empty thread `went_to`; "": unmark."""
+    """Mark a thread that goes on as the thread `went_to` after an undo; "": unmark."""
     update_metadata(db, thread_id, {UNDONE: {"at": now, "went_to": went_to} if went_to else None})
 
 
 def goes_on_as(thread: Thread) -> str:
-    """Return the id of the empty thread as which an undone one goes on; empty if it was not undone."""
+    """Return the id of the thread in which an undone one goes on; empty if it was not undone."""
     return str(thread.metadata[UNDONE]["went_to"]) if is_undone(thread.metadata, thread.updated_at) else ""
 
 
 def is_undone(metadata: Json, updated_at: int) -> bool:
-    """Return whether all turns of a thread were undone, and nothing was said in it since."""
+    """Return whether turns of a thread were undone, and no message was added since."""
     mark = metadata.get(UNDONE)
     return bool(mark) and updated_at <= mark["at"]
 

@@ -71,11 +71,11 @@ class Stopping:
         self._host.note("")
 
     def interrupt(self) -> bool:
-        """Give up the compaction, else the turn: its partial answer is kept, what is queued goes back to the prompt.
+        """Stop the compaction, else the user's own command, else the turn; false if nothing runs.
 
-        False where nothing runs.
+        The partial answer of a turn is kept, and queued messages go back to the prompt.
         """
-        if self._compaction.stop():
+        if self._compaction.stop() or self._host.session.stop_command():
             return True
         if self._host.session.busy:
             self._conversation.take_back_queue()  # before it stops: nothing of it is sent while it does

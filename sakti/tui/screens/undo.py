@@ -67,6 +67,8 @@ class UndoScreen(Panel[frozenset[str] | None]):
 
     def entitled(self, preview: Preview) -> str:
         """Return the title."""
+        if preview.completes is not None:
+            return "Complete the last undo"
         turns = counted(len(preview.turns), "turn")
         return f"Undo {turns} · {SAID[preview.what]} · from {words.title_of(preview.turns[0])[:30]!r}"
 
@@ -77,7 +79,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
 
     def on_mount(self) -> None:
         self._since = self._clock.monotonic()
-        items = sorted(self._preview.plan.items, key=lambda i: (not i.conflict, i.path))
+        items = sorted(self._preview.plan.rows, key=lambda i: (not i.conflict, i.path))
         self.files.set_rows(items, cursor=0)
         self.call_after_refresh(self._show)
 
@@ -107,7 +109,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         if preview.what != "files":
             rows.append(("thread", self.THREAD))
         if preview.left_out:
-            rows.append(("not covered", ", ".join(one_line(p, 60) for p in preview.left_out[:5])))
+            rows.append(("not restored", ", ".join(one_line(p, 60) for p in preview.left_out[:5])))
         self.reader.document.clear()
         self.reader.document.append(CardBlock(title="What changes", rows=tuple(rows)))
         if item is not None:

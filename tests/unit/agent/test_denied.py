@@ -40,7 +40,9 @@ async def test_a_denied_call_says_so_and_why(store: Store, tmp_path: Path) -> No
     told = result(run)
     assert told.content == "The user denied this call. They say: use pnpm"
     assert told.is_error and told.details["denied"] == "use pnpm"
-    assert run.of(ApprovalResolved) == [ApprovalResolved(question.id, False, "use pnpm", question.call_id)]
+    assert run.of(ApprovalResolved) == [
+        ApprovalResolved(question.id, False, "use pnpm", question.call_id, thread_id=question.thread_id)
+    ]
     assert not (tmp_path / "w" / "x").exists()
 
 

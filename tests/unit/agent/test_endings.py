@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from sakti.core.events import ToolFinished, ToolOutput
 from sakti.core.types import Message
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.store.threads import messages
 from tests.fakes.session import Recorded, start
+from tests.fakes.tools import ended as has_ended
 
 SAME = Answer("", calls=(Call("ls", {}),))
 
@@ -57,3 +60,17 @@ async def test_a_command_of_the_user_keeps_how_it_ended(store: Store, tmp_path: 
     kept = (await stored(run))[0].metadata
     assert kept["shell"] == "echo out; exit 3" and kept["outcome"]["exit_code"] == 3 and kept["outcome"]["failed"]
     assert "during" not in kept
+
+
+async def test_the_own_command_of_the_user_can_be_stopped(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", ["fine"])
+    command = "echo $$ > pid; echo begun; sleep 600"
+    task = asyncio.create_task(run.session.shell(command))
+    while not any(isinstance(e, ToolOutput) for e in run.events):
+        await asyncio.sleep(0.01)
+    assert run.session.stop_command()
+    await task
+    (result,) = [e.result for e in run.events if isinstance(e, ToolFinished)]
+    assert result.content == "begun\n[stopped by the user]"
+    assert await has_ended(int((tmp_path / "w" / "pid").read_text()))
+    assert not run.session.stop_command()

@@ -19,6 +19,7 @@ from sakti.core.events import (
     StepStarted,
     TextDelta,
     ToolFinished,
+    ToolStarted,
     TurnFinished,
     event_name,
     to_json,
@@ -301,6 +302,15 @@ async def test_always_saves_a_rule_that_holds_in_the_next_session(store: Store, 
     await again.ask("go")
     assert again.of(ApprovalRequested) == []
     assert again.of(ToolFinished)[0].result.content == "hi"
+
+
+async def test_a_call_starts_after_the_question_about_it(store: Store, tmp_path: Path) -> None:
+    calls = (Call("ls", {}), Call("bash", {"command": "touch here"}))
+    run = await start(store, tmp_path / "w", [Answer("", calls=calls), "done"])
+    run.session.subscribe(lambda e: run.session.resolve(e.id, True) if isinstance(e, ApprovalRequested) else None)
+    await run.ask("make it")
+    kinds = [type(e) for e in run.events if isinstance(e, ToolStarted | ApprovalRequested | ToolFinished)]
+    assert kinds == [ToolStarted, ToolFinished, ApprovalRequested, ToolStarted, ToolFinished]
 
 
 async def test_an_approved_command_runs_in_the_folder_that_was_shown(store: Store, tmp_path: Path) -> None:

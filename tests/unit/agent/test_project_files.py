@@ -64,8 +64,11 @@ def test_trust_holds_until_a_file_changes_that_is_more_than_text(before: dict[st
         old, new = ({f.name: f.sha256 for f in r.project.files if not f.is_text} for r in (first, second))
         if not first.project.files or not second.project.files:
             return  # never trusted, or nothing to trust any more
-        assert second.asks == (old != new)
-        assert {c.name for c in second.changes} == {n for n in {*old, *new} if old.get(n) != new.get(n)}
+        added = {f.name for f in second.project.files} - {f.name for f in first.project.files}
+        different = {n for n in {*old, *new} if old.get(n) != new.get(n)}
+        assert second.asks == bool(different | added)
+        assert {c.name for c in second.changes} == different | added
+        assert second.holds == (different <= added and not any(n in new for n in added))
 
 
 @pytest.mark.parametrize("location", TABLE)

@@ -425,8 +425,10 @@ def test_scripts_and_commands_that_run_are_trusted_as_they_were(ws: Path, home: 
     trust.save(trust.review(ws))
     assert trust.review(ws).state == "trusted"
     path.write_text(path.read_text() + "More words.")
-    skill(ws / ".claude", "second")
     assert trust.review(ws).state == "trusted", "a text can only say something"
+    skill(ws / ".claude", "second")
+    assert [c.name for c in trust.review(ws).changes] == [".claude/skills/second/SKILL.md"], "a new one asks"
+    trust.save(trust.review(ws))
     script.write_text("echo 2")
     assert trust.review(ws).state == "changed" and "+echo 2" in trust.review(ws).diff
     trust.save(trust.review(ws))

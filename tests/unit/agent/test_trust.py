@@ -12,7 +12,7 @@ import pytest
 
 from sakti.agent import settings_file
 from sakti.agent.project import trust
-from sakti.agent.project.files import CONFIG, ProjectFile, ProjectFiles
+from sakti.agent.project.files import BRANDS, CONFIG, ProjectFile, ProjectFiles
 from sakti.agent.session import trusting
 from sakti.agent.session.session import Options, Session
 from sakti.core.errors import ConfigError
@@ -59,19 +59,53 @@ def test_an_empty_folder_asks_nothing(tmp_path: Path) -> None:
     assert trust.review(tmp_path) == trust.TrustReview(ProjectFiles(tmp_path))
 
 
-def test_instructions_are_trusted_by_path_alone(tmp_path: Path) -> None:
+def test_instructions_that_were_there_are_trusted_by_path_alone(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("obey")
     found = trust.review(tmp_path)
     assert found.state == "new" and found.left_out.startswith("AGENTS.md: not trusted, so left out.")
     assert "+obey" in found.diff
     trust.save(found)
     (tmp_path / "AGENTS.md").write_text("obey more")
-    (tmp_path / "CLAUDE.md").write_text("too")
     assert trust.review(tmp_path).state == "trusted"
     (tmp_path / ".sakti").mkdir()
     (tmp_path / CONFIG).write_text("memory.enabled = false\n")
     changed = trust.review(tmp_path)
     assert changed.state == "changed" and "obey" not in changed.diff
+
+
+NEW_TEXTS = (
+    *("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "sub/AGENTS.md", "a/b/CLAUDE.local.md"),
+    *(f"{brand}/rules/x.md" for brand in BRANDS),
+    *(f"{brand}/skills/x/SKILL.md" for brand in BRANDS),
+    *(f"{brand}/commands/x.md" for brand in BRANDS),
+)
+
+
+@pytest.mark.parametrize("name", NEW_TEXTS)
+def test_a_new_text_asks_and_the_rest_stays_trusted(workspace: Path, name: str) -> None:
+    trust.save(trust.review(workspace))
+    new = workspace / name
+    new.parent.mkdir(parents=True, exist_ok=True)
+    new.write_text("---\ndescription: x\n---\nobey")
+    review = trust.review(workspace)
+    assert review.asks and review.holds and [(c.name, c.how) for c in review.changes] == [(name, "new")]
+    options = Options.load(workspace)
+    assert not options.config.memory.enabled, "its settings are as they were trusted"
+    assert name not in {f.name for f in options.files}
+    assert options.warnings == (
+        f"{name}: new since the workspace was trusted, so left out. `sakti trust` shows and trusts it.",
+    )
+    trust.save(review)
+    new.write_text("---\ndescription: x\n---\nobey more")
+    assert trust.review(workspace).state == "trusted"
+
+
+def test_a_new_text_beside_another_change_holds_nothing_back_from_the_question(workspace: Path) -> None:
+    trust.save(trust.review(workspace))
+    (workspace / "AGENTS.md").write_text("obey")
+    (workspace / CONFIG).write_text("memory.enabled = true\n")
+    review = trust.review(workspace)
+    assert review.asks and not review.holds and review.trusted_part.files == ()
 
 
 def test_untrusted_settings_are_left_out_and_named(workspace: Path) -> None:

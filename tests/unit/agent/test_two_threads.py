@@ -12,7 +12,17 @@ from sakti.agent.session.turns import Turns
 from sakti.agent.tools.approvals import Answer as Verdict
 from sakti.agent.workspace import Workspace
 from sakti.core.config import load
-from sakti.core.events import ApprovalRequested, Event, MessageSaved, TurnFinished
+from sakti.core.events import (
+    ApprovalRequested,
+    Event,
+    MessageSaved,
+    StepFinished,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    get_thread_id,
+)
 from sakti.core.tokens import Estimator
 from sakti.core.types import ModelInfo, Request, Usage
 from sakti.providers.scripted import Answer, Call, Played, ScriptedProvider
@@ -91,12 +101,23 @@ async def test_two_turns_at_once_share_nothing_but_the_workspace(store: Store, t
         assert [p.name for p in here.iterdir()] == [f"{name}.txt"]
         assert thread.usage == sum([SPENT[name]] * 4, SPENT[name])
         assert await store.read(stored_messages.usage_of, thread.id, purpose="actor") == thread.usage
-        (end,) = [e for e in events if isinstance(e, TurnFinished) and e.thread_id == thread.id]
+        of_thread = [e for e in events if get_thread_id(e) == thread.id]
+        assert "".join(e.text for e in of_thread if isinstance(e, TextDelta)) == f"done in {name}"
+        called = [e.call.arguments for e in of_thread if isinstance(e, ToolStarted)]
+        assert called == [p.arguments for m in rows for p in m.tool_calls]
+        results = [e.result for e in of_thread if isinstance(e, ToolFinished)]
+        assert [r.call_id for r in results] == [r.call_id for m in rows for r in m.tool_results]
+        assert sum([e.usage for e in of_thread if isinstance(e, StepFinished)], Usage()) == thread.usage
+        (end,) = [e for e in of_thread if isinstance(e, TurnFinished)]
         assert (end.status, end.text, end.usage) == ("answered", f"done in {name}", thread.usage)
         assert thread.status is not None and thread.status.thread_id == thread.id
         await runner.close()
         await thread.close()
     assert left.granted_rules == ("bash: touch left.txt",) and right.granted_rules == ()
-    asked = [e.target for e in events if isinstance(e, ApprovalRequested)]
-    assert sorted(asked) == ["touch left.txt", "touch right.txt", "touch right.txt"]
+    asked = {
+        t.id: [e.target for e in events if isinstance(e, ApprovalRequested) and e.thread_id == t.id]
+        for t in (left, right)
+    }
+    assert asked == {left.id: ["touch left.txt"], right.id: ["touch right.txt"] * 2}
+    assert {get_thread_id(e) for e in events} == {left.id, right.id}
     await workspace.close()

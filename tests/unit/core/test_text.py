@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import unicodedata
 
 import pytest
@@ -59,6 +60,17 @@ def test_json_is_harmless_and_loses_nothing(text: str) -> None:
     assert_harmless(line)
     assert "\n" not in line
     assert json.loads(line) == {"t": text}
+
+
+def test_json_shows_what_has_no_width_or_reorders_text() -> None:
+    widthless = [
+        chr(n)
+        for n in range(sys.maxunicode + 1)
+        if unicodedata.bidirectional(chr(n)) in {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "BN"}
+    ]
+    for character in (*widthless, *"\u061c\u200b\u200c\u200d\u200e\u200f\u2060\u3164\ufe0f\ufeff\U000e0041"):
+        line = json_line([f"a{character}b"])
+        assert character not in line and json.loads(line) == [f"a{character}b"], hex(ord(character))
 
 
 def test_one_line_is_bounded() -> None:

@@ -15,6 +15,7 @@ SECRETS = (
     "postgres://admin:s3cretPassw0rd@db.example.com/app",
     'password = "kiqFRusceIWVJb"',
     "Authorization: Bearer abcDEF123456abcDEF123456",
+    "ghp_aB3daB3daB3d\\\naB3daB3daB3d",
     KEY,
 )
 

@@ -76,6 +76,28 @@ def test_every_kind_is_masked_within_other_text(text: str, secret: str) -> None:
         "http://user:pass@host/ and https://foo:$PASSWORD@host",
         "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
         "const risk-assessment-of-the-whole-project",
+        "sk_CMS_RevocationInfoChoice_set_cmp_func(sk, f)",
+        'password = "{user}:{1}"',
+        "token = '<your-token-1>'",
+        'password: "get_password(1)"',
+        "secret = '[a-z0-9]{8,}'",
+        "PASSWORD=get_password(user1",
+        "TOKEN=$(cat token1)",
+        'passwords = "a1,b2,c3,d4"',
+        "src/models.py:11:    password: str",
+        "src/models.py:11:    password = getPassword(user)",
+        "+    token = self.next_token",
+        "curl -u user:pass https://x.example",
+        "curl -u admin:admin https://x.example",
+        'curl -u "$USER:$PASS" https://x.example',
+        "curl -sS https://x.example/a:bcdefgh",
+        '"auth": "required"',
+        "src/a.py:5432:class Foo:",
+        "arn:aws:logs:*:*:log-group:/aws/lambda",
+        "cpe:2.3:a:vendor:product:1.0:*:*:*:*:*:*:*",
+        "sed 's/\\(a\\)/$1$2$3/'",
+        "https://example.com/o12345@ingest/4500123",
+        "#define LONG_NAME_OF_A_MACRO \\\n    another_name",
     ],
 )
 def test_code_and_placeholders_stay(text: str) -> None:
@@ -118,6 +140,68 @@ def test_values_of_the_environment_are_masked_wherever_they_stand() -> None:
     assert "river" not in masked("curl -u quiet-ri\\\nver-stone") and "stone" not in masked("quiet-ri\\\nver-stone")
     secrets.use_environment({})
     assert masked("quiet-river-stone") == "quiet-river-stone"
+
+
+@PAIRS
+def test_every_kind_is_masked_behind_what_a_search_or_a_diff_prints(text: str, secret: str) -> None:
+    if "\n" in text:
+        return
+    for prefix in (
+        "cfg.txt:11:",
+        "HEAD:src/a-b/cfg.txt:2:",
+        "src/cfg.txt-12-",
+        "src/cfg.txt:",
+        "7:",
+        "+",
+        "-",
+        "> ",
+        "< ",
+    ):
+        assert secret not in masked(f"first\n{prefix}{text}\nlast"), prefix
+
+
+def test_a_line_of_yaml_is_masked_behind_what_a_search_or_a_diff_prints() -> None:
+    blamed = "3f2a9c81 (Ann 2026-01-02 10:11:12 +0100 4) "
+    for prefix in ("cfg.txt:11:", "cfg.txt-11-", "x:", "11:", "+", "-", "+  ", "- - ", blamed):
+        assert "battery" not in masked(f"first\n{prefix}password: correcthorsebattery\nlast"), prefix
+    assert "hunter2" not in masked("x:2:secret: hunter2xx9q")
+
+
+@PAIRS
+@pytest.mark.parametrize("line_break", ["\\\n", "\\\r\n"])
+def test_every_kind_is_masked_when_a_backslash_splits_it(text: str, secret: str, line_break: str) -> None:
+    if "\n" in text:
+        return
+    middle = text.index(secret) + len(secret) // 2
+    clean = masked(f"x \\\n{text[:middle]}{line_break}{text[middle:]} y\\\nz")
+    assert secret[len(secret) // 2 :] not in clean and masked(clean) == clean
+
+
+@pytest.mark.parametrize("prefix", ["", "11:", ".pgpass:2:", "cfg/pgpass-2-", "+", "-", "12\t"])
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("db.example.com:5432:shop:ann:quiet\\:river", "river"),
+        ("*:*:*:ann:quietriver7", "river"),
+        ("localhost:6432:*:ann:quietriver", "river"),
+        ("DB_PASSWORD=a8f3(9dk2x7", "9dk2x7"),
+        ("db_password: a8f3{9dk2x7", "9dk2x7"),
+    ],
+)
+def test_a_line_with_a_password_is_masked(prefix: str, text: str, secret: str) -> None:
+    clean = masked(f"first\n{prefix}{text}\nlast")
+    assert secret not in clean and clean.startswith("first\n") and clean.endswith("\nlast")
+
+
+def test_a_split_secret_turns_back_into_what_the_file_holds() -> None:
+    file = "x=1 \\\n  API_TOKEN=q8w7e6\\\nr5t4y3u2 \\\n  run\n"
+    shown = masked_lines(file)
+    assert "r5t4" not in shown and shown.count("\n") == file.count("\n") and revealed(shown, file) == file
+
+
+def test_a_text_is_not_cut_within_a_split_secret() -> None:
+    assert secrets.whole_until("one\ntwo \\\nthree \\\n") == 4
+    assert secrets.whole_until("one \\\ntwo \\\n") == len("one \\\ntwo \\\n")
 
 
 def test_only_variables_with_secret_names_count() -> None:

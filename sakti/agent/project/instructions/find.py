@@ -16,6 +16,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 
 from sakti.agent.project import files
+from sakti.agent.project.files import Trusts
 from sakti.agent.project.frontmatter import parted
 from sakti.agent.project.instructions.texts import Reader, cut
 from sakti.core.patterns import lazy_pattern
@@ -54,17 +55,17 @@ class Instructions(Struct, frozen=True):
     notes: tuple[str, ...] = field(default=())
 
 
-def find(workspace: Path, folder: Path, *, project: bool) -> Instructions:
-    """Return the instructions for work in `folder`; `project`: the workspace is trusted."""
+def find(workspace: Path, folder: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> Instructions:
+    """Return the instructions for work in `folder`; `project`: also those of it that are trusted."""
     sources: list[Source] = []
     notes: list[str] = []
     for path, name in _users():
         sources += _read(path, name, (*(f.resolve() for f in files.user_folders()), path.resolve().parent), notes)
     sources += [rule for rule in user_rules(notes) if not rule.paths]
     if project:
-        for path, name in _projects(workspace, folder):
+        for path, name in _projects(workspace, folder, trusts, notes):
             sources += _read(path, name, (workspace.resolve(),), notes)
-        sources += [rule for rule in project_rules(workspace, notes) if not rule.paths]
+        sources += [rule for rule in project_rules(workspace, notes, trusts) if not rule.paths]
     return limited(sources, notes, LIMIT)
 
 
@@ -75,9 +76,9 @@ def _read(path: Path, name: str, roots: Sequence[Path], notes: list[str]) -> lis
     return [Source(name, text)] if text else []
 
 
-def all_rules(workspace: Path, *, project: bool) -> list[Source]:
+def all_rules(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> list[Source]:
     """Return the user's rules, then the project's if it is trusted."""
-    return user_rules([]) + (project_rules(workspace, []) if project else [])
+    return user_rules([]) + (project_rules(workspace, [], trusts) if project else [])
 
 
 def user_has_rules() -> bool:
@@ -109,18 +110,20 @@ def _users() -> Iterator[tuple[Path, str]]:
                 return
 
 
-def _projects(workspace: Path, folder: Path) -> Iterator[tuple[Path, str]]:
+def _projects(workspace: Path, folder: Path, trusts: Trusts, notes: list[str]) -> Iterator[tuple[Path, str]]:
     below = folder.relative_to(workspace).parts if folder.is_relative_to(workspace) else ()
     at = workspace
     for part in (".", *below):
         at = at / part
-        for path in of_folder(at):
+        for path in of_folder(workspace, at, trusts, notes):
             yield path, path.relative_to(workspace).as_posix()
 
 
-def of_folder(folder: Path) -> Iterator[Path]:
-    """Return the files of one folder that count."""
-    present = [f.path for f in files.list_files(folder, "instructions")]
+def of_folder(workspace: Path, folder: Path, trusts: Trusts, notes: list[str]) -> Iterator[Path]:
+    """Return the files of one folder that count; one that is not trusted takes no other's place."""
+    names = {f.path: f.path.relative_to(workspace).as_posix() for f in files.list_files(folder, "instructions")}
+    notes += [files.left_out(name) for name in names.values() if not trusts(name)]
+    present = [path for path, name in names.items() if trusts(name)]
     yield from [p for p in present if p.name != LOCAL][:1]
     yield from (p for p in present if p.name == LOCAL)
 
@@ -128,11 +131,13 @@ def of_folder(folder: Path) -> Iterator[Path]:
 # --- rules -----------------------------------------------------------------------------------------------------------
 
 
-def project_rules(workspace: Path, notes: list[str]) -> list[Source]:
+def project_rules(workspace: Path, notes: list[str], trusts: Trusts = files.trusts_all) -> list[Source]:
     """Read the rules of a trusted workspace; one that cannot be read is left out with a sentence in `notes`."""
     reader = Reader((workspace.resolve(),), notes)
     listed = files.list_files(workspace, "rule", most=MOST_RULES)
-    texts = ((f.path.relative_to(workspace).as_posix(), reader.read(f.path)) for f in listed)
+    names = {f.path.relative_to(workspace).as_posix(): f.path for f in listed}
+    notes += [files.left_out(name) for name in names if not trusts(name)]
+    texts = ((name, reader.read(path)) for name, path in names.items() if trusts(name))
     return [rule for name, text in texts if text and (rule := _rule(name, text))]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import pathspec
 
 from sakti.agent.project import files
+from sakti.agent.project.files import Trusts
 from sakti.agent.project.instructions import find
 from sakti.agent.project.instructions.texts import Reader, cut
 from sakti.agent.tools.context import Outcome
@@ -21,21 +22,21 @@ KEY = "nearby"  # in a thread's metadata: names of what was shown, in order
 class Nearby:
     """Finds instructions for the calls of a thread; each is shown once, as a fact that memory ignores.
 
-    `project`: those of the workspace count, too, not the user's rules only. `begun` gives the sources that are in the
-    prompt already, `touched` the paths of a call, relative to the workspace. `kept` are the names that the thread has,
-    `keep` adds some.
+    `trusts`: those of the workspace count that it trusts, None: the user's rules only. `begun` gives the sources that
+    are in the prompt already, `touched` the paths of a call, relative to the workspace. `kept` are the names that the
+    thread has, `keep` adds some.
     """
 
     def __init__(
         self,
         workspace: Path,
-        project: bool,
+        trusts: Trusts | None,
         begun: Callable[[], Sequence[find.Source]],
         touched: Callable[[ToolCallPart], Sequence[str]],
         kept: Callable[[], Sequence[str]],
         keep: Callable[[Sequence[str]], Awaitable[None]],
     ) -> None:
-        self._workspace, self._project = workspace, project
+        self._workspace, self._project, self._trusts = workspace, trusts is not None, trusts or files.trusts_all
         self._begun, self._touched, self._kept, self._keep = begun, touched, kept, keep
         self._texts: dict[str, str] = {}
         self._rules: list[find.Source] | None = None
@@ -57,6 +58,8 @@ class Nearby:
     def _of_workspace(self, name: str) -> str:
         """Return the text of a file of instructions; empty for a rule, which would be there."""
         if not self._project or name.startswith(("~", "/")) or files.kind_of(name, "instructions") == "rule":
+            return ""
+        if not self._trusts(name):
             return ""
         return self._reader().read(self._workspace / name) or ""
 
@@ -92,7 +95,7 @@ class Nearby:
         for folder in dict.fromkeys(f for p in paths for f in reversed(PurePosixPath(p).parents)):
             if folder == PurePosixPath(".") or not self._project:
                 continue
-            for path in find.of_folder(self._workspace / folder):
+            for path in find.of_folder(self._workspace, self._workspace / folder, self._trusts, []):
                 name = path.relative_to(self._workspace).as_posix()
                 if name not in known and (text := self._reader().read(path)):
                     known.add(name)
@@ -106,7 +109,7 @@ class Nearby:
 
     def _loaded_rules(self) -> list[find.Source]:
         if self._rules is None:
-            self._rules = find.all_rules(self._workspace, project=self._project)
+            self._rules = find.all_rules(self._workspace, project=self._project, trusts=self._trusts)
         return self._rules
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.agent.project import files
-from sakti.agent.project.files import ListedFile
+from sakti.agent.project.files import ListedFile, Trusts
 from sakti.agent.project.frontmatter import parted
 from sakti.agent.project.instructions.texts import Reader
 from sakti.core import resources
@@ -96,15 +96,15 @@ class Library(Struct, frozen=True):
         return tuple(s.folder for s in self.skills if s.folder is not None)
 
 
-def load(workspace: Path, *, project: bool) -> Library:
-    """Load all skills and commands, without the project's if it is not trusted. Raises nothing."""
+def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> Library:
+    """Load all skills and commands; `project`: also those of it that are trusted. Raises nothing."""
     notes: list[str] = []
     skills: dict[str, Skill] = {}
     shadowed: list[Skill] = []
     bound = workspace.resolve()
     listed = files.list_files(workspace, "skill", "command", most=files.MOST + 1) if project else []
     for file, root in chain(
-        ((f, bound) for f in listed[: files.MOST]),  # no more than trust has listed
+        ((f, bound) for f in listed[: files.MOST] if trusts(f.path.relative_to(workspace).as_posix())),
         ((f, None) for f in files.list_user_files("skill", "command")),
     ):
         skill = _load(file, root, notes)

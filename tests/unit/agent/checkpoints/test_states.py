@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -9,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.checkpoints import places, uncovered
 from sakti.agent.checkpoints import shadow as shadows
+from sakti.agent.checkpoints.targets import read_targets
+from sakti.agent.judge.where import Place as Judged
 from tests.fakes.checkpoints import Place, git, tree
 
 Prepare = Callable[[Place], object]
@@ -358,7 +362,6 @@ def test_a_secret_file_is_kept_beside_the_repository(place: Place) -> None:
     assert not any(
         b"KEY" in place.shadow.objects.get(o) for o, _, _ in place.shadow.objects.everything() if ":" not in o
     )
-    (place.root / ".env").write_text("KEY=new\n")
     place.undo()
     assert (place.root / ".env").read_text() == "KEY=old\n"
 
@@ -375,12 +378,21 @@ def test_hard_links_and_permissions_of_the_file_are_kept(place: Place) -> None:
     assert file.stat().st_mode & 0o777 == 0o640
 
 
-def test_what_is_too_large_is_named(place: Place) -> None:
-    place.run("head -c 11000000 /dev/zero > large.bin; echo x > small")
+def test_a_new_large_file_is_removed_and_comes_back_with_a_redo(place: Place) -> None:
+    place.run("head -c 11000000 /dev/urandom > large.bin; echo x > small")
+    after = tree(place.root)
+    done, left = place.undo()
+    assert left == []
+    assert tree(place.root) == {}
+    assert place.redo(done) == []
+    assert tree(place.root) == after
+
+
+def test_a_large_file_that_a_command_changed_is_named(place: Place) -> None:
+    (place.root / "large.bin").write_bytes(b"x" * 11_000_000)
+    place.run(lambda: (place.root / "large.bin").write_bytes(b"y"))
     (turn,) = place.shadow.records.turns("thread")
     assert turn.left_out == ("large.bin",)
-    place.undo()
-    assert tree(place.root).keys() == {"large.bin"}
 
 
 def test_what_is_old_or_too_much_is_pruned(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,3 +448,104 @@ def test_permissions_that_the_user_set_since_stay(tmp_path: Path) -> None:
     (place.root / "kept").chmod(0o600)
     place.undo()
     assert tree(place.root) == {"kept": ("0o600", b"old\n")}
+
+
+def full(place: Place, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let writing one file fail as it does on a full disk."""
+    write = places.write
+
+    def fails(root: Path, path: str, *more: object) -> None:
+        if path == name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(root, path, *more)
+
+    monkeypatch.setattr(places, "write", fails)
+
+
+def test_an_undo_that_could_not_write_all_is_completed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place.root / "a").write_text("a")
+    (place.root / "b").write_text("b")
+    before = tree(place.root)
+    place.run("echo x > a; echo y > b")
+    with monkeypatch.context() as patched:
+        full(place, patched, "b")
+        done, left = place.undo()
+    assert left == ["b"]
+    (incomplete,) = place.shadow.records.undone()
+    assert incomplete.left == ("b",)
+    plan = place.shadow.plan(s.reversed() for s in incomplete.steps if s.path in incomplete.left)
+    assert [i.path for i in plan.items] == ["b"]
+    assert place.shadow.complete(incomplete, plan) == []
+    assert tree(place.root) == before
+    assert [u.left for u in place.shadow.records.undone()] == [()]
+    assert place.redo(done) == []
+    assert (place.root / "b").read_text() == "y\n"
+
+
+def test_permissions_pipes_and_folders_are_restored(place: Place) -> None:
+    (place.root / "sub/deep").mkdir(parents=True)
+    (place.root / "private").mkdir(mode=0o700)
+    for name in ("a", "sub/b", "private/c"):
+        (place.root / name).write_text(name)
+    os.mkfifo(place.root / "old-pipe", 0o640)
+    before, modes = tree_of_modes(place.root), {p: p.stat().st_mode for p in place.root.rglob("*")}
+    place.run("chmod 000 a; rm -r private old-pipe; mkfifo pipe; rm sub/b; touch sub/new; chmod 555 sub")
+    assert place.undo()[1] == []
+    assert tree_of_modes(place.root) == before
+    assert {p: p.stat().st_mode for p in place.root.rglob("*")} == modes
+
+
+def tree_of_modes(root: Path) -> dict[str, object]:
+    return {str(p): (oct(p.lstat().st_mode), p.read_text() if p.is_file() else "") for p in sorted(root.rglob("*"))}
+
+
+def test_permissions_that_the_user_set_since_are_kept(place: Place) -> None:
+    (place.root / "a").write_text("a")
+    place.run("chmod 600 a")
+    (place.root / "a").chmod(0o640)
+    assert place.plan().items == ()
+
+
+NAMED = {
+    "removed": "rm -rf data local.db",
+    "moved": "mv data elsewhere; mv local.db other.db",
+    "overwritten": "echo new > local.db; cp .gitignore data/1; sed -i s/d/e/ data/deep/2; echo more >> large.bin",
+    "found": "find data -type f -delete; find . -name '*.db' -delete",
+    "cleaned": "git init -q; git clean -qfdx",
+    "globbed": "rm -rf da*; rm ./local.d?",
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_uncovered_files_that_a_command_names_are_restored(place: Place, name: str) -> None:
+    (place.root / "data/deep").mkdir(parents=True)
+    for path in ("data/1", "data/deep/2", "local.db", ".env"):
+        (place.root / path).write_text(f"data of {path}")
+    (place.root / "large.bin").write_bytes(b"x" * 11_000_000)
+    (place.root / ".gitignore").write_text("data/\n*.db\nelsewhere\n")
+    before = tree(place.root)
+    place.run(NAMED[name])
+    assert all(t.left_out == () for t in place.shadow.records.turns("thread"))
+    assert place.undo()[1] == []
+    after = tree(place.root)
+    assert {p: after.get(p) for p in before} == before
+
+
+def test_uncovered_files_that_no_command_names_are_told(place: Place) -> None:
+    (place.root / "data").mkdir()
+    (place.root / "data/1").write_text("1")
+    (place.root / "local.db").write_text("2")
+    (place.root / ".gitignore").write_text("data/\n*.db\n")
+    place.run(lambda: (shutil.rmtree(place.root / "data"), (place.root / "local.db").write_text("3")))
+    (turn,) = place.shadow.records.turns("thread")
+    assert turn.left_out == ("data/1", "local.db")
+
+
+def test_too_much_to_be_kept_is_refused_before(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place.root / "data").mkdir()
+    (place.root / "data/1").write_text("1" * 2_000)
+    (place.root / ".gitignore").write_text("data/\n")
+    monkeypatch.setattr(uncovered, "LARGEST", 1_000)
+    named = read_targets("rm -rf data", Judged(place.root, place.root))
+    assert place.shadow.refuses(named) == "data: 2.0 kB in 1 file"
+    assert place.shadow.refuses(read_targets("rm -rf .gitignore", Judged(place.root, place.root))) == ""

@@ -17,6 +17,7 @@ from sakti.providers.scripted import Answer, Call
 from sakti.store.maintenance import inspection
 from sakti.store.threads import messages
 from sakti.store.threads import removal as thread_removal
+from sakti.store.threads import threads as stored_threads
 from tests.fakes.checkpoints import tree
 from tests.fakes.session import start
 
@@ -50,6 +51,29 @@ async def worked(store, tmp_path):
     return here, root
 
 
+async def listed(store, session) -> list[str]:
+    return [t.id for t in await store.read(stored_threads.recent, session.workspace.resource_id)]
+
+
+async def test_repeated_undos_leave_one_entry_and_a_continued_branch_is_listed_again(store, tmp_path):
+    here = await start(store, tmp_path / "w", ["one", "two", "again", "third"])
+    session = here.session
+    await here.ask("first question")
+    await here.ask("second question")
+    first = session.thread.id
+    for _ in range(2):
+        found = undoing.of_session(session)
+        await found.undo(await found.preview())
+        store.clock.advance(5)
+        await here.ask("asked again")
+    assert await listed(store, session) == [session.thread.id]
+    latest = session.thread.id
+    await session.open_thread(first)
+    await here.ask("on in the first")
+    assert set(await listed(store, session)) == {first, latest}
+    await session.close()
+
+
 def texts(found) -> list[str]:
     return [p.text for m in found for p in m.parts if isinstance(p, TextPart)]
 
@@ -72,11 +96,13 @@ async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(sto
     assert session.thread.title
     assert texts(await session.views.transcript(session.thread.id)) == ["write one", "written"]
     assert await store.read(messages.after, first, -1) == whole
+    assert await listed(store, session) == [session.thread.id]  # the undone branch is no entry of its own
     again = undoing.of_session(session)
     assert [t.files for t in await again.turns()] == [1]  # what was before the fork is known in it
     fork = session.thread.id
     await again.redo()
     assert session.thread.id == first
+    assert await listed(store, session) == [first]
     assert tree(root) == after
     assert await store.read(messages.after, first, -1) == whole
     gone = await store.read(thread_removal.deleted, session.workspace.resource_id)

@@ -145,6 +145,46 @@ def test_no_rule_is_made_for_what_a_command_could_replace_by_a_link(tmp_path: Pa
     assert landlock.outermost((tmp_path / "w", tmp_path / "w" / "cache", beside)) == [tmp_path / "w", beside]
 
 
+HOOK = "#!/bin/sh\nexit 0\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo evil > .git/hooks/pre-commit",
+        "echo evil >> .git/hooks/commit-msg",
+        "rm .git/hooks/commit-msg; ln -s ../../evil .git/hooks/commit-msg",
+        "mv .git/hooks/commit-msg .git/hooks/pre-push",
+        "chmod +x .git/hooks/commit-msg; cp .git/hooks/commit-msg .git/hooks/post-checkout",
+        "git config core.fsmonitor ./evil",
+        "git config core.hooksPath .",
+        "mkdir -p .git/hooks/pre-commit && rmdir .git/hooks/pre-commit && echo evil > .git/hooks/pre-commit",
+    ],
+)
+def test_hooks_and_settings_in_their_usual_places_are_put_back(sandbox: LinuxSandbox, command: str) -> None:
+    hooks = sandbox.workspace / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / "commit-msg").write_text(HOOK)
+    settings = (sandbox.workspace / ".git" / "config").read_text()
+    sandbox.watch.begin(running=False)
+    code, said = run(sandbox, command)
+    assert code == 0, said
+    moved = sandbox.watch.look()
+    assert moved and all(new for _, new in moved), moved
+    left = {f.name: f for f in hooks.iterdir() if not f.name.endswith(".sample") and ".set-aside-" not in f.name}
+    assert set(left) <= {"commit-msg"} and all(f.read_text() == HOOK and not f.is_symlink() for f in left.values())
+    assert (sandbox.workspace / ".git" / "config").read_text() == settings
+    sandbox.watch.begin(running=False)
+    run(sandbox, "true")
+    assert sandbox.watch.look() == []
+
+
+def test_settings_that_run_nothing_stay_changed(sandbox: LinuxSandbox) -> None:
+    sandbox.watch.begin(running=False)
+    run(sandbox, "git config user.name Ann; git config branch.main.remote origin")
+    assert sandbox.watch.look() == [] and "Ann" in (sandbox.workspace / ".git" / "config").read_text()
+
+
 async def test_a_command_of_the_model_is_told_what_stopped_it(sandbox: LinuxSandbox, tmp_path: Path) -> None:
     clock, work = SystemClock(), sandbox.workspace
     env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}

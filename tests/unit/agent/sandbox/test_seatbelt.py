@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from sakti.agent.sandbox import seatbelt
+from sakti.agent.sandbox import bwrap, probe, seatbelt
 from sakti.agent.sandbox.boundary import Boundary
+from sakti.agent.sandbox.sandbox import LinuxSandbox
+from tests.fakes import seatbelt as seatbelt_program
+from tests.fakes.enclosed import made_place, run
 
 HOME, WORK = Path("/Users/me"), Path("/Users/me/work (1)")
 BOUNDARY = Boundary(
@@ -87,3 +91,68 @@ def test_no_name_ends_a_rule() -> None:
     odd = seatbelt.profile(Boundary((Path('/w")(allow default) "'),)), Path("/t"))
     assert "(allow default)" not in odd and all(line.count('"') % 2 == 0 for line in odd.splitlines())
     assert odd.count("(") - odd.count("\\(") == odd.count(")") - odd.count("\\)")
+
+
+def on_a_mac(tmp_path: Path, stand_in: str) -> LinuxSandbox:
+    """A sandbox as on macOS, with a program in the place of sandbox-exec."""
+    program = tmp_path / "sandbox-exec"
+    program.write_text(f"#!/bin/sh\n{stand_in}\n")
+    program.chmod(0o755)
+    return LinuxSandbox(
+        made_place(tmp_path), home=tmp_path / "home", state=tmp_path / "state", system="darwin", seatbelt=program
+    )
+
+
+@pytest.fixture
+def bubblewrap(tmp_path: Path) -> str:
+    program, why = bwrap.find(tmp_path)
+    if not program or why:
+        pytest.skip("there is no bubblewrap to hold commands")
+    return f'exec "{sys.executable}" "{seatbelt_program.__file__}" "{program}" "$@"'
+
+
+def test_a_profile_that_holds_is_a_whole_sandbox_without_hosts(tmp_path: Path, bubblewrap: str) -> None:
+    sandbox = on_a_mac(tmp_path, bubblewrap)
+    assert (sandbox.level.name, sandbox.level.own_network) == ("sandboxed", False), sandbox.level.text
+    code, said = run(sandbox, "echo x > new && cat .env; echo $TMPDIR; echo x > $TMPDIR/y && echo x > ../out")
+    assert (sandbox.workspace / "new").exists() and "inner-secret" not in said and "sakti-tmp-" in said
+    assert code != 0 and not (sandbox.home / "out").exists()
+    code, _ = run(sandbox, "echo x > other", read_only=True)
+    assert code != 0 and not (sandbox.workspace / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "reason"),
+    [
+        ('shift 2; exec "$@"', "commands can write outside"),
+        ("echo not permitted >&2; exit 71", "not permitted"),
+        ("exit 0", "exit code 0"),
+    ],
+)
+def test_a_profile_that_does_not_hold_is_no_sandbox(stand_in: str, reason: str, tmp_path: Path) -> None:
+    level = on_a_mac(tmp_path, stand_in).level
+    assert level.name == "unsandboxed" and "self-test failed" in level.text and reason in level.text
+
+
+def test_one_hole_is_enough_to_fail(tmp_path: Path, bubblewrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = seatbelt.profile
+    monkeypatch.setattr(
+        seatbelt,
+        "profile",
+        lambda b, t: "\n".join(r for r in written(b, t).split("\n") if "file-read* file-w" not in r),
+    )
+    assert "can read files with secrets" in on_a_mac(tmp_path, bubblewrap).level.text
+
+
+def test_a_self_test_that_cannot_fail_proves_nothing(
+    tmp_path: Path, bubblewrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_SCRIPT", ": > new && echo ran\n")
+    level = on_a_mac(tmp_path, bubblewrap).level
+    assert level.name == "unsandboxed" and "cannot tell" in level.text
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+def test_a_machine_without_a_sandbox_says_so(system: str, tmp_path: Path) -> None:
+    level = LinuxSandbox(tmp_path, state=tmp_path / "state", system=system, seatbelt=tmp_path / "nothing").level
+    assert level.name == "unsandboxed" and level.reason and not level.holds

@@ -63,13 +63,77 @@ async def test_a_second_interrupt_ends_what_ignores_the_first(tools: ToolState) 
     assert await ended(int((tools.workspace / "pid").read_text()))
 
 
-async def test_what_left_its_group_is_told_of(tools: ToolState) -> None:
-    done = await call(tools, bash, command="setsid sleep 600 & echo $! > pid; echo started")
-    pid = int((tools.workspace / "pid").read_text())
-    os.kill(pid, 15)
-    assert done.content == (
-        "started\n[something that it started left its process group and may still run; its output is no longer read]"
-    )
+ESCAPES = {
+    "a new session": "setsid sleep 600 & echo $! > pid",
+    "a shell's own groups": "bash -c 'set -m; sleep 600 & echo $! > pid; disown -a'",
+    "python": 'python3 -c \'import subprocess; p = subprocess.Popen(["sleep", "600"], start_new_session=True); '
+    'open("pid", "w").write(str(p.pid))\'',
+    "a daemon": "(setsid bash -c 'setsid sleep 600 & echo $! > pid' &)",
+    "an empty environment": "(env -i setsid /bin/bash -c '(/usr/bin/setsid /bin/sleep 600 & echo $! > pid) &' &)",
+}
+
+
+async def left_process(tools: ToolState) -> int:
+    while not (tools.workspace / "pid").exists() or not (tools.workspace / "pid").read_text().strip():
+        await asyncio.sleep(0.01)
+    return int((tools.workspace / "pid").read_text())
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+async def test_a_process_that_leaves_its_group_is_named_and_can_be_ended(tools: ToolState, name: str) -> None:
+    done = await call(tools, bash, command=f"{ESCAPES[name]}; until [ -s pid ]; do sleep 0.02; done; echo started")
+    pid = await left_process(tools)
+    assert done.content.startswith("started\n[left running, in the background as 1: ")
+    assert f"(process {pid})" in done.content
+    assert (await call(tools, kill, id="1")).content == "Command 1 ended."
+    assert await ended(pid)
+
+
+HELD = {
+    "timeout": "timeout 999 bash -c 'echo $$ > pid; exec sleep 600'",
+    "setsid": "setsid -w bash -c 'echo $$ > pid; exec sleep 600'",
+    **{name: f"{command}; sleep 600" for name, command in ESCAPES.items()},
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("way", ["time", "interrupt", "kill"])
+async def test_nothing_outlives_a_command_that_is_stopped(tools: ToolState, name: str, way: str) -> None:
+    if way == "time":
+        await call(tools, bash, command=HELD[name], timeout=3)
+    elif way == "interrupt":
+        task = asyncio.create_task(call(tools, bash, command=HELD[name]))
+        await left_process(tools)
+        task.cancel()
+        await asyncio.wait({task})
+    else:
+        await call(tools, bash, command=HELD[name], background=True)
+        await left_process(tools)
+        await call(tools, kill, id="1")
+    assert await ended(await left_process(tools))
+
+
+async def test_a_command_is_ended_before_it_has_begun(tools: ToolState) -> None:
+    for _ in range(5):
+        done = await call(tools, bash, command="sleep 600", background=True)
+        running = tools.background[str(done.details["background"])]
+        assert await running.stop() == []
+        assert running.members() == {}
+
+
+async def test_a_command_that_kills_its_supervisor_is_ended(tools: ToolState) -> None:
+    command = "sleep 600 & echo $! > pid; kill -9 $PPID; sleep 600"
+    task = asyncio.create_task(call(tools, bash, command=command))
+    pid = await left_process(tools)
+    task.cancel()
+    await asyncio.wait({task})
+    assert await ended(pid)
+
+
+async def test_the_exit_code_and_signals_are_those_of_the_command(tools: ToolState) -> None:
+    assert (await call(tools, bash, command="exit 7")).content == "[exit code 7]"
+    assert (await call(tools, bash, command="kill -TERM $$")).content == "[ended by SIGTERM]"
+    assert (await call(tools, bash, command="yes | head -1; echo ${PIPESTATUS[0]}")).content == "y\n141"
 
 
 async def test_what_ends_with_the_command_is_not_spoken_of(tools: ToolState) -> None:
@@ -79,9 +143,9 @@ async def test_what_ends_with_the_command_is_not_spoken_of(tools: ToolState) -> 
 
 
 async def test_a_timeout_says_what_was_ended(tools: ToolState) -> None:
-    done = await call(tools, bash, command="sleep 600 & echo $! > pid; sleep 600", timeout=1)
+    done = await call(tools, bash, command="sleep 600 & echo $! > pid; sleep 600", timeout=3)
     assert done.is_error
-    assert done.content == "[stopped after 1 s, with everything that it had started]"
+    assert done.content == "[stopped after 3 s, with everything that it had started]"
     assert await ended(int((tools.workspace / "pid").read_text()))
     assert tools.background == {}
 

@@ -61,7 +61,9 @@ def board(db: Connection, resource_id: str, midnight: int, limit: int = COLUMN_L
     )
     urgent = find_urgent(db, resource_id)
     names = questions.handles(db, {u.waiting for u in urgent.values()}) if urgent else {}
-    ready.sort(key=lambda t: (urgent[t.id].priority if t.id in urgent else t.priority, t.created_at, t.id))
+    if urgent:
+        stored = questions.row_order(db, [t.id for t in ready])
+        ready.sort(key=lambda t: (urgent[t.id].priority if t.id in urgent else t.priority, t.created_at, stored[t.id]))
     containers = questions.cards(db, resource_id, "container", min(limit, CONTAINER_LIMIT))
     closed, closed_count = questions.closed_since(db, resource_id, midnight, limit)
     why = reasons(db, [t.id for t in (*blocked, *working) if t.held])

@@ -59,8 +59,10 @@ def _startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task]
     left = [t for t in left if not t.held and not t.open_children]
     tasks = {t.id: t for t in (*first, *waited, *left)}
 
-    def order(task: Task) -> tuple[int, int, str]:
-        return urgent[task.id].priority if task.id in urgent else task.priority, task.created_at, task.id
+    stored = questions.row_order(db, tasks)
+
+    def order(task: Task) -> tuple[int, int, int]:
+        return urgent[task.id].priority if task.id in urgent else task.priority, task.created_at, stored[task.id]
 
     return sorted(tasks.values(), key=order)[:limit], urgent, len(left)
 

@@ -57,7 +57,7 @@ class Weights(Struct, frozen=True):
 
 
 # Where nothing is asked all texts are ranked alike. What follows a message mostly repeats it (`before_length`, `echo`).
-PLAIN = Weights(k1=1.5, b=0.9, identifiers=0.6, leading=1.0, before_length=0.8, thread=0.9, echo=0.4)
+PLAIN = Weights(k1=1.5, b=0.9, identifiers=0.6, leading=1.0, before_length=0.8, thread=0.6, echo=0.4)
 # An answer leaves out the words of its question, so the messages around it count where something is asked.
 TALK = Weights(
     k1=1.1, b=0.45, identifiers=0.4, leading=0.0, before_length=1.5, thread=0.9, before=0.4, neighbour=0.3, answer=0.35

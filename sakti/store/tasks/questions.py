@@ -129,6 +129,12 @@ def waiting(db: Connection, resource_id: str, priority: int, limit: int) -> list
     return sorted(out, key=lambda task: task[1])
 
 
+def row_order(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
+    """Return numbers by which tasks of one moment are in the order in which they were stored."""
+    sql = "SELECT t.id, t.pk FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value"
+    return dict(db.execute_sql(sql, (json.dumps(list(task_ids)),)).fetchall())
+
+
 def ready_priorities(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
     """Return the priorities of those of these tasks that are ready."""
     rows = db.execute_sql(

@@ -65,6 +65,11 @@ class Scope:
         return self.session.workspace.resource_id
 
     @property
+    def board(self) -> str:
+        """Return the id that tasks and the page of this workspace are stored under."""
+        return self.session.workspace.board_id
+
+    @property
     def database(self) -> Path:
         """Return the database file. Raises `ConfigError`."""
         return self.store.path
@@ -84,7 +89,7 @@ class Scope:
 
     async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return what `fn(db, resource, …)` reads, secrets masked; in the shell without an event loop."""
-        return text_registry.leaving_all(await self.store.read(fn, self.resource, *args, **kwargs))
+        return text_registry.leaving_all(await self.store.read(fn, self.board, *args, **kwargs))
 
     async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
         """Return what `fn(db, actor, …)` changed; `name` is who acts in a shell, where it is not the user."""
@@ -95,7 +100,7 @@ class Scope:
         thread = self.session.thread
         own = () if thread is None else (thread.id,)
         return task_service.Actor(
-            self.resource, "user:you", self.now(), name="you", lease_ms=task_service.SHELL_CLAIM_MS, also=own
+            self.board, "user:you", self.now(), name="you", lease_ms=task_service.SHELL_CLAIM_MS, also=own
         )
 
     def settings(self, overrides: Sequence[str] = ()) -> Loaded:

@@ -59,20 +59,35 @@ async def search(
         raise Refused(f"--since takes {dates}, not {since!r}.", code=USAGE)
     where = text_search.Scope(None if all_workspaces else scope.resource, thread, tuple(kind), after)
     page = await scope.store.search(text_search.search, asked, where, limit=limit, offset=offset)
-    told = {"query": asked, "total": page.total, "notes": page.notes, "results": [_told(h, explain) for h in page.hits]}
+    told = {
+        "query": asked,
+        "total": page.total,
+        "with_all": page.with_all,
+        "notes": page.notes,
+        "results": [_told(h, explain) for h in page.hits],
+    }
     if not page.hits:
         nothing = f"Only {page.total} found for {asked!r}." if page.total else f"Nothing found for {asked!r}."
         more = f" {'; '.join(page.notes)}." if page.notes else ""
         return Rows((), empty=nothing + more, json=told)
     shown = f", {offset + 1}–{offset + len(page.hits)} shown" if page.total > len(page.hits) else ""
     tail = "; ".join((f"{page.found}{shown}", *page.notes))
-    return Rows(tuple(_line(h, explain) for h in page.hits), tail=tail, json=told)
+    return Rows(_lines(page, explain), tail=tail, json=told)
 
 
 def _told(h: Hit, explain: bool) -> dict[str, object]:
     names = ("id", "source", "thread_id", "task_id", "time", "rank", "score", "snippet", "reason", "copies")
     parts = {"parts": to_builtins(h.parts)} if explain else {}
     return {**{name: getattr(h, name) for name in names}, "marks": [list(m) for m in h.marks], **parts}
+
+
+def _lines(page: SearchPage, explain: bool = False) -> tuple[str, ...]:
+    """Return the lines of each hit, a rule above the first one with some of the words only."""
+    lines = {hit.rank: _line(hit, explain) for hit in page.hits}
+    first = (page.with_all or page.total) + 1
+    if first in lines:
+        lines[first] = f"     ── {page.total - first + 1} with some of the words ──\n{lines[first]}"
+    return tuple(lines.values())
 
 
 def _line(hit: Hit, explain: bool = False) -> str:
@@ -111,7 +126,7 @@ async def found(session: Session, query: str, where: Literal["thread", "workspac
         return await _around(session, one(page.hits, number))
 
     head = f"{page.found}{shown}{notes}"
-    return Rows(tuple(map(_line, page.hits)), "hits", tuple(page.hits), head=head, what=WHAT, pick=show)
+    return Rows(_lines(page), "hits", tuple(page.hits), head=head, what=WHAT, pick=show)
 
 
 async def _around(session: Session, hit: Hit) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     from sakti.core.types import Thread
 
 with lazy_imports:
+    from sakti.agent import moved_folder
     from sakti.agent import titles as thread_titles
     from sakti.agent.session import queries as session_queries
     from sakti.agent.threads import actions as thread_actions
     from sakti.agent.threads import export as thread_export
     from sakti.agent.threads import message_removal, past_requests
     from sakti.core import types as core_types
-    from sakti.store import text_registry
+    from sakti.store import text_registry, workspaces
     from sakti.store.log import lines as memory_log
     from sakti.store.threads import message_removal as deleted_messages
     from sakti.store.threads import messages as stored_messages
@@ -95,6 +97,22 @@ async def _deleted(scope: Scope) -> Value:
     lines = tuple(f"{c.thread.id[-8:]}  deleted {_when(c.deleted_at or 0)}  {c.in_words()}" for c in found)
     empty = "No deleted thread in this workspace."
     return Rows(lines, empty=empty, json={"threads": [c.as_json() for c in found]})
+
+
+@action(arg("old", "Path of the folder before it was moved.", metavar="OLD"), shell="threads adopt",
+        chat="threads adopt", needs="store")  # fmt: skip
+async def adopt(scope: Scope, old: str) -> Value:
+    """Adopt threads, tasks and page of this folder's old path; trust, rules and checkpoints stay behind."""
+    root = os.path.normpath(scope.workspace / Path(old).expanduser())
+    if root == scope.resource:
+        raise Refused(f"{root} is this workspace.", code=USAGE)
+    stored = await scope.store.read(workspaces.holdings, root)
+    if stored.is_empty:
+        raise Refused(f"Nothing is stored under {root}. `sakti threads list --all-workspaces` shows all threads.")
+    if Path(root).exists():
+        raise Refused(f"{root} still exists and keeps its threads. Adopting is for folders that were moved.")
+    moved = await scope.store.write(workspaces.adopt, root, scope.resource)
+    return Done(f"Adopted {moved_folder.describe(moved)} of {root}.", json=to_builtins(moved))
 
 
 @action(WHICH, shell="threads show", needs="store")

@@ -43,6 +43,7 @@ with lazy_imports:
     from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
     from sakti.memory import engine as memory_engine
+    from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
     from sakti.store.threads import fork as thread_fork
     from sakti.store.threads import messages as stored_messages
@@ -188,6 +189,7 @@ class OpenThread:
         newest = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
         if not newest:
             await self.open_new()
+            self.emit(Notice("warning", "No thread to continue", "This workspace has none; a new one starts."))
         elif went_to := stored_threads.goes_on_as(newest[0]):
             exists = await ws.store.read(stored_threads.get, went_to) is not None
             await self.open_new(None if exists else went_to)
@@ -287,6 +289,7 @@ class OpenThread:
             owner=ws.owner or None,
             timezone=local_timezone(),
             reason=ws.observer_reason(),
+            page_of=ws.board_id,
         )
 
     async def catch_up(self) -> None:
@@ -500,8 +503,7 @@ class OpenThread:
             ws.store,
             resource_id=ws.resource_id,
             owner=ws.owner or None,
-            counter=ws.counter,
-            settings=ws.config.memory,
+            pages=memory_pages.Pages(ws.store, ws.counter, ws.config.memory, ws.board_id),
             emit=self.emit,
             in_window=lambda: self.engine.window_ids,
         )

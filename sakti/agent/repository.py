@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from sakti.agent.sandbox import worktree
 from sakti.core.patterns import lazy_pattern
 from sakti.core.programs import find_program, safe_environment
 
@@ -36,6 +37,7 @@ _OPTIONS = {
     "status": ("--ignore-submodules=all",),
     "diff": ("--ignore-submodules=all", "--no-ext-diff", "--no-textconv"),
     "ls-files": (),
+    "rev-list": (),
 }
 _FILTER = lazy_pattern(r"filter\.(.*)\.[^.]*", re.DOTALL)
 
@@ -63,7 +65,7 @@ def find_root(start: Path) -> Path:
 
 
 async def git(
-    root: Path, question: Literal["status", "diff", "ls-files"], *arguments: str, timeout: float = 3
+    root: Path, question: Literal["status", "diff", "ls-files", "rev-list"], *arguments: str, timeout: float = 3
 ) -> str | None:
     """Return what git prints, without running anything that the repository's configuration names.
 
@@ -152,3 +154,15 @@ def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
     """Return the environment of commands: the user's, without the agent's keys and settings, and no pager."""
     kept = {k: v for k, v in env.items() if k not in secrets and not k.startswith("SAKTI_")}
     return {**kept, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+
+
+def board_root(root: Path, *, shared: bool) -> Path:
+    """Return the folder whose board and page a workspace uses: a linked worktree may share those."""
+    common = worktree.kept_at(root) if shared else None
+    return common.parent if common is not None and common.name == ".git" else root
+
+
+async def first_commit(root: Path) -> str:
+    """Return the hash of a repository's first commit, of several the oldest; "" if git has no answer."""
+    out = await git(root, "rev-list", "--max-parents=0", "HEAD") if (root / ".git").exists() else None
+    return (out or "").strip().rpartition("\n")[2]

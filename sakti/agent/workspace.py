@@ -7,9 +7,11 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sakti.agent import repository
 from sakti.agent.options import Options
 from sakti.agent.project import files as project_files
 from sakti.agent.project import trust
@@ -32,10 +34,11 @@ if TYPE_CHECKING:
     from sakti.agent.sandbox.sandbox import Sandbox
     from sakti.agent.tools.context import ToolState
     from sakti.memory.protocol import Observer, Reflector
+    from sakti.store.workspaces import Holdings
 
 
 with lazy_imports:
-    from sakti.agent import project_summary
+    from sakti.agent import moved_folder, project_summary
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.checkpoints import shadow as checkpoints
     from sakti.agent.processors import base as processing
@@ -76,6 +79,7 @@ class WorkspaceFiles:
         self.summary: str | None = None  # of the workspace, for a small model; None: not read yet
         self._notes = set[str]()  # on instructions: shown once
         self.git: GitState | None = None
+        self.earlier: list[Holdings] = []  # workspaces that this folder was before it was moved
 
     @property
     def count(self) -> bool:
@@ -180,6 +184,12 @@ class Workspace:
         """Return the id that threads, tasks, and rules of this workspace are stored under."""
         return self.options.resource_id or str(self.root)
 
+    @cached_property
+    def board_id(self) -> str:
+        """Return the id that tasks and the page of this workspace are stored under."""
+        shared = self.config.store.share_worktrees
+        return self.options.resource_id or str(repository.board_root(self.root, shared=shared))
+
     @property
     def env(self) -> Mapping[str, str]:
         return self.options.env
@@ -260,6 +270,9 @@ class Workspace:
         self.processors()
         self.indexing.begin(self.store)
         await self.files.look_at_git()
+        if self.options.resource_id is None:
+            trusted, root = self.options.trusted, self.root
+            self.files.earlier = await moved_folder.find_earlier(self.store, root, trusted=trusted, saved=self.saved)
         await self.models.select(self.options.model_flag)
 
     def hurry(self, seconds: float) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sakti.store.database import Store
 
 with lazy_imports:
+    from sakti.agent import repository
     from sakti.agent.session import session as sessions
     from sakti.store import text_registry
     from sakti.tasks import service as task_service
@@ -51,6 +52,11 @@ class ShellScope(Scope):
         return str(self.workspace)
 
     @property
+    def board(self) -> str:
+        shared = common.own_settings().config.store.share_worktrees
+        return str(repository.board_root(self.workspace, shared=shared))
+
+    @property
     def database(self) -> Path:
         return common.database_path()
 
@@ -74,7 +80,7 @@ class ShellScope(Scope):
     async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if self._store is not None:
             return await super().ask(fn, *args, **kwargs)
-        return text_registry.leaving_all(common.ask(fn, self.resource, *args, **kwargs))
+        return text_registry.leaving_all(common.ask(fn, self.board, *args, **kwargs))
 
     async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
         if self._store is not None:
@@ -86,7 +92,7 @@ class ShellScope(Scope):
         """Return who acts: `--as`, else SAKTI_ACTOR, else the user of the shell."""
         who = name or os.environ.get("SAKTI_ACTOR") or os.environ.get("USER") or "shell"
         lease_ms = task_service.SHELL_CLAIM_MS
-        return task_service.Actor(self.resource, f"shell:{who}", self.now(), name=who, lease_ms=lease_ms)
+        return task_service.Actor(self.board, f"shell:{who}", self.now(), name=who, lease_ms=lease_ms)
 
     @asynccontextmanager
     async def memory(

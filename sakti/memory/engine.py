@@ -92,6 +92,7 @@ class MemoryEngine:
         timezone: str | None = None,
         goal: str = "",
         reason: str = "",
+        page_of: str | None = None,
         failpoint: failpoints.Hook = failpoints.nothing,
         patience: float = PATIENCE_S,
         aside: RunAside = asyncio.to_thread,
@@ -99,6 +100,7 @@ class MemoryEngine:
     ) -> None:
         self._store, self._counter, self._clock, self._ids = store, counter, clock, ids
         self._mode = mode
+        self._page_of = page_of  # the workspace whose page is read; None: the thread's
         self._settings = modes.settings_for(settings, mode)
         self._last_messages = modes.last_messages(settings, mode)
         self._emit = emit
@@ -181,6 +183,8 @@ class MemoryEngine:
             mode=self._mode,
             last_messages=self._last_messages,
         )
+        if self._page_of is not None:
+            self._request.use_page_of(self._page_of)
         record = await self._open_record(thread)
         few = None if self._settings.enabled else max(200, self._last_messages * 4)
         window = await first_window(self._store, thread, record, newest=few)

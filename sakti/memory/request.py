@@ -53,6 +53,10 @@ class RequestBuilder:
         self._start = 0  # of the log's groups, the first that was sent last
         self.gap = 0  # ms between the newest prompt and the message before it
 
+    def use_page_of(self, resource_id: str) -> None:
+        """Read the page of another workspace, which this one shares."""
+        self._pages = Pages(self._store, self._counter, self._settings, resource_id)
+
     # --- what is read once per turn -----------------------------------------------------------------------
 
     async def open(self, thread_id: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
 from sakti.store.tasks.row import Card
-from sakti.tasks.describe import claimed_by, is_abandoned, reasons
+from sakti.tasks.describe import Urgency, claimed_by, find_urgent, is_abandoned, reasons
 
 COLUMN_LIMIT = 100  # cards of a column that are read; its title counts all
 CONTAINER_LIMIT = 50  # they stand below what is blocked
@@ -17,7 +19,8 @@ class BoardTask(Struct, frozen=True):
     """Row of the board. `held_by` names the holder; `since` is when work began or the task was closed (Unix ms).
 
     `blocked_by` names own blockers by handle, inherited ones as "X (via EPIC)"; `waits_for_children` counts the open
-    ones. `abandoned`: the process that worked on it has ended.
+    ones. `abandoned`: the process that worked on it has ended; `urgent_for` names
+    a more urgent task that waits for it, as `P0 t4k`.
     """
 
     id: str
@@ -32,6 +35,7 @@ class BoardTask(Struct, frozen=True):
     ready_to_close: bool = False
     waits_for_children: int = 0
     abandoned: bool = False
+    urgent_for: str = ""
 
 
 class Board(Struct, frozen=True):
@@ -55,6 +59,11 @@ def board(db: Connection, resource_id: str, midnight: int, limit: int = COLUMN_L
     ready, blocked, working = (
         questions.cards(db, resource_id, state, limit) for state in ("ready", "blocked", "in_progress")
     )
+    urgent = find_urgent(db, resource_id)
+    names = questions.handles(db, {u.waiting for u in urgent.values()}) if urgent else {}
+    if urgent:
+        stored = questions.row_order(db, [t.id for t in ready])
+        ready.sort(key=lambda t: (urgent[t.id].priority if t.id in urgent else t.priority, t.created_at, stored[t.id]))
     containers = questions.cards(db, resource_id, "container", min(limit, CONTAINER_LIMIT))
     closed, closed_count = questions.closed_since(db, resource_id, midnight, limit)
     why = reasons(db, [t.id for t in (*blocked, *working) if t.held])
@@ -62,7 +71,10 @@ def board(db: Connection, resource_id: str, midnight: int, limit: int = COLUMN_L
     counts = questions.counts(db, resource_id)
 
     def drawn(cards: list[Card]) -> tuple[BoardTask, ...]:
-        return tuple(_card(t, why.get(t.id, ()), ready_to_close=t.id in finished) for t in cards)
+        return tuple(
+            _card(t, why.get(t.id, ()), _describe(urgent.get(t.id), names), ready_to_close=t.id in finished)
+            for t in cards
+        )
 
     return Board(
         ready=drawn(ready),
@@ -75,7 +87,11 @@ def board(db: Connection, resource_id: str, midnight: int, limit: int = COLUMN_L
     )
 
 
-def _card(task: Card, blocked_by: tuple[str, ...], *, ready_to_close: bool) -> BoardTask:
+def _describe(urgency: Urgency | None, names: Mapping[str, str]) -> str:
+    return f"P{urgency.priority} {names[urgency.waiting]}" if urgency else ""
+
+
+def _card(task: Card, blocked_by: tuple[str, ...], urgent_for: str, *, ready_to_close: bool) -> BoardTask:
     return BoardTask(
         id=task.id,
         handle=task.handle,
@@ -88,5 +104,6 @@ def _card(task: Card, blocked_by: tuple[str, ...], *, ready_to_close: bool) -> B
         since=task.closed_at if task.status == "closed" else task.claimed_at,
         ready_to_close=ready_to_close,
         waits_for_children=0 if task.status == "closed" else task.open_children,
+        urgent_for=urgent_for,
         abandoned=task.claim_owner is not None and is_abandoned(task),
     )

@@ -102,6 +102,8 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
     refuse_cycle(db, task.id, target.id, kind)
     if kind == g.PARENT:
         refuse_epic_in_task(db, task, target)
+        if task.status != "closed":
+            refuse_closed_parent(target)
     return edges.add(db, task.id, target.id, kind, actor.now, count=count)
 
 
@@ -112,12 +114,21 @@ def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
     """
     if child.type == "epic" and parent.type != "epic":
         advice = ""
-        if store_graph.find_deadlock(db, parent.id, child.id, g.PARENT) is None:
+        is_open_for = child.status != "closed" or parent.status == "closed"
+        if is_open_for and store_graph.find_deadlock(db, parent.id, child.id, g.PARENT) is None:
             command = f"`dep {parent.handle} {child.handle} --type {g.PARENT}`"
             advice = f" The other way round: {command} makes {parent.handle} a part of the epic."
         raise TaskError(
             f"{child.handle} is an epic and cannot be part of the {parent.type} {parent.handle}.{advice}",
             code="bad_parent",
+        )
+
+
+def refuse_closed_parent(parent: Task) -> None:
+    """Refuse an open child of a closed epic. Raises `TaskError` (closed)."""
+    if parent.type == "epic" and parent.status == "closed":
+        raise TaskError(
+            f"The epic {parent.handle} is closed; `reopen {parent.handle}` opens it for more tasks.", code="closed"
         )
 
 

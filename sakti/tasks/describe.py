@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
 from sakti.core.patterns import lazy_pattern
@@ -99,6 +101,24 @@ def describe_all(db: Connection, tasks: Sequence[Task]) -> list[Json]:
             marks["waitsForChildren"] = task.open_children
         out.append(describe(task) | marks)
     return out
+
+
+WAITING = 100  # of the waiting tasks in each state, the most urgent ones that count for what they wait for
+WALKED = 300  # tasks that are looked at for this
+
+
+class Urgency(Struct, frozen=True):
+    """Priority of the most urgent task that waits for another one, and its id."""
+
+    priority: int
+    waiting: str
+
+
+def find_urgent(db: Connection, resource_id: str, priority: int = 4) -> dict[str, Urgency]:
+    """Return the ready tasks that a more urgent task waits for, one of at least this priority."""
+    reached = graph.waited_for(db, questions.waiting(db, resource_id, priority, WAITING), WALKED)
+    own = questions.ready_priorities(db, reached) if reached else {}
+    return {task: Urgency(*reached[task]) for task, p in own.items() if reached[task][0] < p}
 
 
 def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:

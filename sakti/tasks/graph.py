@@ -93,11 +93,37 @@ def blocked(graph: Graph, task: str) -> Blocked | None:
     return Blocked(own, tuple(sorted(inherited))) if own or inherited else None
 
 
+def waits_for(graph: Graph, task: str) -> set[str]:
+    """Return the open tasks that a task waits for, directly or through others: blockers and children."""
+    out: set[str] = set()
+    stack = [task]
+    while stack:
+        waiting = stack.pop()
+        reasons = blocked(graph, waiting) or Blocked()
+        direct = {*reasons.by, *(by for _, by in reasons.inherited), *open_children(graph, waiting)}
+        stack += direct - out
+        out |= direct
+    return out
+
+
+def _urgency(graph: Graph) -> dict[str, int]:
+    """Return the most urgent priority among each task and those that wait for it."""
+    out = {n.id: n.priority for n in graph.nodes.values()}
+    for waiting in (n for n in graph.nodes.values() if is_open(graph, n.id)):
+        for task in waits_for(graph, waiting.id):
+            out[task] = min(out[task], waiting.priority)
+    return out
+
+
 def ready(graph: Graph) -> list[str]:
-    """Return open, unclaimed, unblocked tasks without an open child: most urgent first, then oldest."""
-    found = [
+    """Return open, unclaimed, unblocked tasks without an open child.
+
+    The most urgent first, by their own priority or that of a task that waits for them; then oldest.
+    """
+    urgency = _urgency(graph)
+    startable = [
         n
         for n in graph.nodes.values()
         if n.status == "open" and not open_children(graph, n.id) and blocked(graph, n.id) is None
     ]
-    return [n.id for n in sorted(found, key=lambda n: (n.priority, n.order))]
+    return [n.id for n in sorted(startable, key=lambda n: (urgency[n.id], n.order))]

@@ -10,7 +10,7 @@ from sakti.store.tasks import graph, questions
 from sakti.store.tasks import search as task_search
 from sakti.tasks.board import Board, BoardTask, board
 from sakti.tasks.chains import Branch, explain, tree
-from sakti.tasks.describe import describe, describe_all, find, is_abandoned
+from sakti.tasks.describe import Urgency, describe, describe_all, find, find_urgent, is_abandoned
 
 if TYPE_CHECKING:
     from sakti.core.types import Json
@@ -24,29 +24,47 @@ __all__ = ["Board", "BoardTask", "Branch", "board", "describe", "explain", "find
 
 
 def ready(db: Connection, resource_id: str, limit: int) -> Json:
-    """Return the ready tasks, most urgent first.
+    """Return the ready tasks, most urgent first, by the priority of a task or of one that waits for it.
 
-    A container is offered once its children are done, as ready to close; a task whose chat has ended is offered
-    again, with `claimEnded`.
+    `for` is the handle of the more urgent task, `forPriority` its priority. A container is offered once its children
+    are done, as ready to close; a task whose chat has ended is offered again, with `claimEnded`.
     """
-    tasks, freed = startable(db, resource_id, limit)
+    tasks, urgent, freed = _startable(db, resource_id, limit)
     finished = graph.containers(db, [t.id for t in tasks if t.status == "open"])
     counts = questions.counts(db, resource_id)
+    names = questions.handles(db, {urgent[t.id].waiting for t in tasks if t.id in urgent})
     return {
-        "tasks": [describe(t) | ({"readyToClose": True} if t.id in finished else {}) for t in tasks],
+        "tasks": [
+            describe(t)
+            | ({"for": names[u.waiting], "forPriority": u.priority} if (u := urgent.get(t.id)) else {})
+            | ({"readyToClose": True} if t.id in finished else {})
+            for t in tasks
+        ],
         "readyCount": counts["ready"] + freed,
         "blockedCount": counts["blocked"],
     }
 
 
-def startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task], int]:
-    """Return the first claimable tasks in order, and how many of all were left behind by an ended process."""
-    tasks = questions.column(db, resource_id, "ready", limit)
+def startable(db: Connection, resource_id: str, limit: int) -> list[Task]:
+    """Return the first claimable tasks in the order of `ready`."""
+    return _startable(db, resource_id, limit)[0]
+
+
+def _startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task], dict[str, Urgency], int]:
+    """Return the first claimable tasks, who waits for them, and how many claims have ended."""
+    first = questions.column(db, resource_id, "ready", limit)
+    urgent = find_urgent(db, resource_id, first[-1].priority) if len(first) == limit else find_urgent(db, resource_id)
+    waited = questions.get_many(db, urgent).values()
     left = [t for t in questions.claimed(db, resource_id) if is_abandoned(t)]
     left = [t for t in left if not t.held and not t.open_children]
-    if left:  # sorting is stable and both are in the order of their rows
-        tasks = sorted([*tasks, *left], key=lambda t: (t.priority, t.created_at))[:limit]
-    return tasks, len(left)
+    tasks = {t.id: t for t in (*first, *waited, *left)}
+
+    stored = questions.row_order(db, tasks)
+
+    def order(task: Task) -> tuple[int, int, int]:
+        return urgent[task.id].priority if task.id in urgent else task.priority, task.created_at, stored[task.id]
+
+    return sorted(tasks.values(), key=order)[:limit], urgent, len(left)
 
 
 def show(db: Connection, resource_id: str, text: str) -> Json:

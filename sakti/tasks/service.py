@@ -30,6 +30,7 @@ from sakti.tasks.changes import (
     freed,
     log,
     new_handle,
+    refuse_closed_parent,
     refuse_held,
     refuse_new_epic_in_task,
     undelete,
@@ -121,6 +122,8 @@ def create(
     others += [(other, g.BLOCKS) for other in depends_on]
     targets = [(find(db, actor.resource_id, text), kind) for text, kind in others]
     for target, kind in targets:
+        if kind == g.PARENT:
+            refuse_closed_parent(target)
         if kind == g.PARENT and type == "epic" and target.id != id:
             refuse_new_epic_in_task(target)
         connect(db, actor, task, target, kind, count=False)
@@ -227,7 +230,7 @@ def _make_active(db: Database, actor: Actor, task: Task) -> str | None:
 
 def claim_next(db: Database, actor: Actor) -> tuple[Task, str | None]:
     """Claim the first ready task, in one transaction: N processes get N tasks. Raises `TaskError` where none is."""
-    first, _ = startable(db, actor.resource_id, 1)
+    first = startable(db, actor.resource_id, 1)
     if not first:
         raise TaskError("Nothing is ready.", code="nothing_ready")
     return claim(db, actor, first[0].id)

@@ -20,7 +20,7 @@ from sakti.store.tasks.row import Task
 from sakti.store.threads import messages as message_store
 from sakti.tasks import graph as g
 from sakti.tasks.admission import Gate
-from sakti.tasks.changes import Actor, new_handle
+from sakti.tasks.changes import Actor, difference, new_handle
 from sakti.tasks.fields import (
     REASONS,
     TYPES,
@@ -58,21 +58,43 @@ class LeftOut(Struct, frozen=True):
     reason: str
 
 
+class Differing(Struct, frozen=True):
+    """Task that is not the same here and in the import, which was not taken: its handle, and why."""
+
+    task: str
+    reason: str
+
+
 class Imported(Struct, frozen=True):
     """Result of an import.
 
-    How many tasks and edges were added, how many tasks existed (they stay unchanged), and the edges that were left
-    out.
+    How many tasks and edges were added, how many tasks were replaced by their newer version, how many stay as they
+    are, those of them that differ, and the edges that were left out.
     """
 
     tasks: int
     dependencies: int
     known: int
     left_out: tuple[LeftOut, ...] = ()
+    updated: int = 0
+    differing: tuple[Differing, ...] = ()
+
+
+class _SortedImport(Struct):
+    """Lines of an import, sorted by what becomes of them."""
+
+    added: list[tuple[Task, Json, int]] = []
+    newer: list[tuple[Task, Task, Json, int]] = []  # the task here, and as it is in the import
+    same: int = 0
+    differing: list[Differing] = []
 
 
 def export(db: Database, resource_id: str) -> list[Json]:
-    """Return every task of the workspace, oldest first, with its whole text. Claims are not exported."""
+    """Return every task of the workspace, oldest first, with its whole text. Claims are not exported.
+
+    `based_on`: the `updated_at` of the imported version that a task was made from, so that it can go back.
+    """
+    versions = events.versions(db, resource_id)
     edges: dict[str, list[Json]] = {}
     for task, on, kind in store_graph.edges(db, resource_id):
         edges.setdefault(task, []).append({"on": on, "type": kind})
@@ -85,6 +107,7 @@ def export(db: Database, resource_id: str) -> list[Json]:
         line["dependencies"] = edges.get(task.id, [])
         line["messages"] = [m["id"] for m in questions.linked_messages(db, task.id, limit=100_000)]
         line["metadata"] = {k: v for k, v in task.metadata.items() if k not in rows.SOURCE_KEYS}
+        line["based_on"] = versions.get(task.id)
         out.append({k: v for k, v in line.items() if v not in (None, "", [], {})})
     return out
 
@@ -115,48 +138,105 @@ def split_lines(text: str) -> list[str]:
 
 
 def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imported:
-    """Add the tasks of an export (lines or objects) that do not exist yet, in one transaction.
+    """Add the tasks of an export (lines or objects), in one transaction.
 
-    A refused value refuses all of them; an edge that would be a deadlock is left out and reported.
+    A task that exists is replaced by a newer version if it was not changed here since. A refused value refuses all of
+    them; an edge that would be a deadlock is left out and reported.
     """
     try:
-        made, known = _add(db, actor, lines)
-        wanted = [edge for task, line, number in made for edge in _edges(db, actor, task, line, number)]
+        read = _sort(db, actor, lines)
+        both = [*read.added, *((task, line, number) for task, _, line, number in read.newer)]
+        wanted = [edge for task, line, number in both for edge in _edges(db, actor, task, line, number)]
     except TaskError as e:
         code = "unreadable" if e.code == "invalid" else e.code
         raise TaskError(f"{e.message} Nothing was imported.", code=code) from e
     connected, left_out = _connect(db, actor, wanted)
-    for task, line, _ in made:
-        for message in line.get("messages") or ():
-            if message_store.get(db, str(message)) is not None:
-                links.add(db, task.id, str(message), "reference", actor.now)
-    store_graph.refresh_all(db, actor.resource_id)
+    for task, line, _ in both:
+        _link(db, actor, task, line)
     batch = uuid.uuid4().hex
-    for task, _, _ in made:
-        events.add(db, task, "import", actor.name, actor.now, batch=batch)
-    return Imported(len(made), connected, known, left_out)
+    for task, newer, _, _ in read.newer:
+        _replace(db, actor, task, newer, batch)
+    store_graph.refresh_all(db, actor.resource_id)
+    for task, _, _ in read.added:
+        version: Json = {"version": task.updated_at}
+        events.add(db, task, "import", actor.name, actor.now, None, version, batch=batch)
+    differing = tuple(read.differing)
+    return Imported(len(read.added), connected, read.same, left_out, len(read.newer), differing)
 
 
-def _add(db: Database, actor: Actor, lines: Iterable[Json | str]) -> tuple[list[tuple[Task, Json, int]], int]:
-    """Add the tasks that do not exist yet.
+def _link(db: Database, actor: Actor, task: Task, line: Json) -> None:
+    """Link a task to those messages of a line that exist here."""
+    for message in line.get("messages") or ():
+        if message_store.get(db, str(message)) is not None:
+            links.add(db, task.id, str(message), "reference", actor.now)
 
-    Return them with their lines and line numbers, and how many existed. Raises `TaskError` with the number of a
-    refused line.
+
+def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImport:
+    """Add the tasks that do not exist yet, and tell of the others which version is the newer one.
+
+    Raises `TaskError` with the number of a refused line.
     """
-    made: list[tuple[Task, Json, int]] = []
-    known = 0
+    out = _SortedImport()
     for number, line in _numbered(lines):
         try:
             check_text("the task", line)
-            if questions.exists(db, str(line["id"])):
-                known += 1
+            here = questions.get(db, str(line["id"]))
+            if here is None and questions.exists(db, str(line["id"])):
+                out.same += 1  # deleted here
                 continue
             task = _task(db, actor, line)
         except TaskError as e:
             raise TaskError(f"Line {number}: {e.message}", code=e.code) from e
-        rows.insert(db, task)
-        made.append((task, line, number))
-    return made, known
+        if here is None:
+            rows.insert(db, task)
+            out.added.append((task, line, number))
+        elif here.resource_id != actor.resource_id or not _changes(here, task):
+            out.same += 1
+        elif reason := _reason_to_keep(db, here, task, line):
+            out.same += 1
+            out.differing.append(Differing(here.handle, reason))
+        else:
+            out.newer.append((here, task, line, number))
+    return out
+
+
+_COMPARED = (
+    "title", "description", "status", "priority", "type", "assignee", "close_reason", "summary", "labels", "metadata",
+)  # fmt: skip
+
+
+def _changes(here: Task, other: Task) -> Json:
+    """Return the fields of an imported version that differ; the texts of a shrunk task are not compared."""
+    status = "open" if here.status == "in_progress" else here.status
+    own = {name: getattr(here, name) for name in _COMPARED} | {"status": status}
+    own["metadata"] = {k: v for k, v in here.metadata.items() if k not in rows.SOURCE_KEYS}
+    shrunk = ("description", "summary") if here.compaction_level else ()
+    return {
+        name: getattr(other, name) for name in _COMPARED if name not in shrunk and own[name] != getattr(other, name)
+    }
+
+
+def _reason_to_keep(db: Database, here: Task, other: Task, line: Json) -> str:
+    """Return why an imported version is not taken; "" if it is newer, and nothing was changed here since."""
+    if other.updated_at <= here.updated_at:
+        return "the one here is newer" if other.updated_at < here.updated_at else "changed at the same moment"
+    based_on = line.get("based_on")
+    is_base = isinstance(based_on, int) and here.updated_at <= based_on
+    return "" if is_base or events.is_imported(db, here.id) else "changed here, too"
+
+
+def _replace(db: Database, actor: Actor, here: Task, newer: Task, batch: str) -> None:
+    """Give a task the fields of a newer version."""
+    values = _changes(here, newer)
+    rows.unshrink(db, here.id, actor.now)
+    if "labels" in values:
+        rows.set_labels(db, here.id, values.pop("labels"))
+    if "metadata" in values:
+        source = {k: v for k, v in here.metadata.items() if k in rows.SOURCE_KEYS}
+        rows.set_metadata(db, here.id, source | values.pop("metadata"))
+    after, _ = rows.update(db, here.id, **values, closed_at=newer.closed_at, updated_at=newer.updated_at)
+    old, new = difference(here, after)
+    events.add(db, after, "update", actor.name, actor.now, old, new | {"version": newer.updated_at}, batch=batch)
 
 
 def _edges(db: Database, actor: Actor, task: Task, line: Json, number: int) -> list[Edge]:

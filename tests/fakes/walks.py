@@ -27,6 +27,8 @@ WALKS: dict[str, str] = {
     "sqlite_schema": "the tables there are",
     "sqlite_stat4": "statistics, there where SQLite made some",
     "IN ()": "none is asked for, and SQLite knows that beforehand",
+    " SET resource_id = ? WHERE resource_id = ?": "a moved workspace, once, by hand",
+    "FROM ui_state WHERE substr(key": _FEW,
     "UPDATE leases SET": _FEW,
     "DELETE FROM unsent": _FEW,
     "FROM reindexing n": "the few threads that were deleted or restored just now",

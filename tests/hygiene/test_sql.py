@@ -53,6 +53,8 @@ RAW: dict[str, str] = {
     "tasks/graph.py": _GRAPH,
     "tasks/questions.py": _PLAIN,
     "thread_names.py": _PLAIN,
+    "tasks/events.py": _PLAIN,
+    "workspaces.py": "one column of many tables",
     "tasks/rows.py": _HOT,
     "tasks/claims.py": _HOT,
     "threads/carry_over.py": _HOT,

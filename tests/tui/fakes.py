@@ -184,7 +184,7 @@ class FakeWorkspace:
 
     def __init__(self, root: Path, config: Config) -> None:
         self.root = root
-        self.resource_id = "r"
+        self.resource_id = self.board_id = "r"
         self.env: dict[str, str] = {}
         self.store = SimpleNamespace(path=root / "x.db")
         self.config = config

@@ -21,7 +21,7 @@ from sakti.tui.app import SaktiApp
 from sakti.tui.screens.search import DEBOUNCE, SearchScreen
 from sakti.tui.screens.search_notes import notes
 from sakti.tui.screens.search_preview import PassageScreen
-from sakti.tui.screens.search_rows import FILTERS, Heading, filter_of, grouped, next_filter, with_filter
+from sakti.tui.screens.search_rows import FILTERS, Heading, filter_of, grouped, next_filter, rule_of, with_filter
 from sakti.tui.screens.text import SourceScreen
 from sakti.tui.widgets.chip import Chip
 from tests.tui.conftest import chat_text, screen_text, settle
@@ -311,16 +311,35 @@ async def test_any_size(running, session, size):
 # --- filters ------------------------------------------------------------------------------------------------
 
 
+async def test_ctrl_k_edits_the_line(running, session):
+    async with running() as (app, pilot):
+        await search(app, pilot)
+        await pilot.press("home", *"lost ", "ctrl+k")
+        await settle(app, pilot)
+        assert session.views.queries[-1] == "lost"
+
+
+def test_a_rule_separates_hits_with_all_words_from_those_with_some():
+    hits = [hit(f"h{n}", rank=n) for n in (1, 2, 3)]
+    page = SearchPage("lost redirect", 3, tuple(hits), with_all=2)
+    rows = grouped(page.hits, rule=rule_of(page))
+    assert [r.title if isinstance(r, Heading) else r.id for r in rows] == [
+        "fix login", "h1", "h2", "── 1 with some of the words ──", "fix login", "h3",
+    ]  # fmt: skip
+    assert [r.id for r in grouped(hits[:2], "thread t1", rule_of(page)) if not isinstance(r, Heading)] == ["h1", "h2"]
+    assert rule_of(SearchPage("lost", 3, with_all=3)) == rule_of(SearchPage("lost", 3)) == (0, "")
+
+
 async def test_filters_and_places_by_key(running, session):
     session.views.hits = [hit()]
     async with running() as (app, pilot):
         await search(app, pilot)
-        await pilot.press("ctrl+k", "ctrl+r", "ctrl+t", "tab")
+        await pilot.press("alt+k", "ctrl+r", "ctrl+t", "tab")
         await pilot.press(*" lost")
         await settle(app, pilot)
         assert session.views.queries[-1] == "after:today role:user kind:message redirect lost"
         assert session.views.scopes[-1] == "thread"
-        for said in ("^k messages", "^r you", "^t today", "tab this thread"):
+        for said in ("alt+k messages", "^r you", "^t today", "tab this thread"):
             assert said in screen_text(app)
         await pilot.press("tab", "tab", "ctrl+t", "ctrl+t")
         await settle(app, pilot)

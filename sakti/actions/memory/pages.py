@@ -50,7 +50,7 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
     """Show or change the page of stable facts: the workspace's, or a thread's own."""
     memory = scope.settings(overrides).config.memory
     text = read_input().decode("utf-8", "replace") if update == "-" else update
-    pages, owner = memory_pages.Pages(scope.store, tokens.O200k(), memory, scope.resource), ""
+    pages, owner = memory_pages.Pages(scope.store, tokens.O200k(), memory, scope.board), ""
     if thread:
         found = await scope.store.read(stored_threads.find, scope.resource, thread)
         if not found:

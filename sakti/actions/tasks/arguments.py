@@ -41,7 +41,9 @@ def line(task: Json) -> str:
     more += "  (ready to close)" if task.get("readyToClose") else ""
     if task.get("claimedBy"):
         more += f"  {task['claimedBy']}{', claim ended' if task.get('claimEnded') else ''}"
-    return f"{SIGNS[task['status']]} {task['handle']}  P{task['priority']} {task['type']:<7} {task['title']}{more}"
+    urgent = f", for P{task['forPriority']} {task['for']}" if "for" in task else ""
+    head = f"{SIGNS[task['status']]} {task['handle']}  P{task['priority']}{urgent} {task['type']:<7}"
+    return f"{head} {task['title']}{more}"
 
 
 def children(count: int) -> str:
@@ -51,7 +53,8 @@ def children(count: int) -> str:
 
 def notes(card: BoardTask) -> str:
     """Return what stands behind a card's title."""
-    found = [f"← {', '.join(card.blocked_by)}"] if card.blocked_by else []
+    found = [f"for {card.urgent_for}"] if card.urgent_for else []
+    found += [f"← {', '.join(card.blocked_by)}"] if card.blocked_by else []
     found += [children(card.waits_for_children)] if card.waits_for_children else []
     found += [f"{card.held_by}{', claim ended' if card.abandoned else ''}"] if card.held_by else []
     found += ["ready to close"] if card.ready_to_close else []

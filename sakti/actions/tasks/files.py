@@ -16,6 +16,7 @@ from sakti.core.text import counted, json_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+    from sakti.tasks.transfer import Imported
 
 with lazy_imports:
     from sakti.tasks import transfer as task_transfer
@@ -39,7 +40,7 @@ async def export(scope: Scope, path: Path | None) -> Value | None:
 
 @action(arg("path", "JSON Lines; - is standard input.", metavar="FILE", kind="path"), AS, shell="tasks import")
 async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
-    """Import tasks of an export; existing tasks stay as they are."""
+    """Import tasks of an export; a task that was not changed here gets its newer version."""
     if str(path) != "-" and path.exists() and not path.is_file():
         raise Refused(f"{path} is not a regular file.", code=USAGE)  # a device or a pipe may never end
     try:
@@ -47,19 +48,26 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
     except (OSError, UnicodeDecodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
         raise Refused(f"{path} cannot be read: {why}.", code=USAGE) from e
-    done = await scope.change(task_transfer.import_tasks, as_, task_transfer.split_lines(text))
+    return _describe(await scope.change(task_transfer.import_tasks, as_, task_transfer.split_lines(text)))
+
+
+def _describe(done: Imported) -> Value:
     edges = counted(done.dependencies, "dependency", "dependencies")
+    updated = f"{done.updated:,} replaced by newer versions; " if done.updated else ""
     were = "was" if done.known == 1 else "were"
     return Text(
         (
             *(f"skipped: {e.task} {e.type} {e.on}: {e.reason}" for e in done.left_out),
-            f"{counted(done.tasks, 'task')} and {edges}; {done.known:,} {were} already there",
+            *(f"not taken: {d.task}: {d.reason}" for d in done.differing),
+            f"{counted(done.tasks, 'task')} and {edges}; {updated}{done.known:,} {were} already there",
         ),
         json={
             "success": True,
             "tasks": done.tasks,
             "dependencies": done.dependencies,
             "known": done.known,
+            "updated": done.updated,
+            "differing": [to_builtins(d) for d in done.differing],
             "leftOut": [to_builtins(e) for e in done.left_out],
         },
     )

@@ -305,9 +305,7 @@ class SessionHooks:
         )
 
     async def _newest_closing(self) -> int:
-        found = await self._open.workspace.store.read(
-            task_events.newest, self._open.workspace.resource_id, ("close",), 1
-        )
+        found = await self._open.workspace.store.read(task_events.newest, self._open.workspace.board_id, ("close",), 1)
         return found[0].pk if found else 0
 
     async def _tell_closed(self) -> None:
@@ -316,7 +314,7 @@ class SessionHooks:
             return
         store = self._open.workspace.store
         async with self._telling:
-            found = await store.read(task_events.newest, self._open.workspace.resource_id, ("close",), MOST_CLOSED)
+            found = await store.read(task_events.newest, self._open.workspace.board_id, ("close",), MOST_CLOSED)
             new = [e for e in reversed(found) if e.pk > self._closings]
             self._closings = max([self._closings, *(e.pk for e in new)])
         for closing in new:

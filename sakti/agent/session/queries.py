@@ -173,15 +173,15 @@ class Views:
         midnight = datetime.datetime.fromtimestamp(ws.clock.now() / 1000).replace(
             hour=0, minute=0, second=0, microsecond=0
         )
-        return await ws.store.read(task_board.board, ws.resource_id, int(midnight.timestamp() * 1000))
+        return await ws.store.read(task_board.board, ws.board_id, int(midnight.timestamp() * 1000))
 
     async def board_version(self) -> int:
         """Return a number that grows with every change of a task, whichever process made it."""
-        return await self._store.read(task_questions.last_event, self._resource_id)
+        return await self._store.read(task_questions.last_event, self._open.workspace.board_id)
 
     async def task(self, task_id: str) -> Json:
         """Return a task of this workspace whole: fields, blockers, edges, history. Raises `TaskError`."""
-        return await self._store.read(task_queries.show, self._resource_id, task_id)
+        return await self._store.read(task_queries.show, self._open.workspace.board_id, task_id)
 
     async def task_messages(self, task_id: str) -> list[Message]:
         """Return what was said about a task, oldest first."""

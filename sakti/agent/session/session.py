@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sakti.store.log.corrections import Action
 
 with lazy_imports:
-    from sakti.agent import user_shell
+    from sakti.agent import moved_folder, user_shell
     from sakti.agent.session import hooking, turn_lease
     from sakti.agent.tools import approvals as tool_approvals
     from sakti.memory.working import pages as memory_pages
@@ -115,6 +115,8 @@ class Session:
         await self._settle_approval()
         await self.workspace.prepare()
         await self.current.open_initial()
+        for earlier in self.workspace.files.earlier:
+            self.emit(Notice("warning", "Moved folder", moved_folder.offer(earlier)))
         self._begin_hooks()
 
     def _begin_hooks(self) -> None:
@@ -301,7 +303,7 @@ class Session:
     def pages(self) -> memory_pages.Pages:
         """Return the pages of working memory that may be written here."""
         ws = self.workspace
-        return memory_pages.Pages(ws.store, ws.counter, ws.config.memory, ws.resource_id)
+        return memory_pages.Pages(ws.store, ws.counter, ws.config.memory, ws.board_id)
 
     async def note(self, text: str) -> None:
         """Add a line to working memory: to the workspace's page or the thread's own, as the settings say.

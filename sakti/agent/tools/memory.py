@@ -8,9 +8,7 @@ from msgspec import structs
 
 from sakti.agent.tools import memory_search, task_mutate, task_query
 from sakti.agent.tools.base import Tool
-from sakti.core.config import MemorySettings
 from sakti.core.events import Event, TasksChanged
-from sakti.core.tokens import Counter
 from sakti.memory.working import schema as page_schema
 from sakti.memory.working.pages import Pages
 from sakti.store.database import Store
@@ -21,22 +19,20 @@ def make_tools(
     *,
     resource_id: str,
     owner: str | None,
-    counter: Counter,
-    settings: MemorySettings,
+    pages: Pages,
     emit: Callable[[Event], None],
     in_window: Callable[[], set[str]],
 ) -> list[Tool]:
-    """Make the three tools of one session.
+    """Make the three tools of one session; tasks belong to the workspace of `pages`.
 
     `owner` (host:pid:uuid) is the process that its claims end with, `in_window` gives the ids of the messages that
     the model sees already.
     """
-    pages = Pages(store, counter, settings, resource_id)
     mutate = task_mutate.make(
-        store, resource_id=resource_id, owner=owner, pages=pages, changed=lambda: emit(TasksChanged())
+        store, resource_id=pages.resource_id, owner=owner, pages=pages, changed=lambda: emit(TasksChanged())
     )
     schema = pages.schema()
     if schema is not None:
         mutate = structs.replace(mutate, description=f"{mutate.description}\n\n{page_schema.told(schema)}")
-    search = memory_search.make(store, resource_id=resource_id, counter=counter, in_window=in_window)
-    return [task_query.make(store, resource_id), mutate, search]
+    search = memory_search.make(store, resource_id=resource_id, counter=pages.counter, in_window=in_window)
+    return [task_query.make(store, pages.resource_id), mutate, search]

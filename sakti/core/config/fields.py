@@ -244,6 +244,7 @@ class StoreSettings:
     synchronous: Literal["FULL", "NORMAL"] = setting(
         "FULL", "Durability of writes; NORMAL may lose the last second in a power failure."
     )
+    share_worktrees: bool = setting(False, "Linked git worktrees use the task board and the page of the main checkout.")
     wait: float = setting(90.0, "Maximum seconds that a write waits for another process.", low=0)
 
 

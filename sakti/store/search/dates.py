@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 import re
+import time
 from collections.abc import Iterable
+
+from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 
@@ -102,3 +105,107 @@ def named_times(text: str, newest: int) -> list[tuple[int, int]]:
                 ends = (datetime.datetime(year, 1, 1), datetime.datetime(year + 1, 1, 1))
                 spans.append((int(ends[0].timestamp() * 1000), int(ends[1].timestamp() * 1000)))
     return spans
+
+
+class RelativeTime(Struct, frozen=True):
+    """Time that a query names relative to now, from `start` to `end` (Unix ms); `rest`: the other words."""
+
+    name: str
+    start: int
+    end: int
+    rest: str
+
+    @property
+    def described(self) -> str:
+        """Return its name with its first and last day."""
+        first, last = (time.strftime("%Y-%m-%d", time.localtime(at / 1000)) for at in (self.start, self.end - 1))
+        return f"{self.name} ({first if first == last else f'{first} to {last}'})"
+
+
+_NUMBERS = {
+    **{word: n for n, word in enumerate("one two three four five six seven eight nine ten".split(), 1)},
+    **{"a": 1, "an": 1, "a couple of": 2},
+}
+_COUNT = rf"\d{{1,3}}|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))}"
+_UNIT = "minute|hour|day|week|month|year"
+_DAY_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_RELATIVE = lazy_pattern(
+    r"(?<![\w-])(?:(?P<since>since)\s+|from\s+|during\s+|on\s+|in\s+)?(?:the\s+)?(?:"
+    r"(?P<day>day before yesterday|yesterday|today)|"
+    rf"(?P<count>{_COUNT})\s+(?P<ago>{_UNIT})s?\s+ago|"
+    rf"(?:last|past)\s+(?P<many>{_COUNT})\s+(?P<units>{_UNIT})s?|"
+    r"(?P<which>this|last|past)\s+(?P<unit>week|month|year)|"
+    rf"(?P<on>on|last|this|since)?\s*(?P<weekday>{'|'.join(_DAY_NAMES)})"
+    r")(?![\w-])",
+    _ASCII,
+)
+_BEFORE_A_DAY = ("on", "last", "this", "since", "from")
+SENTENCE = 12  # words; in longer text such words are part of what was said
+
+
+def relative_time(text: str, now: datetime.datetime) -> RelativeTime | None:
+    """Return the time that a short query names relative to `now` (local time), such as 3 days ago."""
+    if len(text.split()) > SENTENCE:
+        return None
+    for match in _RELATIVE.finditer(text):
+        name = match[0].strip()
+        rest = " ".join(f"{text[: match.start()]} {text[match.end() :]}".split())
+        if match["weekday"] and rest and name.lower().split()[0] not in _BEFORE_A_DAY:
+            continue  # it may be a name: the Friday release
+        start, end = _span(match, now)
+        if match["since"] or name.lower().startswith("since"):
+            end = now + datetime.timedelta(seconds=1)
+        return RelativeTime(name, int(start.timestamp() * 1000), int(end.timestamp() * 1000), rest)
+    return None
+
+
+def _span(match: re.Match[str], now: datetime.datetime) -> tuple[datetime.datetime, datetime.datetime]:
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if day := match["day"]:
+        back = ("today", "yesterday", "day before yesterday").index(" ".join(day.lower().split()))
+        return _of_unit(midnight - datetime.timedelta(days=back), "day")
+    if match["count"]:
+        return _ago(now, midnight, _number(match["count"]), match["ago"].lower())
+    if match["many"]:
+        unit = match["units"].lower()
+        start, _ = _ago(now, midnight, _number(match["many"]), unit)
+        return start, now + datetime.timedelta(seconds=1)
+    if match["unit"]:
+        start, end = _of_unit(midnight, unit := match["unit"].lower())
+        return (start, end) if match["which"].lower() == "this" else _of_unit(start - datetime.timedelta(days=1), unit)
+    back = (midnight.weekday() - _DAY_NAMES.index(match["weekday"].lower())) % 7
+    is_last = match[0].lower().lstrip().startswith("last")
+    return _of_unit(midnight - datetime.timedelta(days=back or 7 * is_last), "day")
+
+
+def _ago(
+    now: datetime.datetime, midnight: datetime.datetime, count: int, unit: str
+) -> tuple[datetime.datetime, datetime.datetime]:
+    """Return the day, week, month or year so long ago; around a moment for hours and minutes."""
+    if unit in ("minute", "hour"):
+        length = datetime.timedelta(**{f"{unit}s": 1})
+        return now - (count + 1) * length, now - max(0, count - 1) * length
+    start = midnight
+    if unit in ("day", "week"):
+        start -= datetime.timedelta(days=count * (7 if unit == "week" else 1))
+    else:
+        months = start.year * 12 + start.month - 1 - count * (12 if unit == "year" else 1)
+        start = start.replace(year=max(1, months // 12), month=months % 12 + 1, day=1)
+    return _of_unit(start, unit)
+
+
+def _of_unit(at: datetime.datetime, unit: str) -> tuple[datetime.datetime, datetime.datetime]:
+    """Return the day, week (from Monday on), month or year of a midnight."""
+    if unit == "day":
+        return at, at + datetime.timedelta(days=1)
+    if unit == "week":
+        start = at - datetime.timedelta(days=at.weekday())
+        return start, start + datetime.timedelta(days=7)
+    if unit == "month":
+        start = at.replace(day=1)
+        return start, (start + datetime.timedelta(days=32)).replace(day=1)
+    return at.replace(month=1, day=1), at.replace(year=at.year + 1, month=1, day=1)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else _NUMBERS[text.lower()]

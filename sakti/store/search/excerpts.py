@@ -13,6 +13,7 @@ from msgspec import Struct
 from sakti.core.text import one_line
 from sakti.store.search.features import Pattern
 from sakti.store.search.folding import folded, lowered, without_accents
+from sakti.store.search.index import pieces
 from sakti.store.search.query import TOKEN
 from sakti.store.search.rank import Ranked
 from sakti.store.search.snippets import SNIPPET, snippet_of
@@ -69,8 +70,6 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
     if not features.own:
         return "", []
     if not features.has_words:
-        if ranked.parts.request:
-            return "request behind a match", []
         said = (before or "").strip() if ranked.answers else ""
         return f"answer to “{one_line(said, QUOTED)}”" if said else "next to a match", []
     matched = [t for t, own in zip(pattern.terms, features.own, strict=False) if own]
@@ -83,8 +82,11 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
     if parts:
         return f"similar: {parts[0]}", [parts[0]]
     wanted = {stem for t in matched for stem in t.stem}
+    joined = {t.text for t in matched}
     accents = set() if text.isascii() else {without_accents(t.text) for t in matched}
     for token in TOKEN.findall(text):
+        if "".join(pieces(token)) in joined:  # get_user_id for getuserid
+            return "", [token]
         if accents and without_accents(token) in accents:  # счёт for счет
             return "", [token]
         if not wanted.isdisjoint(stems(folded(token))):

@@ -23,8 +23,6 @@ BEGINNING = 120  # characters by which code, diffs and logs are told from talk
 DENSITY = 0.025  # of code characters among them
 LEADING = 12  # tokens at the beginning of a document: they say what it is
 WITHIN = 0.5  # what a part counts inside of another word, where some text has it as a word (heron7 in heron78)
-INSIDE_FROM = 4  # letters of such a word
-INSIDE = 0.5  # what a word counts that stands only inside another one (sort in argsort)
 PLACES = 80  # places of the query's words in a text that are looked at for their nearness
 OF_A_TERM = 25  # of them, places of one word
 IN_SUMMARY = 0.3  # what a word counts in what a summary took from a text
@@ -35,23 +33,38 @@ TOOL = "tool"  # the role of what tools print
 _CODE = rb"(){}[];=<>_/\|`#*+"
 
 
-class Kind(Struct, frozen=True):
-    """What matches count in a kind of text.
+class Weights(Struct, frozen=True):
+    """What the parts of a score count in a kind of text.
 
-    `identifiers` and `before`: an occurrence in the pieces of identifiers, in the previous message; `before_length`:
-    what a token of that message adds to the length; `leading`: what an occurrence among the first tokens adds.
+    `k1`, `b`: BM25's. `identifiers`: an occurrence in the pieces of identifiers. `leading`: what an occurrence among
+    the first tokens adds. `before`: an occurrence in the previous message; `before_length`: what a token of that
+    message adds to the length. `neighbour`, `exchange`: share of the messages before and after, the second only of
+    another role's. `answer`: of the question before. `thread`: of the mean of the thread's three best. `echo`: what an
+    occurrence loses that the previous message has as well; not in what tools print.
     """
 
+    k1: float
+    b: float
     identifiers: float
-    before: float
-    before_length: float
     leading: float
+    before_length: float
+    thread: float
+    before: float = 0.0
+    neighbour: float = 0.0
+    exchange: float = 0.0
+    answer: float = 0.0
+    echo: float = 0.0
 
 
-# An answer leaves out the words of its question; with as much of it code by file loses 0.8 R@10 and 1.7 MRR. What a
-# document's names and first words count above 0.4 and 1 buys it 0.8 R@10 and 0.9 MRR.
-TALK = Kind(identifiers=0.4, before=0.4, before_length=1.5, leading=0.0)
-DOCUMENT = Kind(identifiers=0.6, before=0.05, before_length=0.1, leading=1.5)
+# Where nothing is asked all texts are ranked alike. What follows a message mostly repeats it (`before_length`, `echo`).
+PLAIN = Weights(k1=1.5, b=0.9, identifiers=0.6, leading=1.0, before_length=0.8, thread=0.6, echo=0.4)
+# An answer leaves out the words of its question, so the messages around it count where something is asked.
+TALK = Weights(
+    k1=1.1, b=0.45, identifiers=0.4, leading=0.0, before_length=1.5, thread=0.9, before=0.4, neighbour=0.3, answer=0.35
+)
+DOCUMENT = Weights(
+    k1=1.5, b=0.9, identifiers=0.6, leading=1.5, before_length=0.1, thread=0.6, before=0.05, exchange=0.4
+)
 
 
 class Features(Struct, frozen=True):
@@ -59,9 +72,9 @@ class Features(Struct, frozen=True):
 
     `counts`: weighted occurrences of each term, `own`: whether the text itself has it, `length` in weighted tokens.
     `adjacent`: share of the query's neighbouring words that are neighbours in the text; `near`: 1 where all of them
-    are, less with their distance. `asks`: it ends as a question. `labelled`: it begins with a label that the query
-    names, as who says it (`Ann: …`). `timed`: it says when, where the query asks that. `beginning`: its first
-    characters, if it was read.
+    are, less with their distance. `complete`: it has all words of the query. `asks`: it ends as a question.
+    `labelled`: it begins with a label that the query names, as who says it (`Ann: …`). `timed`: it says when, where
+    the query asks that. `beginning`: its first characters, if it was read.
     """
 
     row: Row
@@ -71,6 +84,7 @@ class Features(Struct, frozen=True):
     own: tuple[bool, ...]
     adjacent: float
     near: float
+    complete: bool
     asks: bool
     labelled: bool
     timed: bool
@@ -86,7 +100,8 @@ class Features(Struct, frozen=True):
 class Pattern(Struct, frozen=True):
     """What is looked for: the terms, their forms with the number of their term, and the parts of words.
 
-    Forms from number `whole` on are those of code. Parts are counted in the text. `when`: a time is asked for.
+    Forms from number `whole` on are those of code. Parts are counted in the text. `asks`: the query is a question;
+    `when`: for a time.
     """
 
     terms: tuple[Term, ...]
@@ -95,10 +110,21 @@ class Pattern(Struct, frozen=True):
     parts: tuple[tuple[str, float], ...]
     pairs: frozenset[tuple[int, int]]
     nearness: float
-    sought_inside: tuple[tuple[int, str], ...]  # stems that may stand inside of a word, with their term
     words: frozenset[str]  # the texts of the terms
+    tells_all: bool  # texts with all words are told from those with some
+    required: tuple[int, ...]  # the terms that they have; () where no text can
+    asks: bool
     when: bool
     meant: frozenset[str] = frozenset()  # of the parts: what was not typed, and may have been meant
+
+    def has_all(self, own: Sequence[bool]) -> bool:
+        """Return whether a text has every word that was typed, where that is told."""
+        return bool(self.required) and all(own[i] for i in self.required)
+
+    def weights_of(self, *, document: bool) -> Weights:
+        if not self.asks:
+            return PLAIN
+        return DOCUMENT if document else TALK
 
     def with_code(self, are_known: Callable[[list[str]], set[str]]) -> Pattern:
         """Return the pattern with those forms of code only that some text has."""
@@ -111,11 +137,16 @@ def pattern_of(
     terms: Sequence[Term],
     parts: Mapping[str, float],
     order: Sequence[str],
+    typed: Sequence[str],
     *,
+    asks: bool,
     when: bool,
     meant: frozenset[str] = frozenset(),
 ) -> Pattern:
-    """Return the pattern of terms; `order`: the words as they follow each other in the query."""
+    """Return the pattern of terms.
+
+    `order`: the words as they follow each other in the query; `typed`: those of which a text may have all.
+    """
     forms = [(form, i) for i, term in enumerate(terms) for form in term.forms]
     forms.sort(key=lambda form: form[0].only_ranks)
     index = {term.text: i for i, term in enumerate(terms)}
@@ -128,11 +159,18 @@ def pattern_of(
         tuple(parts.items()),
         frozenset(p for p in itertools.pairwise(known) if p[0] != p[1]),
         sum(value * (len(rare) - 1 - i) for i, value in enumerate(rare)),
-        tuple((i, t.stem[0]) for i, t in enumerate(terms) if len(t.stem) == 1 and len(t.stem[0]) >= INSIDE_FROM),
         frozenset(index),
+        bool(typed) and not asks,
+        () if asks else _all_of(typed, index),
+        asks,
         when,
         meant,
     )
+
+
+def _all_of(typed: Sequence[str], index: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the terms of the typed words; none if no text has one of them."""
+    return tuple(index[w] for w in typed) if all(w in index for w in typed) else ()
 
 
 def is_document(role: str, sizes: Sizes | None, text: str) -> bool:
@@ -152,18 +190,32 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     A row in which nothing was `found` is there for what stands beside it, or for parts of words.
     """
     size, identifiers, before, _ = sizes or (len(text) // CHARACTERS, 0, 0, 0)
-    kind = DOCUMENT if document else TALK
-    counts, own, places = _count(found, pattern, kind)
-    if text and (pattern.parts or (pattern.sought_inside and size <= SHORT)):
-        _count_inside(text, pattern, counts, own)
-    length = size + identifiers + kind.before_length * before
+    weights = pattern.weights_of(document=document)
+    counts, own, places = _count(found, pattern, weights, 0.0 if row.role == TOOL else weights.echo)
     adjacent, near = _together(places, pattern) if len(places) > 1 else (0.0, 0.0)
-    asks = size <= SHORT and text.rstrip().endswith("?")
-    labelled = not document and _is_labelled(text, pattern.words)
+    if text and pattern.parts:
+        verbatim = _count_parts(text, pattern, counts, own)
+        adjacent, near = max(adjacent, verbatim), max(near, verbatim)
+    length = size + identifiers + weights.before_length * before
+    asks = pattern.asks and size <= SHORT and text.rstrip().endswith("?")
+    labelled = pattern.asks and not document and _is_labelled(text, pattern.words)
     timed = pattern.when and not document and says_when(text)
+    complete = pattern.has_all(own)
     beginning = text if size <= SHORT else text[:BEGINNING]
     return Features(
-        row, document, length, tuple(counts), tuple(own), adjacent, near, asks, labelled, timed, beginning, size
+        row,
+        document,
+        length,
+        tuple(counts),
+        tuple(own),
+        adjacent,
+        near,
+        complete,
+        asks,
+        labelled,
+        timed,
+        beginning,
+        size,
     )
 
 
@@ -174,12 +226,14 @@ def _is_labelled(text: str, words: Set[str]) -> bool:
     return len(named) <= 2 and not words.isdisjoint(named)
 
 
-def _count(found: Phrases, pattern: Pattern, kind: Kind) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
+def _count(
+    found: Phrases, pattern: Pattern, weights: Weights, echo: float
+) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
     """Return the weighted occurrences, which terms the text itself has, and the first places of those in it."""
     total = len(pattern.terms) + len(pattern.parts)
     counts, own, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
     forms, whole = pattern.forms, pattern.whole
-    in_identifiers, in_before, leading = kind.identifiers, kind.before, kind.leading
+    in_identifiers, in_before, leading = weights.identifiers, weights.before, weights.leading
     for number, (text, identifiers, before, summary) in found:  # each word of a hundred texts: no comprehensions
         form, i = forms[number]
         n = len(text) + in_identifiers * len(identifiers) + IN_SUMMARY * len(summary)
@@ -190,23 +244,25 @@ def _count(found: Phrases, pattern: Pattern, kind: Kind) -> tuple[list[float], l
                 places.append((place, i))
             if leading and text:
                 n += leading * bisect_left(text, LEADING)
-            n += in_before * len(before)
+            if before:
+                n += in_before * len(before) - echo * n
         counts[i] += form.weight * n
     places.sort()
     return counts, own, places[:PLACES]
 
 
-def _count_inside(text: str, pattern: Pattern, counts: list[float], own: list[bool]) -> None:
-    """Count words that stand inside others, and the parts of words."""
+def _count_parts(text: str, pattern: Pattern, counts: list[float], own: list[bool]) -> float:
+    """Count the parts of words; return the share of the typed ones that the text has, by their rarity.
+
+    Such a part stands together by itself: `getServerSide` in `getServerSideProps` beats its pieces one by one.
+    """
     lower = folded(text).lower()
-    whole = {term.text: own[i] for i, term in enumerate(pattern.terms)} if pattern.parts else {}
-    for i, stem in pattern.sought_inside:
-        if not own[i] and stem in lower:
-            counts[i] += INSIDE
-            own[i] = True
+    has_word = {term.text: own[i] for i, term in enumerate(pattern.terms)}
     for i, (part, _) in enumerate(pattern.parts, len(pattern.terms)):
-        counts[i] = lower.count(part) * (1.0 if whole.get(part, True) else WITHIN)
+        counts[i] = lower.count(part) * (1.0 if has_word.get(part, True) else WITHIN)
         own[i] = counts[i] > 0
+    typed = [(rarity, i) for i, (p, rarity) in enumerate(pattern.parts, len(pattern.terms)) if p not in pattern.meant]
+    return sum(rarity * own[i] for rarity, i in typed) / (sum(rarity for rarity, _ in typed) or 1.0)
 
 
 def _together(places: Sequence[tuple[int, int]], pattern: Pattern) -> tuple[float, float]:

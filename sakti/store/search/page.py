@@ -13,13 +13,16 @@ from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.features import TOOL
 from sakti.store.search.rank import NO_PARTS, Parts
 
+_NAMES = {"before": "date", "after": "date"}
+
 
 class Hit(Struct, frozen=True, dict=True):
     """Search hit.
 
     `score` is 0 to 1, `rank` counts from 1; `position` is a message's index in its thread, the first one behind an
-    observation; `source`: raw or compacted (a message), observation, reflection, task, working_memory. `copies`: how
-    many more texts say the same; `parts`: what its score is made of.
+    observation; `source`: raw or compacted (a message), observation, reflection, task, working_memory. `complete`: it
+    has all words of the query, where that is told; `copies`: how many more texts say the same; `parts`: what its score
+    is made of.
     """
 
     id: str
@@ -34,6 +37,7 @@ class Hit(Struct, frozen=True, dict=True):
     score: float
     rank: int
     source: str = "raw"
+    complete: bool = False
     copies: int = 0
     parts: Parts = NO_PARTS
 
@@ -77,11 +81,12 @@ class SearchPage(Struct, frozen=True):
     """Page of hits; `total` can be paged through.
 
     `more`: these are the best of more. `unread`: words of which older texts were not looked at, and since when (Unix
-    ms) they were. `partial`: not all was searched yet. `suggestion`: the query as it may have been meant;
-    its hits are included. `elsewhere`: hits outside of the scope, counted where it has none; `more_elsewhere`: there
-    are more. `without`: words whose
-    texts are left out. `unquoted`: phrases that no text has; their words were looked for. `unknown`: filters (name,
-    value) of what is not there, read as words. `said`: what stands so in a text, and whose NOT is no operator.
+    ms) they were. `partial`: not all was searched yet. `suggestion`: the query as it may have been meant; its hits are
+    included. `elsewhere`: hits outside of the scope, counted where it has none; `more_elsewhere`: there are more.
+    `without`: words whose texts are left out. `unquoted`: phrases that no text has; their words were looked for.
+    `unknown`: filters (name, value) of what is not there, read as words. `said`: what stands so in a text, and whose
+    NOT is no operator. `with_all`: how many hits have all words, where that is told; they come first. `when`: the time
+    that the query names, in which all hits are.
     """
 
     query: str
@@ -97,10 +102,15 @@ class SearchPage(Struct, frozen=True):
     unquoted: tuple[str, ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
     said: tuple[str, ...] = ()
+    with_all: int | None = None
+    when: str = ""
 
     @property
     def found(self) -> str:
         """Describe the number of hits."""
+        if self.with_all is not None and self.with_all < self.total:
+            some = f"the best {self.total - self.with_all}" if self.more else str(self.total - self.with_all)
+            return f"{self.with_all} with all words, {some} with some" if self.with_all else f"{some} with some words"
         return f"the best {self.total} of more" if self.more and self.total else f"{self.total} found"
 
     @property
@@ -111,12 +121,12 @@ class SearchPage(Struct, frozen=True):
     @property
     def notes(self) -> list[str]:
         """Describe what else there is to know, a phrase each."""
-        told: list[str] = []
+        told: list[str] = [f"only {self.when}"] if self.when else []
         if self.suggestion:
             told.append(f"did you mean “{self.suggestion}”?")
         told += [f"no text has “{phrase}”: its words were looked for" for phrase in self.unquoted]
         told += [f"“{phrase}” read as text" for phrase in self.said]
-        told += [f"no {name} “{value}”: looked for as words" for name, value in self.unknown]
+        told += [f"no {_NAMES.get(name, name)} “{value}”: looked for as words" for name, value in self.unknown]
         if self.without:
             told.append(f"without texts that have {', '.join(f'“{word}”' for word in self.without)}")
         if self.unread:

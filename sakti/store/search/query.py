@@ -19,6 +19,7 @@ MAX_TERMS = 32
 ENOUGH_WORDS = 4 * MAX_TERMS  # words of a text, with those that are left out
 MAX_TEXT = 4_000  # characters of a query that are read: a paste is known by its beginning
 LONGEST = 200  # characters of a word
+BESIDE_A_PHRASE = 5  # words outside of quotes; more are a text that quotes
 PASTED = 60  # more words than that were pasted: quotes and colons in them are no operators
 JOINED = 6  # up to so many plain words may be an identifier that was typed apart
 ROLES = ("user", "assistant", "tool", "system")
@@ -35,15 +36,18 @@ LANGUAGES = frozenset(
     "bash golang haskell java javascript kotlin perl php python ruby rust scala swift typescript".split()
 )
 
-_FILTER = lazy_pattern(r"(?<![^\s(])(-|NOT\s+)?(?ai:(path|role|thread|task|kind|before|after)):(\"[^\"]*\"|\S+)")
+_FILTER = lazy_pattern(
+    r"(?<![^\s(])(-|NOT\s+)?(?ai:(path|file|role|from|thread|in|task|kind|before|after)):(\"[^\"]*\"|\S+)"
+)
 _SIGN = lazy_pattern(r"[-:\"*]|AND|OR|NOT")  # one that every operator has
 _VALUES = {"kind": KINDS, "role": ROLES}
 _EITHER = lazy_pattern(r"(?<![^\s(])\(?(role|kind):[\w,]+(?:\s+OR\s+\1:[\w,]+)+(?![^\s)])\)?", re.IGNORECASE | re.ASCII)
 _VALUE = lazy_pattern(r":([\w,]+)")
-_SHOWN = {"you": "user", "sakti": "assistant"}  # as hits are headed
+_SHOWN = {"you": "user", "me": "user", "sakti": "assistant"}  # as hits are headed
+_SYNONYMS = {"file": "path", "from": "role", "in": "thread"}  # as chats and mail have them
 _LOOSE = lazy_pattern(r"^\s*(?:AND|OR)(?=\s)|(?<=\s)(?:AND|OR)\s*$|(?<=\s)(?:AND|OR)(?=\s+(?:AND|OR)\s)")
 _POSITION = lazy_pattern(r":\d+(:\d+)?:?$")  # src/a.py:10
-_PHRASE = lazy_pattern(r"\"([^\"]+)\"")
+_PHRASE = lazy_pattern(r"(?<!\S)\"([^\"]+)\"(?=\s|[?!.]*$)")  # in pasted text quotes mostly touch other signs
 _EXCLUDED_PHRASE = lazy_pattern(r"-\"([^\"]+)\"")
 # Three letters and more (`rm -rf`, `ls -l` are no exclusions), or Chinese, Japanese or Korean ones.
 # Chinese, Japanese, Korean; Thai, Lao, Burmese, Khmer
@@ -68,7 +72,8 @@ class Query(Struct, frozen=True):
 
     `alternatives`: where AND or OR was typed, the words of which a text must have all, of one alternative. `avoided`:
     words in any form that no text is looked for with. `other_than`: filters (name, value) whose texts are left out.
-    `role` and `kind` may be several, with commas.
+    `role` and `kind` may be several, with commas. `unknown`: filters (name, value) that stay text, as there is no such
+    value.
     """
 
     text: str
@@ -85,6 +90,7 @@ class Query(Struct, frozen=True):
     until: int | None = None
     alternatives: tuple[tuple[str, ...], ...] = ()
     other_than: tuple[tuple[str, str], ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
 
 
 def parse_query(
@@ -104,20 +110,23 @@ def parse_query(
 
     def take_filter(match: re.Match[str]) -> str:
         nonlocal query
-        left_out, name, value = match[1], match[2].lower(), match[3].strip('"')
+        left_out, value = match[1], match[3].strip('"')
+        name = _SYNONYMS.get(match[2].lower(), match[2].lower())
         if value.endswith(")") and value.count(")") > value.count("("):  # (role:user)
             value = value[:-1]
-        if unknown.get(name) == value:
+        if unknown.get(name) == value or (name == "path" and value.startswith("//")):
             return match[0]
         if name in ("before", "after"):
             moment = _moment(value)
             if moment is None:
+                query = replace(query, unknown=(*query.unknown, (name, value)))
                 return match[0]
             query = replace(query, **{"until" if (name == "before") is not bool(left_out) else "since": moment})
             return " "
         if name in _VALUES:
             values = [_SHOWN.get(v, v) for v in (v.removesuffix("s") for v in value.lower().split(","))]
             if not set(values) <= set(_VALUES[name]):
+                query = replace(query, unknown=(*query.unknown, (name, value)))
                 return match[0]
             value = ",".join(values)
         if name == "path":
@@ -129,15 +138,15 @@ def parse_query(
         return " "
 
     rest = _FILTER.sub(take_filter, _EITHER.sub(_either, rest))
+    has_no_filter = query == Query(text="", unknown=query.unknown)
     excluded = [m[1].strip() for m in _EXCLUDED_PHRASE.finditer(rest) if WORD.search(m[1])]
     rest = _EXCLUDED_PHRASE.sub(" ", rest) if excluded else rest
-    rest, unwanted = _exclusions(rest, needed=query == Query(text=""))
+    rest, unwanted = _exclusions(rest, needed=has_no_filter)
     if rest != text:  # `a AND role:user AND b`
         rest = _LOOSE.sub(" ", rest)
-    read = read_operators(rest, is_said, alone=query == Query(text=""))
+    read = read_operators(rest, is_said, alone=has_no_filter)
     rest = read.text
-    phrases = [m[1].strip() for m in _PHRASE.finditer(rest) if WORD.search(m[1])]
-    rest = _PHRASE.sub(" ", rest) if phrases else rest
+    phrases, rest = _required_phrases(rest)
     rest = _PREFIX.sub(lambda m: m[1] if is_cjk(m[1]) else m[0], rest)
     prefixes = [m[1] for m in _PREFIX.finditer(rest)]
     rest = _PREFIX.sub(" ", rest)
@@ -149,6 +158,18 @@ def parse_query(
         prefixes=tuple(prefixes),
         alternatives=read.alternatives,
     )
+
+
+def _required_phrases(text: str) -> tuple[list[str], str]:
+    """Return the phrases that a text must have, and the rest.
+
+    Quotes require only if they stand free in a short query; in other text the words in them are words.
+    """
+    phrases = [m[1].strip() for m in _PHRASE.finditer(text) if WORD.search(m[1])]
+    rest = _PHRASE.sub(" ", text)
+    if not phrases or len(WORD.findall(rest)) > BESIDE_A_PHRASE:
+        return [], text
+    return phrases, rest
 
 
 def _either(match: re.Match[str]) -> str:

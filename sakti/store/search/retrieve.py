@@ -47,7 +47,6 @@ FIRST_SIGN = "\u0e00"  # of the scripts without spaces
 PIECES = "temp.search_pieces"  # the trigrams of the index, as a table
 LOOKED_INTO = 20  # texts that are read to see whether one contains a part of a word
 LIKE_SPAN = 500  # the same for texts that have to be read
-TURN = 1_000  # messages among which the request of an answer is looked for
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, previous message, summary
 OWN = "{text idents summary}"  # the columns of a text itself
 
@@ -135,6 +134,17 @@ def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
     columns = f"{OWN} : " if own or query.phrases else ""
     words = f"{columns}({' OR '.join(phrases)})" if phrases else ""
     return _avoiding(" AND ".join(f"({p})" for p in (required_of(query), words) if p), query)
+
+
+def with_all(db: Connection, terms: Sequence[Term], keys: Sequence[int]) -> set[int]:
+    """Return those of `keys` whose text has all terms."""
+    if not keys or not terms:
+        return set()
+    every = " AND ".join(f"({' OR '.join(t.phrases)})" for t in terms)
+    among = "rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"
+    sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ? AND {among}"
+    rows = db.execute_sql(sql, (f"{OWN} : ({every})", min(keys), max(keys), listed(keys))).fetchall()
+    return {key for (key,) in rows}
 
 
 def _avoiding(match: str, query: Query) -> str:
@@ -504,23 +514,6 @@ def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
         (*values, *place.values),
     ).fetchall()
     return list(itertools.starmap(Row, rows))
-
-
-def requests_of(db: Connection, answers: Sequence[Row], place: Place) -> dict[int, Row]:
-    """Return what the user said last before each of `answers`, by their keys, where it passes the filters."""
-    wanted = [(r.pk, r.thread_id, r.position) for r in answers if r.thread_id is not None]
-    if not wanted:
-        return {}
-    table, values = table_of(wanted)
-    last = (
-        "SELECT q.pk FROM search_docs q WHERE q.thread_id = w.column2 AND q.kind = 'message' AND q.position"
-        f" BETWEEN w.column3 - {TURN} AND w.column3 - 1 AND q.role = 'user' ORDER BY q.position DESC LIMIT 1"
-    )
-    rows = db.execute_sql(
-        f"SELECT w.column1, {ROW} FROM {table} w CROSS JOIN search_docs d ON d.pk = ({last}) WHERE {place.where}",
-        (*values, *place.values),
-    ).fetchall()
-    return {answer: Row(*row) for answer, *row in rows}
 
 
 def by_reading(

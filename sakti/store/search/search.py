@@ -6,6 +6,7 @@ page (here).
 
 from __future__ import annotations
 
+import datetime
 import time
 import unicodedata
 from collections import Counter
@@ -20,12 +21,10 @@ from sakti.store.connection import Connection
 from sakti.store.search import filters, retrieve, spelling
 from sakti.store.search import rank as ranking
 from sakti.store.search.copies import fold, fold_rest
-from sakti.store.search.dates import asks_when, named_times, names_time
+from sakti.store.search.dates import RelativeTime, asks_when, named_times, names_time, relative_time
 from sakti.store.search.excerpts import Excerpt, Sought, excerpt_of
 from sakti.store.search.features import (
-    DOCUMENT,
     SHORT,
-    TALK,
     TEXT,
     TOOL,
     Features,
@@ -37,18 +36,16 @@ from sakti.store.search.features import (
 from sakti.store.search.filters import Place, Scope, place_of
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
-from sakti.store.search.occurrences import Occurrences, Sizes, likely_copies, occurrences, sizes_of
+from sakti.store.search.occurrences import Sizes, likely_copies, occurrences, sizes_of
 from sakti.store.search.page import Hit, SearchPage
+from sakti.store.search.parts import PartMatches, find_parts, is_in_trigrams
 from sakti.store.search.query import (
     KINDS,
     MAX_TERMS,
     MAX_TEXT,
     PASTED,
     STOP_WORDS,
-    TOKEN,
-    WORD,
     Query,
-    cjk_pieces,
     is_cjk,
     looks_like_identifier,
     parse_query,
@@ -66,13 +63,20 @@ __all__ = [
 
 ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
 QUESTION = 3  # from so many words on, the answer may stand beside what matches
+FEW_WORDS = 4  # up to so many, texts with all of them come first; long texts have more of them by chance
 FEW = 5  # fewer hits than that: look for parts of words, too
 RAREST = 16  # words that are looked up of a longer text
-SIMILAR = 30  # texts in which a word that was meant is looked for
+ASKING = frozenset("who whom whose what when where which why how".split())
+BEGINS = 2  # words among which a question has its word: "how", "in which"
+TALKING = frozenset(
+    "about all anything do doing done everything happen happened happening list messages on said say show talk talked"
+    " talking discuss discussed work worked working".split()
+)  # words that ask for whatever was said
 TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
 PAGE = 20  # rows; where copies leave fewer, what stands behind them is looked for, so many seconds
 BEHIND_COPIES = 0.1
 MANY_COPIES = 20  # of a text; others are looked for by their sizes first
+DIFF = ("diff ", "--- ", "Index: ")  # how diffs begin
 LAST_TIME = 0.5  # seconds after which a query ends that has found nothing yet
 
 
@@ -128,42 +132,87 @@ def search(
     query = parse_query(asked, is_said)
     if unknown := filters.unknown(db, query):
         query = parse_query(asked, is_said, unknown=unknown)
+    unread = [(name, value) for name, value in query.unknown if not is_said(f"{name}:{value}")]
+    query = replace(query, unknown=(*unknown.items(), *unread))
+    said_so = tuple(phrase for phrase, known in said.items() if known and ":" not in phrase)
+    asking = _Asking(text, scope, limit, offset, now, first, clock)
+    if timed := _relative_time(query, now):
+        page = _search(db, _in_time(query, timed), asking)
+        if page.total or page.partial:
+            return replace(page, said=said_so, when=timed.described)
+    return replace(_search(db, query, asking), said=said_so)
+
+
+class _Asking(Struct, frozen=True):
+    """What is asked for besides the query; see `search`."""
+
+    text: str
+    scope: Scope
+    limit: int
+    offset: int
+    now: int | None
+    first: bool
+    clock: Callable[[], float]
+
+
+def _relative_time(query: Query, now: int | None) -> RelativeTime | None:
+    """Return the time that the query names relative to now, if no filter names one."""
+    if query.since is not None or query.until is not None or query.alternatives:
+        return None
+    return relative_time(query.text, datetime.datetime.fromtimestamp(now / 1000 if now else time.time()))
+
+
+def _in_time(query: Query, timed: RelativeTime) -> Query:
+    """Return the query for the texts of that time; all of them if it asks for nothing else."""
+    words = [w.strip("?.,!'").lower() for w in timed.rest.split()]
+    rest = "" if all(not w or w in STOP_WORDS or w in TALKING for w in words) else timed.rest
+    return replace(query, text=rest, since=timed.start, until=timed.end)
+
+
+def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
+    first, clock = asking.first, asking.clock
     newest = retrieve.newest_key(db)
-    place = place_of(db, query, scope, newest)
+    place = place_of(db, query, asking.scope, newest)
     start = clock()
     budget = Budget(clock, start + (FIRST_TIME if first else TIME), start + (FIRST_TIME if first else LAST_TIME))
-    found = _find(db, query, place, newest, budget, first=first, now=now)
+    found = _find(db, query, place, newest, budget, first=first, now=asking.now)
     listed = _listed(db, found, query)
     if found.more and not first and listed.total < PAGE:
         longer = Budget(clock, start + BEHIND_COPIES, start + BEHIND_COPIES, budget.unread)
-        found, listed = _look_behind(db, found, listed, query, place, newest, longer, now)
-    folded, rest, total = listed.folded, listed.rest, listed.total
-    behind = rest[max(0, offset - len(folded)) : max(0, offset + limit - len(folded))]
-    page = [*folded[offset : offset + limit], *((_unmeasured(row), copies) for row, copies in behind)]
-    hits = _hits(db, page, offset, folded[0][0].score if folded else 1.0, query, found)
-    others = SearchPage(text, 0)
-    unfinished = found.partial or (
-        first and ((found.more and total < PAGE) or (budget.over and (not total or bool(budget.unread))))
-    )
-    if not (total or unfinished) and scope.resource_id is not None and scope.thread_id is None and text.strip():
-        others = search(db, text, replace(scope, resource_id=None), limit=0, first=True, clock=clock)
+        found, listed = _look_behind(db, found, listed, query, place, newest, longer, asking.now)
+    total = listed.total
+    unfinished = found.partial or (first and _is_unfinished(found, total, budget))
+    others = SearchPage(asking.text, 0) if total or unfinished else _search_elsewhere(db, query, asking)
     since = {key: retrieve.time_of(db, key) for key in set(budget.unread.values())}
-    unread = tuple((name, since[key]) for name, key in budget.unread.items())
     return SearchPage(
-        text,
+        asking.text,
         total,
-        hits,
+        _hits(db, listed, asking, query, found),
         more=found.more,
         partial=unfinished,
-        unread=unread,
-        suggestion=found.suggestion,
+        unread=tuple((name, since[key]) for name, key in budget.unread.items()),
+        suggestion="" if query.unknown else found.suggestion,
         elsewhere=others.total,
         more_elsewhere=others.more or others.partial,
         without=query.excluded if listed.gone or found.avoided else (),
         unquoted=found.unquoted,
-        unknown=tuple(unknown.items()),
-        said=tuple(phrase for phrase, known in said.items() if known),
+        unknown=query.unknown,
+        with_all=sum(r.features.complete for r, _ in listed.folded) if found.pattern.tells_all else None,
     )
+
+
+def _is_unfinished(found: _Found, total: int, budget: Budget) -> bool:
+    """Return whether a first page lacks hits that a whole search may have."""
+    return (found.more and total < PAGE) or (budget.over and (not total or bool(budget.unread)))
+
+
+def _search_elsewhere(db: Connection, query: Query, asking: _Asking) -> SearchPage:
+    """Count the hits in all workspaces, if one was searched."""
+    scope = asking.scope
+    if scope.resource_id is None or scope.thread_id is not None or not asking.text.strip():
+        return SearchPage(asking.text, 0)
+    everywhere = replace(scope, resource_id=None)
+    return _search(db, query, replace(asking, scope=everywhere, limit=0, offset=0, first=True))
 
 
 class _Listed(Struct, frozen=True):
@@ -244,7 +293,7 @@ def _find(
         words = list(map(_as_one_word, words))
     words = list(dict.fromkeys(words))[:MAX_TERMS]
     unquoted = _phrases_of_no_text(db, query)
-    query = replace(query, phrases=tuple(p for p in query.phrases if p not in unquoted))
+    query = _without_phrases(query, unquoted)
     known, similar = _terms(db, words, joined, query, newest)
     question = _is_question(query)
     required = _to_be_read(query)
@@ -257,24 +306,26 @@ def _find(
     few = len(matches.rows) < FEW or bool(required) or _has_parts_alone(query.text)
     wanting = bool(query.text) and not (indexed.alternatives or indexed.phrases) and few
     unfinished = first and budget.over and bool(budget.unread or (wanting and matches.rows))
-    parts = _Parts()
+    parts = PartMatches()
     if wanting and not unfinished:
         signs = dict.fromkeys(filter(is_unindexed, chain.from_iterable(required)))
         typed = signs if signs and not is_cjk(query.text) else (query.text, *(query.phrases if required else ()))
-        parts = _by_parts(db, " ".join(typed), place, newest, budget)
+        parts = find_parts(db, " ".join(typed), similar, place, newest, budget)
     more = parts.more or len(matches.rows) >= retrieve.CANDIDATES
     if required:
         more = parts.more or (more and not all(any(map(is_unindexed, group)) for group in required))
         held = having(db, [*matches.rows, *parts.texts], required)
         matches = replace(matches, rows=[r for r in matches.rows if r.pk in held])
         parts = replace(parts, texts={r: text for r, text in parts.texts.items() if r.pk in held})
-    read = not (matches.rows or parts.texts or unfinished or query.alternatives or (wanting and _is_in_trigrams(query)))
+    read = not (matches.rows or parts.texts or unfinished or query.alternatives or (wanting and is_in_trigrams(query)))
     if read and _readable(query, place):
         needles = _needles(query, place)
         matches = Matches(retrieve.by_reading(db, needles, place, newest, budget))
         more = len(matches.rows) >= (retrieve.CANDIDATES if needles else retrieve.LISTED)
     not_typed = frozenset(folded(w).lower() for found in parts.meant.values() for w in found)
-    pattern = pattern_of(known, parts.rarity, words, when=question and asks_when(query.text), meant=not_typed)
+    when = question and asks_when(query.text)
+    typed_words = [w for w in words if w not in joined] if _may_have_all(query) else []
+    pattern = pattern_of(known, parts.rarity, words, typed_words, asks=question, when=when, meant=not_typed)
     around = place if question else None
     matches = replace(matches, required=bool(query.alternatives or query.phrases))
     ranked, rest = _measured(db, pattern, matches, parts.texts, around, _times(db, query, newest, now), newest)
@@ -304,7 +355,13 @@ def _is_question(query: Query) -> bool:
     """
     words = query.text.lower().split()
     strict = bool(query.alternatives) or (bool(query.phrases) and STOP_WORDS.isdisjoint(words))
-    return len(words) >= QUESTION and not strict and not looks_like_identifier(query.text)
+    asks = "?" in query.text or not ASKING.isdisjoint(words[:BEGINS])
+    return asks and len(words) >= QUESTION and not strict and not looks_like_identifier(query.text)
+
+
+def _may_have_all(query: Query) -> bool:
+    """Return whether texts with all words come first: for a few words, if nothing is required anyway."""
+    return 1 < len(query.text.split()) <= FEW_WORDS and not (query.alternatives or query.phrases or is_cjk(query.text))
 
 
 def _unwanted(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
@@ -317,12 +374,25 @@ def _as_one_word(word: str) -> str:
 
 
 def _phrases_of_no_text(db: Connection, query: Query) -> tuple[str, ...]:
-    """Return the phrases that no text has, where they stand among other words: Revert "fix the build"."""
+    """Return the phrases among other words that no text has, or has together: Revert "fix the build"."""
     if not query.phrases or not query.text:
         return ()
     phrases = [p for p in query.phrases if not is_unindexed(p)]
     known = retrieve.are_known(db, chain.from_iterable(map(spellings, phrases)))
-    return tuple(p for p in phrases if known.isdisjoint(spellings(p)))
+    required = tuple(p for p in phrases if not known.isdisjoint(spellings(p)))
+    is_met = required and retrieve.are_known(db, [retrieve.required_of(Query("", phrases=required))])
+    return tuple(p for p in phrases if not is_met or p not in required)
+
+
+def _without_phrases(query: Query, phrases: Sequence[str]) -> Query:
+    """Return the query with the words of some of its phrases as words."""
+    if not phrases:
+        return query
+    return replace(
+        query,
+        text=" ".join((query.text, *phrases)),
+        phrases=tuple(p for p in query.phrases if p not in phrases),
+    )
 
 
 def _terms(
@@ -346,63 +416,6 @@ def _terms(
         phrases=query.phrases,
     )
     return sorted(sorted(made, key=lambda t: t.documents)[:RAREST], key=made.index), similar
-
-
-class _Parts(Struct, frozen=True):
-    """Texts with tokens of the query in them, the rarity of each token, what unknown ones may mean; `more`: not all."""
-
-    texts: dict[Row, str] = {}
-    rarity: dict[str, float] = {}
-    meant: dict[str, list[str]] = {}
-    more: bool = False
-
-
-def _by_parts(db: Connection, text: str, place: Place, newest: int, budget: Budget) -> _Parts:
-    tokens = _tokens(text)
-    found = _containing(db, list(filter(_is_part, tokens)), place, newest, budget)
-    if found.texts or not looks_like_identifier(text):
-        return found
-    meant: dict[str, list[str]] = {}
-    for token in (t for t in tokens if len(t) >= 4 and not _pieces_known(db, t, newest)):
-        near = retrieve.similar_parts(db, token, place, newest, budget)[:SIMILAR]
-        if words := spelling.similar_words(texts_of(db, [r.pk for r in near]).values(), token):
-            meant[token] = words
-    lower = [folded(w).lower() for words in meant.values() for w in words]
-    return replace(_containing(db, lower, place, newest, budget), meant=meant)
-
-
-def _tokens(text: str) -> list[str]:
-    """Return what may be looked for as a part of a word, folded: tokens, or signs without any letter (`=>`)."""
-    if not WORD.search(text) and len(text.split()) == 1:
-        return [folded(text).lower()]
-    typed = [folded(t).lower() for t in dict.fromkeys(TOKEN.findall(text)) if t.lower() not in STOP_WORDS]
-    return list(dict.fromkeys(chain.from_iterable(cjk_pieces(t) or [t] for t in typed[:MAX_TERMS])))
-
-
-def _containing(db: Connection, parts: Sequence[str], place: Place, newest: int, budget: Budget) -> _Parts:
-    """Return the texts with one of `parts` in them, and the rarity of each."""
-    rows, rarity, more = retrieve.by_parts(db, parts, place, newest, budget)
-    texts = texts_of(db, [r.pk for r in rows])
-    lower = {r: folded(texts[r.pk]).lower() for r in rows if r.pk in texts}
-    found = {r: texts[r.pk] for r, text in lower.items() if any(part in text for part in rarity)}
-    held = {p: value for p, value in rarity.items() if any(p in lower[r] for r in found)}
-    return _Parts(found, held, more=more)
-
-
-def _pieces_known(db: Connection, token: str, newest: int) -> bool:
-    small = newest <= spelling.LARGE
-    parts = pieces(token)
-    return bool(parts) and all(spelling.is_known(db, p, parts=small) for p in parts)
-
-
-def _is_in_trigrams(query: Query) -> bool:
-    """Return whether the trigrams have answered already, where parts were looked for."""
-    return any(map(_is_part, _tokens(query.text)))
-
-
-def _is_part(token: str) -> bool:
-    """Return whether the index of trigrams may hold a token: three characters and more, or such as `C#`, `=>`, 日志."""
-    return len(token) >= 3 or is_cjk(token) or (not token.isalnum() and (len(token) == 2 or not token.isascii()))
 
 
 def _readable(query: Query, place: Place) -> bool:
@@ -453,6 +466,10 @@ def _measured(
     `around`: the messages beside the best are candidates, too, where they pass this filter.
     """
     chosen = {r.pk: r for r in (*matches.worth_measuring(), *by_parts)}
+    if pattern.required:
+        others = {r.pk: r for r in matches.rows if r.pk not in chosen}
+        every = retrieve.with_all(db, [pattern.terms[i] for i in pattern.required], list(others))
+        chosen |= {pk: others[pk] for pk in every}
     sizes = sizes_of(db, list(chosen))
     texts = {r.pk: text for r, text in by_parts.items()}
     wanted = (k for k in chosen if k not in texts and (pattern.parts or _is_short(sizes.get(k))))
@@ -461,7 +478,8 @@ def _measured(
     if documents:
         pattern = pattern.with_code(partial(retrieve.are_known, db))
     forms = [(form.phrase, form.documents) for form, _ in pattern.forms]
-    found = occurrences(db, chosen.keys(), forms, pattern.whole, documents, newest)
+    code = {k for k in documents if chosen[k].role != TOOL and not texts.get(k, "").startswith(DIFF)}
+    found = occurrences(db, chosen.keys(), forms, pattern.whole, code, newest)
     features = {
         k: measure(r, sizes.get(k), found.rows.get(k, ()), texts.get(k, ""), pattern, document=k in documents)
         for k, r in chosen.items()
@@ -469,13 +487,18 @@ def _measured(
     looked_for = bool(pattern.terms or pattern.parts)
     from_words = {r.pk for r in matches.rows}
     kept = [features[k] for k in chosen if k in from_words or features[k].has_words or not looked_for]
-    words = ranking.words_of(kept, pattern, _means(found))
+    words = ranking.words_of(kept, pattern, found.means)
     beside = _beside(db, kept, words, pattern, around) if around is not None else []
-    ranked = ranking.rank(kept, words, beside, times, aside=bool(pattern.parts))
-    if around is not None:
-        ranked = _with_requests(db, ranked, pattern, around)
+    ranked = ranking.rank(kept, words, beside, pattern, times)
     known = {*chosen, *(r.features.row.pk for r in ranked)}
-    return ranked, [r for r in matches.rows if r.pk not in known]
+    listed, unowned = _without_unowned(ranked, by_words=bool(pattern.terms))
+    return listed, [*(r for r in matches.rows if r.pk not in known), *unowned]
+
+
+def _without_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[list[Ranked], list[Row]]:
+    """Split off the texts without any of the words, where the message that lends them is no candidate."""
+    unowned = [r for r in ranked if by_words and not r.features.has_words and not r.lent]
+    return [r for r in ranked if r not in unowned] if unowned else list(ranked), [r.features.row for r in unowned]
 
 
 def _beside(
@@ -485,18 +508,8 @@ def _beside(
     best = sorted(kept, key=lambda f: -words[f.row.pk])[:ENTERING]
     known = {f.row.pk for f in kept}
     rows = retrieve.neighbours(db, [f.row for f in best], around)
-    rows = [r for r in rows if r.pk not in known and r.role != TOOL]
+    rows = [r for r in rows if r.pk not in known]
     return _measured_alone(db, rows, pattern)
-
-
-def _with_requests(db: Connection, ranked: Sequence[Ranked], pattern: Pattern, around: Place) -> list[Ranked]:
-    """Return the candidates with the requests that the first of them answer."""
-    if not (found := retrieve.requests_of(db, ranking.first_answers(ranked), around)):
-        return list(ranked)
-    known = {r.features.row.pk: r.features for r in ranked}
-    new = [r for r in dict.fromkeys(found.values()) if r.pk not in known]
-    known |= {f.row.pk: f for f in _measured_alone(db, new, pattern)}
-    return ranking.with_requests(ranked, {answer: known[row.pk] for answer, row in found.items()})
 
 
 def _measured_alone(db: Connection, rows: Sequence[Row], pattern: Pattern) -> list[Features]:
@@ -514,23 +527,19 @@ def _is_short(sizes: Sizes | None) -> bool:
     return sizes is None or sizes[TEXT] <= SHORT
 
 
-def _means(found: Occurrences) -> tuple[float, float]:
-    """Return the mean length of all texts, as talk and as documents."""
-    text, identifiers, before, _ = found.means
-    return text + identifiers + TALK.before_length * before, text + identifiers + DOCUMENT.before_length * before
-
-
 def _unmeasured(row: Row) -> Ranked:
-    features = Features(row, False, 0.0, (), (), 0.0, 0.0, False, False, False, "", 0)
+    features = Features(row, False, 0.0, (), (), 0.0, 0.0, False, False, False, False, "", 0)
     return Ranked(features, NO_PARTS, 0.0, False)
 
 
 # --- hits ---------------------------------------------------------------------------------------------------
 
 
-def _hits(
-    db: Connection, page: Sequence[tuple[Ranked, int]], offset: int, top: float, query: Query, found: _Found
-) -> tuple[Hit, ...]:
+def _hits(db: Connection, listed: _Listed, asking: _Asking, query: Query, found: _Found) -> tuple[Hit, ...]:
+    folded, offset, end = listed.folded, asking.offset, asking.offset + asking.limit
+    behind = listed.rest[max(0, offset - len(folded)) : max(0, end - len(folded))]
+    page = [*folded[offset:end], *((_unmeasured(row), copies) for row, copies in behind)]
+    top = folded[0][0].score if folded else 1.0
     shown = shown_of(db, [r.features.row.pk for r, _ in page])
     before = texts_before(db, [r.features.row for r, _ in page if r.answers])
     sought = Sought((query.text, *query.phrases, *query.prefixes), found.pattern)
@@ -544,7 +553,7 @@ def _hits(
         hits.append(
             Hit(
                 of.doc_id, row.kind, row.thread_id, of.title, of.task_id, row.role, row.created_at, row.position, cut,
-                share, number, of.source, copies, r.parts,
+                share, number, of.source, r.features.complete, copies, r.parts,
             )
         )  # fmt: skip
     return tuple(hits)

@@ -10,6 +10,7 @@ from sakti.store.search.folding import lowered
 SNIPPET = 160  # characters
 BEFORE = 30  # of them before the word that it is cut around
 READ, SPOTS = 100_000, 12  # characters of a text, and places of that word, that are looked at
+LONG_WORD = 60  # characters of one that is shown from its beginning
 MARKED = 64  # words that are marked in it
 
 
@@ -40,12 +41,22 @@ def _best_place(lower: str, words: Sequence[str]) -> int:
         at = lower.find(word, at + 1, READ)
         if at < 0:
             break
-        start = max(0, at - BEFORE)
+        start = _word_start(lower, max(0, at - BEFORE), at)
         window = lower[start : start + SNIPPET]
         held = len([w for w in words if w in window])
         if held > most:
             best, most = start, held
     return best
+
+
+def _word_start(lower: str, start: int, at: int) -> int:
+    """Return the first offset from `start` to `at` at which a word begins, or that of a longer word."""
+    if not start:
+        return 0
+    places = range(start, at + 1)
+    first = next((i for i in places if lower[i - 1].isspace()), 0)
+    first = first or next((i for i in places if not lower[i - 1].isalnum()), 0)
+    return first or next((i for i in range(start, max(0, start - LONG_WORD), -1) if not lower[i - 1].isalnum()), start)
 
 
 def _marks(snippet: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:

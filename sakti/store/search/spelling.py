@@ -20,6 +20,7 @@ from sakti.store.search.terms import phrase_as_typed, phrase_of
 CORRECTED = 3  # words of a query that may be corrected
 VOCABULARY = 20_000  # terms with the same beginning that a correction is chosen from
 LARGE = 50_000  # texts from which on three letters have to be right, not two, and parts of words are not looked for
+SHORT_WORD = 4  # letters of the shortest word that is corrected
 NEAREST = 2  # known words for one that is not
 LOOKED_AT = 20_000  # characters of a text
 HALF = 0.5  # of the three-letter pieces
@@ -29,7 +30,7 @@ _ALPHABETS = (
     "абвгдежзийклмнопрстуфхцчшщъыьэюяёіїєґ",
     "αβγδεζηθικλμνξοπρστυφχψως",
 )
-_LETTERS = lazy_pattern(r"[^\W\d_]{5,40}")
+_LETTERS = lazy_pattern(r"[^\W\d_]{4,40}")
 _SEPARATORS = lazy_pattern(r"[/\\]")
 
 
@@ -78,7 +79,8 @@ def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
     """
     meant: dict[str, str] = {}
     for candidate, stem in _stemmed(one_letter_away(word, right)):
-        meant.setdefault(stem, candidate)
+        if stem == candidate or len(word) > SHORT_WORD:  # the stem of what is no word is often another one
+            meant.setdefault(stem, candidate)
     rows: Iterable[tuple[int, str]] = db.execute_sql(
         "SELECT doc, term FROM (SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?)"
         " WHERE term IN (SELECT value FROM json_each(?))",
@@ -131,8 +133,8 @@ def is_one_edit(a: str, b: str) -> bool:
 def similar_words(texts: Iterable[str], word: str) -> list[str]:
     """Return the words of some texts that share at least half of their three-letter pieces with `word`, best first.
 
-    Those one letter away come first, then by Dice's measure: twice the shared pieces by all pieces of both. A part of
-    a path is a word, too, unless the path is what was typed.
+    They begin with the same letter. Those one letter away come first, then by Dice's measure: twice the shared pieces
+    by all pieces of both. A part of a path is a word, too, unless the path is what was typed.
     """
     wanted = set(trigrams(word))
     typed = folded(word).lower()
@@ -140,7 +142,7 @@ def similar_words(texts: Iterable[str], word: str) -> list[str]:
     if not _SEPARATORS.search(word):
         tokens |= {part for t in tokens for part in _SEPARATORS.split(t)}
     found: dict[str, tuple[bool, float]] = {}
-    for token in (t for t in tokens if abs(len(t) - len(word)) <= 3):
+    for token in (t for t in tokens if abs(len(t) - len(word)) <= 3 and folded(t).lower()[:1] == typed[:1]):
         own = set(trigrams(token))
         if own and (alike := 2 * len(wanted & own) / (len(wanted) + len(own))) >= HALF:
             found[token] = (not is_one_edit(typed, folded(token).lower()), -alike)

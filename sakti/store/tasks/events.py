@@ -1,4 +1,7 @@
-"""Keep the log of changes of tasks, from which they are undone."""
+"""Keep the log of changes of tasks, from which they are undone.
+
+Raw SQL: JSON in the log.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from msgspec import Struct
 
 from sakti.core.types import Json
 from sakti.store import rows
-from sakti.store.connection import Database
+from sakti.store.connection import Connection, Database
 from sakti.store.models import TaskEventRow
 from sakti.store.tasks.row import Task
 
@@ -59,6 +62,26 @@ def _events(*where: Any) -> Any:
     row = TaskEventRow
     columns = (row.pk, row.task_id, row.action, row.actor, row.before, row.after, row.created_at, row.batch)
     return row.select(*columns).where(*where, row.undone_at.is_null()).order_by(row.pk.desc()).tuples()
+
+
+def versions(db: Connection, resource_id: str) -> dict[str, int]:
+    """Return by task the `updated_at` of the version that was imported last."""
+    rows = db.execute_sql(
+        "SELECT task_id, json_extract(after, '$.version') FROM task_events WHERE resource_id = ? AND batch IS NOT NULL"
+        " AND undone_at IS NULL AND json_extract(after, '$.version') IS NOT NULL ORDER BY pk",
+        (resource_id,),
+    )
+    return dict(rows.fetchall())
+
+
+def is_imported(db: Connection, task_id: str) -> bool:
+    """Return whether the last change of a task was an import."""
+    row = db.execute_sql(
+        "SELECT action = 'import' OR json_extract(after, '$.version') IS NOT NULL FROM task_events"
+        " WHERE task_id = ? AND action != 'link' AND undone_at IS NULL ORDER BY pk DESC LIMIT 1",
+        (task_id,),
+    ).fetchone()
+    return bool(row and row[0])
 
 
 def mark_undone(db: Database, event: TaskEvent, now: int) -> None:

@@ -27,7 +27,7 @@ Raw SQL: recursive walks, and counts at every change of a task.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sakti.store.connection import Connection
 from sakti.store.tasks.deadlocks import BLOCKS, PARENT, Node
@@ -114,6 +114,45 @@ def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tuple[str
     for root, via, by in rows:
         out.setdefault(root, []).append((via, by))
     return out
+
+
+_WAITED_FOR = f"""
+SELECT w.value, b.id, 0 FROM json_each(?1) w
+  CROSS JOIN task_dependencies d ON d.task_id = w.value AND d.type = 'blocks'
+  CROSS JOIN tasks b ON b.id = d.depends_on AND {_LIVE.format("b")}
+UNION ALL SELECT w.value, c.id, 0 FROM json_each(?2) w
+  CROSS JOIN task_dependencies d ON d.depends_on = w.value AND d.type = 'parent-child'
+  CROSS JOIN tasks c ON c.id = d.task_id AND {_LIVE.format("c")}
+UNION ALL SELECT w.value, p.id, 1 FROM json_each(?1) w
+  CROSS JOIN task_dependencies d ON d.task_id = w.value AND d.type = 'parent-child'
+  CROSS JOIN tasks p ON p.id = d.depends_on AND p.deleted_at IS NULL AND p.held = 1"""
+
+
+def waited_for(db: Connection, seeds: Sequence[tuple[str, int]], most: int) -> dict[str, tuple[int, str]]:
+    """Return the tasks that `seeds` (id, priority) wait for: the best priority, and the task that waits.
+
+    A task waits for its blockers, those of its ancestors, and its children; so do those that it waits for. Ends after
+    about `most` tasks.
+    """
+    out: dict[str, tuple[int, str]] = {}
+    seen: set[tuple[str, int]] = set()
+    for priority in sorted({p for _, p in seeds}):
+        frontier = {(task, 0): task for task, p in seeds if p == priority}
+        while (new := {at: seed for at, seed in frontier.items() if at not in seen}) and len(seen) < most:
+            seen.update(new)
+            frontier = _step_down(db, new)
+            for (task, is_ancestor), seed in frontier.items():
+                if not is_ancestor:
+                    out.setdefault(task, (priority, seed))
+    return out
+
+
+def _step_down(db: Connection, tasks: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], str]:
+    """Return what tasks wait for, each with the task's seed; of an ancestor (1) only blockers count."""
+    seeds = {task: seed for (task, _), seed in tasks.items()}
+    waiting = [task for task, is_ancestor in tasks if not is_ancestor]
+    rows = db.execute_sql(_WAITED_FOR, (json.dumps(list(seeds)), json.dumps(waiting))).fetchall()
+    return {(other, is_ancestor): seeds[task] for task, other, is_ancestor in reversed(rows)}
 
 
 def open_children(db: Connection, task_ids: Iterable[str]) -> dict[str, list[str]]:

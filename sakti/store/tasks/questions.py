@@ -58,7 +58,7 @@ def handles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
 
 
 def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
-    """Return the tasks whose id or handle begins with `text` (at most 20); an exact match alone."""
+    """Return at most 20 tasks whose id or handle begins with `text`, in any case; an exact match alone."""
     alive = "t.deleted_at IS NOT NULL" if deleted else "t.deleted_at IS NULL"
     found: dict[str, Task] = {}
     for clause, values in (
@@ -66,7 +66,11 @@ def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = Fal
         ("t.handle = ?", (text,)),
         ("t.handle >= ? AND t.handle < ?", (text, text + chr(0x10FFFF))),
         ("t.id >= ? AND t.id < ?", (text, text + chr(0x10FFFF))),
+        ("lower(t.handle) = ?", (text.lower(),)),
+        ("substr(lower(t.handle), 1, ?) = ?", (len(text), text.lower())),
     ):
+        if "lower" in clause and found:  # reads every task
+            break
         mine = "t.resource_id = ?" if "handle" in clause else "+t.resource_id = ?"  # by the index on the id alone
         rows = db.execute_sql(
             f"SELECT {COLUMNS} FROM tasks t WHERE {mine} AND {clause} AND {alive} LIMIT 20", (resource_id, *values)
@@ -112,6 +116,33 @@ def states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
             (json.dumps(list(task_ids)),),
         )
     )
+
+
+def waiting(db: Connection, resource_id: str, priority: int, limit: int) -> list[tuple[str, int]]:
+    """Return (id, priority) of tasks at least so urgent that wait for others; `limit` in each state."""
+    out: list[tuple[str, int]] = []
+    for state in ("blocked", "container", "in_progress"):
+        out += db.execute_sql(
+            "SELECT t.id, t.priority FROM tasks t WHERE t.resource_id = ? AND t.state = ? AND t.priority <= ?"
+            f" AND (t.held OR t.open_children) {_ORDER} LIMIT ?",
+            (resource_id, state, priority, limit),
+        )
+    return sorted(out, key=lambda task: task[1])
+
+
+def row_order(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
+    """Return numbers by which tasks of one moment are in the order in which they were stored."""
+    sql = "SELECT t.id, t.pk FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value"
+    return dict(db.execute_sql(sql, (json.dumps(list(task_ids)),)).fetchall())
+
+
+def ready_priorities(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
+    """Return the priorities of those of these tasks that are ready."""
+    rows = db.execute_sql(
+        "SELECT t.id, t.priority FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value AND t.state = 'ready'",
+        (json.dumps(list(task_ids)),),
+    )
+    return dict(rows.fetchall())
 
 
 # --- many of them -----------------------------------------------------------------------------------------

@@ -65,6 +65,7 @@ class Card(NamedTuple):
     holder_title: str | None
     held: int
     open_children: int
+    created_at: int
 
 
 # What is not a column of its own: computed when it is read. Metadata without what an import keeps of its source.

@@ -34,6 +34,7 @@ from sakti.tui.screens.search_rows import (
     grouped,
     last_key,
     next_filter,
+    rule_of,
 )
 from sakti.tui.screens.text import open_sources
 from sakti.tui.transcript.wrap import Line
@@ -93,7 +94,7 @@ class SearchScreen(Panel[Any]):
         Binding("ctrl+down,alt+down", "read(1)", "Read on", show=False, priority=True, id="search.read"),
         Binding("ctrl+up,alt+up", "read(-1)", "Read back", show=False, priority=True, id="search.readback"),
         Binding("tab", "scope", "Where", show=False, priority=True, id="search.scope"),
-        Binding("ctrl+k", "filter('kind')", "Kind", show=False, priority=True, id="search.kind"),
+        Binding("alt+k", "filter('kind')", "Kind", show=False, priority=True, id="search.kind"),
         Binding("ctrl+r", "filter('role')", "Who", show=False, priority=True, id="search.role"),
         Binding("ctrl+t", "filter('after')", "When", show=False, priority=True, id="search.after"),
         Binding("ctrl+o", "use", "Into the prompt", show=False, id="search.use"),
@@ -119,7 +120,7 @@ class SearchScreen(Panel[Any]):
             yield SafeInput(placeholder="search messages, observations, tasks", id="panel-input", compact=True)
             with Horizontal(id="search-chips"):
                 yield Chip("tab", SCOPES[self._scope], "screen.scope", id="chip-scope")
-                for key, name in (("^k", "kind"), ("^r", "role"), ("^t", "after")):
+                for key, name in (("alt+k", "kind"), ("^r", "role"), ("^t", "after")):
                     yield Chip(key, FILTERS[name][""], f"screen.filter('{name}')", id=f"chip-{name}")
             with Container(id="search-body"):
                 yield ResultList(self._draw_row, selectable=_is_hit, empty=WORDS, id="panel-list")
@@ -231,7 +232,7 @@ class SearchScreen(Panel[Any]):
 
     def _rows_of(self, page: SearchPage, after: str = "") -> list[Row]:
         self._notes |= notes(page.hits)
-        return grouped(page.hits, after)
+        return grouped(page.hits, after, rule_of(page))
 
     def _draw_row(self, row: Row, width: int, palette: Palette) -> list[Line]:
         return draw_row(row, width, palette, "" if isinstance(row, Heading) else self._notes.get(row.id, ""))

@@ -16,9 +16,11 @@ from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, Span, fit, line_width, shorten, wrap
 
 if TYPE_CHECKING:
-    from sakti.store.search.search import Hit
+    from sakti.store.search.search import Hit, SearchPage
 
 SNIPPET_LINES = 2
+BEFORE = 20  # characters before a match that is moved into sight
+Marks: TypeAlias = tuple[tuple[int, int], ...]
 
 # The values that a key goes through, by the operator that they stand behind in the query, and what each is called.
 FILTERS: dict[str, dict[str, str]] = {
@@ -49,19 +51,34 @@ class Heading(Struct, frozen=True):
 Row: TypeAlias = "Heading | Hit"
 
 
-def grouped(hits: Iterable[Hit], after: str = "") -> list[Row]:
+def rule_of(page: SearchPage) -> tuple[int, str]:
+    """Return the rank of the first hit with some of the words only, and the rule above it; 0 for no rule."""
+    if not page.with_all or page.with_all >= page.total:
+        return 0, ""
+    return page.with_all + 1, f"── {page.total - page.with_all} with some of the words ──"
+
+
+def grouped(hits: Iterable[Hit], after: str = "", rule: tuple[int, str] = (0, "")) -> list[Row]:
     """Return `hits`, best first, under the threads that they stand in: the thread of the best hit first.
 
-    `after`: the key of the heading that stands above already, which is not said again.
+    `after`: the key of the heading that stands above already, which is not said again. `rule`: see `rule_of`.
     """
+    listed, (rank, title) = list(hits), rule
+    at = next((i for i, hit in enumerate(listed) if hit.rank == rank), None)
+    if at is None:
+        return _grouped(listed, after)
+    return [*_grouped(listed[:at], after), Heading("", title, 0, 0), *_grouped(listed[at:], "")]
+
+
+def _grouped(hits: Iterable[Hit], after: str) -> list[Row]:
     groups: dict[str, list[Hit]] = {}
     for hit in hits:
         groups.setdefault(_key(hit), []).append(hit)
     rows: list[Row] = []
-    for number, (key, found) in enumerate(groups.items()):
+    for number, (key, members) in enumerate(groups.items()):
         if number or key != after:
-            rows.append(Heading(key, _title(found[0]), found[0].time, len(found)))
-        rows += found
+            rows.append(Heading(key, _title(members[0]), members[0].time, len(members)))
+        rows += members
     return rows
 
 
@@ -100,15 +117,25 @@ def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Lin
     if beside:
         head.append(Segment(f"  {note}", palette.faint))
     under: list[Line] = [] if beside or not note else [[Segment(f"    {shorten(note, width - 4)}", palette.faint)]]
-    body = wrap(marked(row.snippet, row.marks, palette), max(8, width - 4))[:SNIPPET_LINES]
+    room = max(8, width - 4)
+    snippet, marks = _from_match(row.snippet, row.marks, SNIPPET_LINES * room)
+    body = wrap(marked(snippet, marks, palette), room)[:SNIPPET_LINES]
     return [head, *under, *([Segment("    "), *line] for line in body)]
+
+
+def _from_match(snippet: str, marks: Marks, room: int) -> tuple[str, Marks]:
+    """Return a snippet from a word before its first match on, if that would not be in sight otherwise."""
+    if not marks or marks[0][1] < room * 3 // 4:
+        return snippet, marks
+    start = snippet.rfind(" ", 0, max(0, marks[0][0] - BEFORE)) + 1
+    return "…" + snippet[start:], tuple((a - start + 1, b - start + 1) for a, b in marks)
 
 
 def _when(time: int) -> str:
     return datetime.fromtimestamp(time / 1000).strftime("%Y-%m-%d %H:%M") if time else ""
 
 
-def marked(snippet: str, marks: tuple[tuple[int, int], ...], palette: Palette) -> list[Span]:
+def marked(snippet: str, marks: Marks, palette: Palette) -> list[Span]:
     """Return `snippet` as spans, the `marks` (start, end) highlighted; safe to show."""
     spans: list[Span] = []
     at = 0

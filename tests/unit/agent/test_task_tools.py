@@ -14,6 +14,7 @@ from sakti.agent.tools.memory import make_tools
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, TextPart, Thread
+from sakti.memory.working.pages import Pages
 from sakti.store.database import Store
 from sakti.store.threads import messages, threads
 
@@ -30,8 +31,7 @@ async def call(store: Store) -> Call:
         store,
         resource_id="/w",
         owner="s1",
-        counter=Estimator(),
-        settings=MemorySettings(),
+        pages=Pages(store, Estimator(), MemorySettings(), "/w"),
         emit=changed.append,
         in_window=set,
     )
@@ -139,9 +139,8 @@ async def test_what_makes_no_sense_is_refused_and_nothing_is_made(
 
 
 def test_the_schemas_are_flat(store: Store) -> None:
-    for made in make_tools(
-        store, resource_id="/w", owner=None, counter=Estimator(), settings=MemorySettings(), emit=print, in_window=set
-    ):
+    pages = Pages(store, Estimator(), MemorySettings(), "/w")
+    for made in make_tools(store, resource_id="/w", owner=None, pages=pages, emit=print, in_window=set):
         schema = made.spec().parameters
         assert schema["type"] == "object"
         assert schema["required"] == ["action"]

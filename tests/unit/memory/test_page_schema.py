@@ -16,6 +16,7 @@ from sakti.core.tokens import Estimator
 from sakti.core.types import Json
 from sakti.memory.working import schema as page_schema
 from sakti.memory.working import working_memory
+from sakti.memory.working.pages import Pages
 from sakti.store import working_memory as pages
 from sakti.store.database import Store
 from tests.fakes.clock import FakeClock
@@ -114,8 +115,7 @@ async def test_the_model_is_told_the_schema_and_refused_by_it(tmp_path: Path) ->
             store,
             resource_id=str(tmp_path),
             owner="s",
-            counter=COUNTER,
-            settings=MemorySettings(working_memory=WorkingMemorySettings(schema)),
+            pages=Pages(store, COUNTER, MemorySettings(working_memory=WorkingMemorySettings(schema)), str(tmp_path)),
             emit=lambda _: None,
             in_window=set,
         )

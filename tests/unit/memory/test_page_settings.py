@@ -43,8 +43,7 @@ def mutate(store: Store, work: Path, **values: Any) -> Any:
         store,
         resource_id=str(work),
         owner=None,
-        counter=COUNTER,
-        settings=memory,
+        pages=Pages(store, COUNTER, memory, str(work)),
         emit=lambda _: None,
         in_window=set,
     )

@@ -618,23 +618,6 @@ def test_texts_that_say_when(text: str, says: bool) -> None:
     assert says_when(text) is says
 
 
-async def test_a_request_comes_up_with_what_answers_it(store: Store) -> None:
-    told = [
-        ("asked", "please do what we said", "user"),
-        ("tried", "I look at the files first", "assistant"),
-        ("done", "Added the gimbal solver with its overflow guard", "assistant"),
-        ("next", "thanks, now the docs", "user"),
-    ]
-    await store.write(say, told)
-    others = [(f"o{n}", f"the gimbal of case {n}", "user") for n in range(30)]
-    await store.write(say, others, thread="t2")
-    hits = (await page(store, "add gimbal solver overflow guard")).hits
-    assert [h.id for h in hits[:2]] == ["done", "asked"]
-    assert hits[1].parts.request > 0 and hits[1].reason == "request behind a match"
-    assert "asked" not in await ids(store, "add gimbal solver overflow guard role:assistant")
-    assert "asked" not in await ids(store, "gimbal"), "no question: only what has the words"
-
-
 async def test_a_slip_in_a_part_of_a_path_is_corrected(store: Store) -> None:
     paths = [f"/opt/tools/night-chat-{n}/main" for n in range(3)]
     await store.write(say, [("meant", "installed in /opt/tools/aider-chat/lib"), *((p, f"see {p}") for p in paths)])
@@ -787,20 +770,6 @@ async def test_within_its_time_a_query_reads_the_newest_and_says_what_it_left_ou
     assert short.newest_only and short.total == 21, "the newest of the common word, and all of the rare one"
     assert short.hits[0].id == "rare", "a common word still counts where a rare one stands"
     assert short.unread[0][0] == "lorem" and short.notes[0].startswith("lorem: only texts since 1970")
-
-
-async def test_what_a_tool_prints_is_not_listed_for_what_stands_around_it(store: Store) -> None:
-    told = [
-        ("asked", "please clarify the conventions"),
-        ("said", "The conventions are clear now: " + "each rule of the conventions has an example, " * 30, "assistant"),
-        ("printed", "Copied to the clipboard.", "tool"),
-        ("thanks", "and the conventions of names", "assistant"),
-    ]
-    await store.write(say, told)
-    await store.write(say, [(f"o{n}", f"other talk {n}") for n in range(20)], thread="t2")
-    hits = {h.id: h.parts for h in (await page(store, "clarify existing conventions now")).hits}
-    assert hits["said"].neighbours > 0 == hits["printed"].neighbours
-    assert min(hits, key=lambda h: hits[h].words) == "printed", "it says none of it, the message before does"
 
 
 async def test_common_words_count_where_rare_ones_stand(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ async def test_a_long_neighbour_is_a_candidate_and_is_not_read(store: Store, mon
     found = await page(store, "where does the gimbal overflow", limit=1)
     assert [h.id for h in found.hits] == ["t-1"] and 1 not in read, "its key"
     shown = {h.id: h.reason for h in (await page(store, "where does the gimbal overflow")).hits}
-    assert shown["t-0"] == "request behind a match" and 1 not in read, "what is shown of a hit is read when it is"
+    assert shown["t-0"] == "next to a match" and 1 not in read, "what is shown of a hit is read when it is"
 
 
 async def test_pages_go_on_behind_what_is_measured(store: Store) -> None:

@@ -101,6 +101,9 @@ class Model:
         if k == "parent-child" and self.tasks[t].epic and not self.tasks[on].epic:
             self.edges.remove((t, on, k))
             raise KeyError("bad_parent")
+        if k == "parent-child" and self.tasks[on].epic and not self.live(on) and self.live(t):
+            self.edges.remove((t, on, k))
+            raise KeyError("closed")
         return True
 
     def refuse_held(self, t: str, session: str, now: int) -> None:
@@ -113,7 +116,16 @@ class Model:
             t for t, f in self.tasks.items()
             if not f.deleted and f.status == "open" and not self.held(t) and not self.children(t)
         ]  # fmt: skip
-        return sorted(found, key=lambda t: (self.tasks[t].priority, self.tasks[t].order))
+        return sorted(found, key=lambda t: (self.urgency(t), self.tasks[t].order))
+
+    def blockers(self, t: str) -> set[str]:
+        above = [b for p in self.targets(t, "parent-child") for b in self.blockers(p)]
+        return {b for b in (*self.targets(t, "blocks"), *above) if self.live(b)}
+
+    def urgency(self, t: str) -> int:
+        """The most urgent priority among a task and those that wait for it."""
+        waiting = [w for w in self.tasks if self.live(w) and t in {*self.blockers(w), *self.children(w)}]
+        return min([self.tasks[t].priority, *map(self.urgency, waiting)])
 
     def change(self, t: str, **values: Any) -> None:
         """Only what it changes is taken back."""

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from sakti.core.errors import TaskError
-from sakti.core.types import Message, TextPart, Thread
+from sakti.core.types import Json, Message, TextPart, Thread
 from sakti.store.database import Store
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import links, questions
@@ -172,7 +174,7 @@ async def test_deleting_frees_dependants_and_is_restored(store: Store, actor: Ac
 
 
 async def test_a_container_is_offered_when_its_last_child_closes(store: Store, actor: Actor) -> None:
-    await store.write(service.create, actor, "e", "epic", type="epic")
+    await store.write(partial(service.create, type="epic"), actor, "e", "epic")
     await store.write(service.create, actor, "c", "child", parent="e")
     assert [t["id"] for t in (await store.read(queries.ready, "/w", 5))["tasks"]] == ["c"]
     await store.write(service.close, actor, "c", "completed", "done")
@@ -184,7 +186,7 @@ async def test_a_container_is_offered_when_its_last_child_closes(store: Store, a
 async def test_explain_gives_the_shortest_chain_to_something_ready(store: Store, actor: Actor) -> None:
     for name in "abcd":
         await store.write(service.create, actor, name, name)
-    await store.write(service.create, actor, "e", "epic", type="epic")
+    await store.write(partial(service.create, type="epic"), actor, "e", "epic")
     for task, on, kind in (
         ("a", "b", "blocks"),
         ("b", "c", "blocks"),
@@ -352,3 +354,101 @@ async def test_however_many_were_closed_today_their_number_is_right(store: Store
     for since in range(999, 1_010):
         cards, total = await store.read(questions.closed_since, "/w", since, 2)
         assert (len(cards), total) == (min(2, total), len([n for n in range(1, 8) if 1_000 + n >= since]))
+
+
+async def test_ready_begins_with_what_the_most_urgent_task_waits_for(store: Store, actor: Actor) -> None:
+    async def new(id: str, priority: int, *, parent: str | None = None, on: Sequence[str] = ()) -> None:
+        more = {"priority": priority, "parent": parent, "depends_on": on}
+        type = "epic" if id == "epic" else "task"
+        await store.write(partial(service.create, type=type, **more), actor, id, f"task {id}")
+
+    await new("low", 4)
+    await new("middle", 1)
+    await new("epic", 3)
+    await new("part", 4, parent="epic")
+    await new("between", 3, on=["low"])
+    await new("urgent", 0, on=["between"])
+    await new("waits", 1, on=["epic"])
+    found = await store.read(queries.ready, "/w", 5)
+    by_id = {t["id"]: t for t in found["tasks"]}
+    assert list(by_id) == ["low", "middle", "part"]
+    handles = await store.read(questions.handles, ["urgent", "waits"])
+    assert (by_id["low"]["for"], by_id["low"]["forPriority"]) == (handles["urgent"], 0)
+    assert (by_id["part"]["for"], by_id["part"]["forPriority"]) == (handles["waits"], 1)
+    assert "for" not in by_id["middle"]
+    claimed, _ = await store.write(service.claim_next, actor)
+    assert claimed.id == "low", "the claim takes the same one"
+
+
+async def test_an_open_child_of_a_closed_epic_is_refused(store: Store, actor: Actor) -> None:
+    epic = await store.write(partial(service.create, type="epic"), actor, "e", "epic")
+    await store.write(service.create, actor, "t", "task")
+    await store.write(service.close, actor, "e", "completed", "done")
+    for change in (
+        partial(service.create, actor=actor, id="c", title="child", parent="e"),
+        partial(service.depend, actor=actor, text="t", on="e", kind="parent-child"),
+    ):
+        with pytest.raises(TaskError, match=f"`reopen {epic.handle}` opens it") as refused:
+            await store.write(lambda db, change=change: change(db))
+        assert refused.value.code == "closed"
+    await store.write(service.reopen, actor, "e")
+    await store.write(service.create, actor, "c", "child", parent="e")
+
+
+@pytest.mark.parametrize("handle", ["t4k", "TH49", "tX9a", "ABC-12"])
+async def test_a_handle_may_be_written_in_any_case(store: Store, actor: Actor, handle: str) -> None:
+    lines = [{"id": "one", "title": "a task", "handle": handle}, {"id": "two", "title": "other", "handle": "zz9"}]
+    await store.write(transfer.import_tasks, actor, lines)
+    for typed in (handle, handle.lower(), handle.upper(), handle[:-1].swapcase()):
+        assert (await store.read(service.find, "/w", typed)).id == "one"
+    await store.write(transfer.import_tasks, actor, [{"id": "three", "title": "x", "handle": handle.swapcase()}])
+    assert (await store.read(service.find, "/w", handle)).id == "one", "as it was written comes first"
+
+
+def lines_of(found: Sequence[Json], **changes: object) -> list[str]:
+    return [json.dumps({**line, **changes}) for line in found]
+
+
+async def test_an_import_takes_the_newer_version_of_what_was_not_changed_here(store: Store, actor: Actor) -> None:
+    here, there = actor, replace(actor, now=actor.now + 1_000)
+    await store.write(transfer.import_tasks, here, ['{"id": "a", "title": "first", "updated_at": 5}'])
+    newer = '{"id": "a", "title": "second", "status": "closed", "summary": "did it", "updated_at": 9, "labels": ["x"]}'
+    done = await store.write(transfer.import_tasks, there, [newer])
+    assert (done.tasks, done.updated, done.known, done.differing) == (0, 1, 0, ())
+    task = await store.read(questions.get, "a")
+    assert (task.title, task.status, task.summary, task.labels, task.updated_at) == (
+        "second",
+        "closed",
+        "did it",
+        ("x",),
+        9,
+    )
+    again = await store.write(transfer.import_tasks, there, [newer])
+    assert (again.updated, again.known) == (0, 1)
+    older = await store.write(transfer.import_tasks, there, ['{"id": "a", "title": "first", "updated_at": 5}'])
+    assert [d.reason for d in older.differing] == ["the one here is newer"]
+    await store.write(service.undo, there)
+    assert (await store.read(questions.get, "a")).title == "first", "an import is one change"
+
+
+async def test_an_import_lists_what_was_changed_on_both_sides(store: Store, actor: Actor) -> None:
+    await store.write(transfer.import_tasks, actor, ['{"id": "a", "title": "first", "updated_at": 5}'])
+    task = await store.write(service.update, replace(actor, now=20), "a", {"priority": 0})
+    done = await store.write(transfer.import_tasks, actor, ['{"id": "a", "title": "second", "updated_at": 30}'])
+    assert [(d.task, d.reason) for d in done.differing] == [(task.handle, "changed here, too")]
+    assert (done.updated, done.known, (await store.read(questions.get, "a")).title) == (0, 1, "first")
+
+
+async def test_a_task_comes_back_from_another_board(store: Store, actor: Actor, tmp_path: Path) -> None:
+    made = await store.write(service.create, actor, "a", "made here")
+    out = await store.read(transfer.export, "/w")
+    other = await Store.open(tmp_path / "other.db")
+    try:
+        later = replace(actor, now=made.updated_at + 60_000)
+        await other.write(transfer.import_tasks, later, lines_of(out))
+        await other.write(service.close, later, "a", "completed", "done there")
+        back = lines_of(await other.read(transfer.export, "/w"))
+    finally:
+        await other.close()
+    done = await store.write(transfer.import_tasks, actor, back)
+    assert done.updated == 1 and (await store.read(questions.get, "a")).summary == "done there"

@@ -17,7 +17,7 @@ from sakti.store.database import Store
 from sakti.store.tasks import graph as task_graph
 from sakti.store.tasks import questions as task_store
 from sakti.tasks import graph as g
-from sakti.tasks import service
+from sakti.tasks import queries, service
 from sakti.tasks.service import Actor
 from tests.fakes.clock import FakeClock
 from tests.fakes.task_graph import find_cycle, unblocked_by
@@ -82,6 +82,7 @@ def same(db: Any) -> None:
     tasks, state = service.load(db, "/w")
     board = service.board(db, "/w", 0)
     assert [t.id for t in board.ready] == g.ready(state)
+    assert [t["id"] for t in queries.ready(db, "/w", 50)["tasks"]] == g.ready(state)
     blocked = {t: why for t in state.nodes if (why := g.blocked(state, t))}
     found = task_graph.reasons(db, tasks)
     assert {t: sorted(found[t]) for t in blocked} == {

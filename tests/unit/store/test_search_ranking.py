@@ -1,0 +1,148 @@
+"""The order of hits: whose words they are, who printed them, and how they stand in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from playhouse.apsw_ext import APSWDatabase
+
+from sakti.core.clock import SystemClock
+from sakti.store import migrate
+from sakti.store.search.rank import EQUAL, score
+from sakti.store.search.search import Scope, SearchPage, search
+from tests.unit.store.test_search_queries import say
+
+ASKED = ("gimbal", "solver", "overflow")
+OTHERS = ("heron", "lake", "canoe", "boat", "def", "{", "};", "=", "README.md", "done")
+ROLES = ("user", "assistant", "tool")
+
+fillers = st.lists(st.sampled_from(OTHERS), min_size=1, max_size=8)
+without = st.builds(" ".join, fillers)
+having = st.builds(
+    lambda words, others, times, end: " ".join([*words, *others * times]) + end,
+    st.lists(st.sampled_from(ASKED), min_size=1, max_size=4),
+    fillers,
+    st.sampled_from((1, 1, 4, 40)),
+    st.sampled_from(("", "", "?")),
+)
+said = st.lists(st.tuples(without | having, st.sampled_from(ROLES)), min_size=2, max_size=10)
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> APSWDatabase:
+    path: Path = tmp_path_factory.mktemp("ranking") / "s.db"
+    opened = APSWDatabase(str(path))
+    opened.connect()
+    migrate.upgrade(opened, path, SystemClock())
+    return opened
+
+
+def ask(db: APSWDatabase, query: str, threads: Sequence[Sequence[tuple[str, str]]]) -> SearchPage:
+    """Search threads of (text, role); the ids of the messages are `thread-position`."""
+    db.execute_sql("DELETE FROM search_docs")
+    for number, messages in enumerate(threads):
+        named = [(f"{number}-{i}", text, role) for i, (text, role) in enumerate(messages)]
+        say(db, named, thread=f"t{number}", first=1 + 100 * number)
+    return search(db, query, Scope("/w"), limit=100)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(said, min_size=1, max_size=3),
+    st.sampled_from(
+        ("where does the gimbal solver overflow?", "how does the gimbal overflow", "gimbal solver overflow", "gimbal")
+    ),
+)
+def test_a_text_without_the_words_is_below_the_message_that_lends_them(
+    db: APSWDatabase, threads: list[list[tuple[str, str]]], query: str
+) -> None:
+    page = ask(db, query, threads)
+    rank = {h.id: h.rank for h in page.hits}
+    wanted = [word for word in ASKED if word in query]
+    for number, messages in enumerate(threads):
+        has_words = [any(word in text for word in wanted) for text, _ in messages]
+        for i, has in enumerate(has_words):
+            beside = [j for j in (i - 1, i + 1) if 0 <= j < len(messages) and has_words[j]]
+            for j in beside if not has and f"{number}-{i}" in rank else ():
+                own, owner = f"{number}-{i}", f"{number}-{j}"
+                assert owner not in rank or rank[owner] < rank[own] or is_copied(messages, j, threads)
+
+
+def is_copied(messages: Sequence[tuple[str, str]], at: int, threads: Sequence[Sequence[tuple[str, str]]]) -> bool:
+    """Return whether a text is listed once for several."""
+    return sum(message[0].strip() == messages[at][0].strip() for thread in threads for message in thread) > 1
+
+
+def test_context_counts_only_if_the_query_asks(db: APSWDatabase) -> None:
+    thread = [("run the usual things", "user"), ("gimbal solver overflow in step 12", "tool"), ("I see", "assistant")]
+    assert [h.id for h in ask(db, "gimbal solver overflow", [thread]).hits] == ["0-1"]
+    asked = ask(db, "where does the gimbal solver overflow", [thread]).hits
+    assert asked[0].id == "0-1" and {h.id for h in asked} == {"0-0", "0-1", "0-2"}
+    assert all(h.parts.neighbours == 0 for h in ask(db, "gimbal solver overflow now", [thread]).hits)
+
+
+@pytest.mark.parametrize("query", ["gimbal solver overflow", "where did the gimbal solver overflow?"])
+def test_what_a_tool_prints_comes_before_those_who_speak_of_it(db: APSWDatabase, query: str) -> None:
+    printed = "step 11 ok\n" * 30 + "fatal: gimbal solver overflow: the gimbal of the solver has an overflow\n"
+    thread = [("let me run the solver", "assistant"), (printed, "tool"), ("the solver fails, I see", "assistant")]
+    others = [("the lake is nice", "user"), ("yes, with a canoe", "assistant")] * 5
+    assert ask(db, query, [thread, others]).hits[0].id == "0-1"
+
+
+def test_a_short_reply_does_not_outrank_the_output_that_it_repeats(db: APSWDatabase) -> None:
+    trace = 'File "/srv/app/gimbal.py", line 12, in solve\n    raise OverflowError("solver overflow")\n' * 6
+    thread = [
+        ("run it", "user"),
+        (f"Traceback (most recent call last):\n{trace}OverflowError: solver overflow in solve", "tool"),
+        ("`solve` raises OverflowError, so the solver of gimbal.py has a flaw", "assistant"),
+    ]
+    others = [(f"note {n} on the lake", "user") for n in range(30)]
+    assert ask(db, "OverflowError: solver overflow in solve gimbal.py", [thread, others]).hits[0].id == "0-1"
+
+
+def test_the_parts_add_up_to_the_score(db: APSWDatabase) -> None:
+    thread = [("what of the gimbal?", "user"), ("it turns", "assistant"), ("the gimbal solver overflow", "assistant")]
+    others = [(f"the solver of case {n}", "user") for n in range(8)]
+    hits = ask(db, "what is the gimbal solver overflow", [thread, others]).hits
+    scores = [round(score(h.parts), EQUAL) for h in hits]
+    assert scores == sorted(scores, reverse=True) and any(h.parts.behind for h in hits)
+
+
+values = st.sampled_from(("int", "str", "Decimal", "int | None", "list[int]", "float", "bytes"))
+lines = st.sampled_from(
+    (
+        'error: Incompatible return value type (got "{}", expected "{}")',
+        'Argument 1 to "{}" has incompatible type "{}"; expected "number"',
+        'expected "{}" but got "{}" in the parser',
+        '{{"kind": "{}", "of": "{}", "level": "error"}}',
+    )
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines, st.tuples(values, values), st.tuples(values, values))
+def test_quotes_in_pasted_text_require_nothing(
+    db: APSWDatabase, line: str, stored: tuple[str, str], pasted: tuple[str, str]
+) -> None:
+    others = [(f'the value of "{value}" is what it is', "user") for value in ("int", "str", "Decimal")]
+    hits = ask(db, line.format(*pasted), [[("run mypy", "user"), (line.format(*stored), "tool")], others]).hits
+    assert hits[0].id == "0-1"
+
+
+def test_a_free_quote_in_a_short_query_is_required(db: APSWDatabase) -> None:
+    thread = [("the quick brown fox", "user"), ("a brown quick fox", "user"), ("where is the fox", "user")]
+    assert [h.id for h in ask(db, 'fox "quick brown"', [thread]).hits] == ["0-0"]
+    assert ask(db, 'where is the "quick brown" fox?', [thread]).hits[0].id == "0-0"
+
+
+@pytest.mark.parametrize("typed", ["getServerSide", "getserverside", "etServerSid", "get_server_s"])
+def test_a_verbatim_part_of_an_identifier_beats_its_scattered_pieces(db: APSWDatabase, typed: str) -> None:
+    scattered = [
+        (f"we get you server-side rendering for page {n}, get it from the server side", "user") for n in range(6)
+    ]
+    names = [("getServerSideProps is called first; see get_server_side_props", "assistant")]
+    assert ask(db, typed, [scattered, names]).hits[0].id == "1-0"

@@ -174,7 +174,8 @@ class _Run:
         except SaktiError as e:
             nothing = e.retryable and not self._saved
             message = f"{e.message} Nothing was changed: run it again." if nothing else e.message
-            status = self._fail("usage" if e.code == "config" else "error", message, e.title)
+            failed = "usage" if e.code == "config" else "error"
+            status = self._fail("interrupted" if self._stopped else failed, message, e.title)
         finally:
             self._task = None  # what is being closed is not stopped
             session.hurry()

@@ -332,6 +332,8 @@ def _secrets(nested: Sequence[Simple], place: Place) -> Iterator[Part]:
                 yield Part("secret" if readable else "named", why if readable else f"{word.text} {why}")
         if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
             yield Part("named", f"Would search {file}, which holds secrets")
+        if find_program(simple.program).follows_links and (link := _link_below(simple, place)):
+            yield Part("named", f"Would follow the link {link}")
 
 
 def _list_named(simple: Simple) -> tuple[Word, ...]:
@@ -367,6 +369,19 @@ def _walks(simple: Simple) -> bool:
     if simple.program == "git":
         return git.find_command(simple.argv)[0].walks is True
     return bool(simple.program) and expansion.is_walker((simple.program, *simple.argv[1:]))
+
+
+def _link_below(simple: Simple, place: Place) -> str:
+    """Return a link in the folders that a command compares, or a folder of more files than are looked at."""
+    operands = call_forms.list_file_operands(find_program(simple.program), simple.argv[1:])
+    budget = itertools.count()
+    for top in (p for p in map(place.resolve, operands) if p.is_dir()):
+        for folder, folders, files in os.walk(top):
+            for name in (*folders, *files):
+                path = Path(folder, name)
+                if path.is_symlink() or next(budget) > expansion.MOST_LISTED:
+                    return place.show(path)
+    return ""
 
 
 def _secret_below(simple: Simple, place: Place) -> str:

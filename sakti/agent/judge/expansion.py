@@ -163,10 +163,10 @@ def _is_filter(source: Simple) -> bool:
 def _find_placeholder(argv: Sequence[str]) -> str | None:
     """Return the word that xargs replaces with each file; None if it adds them at the end."""
     for at, word in enumerate(argv[1:-1], 1):
-        if word in ("-I", "--replace"):
+        if word == "-I":
             return argv[at + 1]
-        if re.fullmatch(r"-I.+|--replace=.+", word):
-            return word.removeprefix("--replace=").removeprefix("-I")
+        if re.fullmatch(r"-I.+", word):
+            return word.removeprefix("-I")
     return None
 
 

@@ -56,6 +56,8 @@ def names_program(folder: Path, hooks: Sequence[str] = ("post-index-change",)) -
         if named := _first_program(repository, hooks):
             return named
         for nested in _list_nested(repository):
+            if nested is None:
+                return f"more than {MOST_FOLDERS:,} folders"
             if named := next((n for r in _find_at(nested) if (n := _first_program(r, hooks))), ""):
                 return named
     return ""
@@ -87,10 +89,18 @@ def _find_at(place: Path) -> Iterator[Repository]:
 
 
 def _is_complete(git: Path) -> bool:
-    """Return whether git takes a folder for the data of a repository."""
-    return os.path.lexists(git / "HEAD") and (
-        (git / "commondir").exists() or ((git / "objects").exists() and (git / "refs").exists())
+    """Return whether git takes a folder for the data of a repository; if in doubt, not: it may look further up."""
+    return _is_head(git / "HEAD") and (
+        (git / "commondir").exists() or ((git / "objects").is_dir() and (git / "refs").is_dir())
     )
+
+
+def _is_head(file: Path) -> bool:
+    try:
+        head = str(file.readlink()) if file.is_symlink() else file.read_text("utf-8", "replace")[:256]
+    except OSError:
+        return False
+    return re.match(r"(ref:\s*)?refs/|[0-9a-f]{40}", head) is not None
 
 
 def _follow(git: Path) -> Path:
@@ -98,15 +108,16 @@ def _follow(git: Path) -> Path:
     if not git.is_file():
         return git
     try:
-        link = re.match(r"gitdir: (.+)\n?", git.read_text("utf-8", "replace")[:4096])
+        link = re.fullmatch(r"gitdir: (\S(?:[^\r\n]*\S)?)\r?\n?", git.read_text("utf-8", "replace"))
     except OSError:
         return git
-    return (git.parent / link[1].rstrip("\r\n")).resolve() if link is not None else git
+    return (git.parent / link[1]).resolve() if link is not None else git
 
 
 def _find_common(git: Path) -> Path:
     try:
-        return (git / (git / "commondir").read_text("utf-8").strip()).resolve()
+        name = re.fullmatch(r"(\S(?:[^\r\n]*\S)?)\r?\n?", (git / "commondir").read_text("utf-8"))
+        return (git / name[1]).resolve() if name is not None else git
     except (OSError, ValueError):
         return git
 
@@ -148,12 +159,13 @@ def _has_gitlink(index: Path) -> bool:
         return True
 
 
-def _list_nested(repository: Repository) -> Iterator[Path]:
-    """Yield the folders of repositories that the index of a repository names."""
+def _list_nested(repository: Repository) -> Iterator[Path | None]:
+    """Yield the folders of repositories that the index of a repository names, None if too many are to be searched."""
     if not any(map(_has_gitlink, (repository.git / "index", *repository.git.glob("sharedindex.*")))):
         return
     for number, (folder, folders, files) in enumerate(os.walk(repository.folder)):
         if number > MOST_FOLDERS:
+            yield None
             return
         if ".git" in folders or ".git" in files:
             yield Path(folder)

@@ -116,6 +116,8 @@ class Reader:
         return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def _account(self, node: Node) -> None:
+        if not node.is_named and self._text(node) != node.type:
+            return  # a sign that took a word in: `-o<<`
         self._rest[node.start_byte : node.end_byte] = b" " * (node.end_byte - node.start_byte)
 
     def _account_alone(self, node: Node) -> None:

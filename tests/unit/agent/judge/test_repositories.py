@@ -68,6 +68,40 @@ def test_a_repository_that_is_not_complete_does_not_hide_the_one_around_it(repos
     assert names_program(repository / "src") == "core.pager"
 
 
+def test_a_folder_without_a_valid_head_does_not_hide_the_repository_around_it(repository: Path) -> None:
+    run_git(repository, "config", "core.pager", "evil")
+    make_bare(repository / "src" / ".git", "")
+    (repository / "src" / ".git" / "HEAD").write_text("garbage\n")
+    assert names_program(repository / "src") == "core.pager"
+
+
+def test_files_that_name_a_repository_in_an_unusual_way_count_as_programs(tmp_path: Path) -> None:
+    for number, link in enumerate(("gitdir: good\nevil\n", "gitdir:  good", "gitdir: good \n")):
+        folder = tmp_path / str(number)
+        make_bare(folder / "good", "")
+        (folder / ".git").write_text(link)
+        assert names_program(folder) == ".git", link
+    worktree = tmp_path / "worktree"
+    make_bare(worktree / "good", "")
+    (worktree / "good" / "commondir").write_text(" ../c\n")
+    (worktree / ".git").write_text("gitdir: good\n")
+    assert names_program(worktree) == "commondir"
+
+
+def test_a_repository_with_more_folders_than_are_searched_counts(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = repository / "z"
+    run_git(repository, "init", "-q", str(inner))
+    run_git(inner, "commit", "-q", "--allow-empty", "-m", "x")
+    run_git(repository, "add", "z")
+    assert names_program(repository) == ""
+    for number in range(4):
+        (repository / f"f{number}").mkdir()
+    monkeypatch.setattr("sakti.agent.judge.repository_config.MOST_FOLDERS", 2)
+    assert "folders" in names_program(repository)
+
+
 def test_settings_of_a_repository_in_the_index_count(repository: Path, bash: Ask) -> None:
     inner = repository / "sub"
     run_git(inner, "init", "-q")

@@ -18,7 +18,7 @@ from sakti.store.threads import messages
 from sakti.store.threads import removal as thread_removal
 from tests.fakes.session import Recorded, start
 
-ASKS = Answer("I'll run it.", calls=(Call("bash", {"command": "printf one"}, id="c1"),))
+ASKS = Answer("I'll run it.", calls=(Call("bash", {"command": "command printf one"}, id="c1"),))
 
 
 async def stored(run: Recorded) -> list[Message]:

@@ -12,7 +12,7 @@ from tests.e2e.server import Reply
 from tests.e2e.terminal import Terminal
 
 LOOK = (
-    Reply("I'll look.", calls=(("read", {"path": "notes.txt"}), ("bash", {"command": "printf the-shell-was-here"}))),
+    Reply("I'll look.", calls=(("read", {"path": "notes.txt"}), ("bash", {"command": "command printf the-shell-was-here"}))),
     Reply("It drains **at midnight**, truly."),
 )
 
@@ -63,7 +63,7 @@ def test_ask_approve_quit_and_come_back(place: Place, name: str) -> None:
 
     with place.open("-c", model=name) as t:
         t.until("truly")
-        assert "please look into the notes" in t.text and "printf the-shell-was-here" in t.text
+        assert "please look into the notes" in t.text and "command printf the-shell-was-here" in t.text
         t.started()
         wanted = pane(place)[0]
         t.until(lambda _: numbers(t, "Messages") == wanted, f"{wanted} on the pane")

@@ -314,8 +314,8 @@ class SupervisedProcess(Process):
 
     def members(self) -> set[int]:
         self.poll()
-        if self._ended and self._started.poll() is not None and self.returncode != -signal.SIGKILL:
-            return set()
+        if self._ended and (self._started.poll() or 0) >= 0 and self._started.returncode is not None:
+            return set()  # the supervisor ended by itself: it saw to the end of all
         starting = {self._started.pid} if not self.session and self._started.poll() is None else set[int]()
         return starting | supervisor.below(self._started.pid, supervisor.processes(), self.session)
 

@@ -12,7 +12,10 @@ from tests.e2e.server import Reply
 from tests.e2e.terminal import Terminal
 
 LOOK = (
-    Reply("I'll look.", calls=(("read", {"path": "notes.txt"}), ("bash", {"command": "command printf the-shell-was-here"}))),
+    Reply(
+        "I'll look.",
+        calls=(("read", {"path": "notes.txt"}), ("bash", {"command": "command printf the-shell-was-here"})),
+    ),
     Reply("It drains **at midnight**, truly."),
 )
 

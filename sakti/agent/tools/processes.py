@@ -231,7 +231,7 @@ class Running:
     def _signal(self, number: signal.Signals) -> set[int]:
         """Send a signal to all; return the processes that may not be signalled."""
         refused: set[int] = set()
-        for pid in self.process.members():
+        for pid in sorted(self.process.members()):  # a shell before its commands, whose end it would report
             try:
                 os.kill(pid, number)
             except ProcessLookupError:

@@ -69,6 +69,7 @@ def _start(control: int, command: list[str]) -> int:
         return pid
     try:
         os.setsid()
+        os.write(control, b"%d\n" % os.getpid())  # before the command runs: it could kill its supervisor at once
         for number in _RESTORED:
             signal.signal(number, signal.SIG_DFL)
         os.execv(command[0], command)
@@ -120,8 +121,6 @@ def main() -> None:
     _adopt_orphans()
     command = _start(control, sys.argv[2:])
     _forget_files({control, reading, writing})
-    with contextlib.suppress(OSError):
-        os.write(control, b"%d\n" % command)
     while _reap(command, control):
         ready, _, _ = select.select([control, reading], [], [])
         if reading in ready:

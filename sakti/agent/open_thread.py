@@ -190,11 +190,14 @@ class OpenThread:
         if not newest:
             await self.open_new()
             self.emit(Notice("warning", "No thread to continue", "This workspace has none; a new one starts."))
-        elif went_to := stored_threads.goes_on_as(newest[0]):
-            exists = await ws.store.read(stored_threads.get, went_to) is not None
-            await self.open_new(None if exists else went_to)
+            return
+        went_to = stored_threads.goes_on_as(newest[0])
+        if went_to and await ws.store.read(stored_threads.get, went_to) is None:
+            await self.open_new(went_to)
         else:
-            await self.switch_to(newest[0])
+            await self.switch_to(
+                newest[0]
+            )  # a successor in the lists would be newer: this one was deleted, or is empty
 
     async def _find(self, name: str) -> Thread:
         """Return the thread of an id or a part of its title. Raises `ConfigError`."""

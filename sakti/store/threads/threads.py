@@ -72,12 +72,13 @@ def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Threa
 
 
 def _is_undone_branch() -> Expression:
-    """Match threads that were undone, unchanged since, and go on in a thread that is stored and not deleted."""
+    """Match threads that were undone, unchanged since, and go on in a thread that lists show."""
     successor = ThreadRow.alias()
     went_to = fn.json_extract(ThreadRow.metadata, f"$.{UNDONE}.went_to")
     undone_at = fn.json_extract(ThreadRow.metadata, f"$.{UNDONE}.at")
-    stored = successor.select(successor.pk).where(successor.id == went_to, successor.deleted_at.is_null())
-    return fn.coalesce(ThreadRow.updated_at <= undone_at, 0) & fn.EXISTS(stored)
+    listed = successor.select(successor.pk).where(successor.id == went_to, successor.deleted_at.is_null())
+    messages = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == went_to)
+    return fn.coalesce(ThreadRow.updated_at <= undone_at, 0) & fn.EXISTS(listed) & fn.EXISTS(messages)
 
 
 def is_deleted(db: Database, thread_id: str) -> bool:

@@ -74,6 +74,20 @@ async def test_repeated_undos_leave_one_entry_and_a_continued_branch_is_listed_a
     await session.close()
 
 
+async def test_the_branch_is_listed_and_continued_again_if_its_successor_is_deleted(store, tmp_path):
+    here = await start(store, tmp_path / "w", ["one", "two"])
+    await here.ask("first question")
+    await here.ask("second question")
+    first, session = here.session.thread.id, here.session
+    found = undoing.of_session(session)
+    await found.undo(await found.preview())
+    await store.write(thread_removal.delete, session.thread.id, store.clock.now())
+    assert await listed(store, session) == [first]
+    await session.close()
+    again = await start(store, tmp_path / "w", [], continue_last=True)
+    assert again.session.thread.id == first
+
+
 def texts(found) -> list[str]:
     return [p.text for m in found for p in m.parts if isinstance(p, TextPart)]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pygments.lexers import get_all_lexers
 from rich.cells import cell_len
 from rich.style import Style
 
@@ -14,8 +17,8 @@ from sakti.core.text import sanitise
 from sakti.core.types import ToolCallPart, ToolResultPart
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import ChunkBlock, TextBlock
-from sakti.tui.transcript.code import code_lines
-from sakti.tui.transcript.diff import diff_counts, diff_lines
+from sakti.tui.transcript.code import code_lines, highlight
+from sakti.tui.transcript.diff import diff_counts, diff_lines, diff_rows
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.markdown import markdown_lines
 from sakti.tui.transcript.split import CAP, Splitter, split
@@ -213,6 +216,75 @@ def test_a_fence_of_a_diff_is_coloured():
     lines = code_lines("-old\n+new\n same", "diff", 30, PALETTE)
     colours = [next(s.style.color for s in line if s.text.strip()) for line in lines]
     assert colours[:2] == [PALETTE.removed.color, PALETTE.added.color]
+
+
+# Markdown that is easily lost: a text with the words to look for as `{}`
+FORMS = [
+    "{} ", "\n", "\n\n", "**{}** ", "*{}*", "{}*{}*{} ", "__{}__ ", "_{}_ ", "~~{}~~ ", "`{}` ", "`{}  {}` ", "  {}",
+    "# {}\n", "{}\n===\n", "> {}\n", "- {}\n", "  - {}\n", "- [x] {}\n", "3. {}\n", "1. {}\n", "7) {}\n",
+    "```console {}\n$ {}\n```\n", "```{}\n", "    ```\n", "~~~\n", "    {}\n", "<!-- {} -->\n", "<b {}='1'>{}</b>",
+    "[{}]: https://x.io/{} '{}'\n", "[{}](https://x.io/{} '{}')", "[{}][1] ", "![{}]({}.png '{}')", "<https://{}.io> ",
+    "| {} | {} |\n|---|---|\n| {} | {} | {} |\n", "| {}\n|--\n", "日本{}語", "e\u0301{}", "&amp; {}\\\n", "\\[{}\\] ", "---\n",
+    "[^1]: {}\n", "{}&#x41;", "\t{}\n", "[{}](/ü{})",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(FORMS), max_size=25), st.integers(30, 110))
+@settings(max_examples=150, deadline=None)
+def test_markdown_shows_every_word(forms, width):
+    words = (f"w{n}w" for n in itertools.count(10))
+    text = re.sub(r"\{\}", lambda _: next(words), "".join(forms))
+    wanted = Counter(re.findall(r"w\d+w|[日本語ü]", text))
+    for block in (ChunkBlock(chunk=chunk) for chunk in split(sanitise(text))):
+        above = [block.above(width, PALETTE)] if block.gap else []
+        lines = text_of([*above, *block.render(width, PALETTE)])
+        assert all(cell_len(line) <= max(width, 10) for line in lines)
+        wanted.subtract(re.findall(r"w\d+w|[日本語ü]", re.sub(r"[\s▌]", "", "".join(lines))))
+    assert not +wanted, text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("see [1]\n\n[1]: https://x.io", ["see [1]", "[1]: https://x.io"]),
+        ("| a |\n|---|\n| 1 | 2 |", ["| a |", "|---|", "| 1 | 2 |"]),
+        ("3. c\n2. b\n1. a", ["3. c", "2. b", "1. a"]),
+        ("1) a\n1) b", ["1) a", "2) b"]),
+        ("call __init__ or a*b*c or *d*", ["call __init__ or a*b*c or d"]),
+        ("`a  b` and  c", ["a  b and  c"]),
+        ("![cat](cat.png)", ["▣ cat (cat.png)"]),
+        ("```md\n    ```\nx\n```", ["    ```", "x"]),
+    ],
+)
+def test_markdown_shows_what_it_cannot_draw(text, shown):
+    chunks = [ChunkBlock(chunk=chunk) for chunk in split(text)]
+    lines = [t.rstrip() for chunk in chunks for t in text_of(chunk.render(60, PALETTE))]
+    assert [t[2:].removeprefix(" ") if "```" in text else t[2:] for t in lines if "copy" not in t] == shown
+
+
+def test_no_highlighter_changes_text():
+    aliases = [aliases[0] for _, aliases, _, _ in get_all_lexers(plugins=False) if aliases]
+    texts = itertools.cycle(
+        ["$ pip install 漢字\n\n> x = 'ä'", "\n+ a\n- {{ b }}\n", '<i>&amp; 1 "open', "In [1]: a  \n\n"]
+    )
+    for alias, text in zip(aliases, texts, strict=False):
+        rows = highlight(text, alias, PALETTE)
+        assert "\n".join("".join(t for t, _ in row) for row in rows) == text, alias
+
+
+def test_a_diff_shows_every_line():
+    lines = ["-- a comment", "++i;", "-x", "+++ y", "@@ z", "index w", "", "plain", "日本"]
+    signs = "-+ "
+    hunk = [f"{signs[n % 3]}{line}" for n, line in enumerate(lines * 3)]
+    old, new = (sum(row[0] in kinds for row in hunk) for kinds in ("- ", "+ "))
+    diff = "\n".join(
+        ["--- a.sql", "+++ b.sql", f"@@ -1,{old} +1,{new} @@", *hunk, "@@ -90 +90 @@", "--- c", "+++ d", ""]
+    )
+    rows = [f"{row.kind}{row.text}" for row in diff_rows(diff) if row.kind != "@"]
+    assert rows == [*hunk, "--- c", "+++ d"]
+    assert diff_counts(diff) == (10, 10)
+    drawn = "".join(text_of(diff_lines(diff, 60, PALETTE)))
+    assert all(line in drawn for line in lines)
 
 
 def made(content="", name="bash", error=False, **details):

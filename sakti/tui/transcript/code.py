@@ -58,10 +58,14 @@ def warm_lexer(language: str) -> None:
 
 
 def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
-    """Return the lines of `code`, tabs as spaces, each a list of spans; plain where `language` is not known."""
+    """Return the lines of `code`, tabs as spaces, each a list of spans.
+
+    Plain if `language` is not known, or if its lexer changes the text.
+    """
     code = code.expandtabs(TAB)
     lexer = _lexer(language.lower()) if language and len(code) <= HIGHLIGHT_CAP else None
-    if lexer is None:
+    tokens = list(lexer.get_tokens(code + "\n")) if lexer is not None else []  # some lexers need the last newline
+    if "".join(value for _, value in tokens) != code + "\n":
         return [[(row, palette.text)] if row else [] for row in code.split("\n")]
     from pygments.token import Comment, Generic, Keyword, Name, Number, String
 
@@ -92,19 +96,22 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
         return style
 
     lines: list[list[Span]] = [[]]
-    for token, value in lexer.get_tokens(code):
+    for token, value in tokens:
         style = style_of(token)
         first, *more = value.split("\n")
         if first:
             lines[-1].append((first, style))
         for row in more:
             lines.append([(row, style)] if row else [])
-    wanted = code.count("\n") + 1
-    return (lines + [[]] * wanted)[:wanted]
+    return lines[:-1]
 
 
-def code_lines(code: str, language: str, width: int, palette: Palette) -> list[Line]:
-    """Return a block of code on its own background, one cell of room on each side, long lines folded."""
+def code_lines(code: str, info: str, width: int, palette: Palette) -> list[Line]:
+    """Return a block of code on its own background, one cell of room on each side, long lines folded.
+
+    The first word of `info` is its language.
+    """
+    language = info.partition(" ")[0]
     background = Style(bgcolor=palette.code_block.bgcolor)
     inner = max(1, width - 2)
     out: list[Line] = []

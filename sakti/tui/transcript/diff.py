@@ -11,7 +11,7 @@ from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import highlight, language_of
 from sakti.tui.transcript.wrap import COLUMN, TAB, Line, Row, Span, cells, fold_words, made_from, pad
 
-_HUNK = lazy_pattern(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_HUNK = lazy_pattern(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _SIGNS = {"+": "+", "-": "−", " ": " "}
 LONG = 4_000  # characters of one line that are shown
 
@@ -32,8 +32,8 @@ class DiffRow(Struct, frozen=True):
 
 def diff_counts(diff: str) -> tuple[int, int]:
     """Lines added and removed."""
-    rows = [r for r in diff.split("\n") if not r.startswith(("+++", "---"))]
-    return sum(r.startswith("+") for r in rows), sum(r.startswith("-") for r in rows)
+    kinds = [row.kind for row in diff_rows(diff)]
+    return kinds.count("+"), kinds.count("-")
 
 
 def diff_rows(diff: str) -> list[DiffRow]:
@@ -43,21 +43,26 @@ def diff_rows(diff: str) -> list[DiffRow]:
     """
     out: list[DiffRow] = []
     old = new = 0
+    last_old = last_new = 0  # the lines with which the hunk ends
     language = ""
     for row in diff.rstrip("\n").split("\n"):
-        if row.startswith("+++ "):
+        inside = old < last_old or new < last_new  # a removed `-- x` begins as the name of a file does
+        if not inside and row.startswith("+++ "):
             language = language_of(row[4:].split("\t")[0].strip())
-        if row.startswith(("+++", "---", "diff ", "index ", "\\")):
+        if row.startswith("\\") or (not inside and row.startswith(("+++", "---", "diff ", "index "))):
             continue
-        if row.startswith("@@"):
-            found = _HUNK.match(row)
-            old, new = (int(found[1]), int(found[2])) if found else (0, 0)
+        if not inside and row.startswith("@@"):
+            hunk = _HUNK.match(row)
+            old, new = (int(hunk[1]), int(hunk[3])) if hunk else (0, 0)
+            last_old, last_new = (old + int(hunk[2] or 1), new + int(hunk[4] or 1)) if hunk else (0, 0)
             _drop_blank(out)
-            out += [DiffRow("@", 0, "", row)] if out or not found else []
+            out += [DiffRow("@", 0, "", row)] if out or not hunk else []
             continue
         kind = row[:1] if row[:1] in ("+", "-") else " "
         number = old if kind == "-" else new
-        out.append(DiffRow(kind, number, row[1:].expandtabs(TAB)[:LONG], row, language))
+        text = row[1:].expandtabs(TAB)
+        text = text if len(text) <= LONG else f"{text[:LONG]}…"
+        out.append(DiffRow(kind, number, text, row, language))
         old, new = old + (old > 0 and kind != "+"), new + (new > 0 and kind != "-")
     _drop_blank(out)
     return out

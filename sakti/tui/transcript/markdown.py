@@ -6,6 +6,8 @@ second this walk over the tokens is several times cheaper. Raw HTML is shown as 
 
 from __future__ import annotations
 
+import html
+from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -13,10 +15,11 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
+from sakti.core.patterns import lazy_pattern
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import code_head, code_lines, warm_lexer
 from sakti.tui.transcript.links import address, leading_to, linked, place
-from sakti.tui.transcript.wrap import Line, Row, Span, line_width, made_from, pad, wrap
+from sakti.tui.transcript.wrap import Line, Row, Span, line_width, made_from, pad, plain_lines, wrap
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -40,11 +43,33 @@ def _parser() -> MarkdownIt:
 def markdown_lines(source: str, width: int, palette: Palette, *, code_width: int = 0) -> list[Line]:
     """Return `source`, already free of control characters, as lines of at most `width` cells.
 
-    Code and tables may take `code_width`, where that is more.
+    Code and tables may take `code_width`, where that is more. Source that Markdown would not show in full, such as a
+    link definition or surplus cells of a table, is shown as it was written.
     """
-    writer = _Writer(source, max(8, width), palette, max(0, code_width - width))
-    writer.blocks(_parser().parse(source))
-    return writer.lines
+    width = max(8, width)
+    writer = _Writer(source, width, palette, max(0, code_width - width))
+    try:
+        writer.blocks(_parser().parse(source))
+    except TooNarrow:
+        return plain_lines(source.strip("\n"), palette.text, width)
+    if _is_shown(source, writer.lines):
+        return writer.lines
+    return plain_lines(source.strip("\n"), palette.text, width)
+
+
+# Marks at the start of a line that are drawn as other signs: numbers of lists, checked boxes
+_MARKS = lazy_pattern(r"(?m)^([\s>]*)(?:(?:[-*+]|\d{1,9}[.)])\s+)+(?:\[[xX]\]\s)?")
+
+
+def _is_shown(source: str, lines: list[Line]) -> bool:
+    """Tell whether `lines` have every letter and digit of `source`."""
+    wanted = Counter(html.unescape(_MARKS.sub(r"\1", source)))
+    drawn = Counter("".join(segment.text for line in lines for segment in line))
+    return all(count <= drawn[sign] for sign, count in wanted.items() if sign.isalnum())
+
+
+class TooNarrow(Exception):
+    """A table has no room for its columns."""
 
 
 def warm_renderers() -> None:
@@ -68,7 +93,7 @@ class _Writer:
         self.width = width
         self.palette = palette
         self._prefixes: list[list[Segment | None]] = []
-        self._lists: list[tuple[int | None, bool]] = []  # the next number (None: bullets), tight
+        self._lists: list[tuple[int | None, bool, int]] = []  # the next number (None: bullets), tight, last written
         self._gap = False
 
     def blocks(self, tokens: list[Token]) -> None:
@@ -89,21 +114,20 @@ class _Writer:
             case "fence" | "code_block":
                 self._space(blank=False)
                 code = token.content.removesuffix("\n")
-                language = token.info.strip().split(" ")[0] if token.info else ""
+                info = token.info.strip()
                 room = self._room() + self._more
-                head = code_head(language, room, self.palette, code)
-                self._emit([head, *code_lines(code, language, room, self.palette)])
+                head = code_head(info, room, self.palette, code)
+                self._emit([head, *code_lines(code, info, room, self.palette)])
             case "bullet_list_open" | "ordered_list_open":
                 tight = _is_tight(tokens, index)
                 if not (self._lists and tight):
                     self._space()
-                number = int(token.attrGet("start") or 1) if token.type == "ordered_list_open" else None
-                self._lists.append((number, tight))
+                self._lists.append((0 if token.type == "ordered_list_open" else None, tight, -1))
             case "bullet_list_close" | "ordered_list_close":
                 self._lists.pop()
                 self._gap = True
             case "list_item_open":
-                self._open_item()
+                self._open_item(token)
             case "list_item_close" | "blockquote_close":
                 prefix = self._prefixes[-1]
                 if token.type == "list_item_close" and prefix[0] is not prefix[1]:
@@ -126,13 +150,16 @@ class _Writer:
                 pass
         return index + 1
 
-    def _open_item(self) -> None:
-        number, tight = self._lists[-1]
+    def _open_item(self, item: Token) -> None:
+        """Begin an item; its number is as it was written, or counted on if it repeats the one before."""
+        number, tight, before = self._lists[-1]
         if number is None:
             marker = _BULLETS[(len(self._lists) - 1) % len(_BULLETS)] + " "
         else:
-            marker = f"{number}. "
-            self._lists[-1] = (number + 1, tight)
+            written = int(item.info)
+            number = number if written == before else written
+            marker = f"{number}{item.markup} "
+            self._lists[-1] = (number + 1, tight, written)
         if not tight:
             self._space()
         self._prefixes.append([Segment(marker, self.palette.faint), Segment(" " * len(marker))])
@@ -182,8 +209,13 @@ class _Writer:
         spans: list[Span] = []
         stack = [base]
         link: str | None = None
-        shown = 0
-        for child in token.children or []:
+        shown, title = 0, ""
+        children = token.children or []
+        literal = _literal_marks(children)
+        for number, child in enumerate(children):
+            if number in literal:
+                spans.append((child.markup, stack[-1]))
+                continue
             match child.type:
                 case "text" if link is None:
                     spans += linked(child.content, stack[-1], self.palette.link)
@@ -200,17 +232,21 @@ class _Writer:
                 case "s_open":
                     stack.append(stack[-1] + _STRIKE)
                 case "link_open":
-                    link, shown = str(child.attrGet("href") or ""), len(spans)
-                    stack.append(_link(stack[-1] + self.palette.link + _UNDERLINE, link))
+                    href = str(child.attrGet("href") or "")
+                    link, shown = _parser().normalizeLinkText(href), len(spans)
+                    title = str(child.attrGet("title") or "")
+                    stack.append(_link(stack[-1] + self.palette.link + _UNDERLINE, href))
                 case "link_close":
                     stack.pop()
-                    if link and "".join(t for t, _ in spans[shown:]) != link.removeprefix("mailto:"):
-                        spans.append((f" ({link})", self.palette.faint))
+                    if link and (title or "".join(t for t, _ in spans[shown:]) != link.removeprefix("mailto:")):
+                        spans.append((f" ({link}{title and f' {title}'})", self.palette.faint))
                     link = None
                 case "strong_close" | "em_close" | "s_close":
                     stack.pop()
                 case "image":
-                    spans.append((f"▣ {child.content or child.attrGet('src')}", self.palette.muted))
+                    source = _parser().normalizeLinkText(str(child.attrGet("src") or ""))
+                    named = [child.content, f"({source})" if child.content else source, child.attrGet("title")]
+                    spans.append((f"▣ {' '.join(str(x) for x in named if x)}", self.palette.muted))
                 case "softbreak":
                     spans.append((" ", stack[-1]))
                 case "hardbreak":
@@ -243,6 +279,25 @@ class _Writer:
         return index + 1
 
 
+def _literal_marks(children: list[Token]) -> set[int]:
+    """Return the marks that are part of a word, as in `a*b*c` and `__init__`, and are shown, not obeyed."""
+    out: set[int] = set()
+    opened: list[int] = []
+    for at, child in enumerate(children):
+        if child.type in ("em_open", "strong_open"):
+            opened.append(at)
+        elif child.type in ("em_close", "strong_close"):
+            start = opened.pop()
+            inside = "".join(c.content for c in children[start + 1 : at])
+            before, after = children[start - 1].content[-1:] if start else "", ""
+            if at + 1 < len(children):
+                after = children[at + 1].content[:1]
+            in_word = child.markup == "*" and before.isalnum() and after.isalnum()
+            if in_word or (child.markup == "__" and inside.isidentifier()):
+                out |= {start, at}
+    return out
+
+
 def _link(style: Style, href: str) -> Style:
     """Return the style of a link's text: where it leads, if that is an address or a file."""
     if (target := address(href)) is not None:
@@ -269,6 +324,8 @@ def _table_lines(
         max((sum(cell_len(t) for t, _ in r[c]) for r in rows if c < len(r)), default=1) or 1 for c in range(columns)
     ]
     widths = _shrink(natural, room - 3 * (columns - 1))
+    if sum(widths) + 3 * (columns - 1) > room or any(w < min(n, 2) for w, n in zip(widths, natural, strict=True)):
+        raise TooNarrow  # a wide character takes two cells
     out: list[Line] = []
     written = iter(sources)
     for number, row in enumerate(rows):

@@ -22,8 +22,8 @@ _NESTED_FENCE = lazy_pattern(r"^\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
 class Chunk(Struct, frozen=True):
     """`source` is what was written.
 
-    For code inside a top level fence `language` is not None (it may be empty) and `code` is what to show; `first` and
-    `last` tell whether the fence begins and ends here. `gap` tells whether a blank line stands before it.
+    For code inside a top level fence `language` is what stands behind the fence (maybe nothing), not None, and `code` is
+    what to show; `first` and `last` tell whether the fence begins and ends here. `gap` tells whether a blank line stands before it.
     """
 
     source: str
@@ -92,7 +92,7 @@ class Splitter:
     def _line(self, line: str, done: list[Chunk]) -> None:
         if self._fence is not None:
             self._push(line)
-            if _closes(line, self._fence):
+            if self._closes(line):
                 if self._top:
                     self._close(done, gap=True, last=True)
                 self._fence = None
@@ -120,7 +120,7 @@ class Splitter:
                 self._close(done, gap=True)
             self._fence, self._top, self._fence_first = match[2], True, True
             self._margin = len(match[1])
-            self._language = match[3].strip().split(" ")[0]
+            self._language = match[3].strip()
         elif match := _NESTED_FENCE.match(line):
             self._fence, self._top = match[1], False
         if not self._content:
@@ -161,7 +161,7 @@ class Splitter:
         if self._fence_first:
             while body and not body.pop(0).strip():  # blank lines may stand before the fence
                 pass
-        if body and _closes(body[-1], self._fence):
+        if body and self._closes(body[-1]):
             body = body[:-1]
         if self._margin:
             margin = self._margin
@@ -170,10 +170,11 @@ class Splitter:
         code = code.rstrip("\n") if last else code.removesuffix("\n")  # where it is cut, a blank line is one
         return Chunk(source, self._language, code, self._fence_first, last, self._gap)
 
-
-def _closes(line: str, fence: str) -> bool:
-    stripped = line.strip()
-    return len(stripped) >= len(fence) and not stripped.strip(fence[0])
+    def _closes(self, line: str) -> bool:
+        """Tell whether `line` ends the open fence; at the top level, one that is further in is code."""
+        fence, bare = self._fence or "", line.strip()
+        indented = self._top and len(line) - len(line.lstrip(" ")) > 3
+        return not indented and len(bare) >= len(fence) and not bare.strip(fence[:1])
 
 
 def split(text: str) -> list[Chunk]:

@@ -98,16 +98,16 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
         nonlocal line, used, word, word_width, space
         if not word:
             return
-        gap = 1 if space is not None and used else 0
+        gap = len(space[0]) if space is not None and used else 0
         if used + gap + word_width <= width:
             if gap and space is not None:
-                _append(line, " ", space[1])
+                _append(line, *space)
             for text, style in word:
                 _append(line, text, style)
             used += gap + word_width
         elif word_width > width or any(len(text) != cells(text) for text, _ in word):
             if gap and space is not None and used + gap < width:
-                _append(line, " ", space[1])
+                _append(line, *space)
                 used += gap
             for text, style in word:
                 rest = text
@@ -127,7 +127,7 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
                     rest = rest[len(head) :]
         else:
             lines.append(line)
-            line = continued([Segment(text, style) for text, style in word], " " if space is not None else "")
+            line = continued([Segment(text, style) for text, style in word], space[0] if space is not None else "")
             used = word_width
         word, word_width, space = [], 0, None
 
@@ -140,7 +140,7 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
                 line, used, space = [], 0, None
             elif piece.isspace():
                 flush_word()
-                space = (" ", style)
+                space = (piece.expandtabs(TAB), style)
             else:
                 word.append((piece, style))
                 word_width += cells(piece)

@@ -14,6 +14,7 @@ from sakti.agent import file_list, titles
 from sakti.agent.repository import local_timezone
 from sakti.agent.session import system_prompt
 from sakti.agent.session.inbox import Inbox
+from sakti.agent.session.step_estimate import StepEstimate
 from sakti.agent.workspace import Workspace
 from sakti.core.config import SessionMode
 from sakti.core.errors import ConfigError, StoreError
@@ -82,6 +83,7 @@ class OpenThread:
         self.running = RunningTurn()
         self.usage = Usage()
         self.status: MemoryStatus | None = None
+        self.estimate = StepEstimate(workspace.config.agent.tool_output_bytes)
         self.news = PromptNews()
         self.hooks: Hooks | None = None
         self._mode: str | None = None
@@ -146,6 +148,7 @@ class OpenThread:
 
     def emit(self, event: Event) -> None:
         """Note what an event says of this thread, and pass it, with the thread's id, to the listeners."""
+        self.estimate.hear(event)
         if isinstance(event, MemoryStatus):
             self.status = event
         elif isinstance(event, StepFinished):

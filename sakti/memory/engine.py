@@ -35,6 +35,7 @@ from sakti.memory import (
     modes,
     policy,
     status,
+    told_facts,
 )
 from sakti.memory.fallback import FallbackObserver
 from sakti.memory.jobs import leaving as exit_work
@@ -329,6 +330,11 @@ class MemoryEngine:
         now = self.status()
         self._emit(now)
         return self._prepared(state, now)
+
+    def next_facts(self, facts: Mapping[str, str]) -> dict[str, str]:
+        """Return the facts, with memory's own, that the next request would add to what is stored."""
+        state, request = self.state, self._request
+        return told_facts.due_next(request.messages(state), {**facts, **request.tail(state)}, self._clock.now())
 
     def preview(self) -> Prepared:
         """Return the window as it would be sent now, without changing or writing anything."""

@@ -6,8 +6,9 @@ from typing import Literal
 
 from sakti.core.events import Backlog, BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.memory import policy
-from sakti.memory.state import MemoryState, Phase, ReflectionPhase
+from sakti.memory.state import RESTING, MemoryState, Phase, ReflectionPhase
 from sakti.memory.window import sync_cut
+from sakti.store.threads import threads
 
 
 def status(
@@ -25,6 +26,7 @@ def status(
     window, numbers = state.window, state.numbers()
     ready = window.ready()
     chunks = [g.message_tokens for g in ready]
+    last_buffered = window.record.last_buffered_at_tokens
     reflection = window.reflection
     merged = set(reflection.merged_group_ids) if reflection else set[str]()
     return MemoryStatus(
@@ -49,7 +51,7 @@ def status(
         observer,
         reflector,
         approximate,
-        next_boundary(window.pending, window.record.last_buffered_at_tokens, numbers),
+        None if state.phase in RESTING else next_boundary(window.pending, last_buffered, numbers),
         state.note or _held_up(state, numbers, waits=running or bool(ready)) or numbers.why,
         reason,
         left,
@@ -70,14 +72,15 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
     if state.settings.read_only:
         return "memory is read-only: nothing is observed"
     if state.reflection_phase is ReflectionPhase.HELD and state.observation_tokens() >= numbers.reflect_at:
-        return "automatic reflection is paused by your undo, until the log has grown"
+        return "Your undo paused automatic reflection until the log has grown"
+    if state.phase is Phase.HELD:
+        hold = window.thread.metadata.get(threads.HOLD)
+        return f"Your undo paused automatic observation until {hold:,} tokens of messages; /compact observes now"
+    if state.phase is Phase.PAUSED:
+        return "Observation is paused; /memory resume continues. The newest messages that fit are sent"
     if window.pending < numbers.threshold or waits:
         return ""
     match state.phase:
-        case Phase.PAUSED:
-            return "observation is paused until it is resumed; the newest messages that fit are sent"
-        case Phase.HELD:
-            return "automatic observation is paused by your undo, for one more interval"
         case Phase.CATCHING_UP:
             return f"{window.pending} tokens wait to be observed in the background; the newest messages are sent"
         case _:

@@ -17,6 +17,16 @@ ONCE = frozenset({"instructions", "hooks", "skills", "skill"})
 STALE_MS = 10 * 60_000  # so old the time may be within a turn
 
 
+def due_next(messages: Sequence[Message], facts: Mapping[str, str], now: int) -> dict[str, str]:
+    """Return the facts that the next request adds: to the newest message, or after an answer to the user's next one."""
+    last = messages[-1] if messages else None
+    if last is not None and last.role != "assistant":
+        return due(messages, facts, now, begins=False)
+    thread_id, resource_id = (last.thread_id, last.resource_id) if last is not None else ("", "")
+    prompt = Message("", thread_id, resource_id, "user", (), now)
+    return due((*messages, prompt), facts, now, begins=True)
+
+
 def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begins: bool) -> dict[str, str]:
     """Return the facts to send with the last of `messages`, secrets masked: they are stored with it.
 

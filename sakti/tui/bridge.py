@@ -44,6 +44,7 @@ from sakti.tui.widgets.approval import question
 if TYPE_CHECKING:
     from sakti.tui.chat.screen import ChatScreen
 
+PASSING = (Notice, StoreWaiting, TasksChanged, ModelChanged, PromptRead)  # events that change no window
 READING = "reading the prompt"  # what a model on this machine does before its first word
 
 
@@ -64,6 +65,8 @@ def handle(chat: ChatScreen, event: Event) -> None:
     """Show `event`. Called on the app's event loop, in the order of events."""
     live = chat.transcript.live
     chat.status_line.hear(event)
+    if not isinstance(event, PASSING):
+        chat.panes.follow_windows()
     match event:
         case TextDelta(text):
             live.add_text(text)
@@ -84,8 +87,8 @@ def handle(chat: ChatScreen, event: Event) -> None:
             live.begin_wait()
             chat.transcript.scroll_end_now()
             chat.notifier.turn_began()
-        case StepStarted(model=model, request_tokens=tokens):
-            chat.status_line.sent(tokens)
+        case StepStarted(model=model):
+            chat.panes.show_windows()
             live.begin_step(READING if model.startswith("local/") else "thinking")
         case StepFinished():
             chat.panes.load_usage()
@@ -131,8 +134,7 @@ def _memory(
     live = chat.transcript.live
     match event:
         case MemoryStatus():
-            before, chat.sidebar.memory.status = chat.sidebar.memory.status, event
-            chat.panes.load_changes(before, event)
+            chat.panes.show_windows()
         case MemoryOperation(kind=kind):
             chat.sidebar.memory.operation(event)
             if kind == "end":

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from sakti.agent.options import Options
 from sakti.agent.sandbox.boundary import Level
-from sakti.agent.session.queries import Spent
+from sakti.agent.session.queries import Spent, Windows
 from sakti.core.config import APPROVAL_MODES, Config
 from sakti.core.errors import NoModelError, TaskError
 from sakti.core.events import (
@@ -19,6 +19,7 @@ from sakti.core.events import (
     MessageSaved,
     ModelChanged,
     QueueChanged,
+    StepStarted,
     ThreadChanged,
     TurnFinished,
     TurnStarted,
@@ -73,6 +74,9 @@ class FakeViews:
     scopes: list[str] = field(default_factory=list)
     unread: tuple[tuple[str, int], ...] = ()
     origins: dict = field(default_factory=dict)
+    status: MemoryStatus | None = None
+    request: int = 0  # tokens of the next one
+    streaming: int = 0
 
     async def transcript(self, thread_id, before=None, limit=200):
         found = [m for m in self.messages.get(thread_id, []) if before is None or m.index < before]
@@ -84,8 +88,11 @@ class FakeViews:
     async def waiting_observations(self):
         return self.waiting
 
-    async def context_tokens(self):
-        return sum(b.tokens for b in self.blocks)
+    async def warm_windows(self):
+        self.request = sum(b.tokens for b in self.blocks)
+
+    def windows(self):
+        return Windows(self.status, self.request + self.streaming, self.streaming)
 
     async def turn_tokens(self):
         return self.a_turn
@@ -247,6 +254,10 @@ class FakeSession:
     def emit(self, event) -> None:
         if isinstance(event, ThreadChanged):
             self.thread = event.thread
+        elif isinstance(event, MemoryStatus):
+            self.views.status = event
+        elif isinstance(event, StepStarted):
+            self.views.request = event.request_tokens
         for listener in list(self.listeners):
             listener(event)
 

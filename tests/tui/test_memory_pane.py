@@ -18,18 +18,27 @@ from tests.tui.real import real_session, say
 from tests.tui.scene import log, scene
 
 
+NONE = BufferedObservations()
+
+
 @pytest.mark.parametrize(
     ("turn", "change", "says"),
     [
-        (1_000, {}, "observes in about 3 turns"),
-        (2_600, {}, "observes in about 1 turn"),
-        (None, {}, ""),
-        (0, {}, ""),
-        (1_000, {"next_buffer_at": None}, "observes in about 10 turns"),
-        (1_000, {"messages": Gauge(24_000, 30_000)}, ""),
-        (1_000, {"backlog": Backlog(9, 1, None, paused=True)}, ""),
+        (1_000, {"buffered_observations": NONE}, "observes in about 3 turns"),
+        (2_600, {"buffered_observations": NONE}, "observes in about 1 turn"),
+        (None, {"buffered_observations": NONE}, ""),
+        (0, {"buffered_observations": NONE}, ""),
+        (1_000, {"buffered_observations": NONE, "next_buffer_at": None}, "observes in about 10 turns"),
+        (1_000, {"buffered_observations": NONE, "messages": Gauge(24_000, 30_000)}, ""),
         (1_000, {"buffered_observations": BufferedObservations(status="running")}, ""),
+        (1_000, {}, "frees 15.4k · in about 10 turns"),
+        (None, {}, "frees 15.4k"),
+        (1_000, {"messages": Gauge(31_000, 30_000)}, "frees 15.4k · with the next step"),
+        (1_000, {"buffered_observations": BufferedObservations(2, 900, 0, 90)}, "observes in about 3 turns"),
+        (1_000, {"backlog": Backlog(9, 1, None, paused=True)}, ""),
         (1_000, {"retry_at": NOW}, ""),
+        (1_000, {"phase": "held"}, ""),
+        (1_000, {"phase": "paused"}, ""),
     ],
 )
 def test_the_forecast_is_what_is_known(tmp_path, turn, change, says):
@@ -37,7 +46,7 @@ def test_the_forecast_is_what_is_known(tmp_path, turn, change, says):
 
 
 def test_a_forecast_does_not_move_with_every_turn(tmp_path):
-    now = scene(tmp_path).current.status
+    now = replace(scene(tmp_path).current.status, buffered_observations=NONE)
     said = [forecast(now, 2_600 // n) for n in (10, 12, 13, 11, 9, 8)]
     assert set(said) == {"observes in about 10 turns"}
 
@@ -46,9 +55,9 @@ def test_a_forecast_does_not_move_with_every_turn(tmp_path):
     ("tokens", "window", "about", "says"),
     [
         (24_000, 200_000, False, "context 24.0k of 200k"),
-        (3_500, 200_000, True, "context ~3.5k of 200k"),
+        (3_500, 200_000, True, "context ≈3.5k of 200k"),
         (900, 0, False, "context 900, limit unknown"),
-        (900, None, True, "context ~900, limit unknown"),
+        (900, None, True, "context ≈900, limit unknown"),
     ],
 )
 def test_the_context_is_told_with_its_limit(tokens, window, about, says):
@@ -60,11 +69,11 @@ async def test_the_limit_of_a_thread_that_is_continued_is_looked_up(running, ses
     session.views.blocks = [ContextBlock("messages", "messages", 900, "…", cached=False)]
     async with running((140, 40)) as (app, pilot):
         assert session.calls.count(("learn",)) == 1
-        assert "context ~900 of 200k" in screen_text(app)
+        assert "context 900 of 200k" in screen_text(app)
         await session.set_model("openai/another")
         session.emit(ModelChanged("openai/third", "/model", None))
         await settle(app, pilot)
-        assert "context ~900 of 200k" in screen_text(app)
+        assert "context 900 of 200k" in screen_text(app)
 
 
 async def test_an_empty_thread_looks_no_limit_up(running, session):
@@ -78,6 +87,8 @@ def test_what_is_ready_is_told_in_words(tmp_path):
     assert ready_observations(now, Figures(ready_lines=5)) == "5 observations will free 15.4k"
     assert ready_observations(now, Figures(ready_lines=1)) == "1 observation will free 15.4k"
     assert ready_observations(now, None) == "observations will free 15.4k"
+    nothing = replace(now, buffered_observations=BufferedObservations(2, 900, 0, 90))
+    assert ready_observations(nothing, Figures(ready_lines=5)) == "5 observations ready", "never that it frees 0"
     assert ready_observations(replace(now, buffered_observations=BufferedObservations()), Figures()) == ""
 
 
@@ -98,15 +109,15 @@ async def test_notes_show_as_soon_as_they_are_made(running, session):
         session.emit(replace(scene("/w").current.status, record_id="another"))
         await settle(app, pilot)
         text = screen_text(app)
-        before, divider, after = text.partition(" ready, not in the context yet ")
-        assert divider and "2 observations will free" in before
+        before, divider, after = text.partition(" not yet in the prompt ")
+        assert divider and "frees 15.4k" in before
         last = session.views.lines[-1].content[:16]
         assert last in after and last in before, "as it is in the log, and waiting for it"
         session.views.lines = [*session.views.lines, *session.views.waiting]
         session.views.waiting = []
         session.emit(MemoryOperation("observation", "end", "c", "observation", "another", (), {}, {}))
         await settle(app, pilot)
-        assert "not in the context yet" not in screen_text(app)
+        assert "not yet in the prompt" not in screen_text(app)
 
 
 async def test_the_forecast_comes_from_the_turns_that_were(store, tmp_path):

@@ -58,13 +58,12 @@ def pane_shows(text: str, found: dict[str, Any], observed: int) -> None:
         assert re.search(pattern, text), f"{pattern!r} is not in\n{text}"
 
     def k(tokens: int) -> str:
-        return f"~?{re.escape(count_k(tokens))}"
+        return f"≈?{re.escape(count_k(tokens))}"
 
     has(rf"Messages .* {k(found['pending'])} of 900")
     has(rf"Observations .* {k(observed)} of 500")
-    assert ("will free" in text) == bool(found["waiting"])
-    if found["waiting"]:
-        has(rf"{found['waiting']} observations? will free")
+    assert ("not yet in the prompt" in text) == bool(found["waiting"])
+    assert ("frees" in text) <= bool(found["waiting"]) and "frees 0" not in text and "frees ≈0" not in text
     has(rf"Cache {found['cached'] / found['read']:.0%} · \${found['cost']:.2f}")
     has(rf"▾ Observations +{found['lines'] or ''}")
 

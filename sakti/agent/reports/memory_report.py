@@ -44,36 +44,67 @@ def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
 STEPS = (1, 2, 3, 5, 10, 20, 50)
 
 
-def forecast(status: MemoryStatus, turn_tokens: int | None) -> str:
-    """Format `observes in about 3 turns`, from what turns brought lately; empty where that is not known."""
-    at = status.next_buffer_at or status.messages.threshold
-    waits = status.backlog is not None or status.buffered_observations.status == "running" or status.retry_at
-    if not turn_tokens or waits or at <= status.messages.tokens:
+def forecast(status: MemoryStatus, turn_tokens: int | None, streaming: int = 0) -> str:
+    """Format the next move of memory: `frees 15.4k · in about 2 turns`, or `observes in about 3 turns`.
+
+    From what turns brought lately, and the estimated tokens of the running step; empty if nothing is known or memory
+    does not move by itself.
+    """
+    if status.backlog is not None or status.retry_at or status.phase in ("held", "paused"):
         return ""
-    exact = (at - status.messages.tokens) / turn_tokens
+    tokens, threshold = status.messages.tokens + streaming, status.messages.threshold
+    freed = status.buffered_observations.projected_message_removal if status.buffered_observations.chunks else 0
+    if freed:
+        frees = f"frees {ABOUT if status.approximate else ''}{count_k(freed)}"
+        turns = _turns(threshold - tokens, turn_tokens)
+        return f"{frees} · {turns}" if turns else frees
+    at = status.next_buffer_at or threshold
+    if status.buffered_observations.status == "running" or at <= tokens:
+        return ""
+    turns = _turns(at - tokens, turn_tokens)
+    return f"observes {turns}" if turns else ""
+
+
+def _turns(tokens: int, turn_tokens: int | None) -> str:
+    if tokens <= 0:
+        return "with the next step"
+    if not turn_tokens:
+        return ""
+    exact = tokens / turn_tokens
     turns = min(STEPS, key=lambda step: max(exact, 1) / step if exact > step else step / max(exact, 1))
-    return f"observes in about {turns} turn{'s' * (turns != 1)}"
+    return f"in about {counted(turns, 'turn')}"
 
 
 def ready_observations(status: MemoryStatus, figures: Figures | None) -> str:
-    """Format observations that are not in the context yet: `5 observations will free 24.6k`; or empty."""
+    """Format observations that are not in the prompt yet: `5 observations will free 24.6k`; or empty."""
     buffered = status.buffered_observations
     if not buffered.chunks:
         return ""
     count = figures.ready_lines if figures is not None else 0
-    about = "~" if status.approximate else ""
+    about = ABOUT if status.approximate else ""
     lines = counted(count, "observation") if count else "observations"
     freed = buffered.projected_message_removal
     return f"{lines} will free {about}{count_k(freed)}" if freed else f"{lines} ready"
 
 
-def gauge_words(gauge: Gauge, *, about: bool = False) -> str:
-    """Format `21.4k of 30k`."""
-    return f"{'~' if about else ''}{count_k(gauge.tokens)} of {count_k(gauge.threshold).replace('.0k', 'k')}"
+ABOUT = "≈"  # before estimated tokens
+
+
+def gauge_words(gauge: Gauge, *, about: bool = False, streaming: int = 0) -> str:
+    """Format `21.4k of 30k`; with the tokens of a running step, as an estimate."""
+    sign = ABOUT if about or streaming else ""
+    return f"{sign}{count_k(gauge.tokens + streaming)} of {count_k(gauge.threshold).replace('.0k', 'k')}"
+
+
+def in_short(status: MemoryStatus, streaming: int = 0) -> str:
+    """Format the message window for a narrow line: `15.4k/30k`."""
+    sign = ABOUT if status.approximate or streaming else ""
+    threshold = count_k(status.messages.threshold).replace(".0k", "k")
+    return f"{sign}{count_k(status.messages.tokens + streaming)}/{threshold}"
 
 
 def doing(status: MemoryStatus) -> str:
-    """Return what memory does now, in a word; empty where it does nothing."""
+    """Return the current work of memory in a word; empty when it is idle."""
     if status.buffered_reflection.status == "running":
         return "reflecting"
     if status.buffered_observations.status == "running":
@@ -83,9 +114,9 @@ def doing(status: MemoryStatus) -> str:
 
 
 def context_words(tokens: int, window: int | None, *, about: bool = False) -> str:
-    """Format the use of a window: `context 24.0k of 200k`; `about`: estimated, not sent yet."""
+    """Format the use of a window: `context 24.0k of 200k`; `about`: a part is estimated."""
     of = f" of {count_k(window).replace('.0k', 'k')}" if window else ", limit unknown"
-    return f"context {'~' if about else ''}{count_k(tokens)}{of}"
+    return f"context {ABOUT if about else ''}{count_k(tokens)}{of}"
 
 
 def guarded(figures: Figures) -> str:

@@ -11,10 +11,12 @@ from msgspec import Struct, field
 
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
-from sakti.core.types import Json, Message, ModelInfo, Thread, Usage, plain_text
+from sakti.core.tokens import count_part
+from sakti.core.types import ContextPart, Json, Message, ModelInfo, Thread, ToolSpec, Usage, plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
+    from sakti.core.events import MemoryStatus
     from sakti.store.database import Store
     from sakti.store.log.events import MemoryEvent
     from sakti.store.log.figures import Figures
@@ -49,6 +51,7 @@ with lazy_imports:
 
 
 FIRST_WORDS = 80  # characters of a message that tell it from others in a list
+STREAMING = "running step, not stored yet (estimated)"
 
 
 class ThreadSummary(Struct, frozen=True):
@@ -68,6 +71,17 @@ class ContextBlock(Struct, frozen=True):
     cached: bool
 
 
+class Windows(Struct, frozen=True):
+    """The windows at one moment: what is stored, and `streaming`, the estimated tokens of the running step.
+
+    `context`: tokens of the next request, `streaming` among them; 0 if nothing was said yet.
+    """
+
+    status: MemoryStatus | None = None
+    context: int = 0
+    streaming: int = 0
+
+
 class Spent(Struct, frozen=True):
     """Of a thread: `actor` for the conversation itself, `memory` for observing and reflecting."""
 
@@ -80,6 +94,8 @@ class Views:
 
     def __init__(self, thread: OpenThread) -> None:
         self._open = thread
+        self._tools: tuple[tuple[ToolSpec, ...], str] = ((), "")  # listed once as long as they are the same
+        self._facts = ("", 0)  # their text and its tokens
 
     @property
     def _store(self) -> Store:
@@ -112,14 +128,20 @@ class Views:
         ws, thread = self._open.workspace, self._open.thread
         return [] if thread is None else await ws.store.read(memory_log.waiting_lines, self._open.engine.record_id)
 
-    async def context_tokens(self) -> int:
-        """Tokens of the request as it would be sent if the user wrote now, by our own count.
+    async def warm_windows(self) -> None:
+        """Make what `windows` counts with, unless nothing was said yet."""
+        if self._open.thread is not None and self._open.engine.preview().messages:
+            await self._open.warm_toolbox()
 
-        0 where nothing was said yet.
-        """
-        if self._open.thread is None or not self._open.engine.preview().messages:
-            return 0
-        return sum(block.tokens for block in await self.context())
+    def windows(self) -> Windows:
+        """Return the windows as they are now, a running step with them; cheap enough for a few times a second."""
+        thread = self._open
+        if thread.thread is None:
+            return Windows()
+        if thread.made_toolbox is None or not thread.engine.preview().messages:
+            return Windows(thread.engine.status())
+        blocks = self.request_blocks()
+        return Windows(thread.engine.status(), sum(b.tokens for b in blocks), thread.estimate.tokens)
 
     async def moments(self) -> list[LogChange]:
         """Return when this thread's log changed by itself, oldest first."""
@@ -222,13 +244,21 @@ class Views:
         return [ThreadSummary(*row) for row in rows]
 
     async def context(self) -> list[ContextBlock]:
-        """Return the request as it would be sent if the user wrote now."""
+        """Return the request as it would be sent now: after the running step, or if the user wrote."""
+        await self._open.warm_toolbox()
+        return self.request_blocks()
+
+    def request_blocks(self) -> list[ContextBlock]:
+        """Return the blocks of the next request: what is stored, and an estimate of what the running step brings."""
         ws = self._open.workspace
         counter, info = ws.counter, ws.models.info
         tools = self._open.toolbox.specs(info)
-        listed = "\n\n".join(f"{t.name}: {t.description}\n{json.dumps(t.parameters, indent=1)}" for t in tools)
+        if self._tools[0] is not tools:
+            listed = (f"{t.name}: {t.description}\n{json.dumps(t.parameters, indent=1)}" for t in tools)
+            self._tools = tools, "\n\n".join(listed)
         prepared = self._open.engine.preview()
-        out = [ContextBlock("tools", f"{len(tools)} tools", self._open.toolbox.count(counter, tools), listed, True)]
+        counted = self._open.toolbox.count(counter, tools)
+        out = [ContextBlock("tools", f"{len(tools)} tools", counted, self._tools[1], True)]
         for block in (*self._open.system(), *prepared.blocks):
             tokens = block.tokens or counter.count(block.text)
             label = block.kind.replace("_", " ")
@@ -241,11 +271,19 @@ class Views:
         for message in prepared.messages:
             who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
             text = plain_text(message.parts)
-            label = f"{who}  {one_line(text, FIRST_WORDS)}".strip()
+            label = f"{who}  {one_line(text[: 8 * FIRST_WORDS], FIRST_WORDS)}".strip()
             out.append(ContextBlock("message", label, message.tokens, text, False))
-        tail = "\n".join((*self._open.facts().values(), *prepared.tail))
-        out.append(ContextBlock("tail", "date, folder, Git status", counter.count(tail), tail, False))
+        if facts := self._open.engine.next_facts(self._open.facts()):
+            part = ContextPart(facts)
+            out.append(ContextBlock("tail", "date, folder, Git status", self._count_facts(part), part.text, False))
+        if streaming := self._open.estimate.tokens:
+            out.append(ContextBlock("streaming", STREAMING, streaming, STREAMING, False))
         return out
+
+    def _count_facts(self, part: ContextPart) -> int:
+        if self._facts[0] != part.text:
+            self._facts = part.text, count_part(self._open.workspace.counter, part)
+        return self._facts[1]
 
     async def past_request(self, number: int) -> list[ContextBlock]:
         """Return what a past step of the open thread sent, by its number from 1; nothing where that is not kept."""

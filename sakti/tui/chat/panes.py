@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from textual.timer import Timer
 from textual.widget import Widget
 
+from sakti.agent.reports import memory_report
+from sakti.agent.session.queries import Windows
 from sakti.core.events import MemoryStatus
 from sakti.core.lazy import lazy_imports
 from sakti.store.log.history import LogChange
 from sakti.tui.host import Host
 from sakti.tui.panes.sidebar import Sidebar
+from sakti.tui.widgets.header import Header
 from sakti.tui.widgets.status import StatusLine
 
 if TYPE_CHECKING:
@@ -22,16 +26,21 @@ with lazy_imports:
 
 CORRECTED = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
 POINTS = 5.0  # seconds that a task which was looked for stands out
+LIVE = 0.3  # seconds between two looks at the windows while they change
 POLL = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
 
 
 class Panes:
     """Loads the side bar's panes; keeps the version of the board that they show."""
 
-    def __init__(self, host: Host, sidebar: Sidebar, line: StatusLine) -> None:
-        self._host, self._sidebar, self._line = host, sidebar, line
+    def __init__(self, host: Host, sidebar: Sidebar, line: StatusLine, header: Header) -> None:
+        self._host, self._sidebar, self._line, self._header = host, sidebar, line, header
         self._board_version = -1
         self._board: BoardScreen | None = None
+        self._windows = Windows()  # those that are shown
+        self._lines: set[str] = set()  # of the log and those that are ready, by id
+        self._seen: set[str] | None = None  # those that a pane has shown; None: another thread's
+        self._timer: Timer | None = None  # runs while they change
 
     # --- loading ----------------------------------------------------------------------------------------------
 
@@ -62,9 +71,11 @@ class Panes:
     async def _load_log(self) -> None:
         views, side = self._host.session.views, self._sidebar
         log, waiting = await views.observations(), await views.waiting_observations()
+        self._lines = {line.id for line in (*log, *waiting) if not line.forgotten}
         side.observations.show(log, await views.moments(), waiting)
         side.memory.figures = await views.memory_figures()
         side.memory.events = await views.memory_events()
+        self.show_header()
 
     def load_past(self, moment: LogChange) -> None:
         """Load the log as it was from `moment` on."""
@@ -89,22 +100,55 @@ class Panes:
     async def _load_context(self) -> None:
         """Look up the window of a continued thread, too: nothing was sent here that would have told it."""
         session = self._host.session
-        tokens = await session.views.context_tokens()
-        self._line.estimate(tokens)
+        await session.views.warm_windows()
+        self.show_windows()
         if (
-            tokens
+            self._windows.context
             and not self._line.window
             and session.workspace.models.selection is not None
             and session.workspace.models.selection.model
         ):
             await session.current.learn()
 
-    def load_changes(self, before: MemoryStatus | None, status: MemoryStatus) -> None:
-        """Load what has changed since the status `before`: usage, and the log, by another window too."""
-        if status != before:
+    def show_windows(self) -> None:
+        """Show the windows as they are now, and load what has changed with them: usage, and the log."""
+        before, now = self._windows, self._host.session.views.windows()
+        if now == before:
+            return
+        self._windows, memory = now, self._sidebar.memory
+        memory.status, memory.streaming = now.status, now.streaming
+        self._line.show_context(now.context, about=bool(now.streaming))
+        self.show_header()
+        if now.status != before.status:
             self.load_usage()
-        if before is not None and _log_of(before) != _log_of(status):
-            self.load_log()
+            if now.status is not None and before.status is not None and _log_of(before.status) != _log_of(now.status):
+                self.load_log()
+
+    def forget_windows(self) -> None:
+        """Another thread is shown: nothing of its windows is known yet."""
+        self._windows, self._seen = Windows(), None
+        self._line.show_context(0)
+
+    def show_header(self) -> None:
+        """Show the message window, and how many observations are new, in the title while the panes do not."""
+        status, header, side = self._windows.status, self._header, self._sidebar
+        shown = side.shows("memory") or status is None
+        header.memory = "" if shown else memory_report.in_short(status, self._windows.streaming)
+        if self._seen is None or side.shows("log"):
+            self._seen = set(self._lines)
+        header.fresh = len(self._lines - self._seen)
+
+    def follow_windows(self) -> None:
+        """Show the windows a few times a second from now on, as long as they change."""
+        if self._timer is None:
+            self._timer = self._sidebar.set_interval(LIVE, self._follow)
+
+    def _follow(self) -> None:
+        before = self._windows
+        self.show_windows()
+        if self._windows == before and self._timer is not None:
+            self._timer.stop()
+            self._timer = None
 
     async def correct(self, action: str, line_id: str, text: str) -> None:
         """Change a line of the log and show what became of it."""

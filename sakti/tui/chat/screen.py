@@ -91,7 +91,7 @@ class ChatScreen(Screen[None]):
         self.host, self.notifier = host, notifier
         self.header, self.status_line = Header(), StatusLine(host.session.workspace.clock)
         self.sidebar = Sidebar(id="side")
-        self.panes = Panes(host, self.sidebar, self.status_line)
+        self.panes = Panes(host, self.sidebar, self.status_line, self.header)
         self.compaction = Compaction(self.status_line)
         self.conversation = chat = Conversation(host, self.panes.load_log)
         self.transcript, self.prompt, self.view = chat.transcript, chat.prompt, chat.view
@@ -165,7 +165,7 @@ class ChatScreen(Screen[None]):
         self.show_git()
         if self.view.change(thread.id):
             self._keep_queued()
-            self.status_line.context = 0
+            self.panes.forget_windows()
             self.panes.load_usage()
             self.panes.load_context()
 
@@ -285,6 +285,10 @@ class ChatScreen(Screen[None]):
     @on(TasksPane.BoardWanted)
     def _show_board(self) -> None:
         self.panes.open_board()
+
+    @on(Sidebar.Changed)
+    def _show_header(self) -> None:
+        self.panes.show_header()
 
     @on(Sidebar.Rearranged)
     def _remember_panes(self) -> None:

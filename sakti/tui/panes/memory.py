@@ -25,7 +25,6 @@ from sakti.agent.reports.memory_report import (
     guarded,
     in_a_line,
     in_words,
-    ready_observations,
 )
 from sakti.agent.session.queries import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
@@ -56,13 +55,13 @@ EVENT_SIGNS = {
 class MemoryPane(Widget, can_focus=True):
     """Pane of the last `MemoryStatus`, stored figures and events, and the thread's usage.
 
-    No number is made up here. The last events fill what room there is.
+    `streaming`: estimated tokens of the running step. The last events fill the room.
     """
 
     FOCUS_ON_CLICK = False
     HELP = (
         "How full the windows are. ▒: tokens that ready observations will free; ┃: where the next ones are made in the "
-        "background. Enter: all events."
+        "background; ≈: a part is streaming and estimated. Enter: all events."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "events", "All that happened", show=False, id="memory.events"),
@@ -78,6 +77,7 @@ class MemoryPane(Widget, can_focus=True):
     figures: reactive[Figures | None] = reactive(None)
     failed: reactive[str] = reactive("")
     turn_tokens: reactive[int | None] = reactive(None)
+    streaming: reactive[int] = reactive(0)
     title_style = Style()
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -91,6 +91,9 @@ class MemoryPane(Widget, can_focus=True):
         self._fit()
 
     def watch_turn_tokens(self) -> None:
+        self._fit()
+
+    def watch_streaming(self) -> None:
         self._fit()
 
     def watch_figures(self) -> None:
@@ -178,6 +181,7 @@ class MemoryPane(Widget, can_focus=True):
             room,
             palette,
             turn_tokens=self.turn_tokens,
+            streaming=self.streaming,
             sign=SIGNS[self._folded],
         )
         left = self._room() if height is None else height - len(lines)
@@ -194,6 +198,7 @@ def memory_lines(
     palette: Palette,
     *,
     turn_tokens: int | None = None,
+    streaming: int = 0,
     sign: str = SIGNS[False],
 ) -> list[Line]:
     """Return the pane's lines, its title first: in words a newcomer knows.
@@ -208,15 +213,13 @@ def memory_lines(
     ready = status.buffered_observations.projected_message_removal if status.buffered_observations.chunks else 0
     about = status.approximate
     lines: list[Line] = [title]
-    lines.append(
-        gauge_line("Messages", status.messages, width, palette, about=about, next_at=status.next_buffer_at, ready=ready)
-    )
-    lines += [
-        [Segment("  "), Segment(text, palette.muted)]
-        for text in (ready_observations(status, figures), forecast(status, turn_tokens))
-        if text
-    ]
-    lines.append(gauge_line("Observations", status.observations, width, palette, about=about))
+    messages = gauge_words(status.messages, about=about, streaming=streaming)
+    full = Gauge(status.messages.tokens + streaming, status.messages.threshold)
+    lines.append(gauge_line("Messages", full, width, palette, messages, next_at=status.next_buffer_at, ready=ready))
+    if text := forecast(status, turn_tokens, streaming):
+        lines.append([Segment("  "), Segment(text, palette.muted)])
+    observations = gauge_words(status.observations, about=about)
+    lines.append(gauge_line("Observations", status.observations, width, palette, observations))
     if reflected := _reflection(status):
         lines.append([Segment("  "), Segment(reflected, palette.muted)])
     if status.backlog is not None:
@@ -263,17 +266,17 @@ def gauge_line(
     gauge: Gauge,
     width: int,
     palette: Palette,
+    numbers: str,
     *,
-    about: bool = False,
     next_at: int | None = None,
     ready: int = 0,
 ) -> Line:
-    """Return a gauge as `Conversation ███████▒▒░┃ 21.4k of 30k`.
+    """Return a gauge as `Messages ███████▒▒░┃ 21.4k of 30k`, `numbers` at its end.
 
-    ▒ is what notes that are ready will free, ┃ where the next background observation begins.
+    ▒ is what observations that are ready will free, ┃ where the next background observation begins.
     """
-    numbers = gauge_words(gauge, about=about)
-    cells = max(0, width - LABEL - len(numbers) - 1)
+    longest = len(f"≈00.0k{numbers[numbers.find(' of ') :]}")  # a bar does not move with its number
+    cells = max(0, width - LABEL - max(longest, len(numbers)) - 1)
     line: Line = [Segment(name.ljust(LABEL), palette.muted)]
     if cells >= 4 and gauge.threshold > 0:
         share = gauge.tokens / gauge.threshold

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sakti.store.log.lines import LogLine
 
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
-NOT_YET = "ready, not in the context yet"
+NOT_YET = "not yet in the prompt"
 MAX_LINES = 4  # of one observation in the side bar
 FOLDED_FROM = 3  # nested lines
 

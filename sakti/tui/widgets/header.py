@@ -16,9 +16,13 @@ NOT_SAVED = "NOT SAVED"
 
 
 class Header(Widget):
-    """Everything on it comes from outside and is made safe when it is set. `not_saved`: nothing of this is kept."""
+    """Everything on it comes from outside and is made safe when it is set.
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"header--name", "header--muted", "header--warn"}
+    `not_saved`: nothing of this is kept. `memory`: the message window, and `fresh`: observations that no pane has
+    shown yet, while the panes are closed.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"header--name", "header--muted", "header--warn", "header--fresh"}
 
     thread_title: reactive[str] = reactive("")
     model: reactive[str] = reactive("")
@@ -27,9 +31,13 @@ class Header(Widget):
     branch: reactive[str] = reactive("")
     changed: reactive[int] = reactive(0)
     not_saved: reactive[bool] = reactive(False)
+    memory: reactive[str] = reactive("")
+    fresh: reactive[int] = reactive(0)
 
     def render(self) -> Text:
-        width = self.size.width
+        fresh = f" ●{self.fresh}" if self.fresh else ""
+        memory = f"· {self.memory}{fresh} " if self.memory or fresh else ""
+        width = self.size.width - cell_len(memory)
         muted = self.get_component_rich_style("header--muted", partial=True)
         name = self.get_component_rich_style("header--name", partial=True)
         warn = self.get_component_rich_style("header--warn", partial=True)
@@ -57,4 +65,8 @@ class Header(Widget):
             text.append(f" {right}", muted)
         text.append(f"{git} ", muted)
         text.truncate(max(0, width))
+        if memory:
+            text.append(f"· {self.memory}", muted)
+            text.append(f"{fresh} ", self.get_component_rich_style("header--fresh", partial=True))
+            text.truncate(max(0, self.size.width))
         return text

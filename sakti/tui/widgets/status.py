@@ -86,7 +86,7 @@ class StatusLine(Widget):
         super().__init__(id=id)
         self._clock = clock
         self._activity = Activity()
-        self._estimated = False  # the context was counted, not sent
+        self._estimated = False  # a part of the context
         self._work: tuple[float, str] | None = None  # since when, what
         self._waiting: float | None = None  # seconds for another window
         self._timer: Timer | None = None
@@ -97,14 +97,10 @@ class StatusLine(Widget):
         if self._activity.hear(event, self._clock.monotonic()):
             self._tick_while_needed()
 
-    def sent(self, tokens: int) -> None:
-        """Show the tokens of a request that goes out."""
-        self.context, self._estimated = tokens, False
-
-    def estimate(self, tokens: int) -> None:
-        """Show the tokens that the next request would have; while a turn runs its own requests say it."""
-        if self._activity.state is None:
-            self._estimated, self.context = True, tokens
+    def show_context(self, tokens: int, *, about: bool = False) -> None:
+        """Show the tokens of the next request; `about`: some of them are estimated."""
+        if (tokens, about) != (self.context, self._estimated):
+            self.context, self._estimated = tokens, about
             self.refresh()
 
     def work(self, what: str) -> None:

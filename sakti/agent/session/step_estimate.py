@@ -1,0 +1,86 @@
+"""Estimate the tokens of what a step has brought and nothing has stored yet: its answer, its calls, their output."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from sakti.core.events import (
+    Event,
+    MessageSaved,
+    StepDiscarded,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnFinished,
+)
+from sakti.core.tokens import CALL_OVERHEAD, estimate_tokens
+
+
+class GrowingText(Struct):
+    """Estimated tokens of a text that grows: at each look only the new piece is estimated.
+
+    What comes behind `limit` characters is not counted.
+    """
+
+    limit: int | None = None
+    _size: int = 0
+    _tokens: int = 0
+    _fresh: list[str] = field(default_factory=list[str])
+
+    def add(self, text: str) -> None:
+        if self.limit is None or self._size < self.limit:
+            self._size += len(text)
+            self._fresh.append(text)
+
+    @property
+    def tokens(self) -> int:
+        if self._fresh:
+            self._tokens += estimate_tokens("".join(self._fresh)[: self.limit])
+            self._fresh.clear()
+        return self._tokens
+
+
+class StepEstimate:
+    """Follows the events of a thread; `tokens` is 0 when all is stored.
+
+    `output_limit`: characters of a call's output that its result keeps.
+    """
+
+    def __init__(self, output_limit: int) -> None:
+        self._output_limit = output_limit
+        self._answer = GrowingText()
+        self._outputs: dict[str, GrowingText] = {}
+        self._own: set[str] = set()  # calls of the user's commands
+
+    @property
+    def tokens(self) -> int:
+        return self._answer.tokens + sum(CALL_OVERHEAD + text.tokens for text in self._outputs.values())
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta):
+            self._answer.add(event.text)
+        elif isinstance(event, ToolStarted):
+            self._outputs[event.call.id] = GrowingText(self._output_limit)
+            self._own |= {event.call.id} if event.own else set()
+        elif isinstance(event, ToolOutput) and event.call_id in self._outputs:
+            self._outputs[event.call_id].add(event.text)
+        elif isinstance(event, ToolFinished):
+            result = self._outputs[event.result.call_id] = GrowingText(self._output_limit)
+            result.add(event.result.content)
+        elif isinstance(event, StepStarted | StepDiscarded | TurnFinished):
+            self._answer = GrowingText()
+            if isinstance(event, TurnFinished):
+                self._forget(own=False)
+        elif isinstance(event, MessageSaved):
+            if event.message.role == "assistant":
+                self._answer = GrowingText()
+            else:
+                self._forget(own=event.message.role == "user" and "shell" in event.message.metadata)
+
+    def _forget(self, *, own: bool) -> None:
+        """Drop the output of the user's commands, or of all others."""
+        self._outputs = {i: text for i, text in self._outputs.items() if (i in self._own) != own}

@@ -1,0 +1,117 @@
+"""The windows while a turn runs: what the screen shows is what the database, the context and the request hold."""
+
+from __future__ import annotations
+
+import random
+import re
+import sqlite3
+
+import pytest
+
+from sakti.agent.session.step_estimate import StepEstimate
+from sakti.core.events import (
+    MessageSaved,
+    StepDiscarded,
+    StepFinished,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnFinished,
+)
+from sakti.core.text import count_k
+from sakti.core.tokens import O200k, count_part
+from sakti.core.types import TextPart, ToolCallPart, ToolResultPart, Usage
+from sakti.providers.scripted import Answer, Call
+from sakti.tui.app import SaktiApp
+from tests.tui.conftest import screen_text, settle
+from tests.tui.fakes import assistant, user
+from tests.tui.real import real_session
+
+WORDS = "the redirect after login loses its query, so `safe_next(request)` is asked first.\n"
+
+
+def stored_tokens(path: str) -> int:
+    with sqlite3.connect(path) as db:
+        return db.execute("SELECT coalesce(sum(token_count), 0) FROM messages").fetchone()[0]
+
+
+async def test_the_windows_are_right_at_any_moment_of_a_turn(store, tmp_path):
+    answers = (Answer("I look. " + WORDS * 9, calls=(Call("bash", {"command": "seq 900"}),)), Answer(WORDS * 20))
+    session = real_session(store, tmp_path / "w", *answers)
+    app, rng = SaktiApp(session), random.Random(3)
+    looks: list[tuple[type, int]] = []
+    wrong: list[object] = []
+
+    def look(event) -> None:
+        streams = isinstance(event, TextDelta | ToolOutput) and rng.random() < 0.4
+        if not streams and not isinstance(event, MessageSaved | StepStarted):
+            return
+        app.chat.panes.show_windows()
+        line, pane, streaming = app.chat.status_line, app.chat.sidebar.memory, session.current.estimate.tokens
+        request = event.request_tokens if isinstance(event, StepStarted) else line.context
+        shown = "\n".join("".join(s.text for s in pane.render_line(y)) for y in range(pane.size.height))
+        figures = f"≈{count_k(pane.status.messages.tokens + streaming)} of "
+        is_right = (pane.status.messages.tokens, pane.streaming, line.context, line.context, figures in shown) == (
+            stored_tokens(store.path), streaming, sum(b.tokens for b in session.views.request_blocks()), request, True
+        )  # fmt: skip
+        looks.append((type(event), streaming))
+        wrong.extend([] if is_right else [event])
+
+    async with app.run_test(size=(140, 50)) as pilot:
+        await settle(app, pilot)
+        session.subscribe(look)
+        await session.submit("go")
+        await session.wait()
+        await settle(app, pilot)
+        assert not wrong
+        assert len(looks) > 20 and {TextDelta, MessageSaved, StepStarted} <= {kind for kind, _ in looks}
+        assert max(tokens for _, tokens in looks) > 300
+        app.chat.panes.show_windows()
+        assert app.chat.sidebar.memory.streaming == 0
+        assert app.chat.status_line.context == sum(b.tokens for b in await session.views.context())
+
+
+async def test_the_windows_follow_a_stream_by_themselves(running, session):
+    async with running((140, 40)) as (app, pilot):
+        await session.submit("go")
+        session.emit(StepStarted(1, "m", 4_000))
+        session.views.streaming = 250
+        session.emit(TextDelta("word "))
+        await pilot.pause(0.7)
+        assert "context ≈4.2k" in screen_text(app) and re.search(r"Messages .*≈", screen_text(app)) is None
+        session.views.streaming = 0
+        session.finish("word")
+        await pilot.pause(0.7)
+        assert "context 4.0k" in screen_text(app)
+        await pilot.pause(0.7)
+        assert app.chat.panes._timer is None, "nothing runs while nothing changes"
+
+
+@pytest.mark.parametrize(
+    ("events", "text"),
+    [
+        ([TextDelta("one two"), TextDelta(" three")], "one two three"),
+        ([ThinkingDelta(WORDS), TextDelta(WORDS)], WORDS * 2),
+        ([ToolCallDelta("c", "bash", '{"command": "make all"}')], '{"command": "make all"}'),
+        ([TextDelta(WORDS), MessageSaved(assistant("a", WORDS))], ""),
+        ([TextDelta(WORDS), StepDiscarded(1, "again")], ""),
+        ([TextDelta(WORDS), StepFinished(1, Usage(), "stop")], WORDS),
+        ([TextDelta(WORDS), TurnFinished("t", "answered", "", 1, Usage())], ""),
+        ([ToolStarted(ToolCallPart("c", "bash", {})), ToolOutput("c", WORDS * 900)], WORDS * 12),
+        ([ToolStarted(ToolCallPart("c", "bash", {}), own=True), ToolOutput("c", WORDS), MessageSaved(assistant("a", ""))],
+         WORDS),
+        ([ToolStarted(ToolCallPart("c", "read", {})), ToolFinished(ToolResultPart("c", "read", WORDS), 1),
+          MessageSaved(user("r", ""))], ""),
+    ],
+)  # fmt: skip
+def test_the_estimate_follows_what_is_not_stored(events, text):
+    estimate = StepEstimate(output_limit=len(WORDS) * 12)
+    for event in events:
+        estimate.hear(event)
+    counted = count_part(O200k(), TextPart(text)) if text else 0
+    assert abs(estimate.tokens - counted) <= counted * 0.25 + 16 * bool(text)
+    assert estimate.tokens == estimate.tokens, "a look changes nothing"

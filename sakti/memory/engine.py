@@ -56,6 +56,7 @@ from sakti.store.log.corrections import Action, Corrected
 from sakti.store.maintenance import purging
 from sakti.store.memory import Record
 from sakti.store.threads import messages as message_store
+from sakti.store.threads.carry_over import CarriedLine
 
 READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): nothing is observed, condensed or corrected."
 DEFAULT_CACHE_TTL = 5 * policy.MINUTE
@@ -282,6 +283,8 @@ class MemoryEngine:
                 await self._write_quietly(state, {"actor": actor})
             if trigger is not None:
                 await state.activate_due(trigger)
+        if trigger is not None and self._writes:
+            await self._request.drop_removed(state)
         self._actor = actor
 
     def add(self, message: Message) -> None:
@@ -323,8 +326,11 @@ class MemoryEngine:
         """
         state = self.state
         self._step, state.budget = step, budget
+        log = state.window.active
         if self._observes:
             await self._move(state, facts)
+            if [g.id for g in state.window.active] != [g.id for g in log]:
+                await self._request.drop_removed(state)
         elif facts is not None:
             await self._attach_facts(state, facts)
         now = self.status()
@@ -494,6 +500,15 @@ class MemoryEngine:
         """Correct a line, named by its id or the end of it. Raises not_found, ambiguous, empty, unchanged, busy."""
         async with self._manual_operation() as state:
             return await corrections.correct(state, line, action, text)
+
+    async def carried_lines(self) -> list[CarriedLine]:
+        """Return the lines of earlier threads that the requests of this thread begin with."""
+        return await self._request.carried_lines(self.state, is_new=self._new_thread)
+
+    async def remove_carried(self, line: CarriedLine, *, removed: bool = True) -> None:
+        """Remove a line of the carry-over, or take it back. Raises `MemoryFailure` (read_only)."""
+        self._must_write()
+        await self._request.remove_carried(self.state, line, removed=removed)
 
     async def undo_correction(self, line: str | None = None) -> Corrected:
         """Undo the newest correction, of a line or of the whole log. Raises `MemoryFailure` (not_found, busy)."""

@@ -47,6 +47,7 @@ class RequestBuilder:
         self._pages = Pages(store, counter, settings, thread.resource_id)
         self._working_memory: tuple[str, ...] = ()
         self._carried = ""
+        self._unwanted: set[carry_over.Piece] = set()  # that the user removed before the first turn
         self._tasks = ""  # the task in progress, and how many are ready
         self._other_threads = ""  # what other threads said that the shared log does not have yet
         self._room: int | None = None
@@ -78,17 +79,58 @@ class RequestBuilder:
     async def carry_over(self, state: MemoryState, *, writes: bool) -> None:
         """Build the carry-over of a new thread at its first turn; it stays unchanged from then on."""
         thread = state.window.thread
-        if carry_over.KEY in thread.metadata or not self._settings.carry_over or thread.parent_id:
+        if not self._may_carry(thread):
             return
-        earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
         head = read_prompt("memory#carry-over")
-        pieces = context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
+        pieces = [p for p in await self._find_pieces(thread) if p not in self._unwanted]
         self._carried = "\n".join([head, *(p.text for p in pieces)]) if pieces else ""
         if writes or self._store.not_saved:
             with contextlib.suppress(StoreError):  # the block is made anew at the next start
                 await self._store.write(carry_over.keep, thread.id, head if pieces else "", pieces)
                 kept = {**thread.metadata, carry_over.KEY: head if pieces else ""}
                 state.window.thread = structs.replace(thread, metadata=kept)
+
+    def _may_carry(self, thread: Thread) -> bool:
+        """Tell whether the first turn of a thread will build its carry-over."""
+        return bool(
+            self._settings.enabled
+            and self._settings.carry_over
+            and carry_over.KEY not in thread.metadata
+            and not thread.parent_id
+        )
+
+    async def _find_pieces(self, thread: Thread) -> list[carry_over.Piece]:
+        earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
+        head = read_prompt("memory#carry-over")
+        return context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
+
+    async def carried_lines(self, state: MemoryState, *, is_new: bool) -> list[carry_over.CarriedLine]:
+        """Return the lines of the carry-over; of a thread that `is_new`, as its first turn would send them."""
+        thread = state.window.thread
+        if not (is_new and self._may_carry(thread)):
+            return await self._store.read(carry_over.lines, thread.id) if self._settings.enabled else []
+        pieces = await self._find_pieces(thread)
+        texts = [p.text for p in pieces if p not in self._unwanted]
+        self._carried = "\n".join([read_prompt("memory#carry-over"), *texts]) if texts else ""
+        return [
+            carry_over.CarriedLine(n, p.kind, p.source_id, p.text, p in self._unwanted) for n, p in enumerate(pieces)
+        ]
+
+    async def remove_carried(self, state: MemoryState, line: carry_over.CarriedLine, *, removed: bool) -> None:
+        """Remove a line of the carry-over, or take it back: at once before the first turn, else see `drop_removed`."""
+        thread = state.window.thread
+        piece = carry_over.Piece(line.kind, line.source_id, line.text)
+        self._unwanted = self._unwanted - {piece} | ({piece} if removed else set())
+        if carry_over.KEY in thread.metadata:
+            await self._store.write(carry_over.mark_removed, thread.id, line.position, removed=removed)
+
+    async def drop_removed(self, state: MemoryState) -> None:
+        """Leave out the lines that the user removed: the prompt's prefix breaks anyway."""
+        thread = state.window.thread
+        if self._carried and await self._store.read(carry_over.has_removed, thread.id):
+            with contextlib.suppress(StoreError):  # they leave with the next change
+                await self._store.write(carry_over.drop_removed, thread.id)
+                self._carried = await self._store.read(carry_over.text, thread.id)
 
     async def _read_other_threads(self, state: MemoryState) -> None:
         window = state.window

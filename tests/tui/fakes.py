@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+from msgspec.structs import replace
+
 from sakti.agent.options import Options
 from sakti.agent.sandbox.boundary import Level
 from sakti.agent.session.queries import Spent, Windows
@@ -74,6 +76,7 @@ class FakeViews:
     scopes: list[str] = field(default_factory=list)
     unread: tuple[tuple[str, int], ...] = ()
     origins: dict = field(default_factory=dict)
+    carried: list = field(default_factory=list)
     status: MemoryStatus | None = None
     request: int = 0  # tokens of the next one
     streaming: int = 0
@@ -87,6 +90,12 @@ class FakeViews:
 
     async def waiting_observations(self):
         return self.waiting
+
+    async def carried_lines(self):
+        return self.carried
+
+    async def group_of(self, line_id):
+        return f"group of {line_id}"
 
     async def warm_windows(self):
         self.request = sum(b.tokens for b in self.blocks)
@@ -309,6 +318,9 @@ class FakeSession:
         self.queued = (*self.queued[:index], *self.queued[index + 1 :])
         self.emit(QueueChanged(self.queued))
         return text
+
+    async def remove_carried(self, line, *, removed=True) -> None:
+        self.views.carried = [replace(c, is_removed=removed) if c == line else c for c in self.views.carried]
 
     def stop_command(self) -> bool:
         return bool(self.commands) and bool(self.commands.pop())

@@ -17,7 +17,6 @@ from tests.tui.fakes import NOW
 from tests.tui.real import real_session, say
 from tests.tui.scene import log, scene
 
-
 NONE = BufferedObservations()
 
 

@@ -11,6 +11,7 @@ from sakti.agent.reports.memory_report import in_a_line
 from sakti.core.events import MemoryOperation
 from sakti.store.log import events as memory_events
 from sakti.store.log.events import MemoryEvent
+from sakti.store.threads.carry_over import CarriedLine
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.memory_events import MemoryEventsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
@@ -232,3 +233,23 @@ def test_pictures(snap_compare, size, theme, name):
         await settle(app, pilot)
 
     assert snap_compare(SaktiApp(session), terminal_size=size, run_before=open_it)
+
+
+async def test_lines_of_earlier_threads_come_first_and_x_removes_them(running, session):
+    session.views.lines = log()
+    session.views.carried = [
+        CarriedLine(0, "thread", "t0", "Last thread: Deploys"),
+        CarriedLine(1, "line", "o1", "* deploys are on Fridays"),
+        CarriedLine(2, "task", "k1", "Open task: S-1 Write a README (open)"),
+    ]
+    async with running((140, 40)) as (app, pilot):
+        text = screen_text(app)
+        assert text.index("From this workspace") < text.index("○ deploys are on Fridays") < text.rindex("12:")
+        app.chat.browse("log")
+        await pilot.press("home", "down", "x")
+        await settle(app, pilot)
+        assert [c.is_removed for c in session.views.carried] == [False, True, False]
+        assert "still sent" in screen_text(app) and "takes it back" in screen_text(app)
+        await pilot.press("x")
+        await settle(app, pilot)
+        assert not any(c.is_removed for c in session.views.carried) and "still sent" not in screen_text(app)

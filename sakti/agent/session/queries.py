@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sakti.store.memory import Group
     from sakti.store.search.origins import Origin
     from sakti.store.search.search import SearchPage
+    from sakti.store.threads.carry_over import CarriedLine
     from sakti.store.threads.find import Place
     from sakti.tasks.board import Board
 
@@ -127,6 +128,18 @@ class Views:
         """Return the lines that are made and not in the prompt yet, in their order."""
         ws, thread = self._open.workspace, self._open.thread
         return [] if thread is None else await ws.store.read(memory_log.waiting_lines, self._open.engine.record_id)
+
+    async def carried_lines(self) -> list[CarriedLine]:
+        """Return what requests of this thread say of earlier ones of the workspace, line by line."""
+        ws, thread = self._open.workspace, self._open.thread
+        if thread is None or not await ws.store.read(memory_log.has_earlier, ws.resource_id, thread.id):
+            return []
+        await ws.warm_counter()
+        return await self._open.engine.carried_lines()
+
+    async def group_of(self, line_id: str) -> str:
+        """Return the group of a line of any log; "" if there is none."""
+        return await self._store.read(memory_log.group_of, line_id)
 
     async def warm_windows(self) -> None:
         """Make what `windows` counts with, unless nothing was said yet."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
     from sakti.store.log.corrections import Action
+    from sakti.store.threads.carry_over import CarriedLine
 
 with lazy_imports:
     from sakti.agent import moved_folder, user_shell
@@ -371,6 +372,11 @@ class Session:
         title = "Undone" if action == "undo" else what[action]
         self.emit(Notice("information", title, one_line(done.after or done.before, 120)))
         self.emit(self.current.engine.status())
+
+    async def remove_carried(self, line: CarriedLine, *, removed: bool = True) -> None:
+        """Remove a line that this thread took over from earlier ones, or take it back."""
+        await self.require_thread()
+        await self.current.engine.remove_carried(line, removed=removed)
 
     def compact_preview(self) -> tuple[int, int, int]:
         """Messages that would be observed, tokens before, tokens after (an estimate)."""

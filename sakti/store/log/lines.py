@@ -19,7 +19,7 @@ from sakti.store.log import replaced
 from sakti.store.memory.group_rows import cursor, groups_by_id
 from sakti.store.memory.records import corrected
 from sakti.store.memory.sections import Span, spans
-from sakti.store.models import GroupRow, MessageRow, TaskRow, ThreadRow
+from sakti.store.models import GroupRow, MessageRow, ObservationRow, TaskRow, ThreadRow
 from sakti.store.rows import ends_with, first
 from sakti.store.threads import threads
 
@@ -316,6 +316,26 @@ class CarryOver(Struct, frozen=True):
     tasks: tuple[tuple[str, str], ...]
 
 
+def group_of(db: Database, line_id: str) -> str:
+    """Return the id of the group of a line; "" if there is no such line."""
+    row = ObservationRow
+    found = row.select(row.group_id).where(row.id == line_id).limit(1).tuples().execute(db)
+    return next((group for (group,) in found), "")
+
+
+def has_earlier(db: Database, resource_id: str, thread_id: str) -> bool:
+    """Tell whether a workspace has other threads than this one."""
+    row = ThreadRow
+    others = row.select(row.id).where(row.resource_id == resource_id, row.id != thread_id, row.deleted_at.is_null())
+    return bool(others.limit(1).tuples().execute(db))
+
+
+def _is_superseded(line: LogLine) -> bool:
+    """Tell whether newer lines replace at least half of the words of a line."""
+    gone = sum(len(part.text.split()) for part in line.earlier)
+    return gone > 0 and 2 * gone >= len(replaced.unmarked(line.content).split())
+
+
 def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:
     """Return what a new thread of a workspace may be told of earlier work; None without an earlier thread."""
     row, said = ThreadRow, MessageRow
@@ -330,10 +350,11 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
     lines: dict[str, str] = {}  # text: where it was said last
     for identifier, _, _ in earlier:
         log = with_earlier([x for x, _ in lines_where(db, "g.thread_id = ? AND g.state = 'active'", (identifier,))])
-        worth = [x for x in reversed(log) if not x.forgotten and (x.pinned or (x.priority == "high" and not x.depth))]
+        holds = (x for x in reversed(log) if not x.forgotten and not _is_superseded(x))
+        worth = [x for x in holds if x.pinned or (x.priority == "high" and not x.depth)]
         worth.sort(key=lambda x: not x.pinned)
         for line in worth[:limit]:
-            lines.setdefault(line.marked, line.id)
+            lines.setdefault(replaced.NOTE.sub("", line.marked), line.id)
     task = TaskRow
     unclosed = task.select(task.handle, task.title, task.status, task.id).where(
         task.resource_id == resource_id, task.status.in_(("open", "in_progress")), task.deleted_at.is_null()

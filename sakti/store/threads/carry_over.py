@@ -1,11 +1,13 @@
 """Store the summary of earlier work that a new thread begins with, with the source of each piece.
 
 It stays as it was when the thread began, so that a prompt's prefix is stable, except for what was removed since: a
-deleted thread or task, a forgotten or corrected line. `text` is raw SQL: it runs for every window.
+deleted thread or task, a forgotten or corrected line. A line that the user removed leaves when the prefix breaks anyway
+(`drop_removed`). `lines` is raw SQL: it runs for every window.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -20,6 +22,7 @@ from sakti.store.threads import threads
 
 Kind: TypeAlias = Literal["thread", "line", "task"]
 KEY = "carry_over"  # of a thread's metadata: what stands above the pieces; there where it was looked for some
+REMOVED = "carry_over_removed"  # of a thread's metadata: positions of the lines that the user removed
 LINE = "* "
 
 
@@ -29,6 +32,16 @@ class Piece(Struct, frozen=True):
     kind: Kind
     source_id: str
     text: str
+
+
+class CarriedLine(Struct, frozen=True):
+    """One line as it is sent now; `is_removed`: it leaves with the next change of the prompt's prefix."""
+
+    position: int
+    kind: Kind
+    source_id: str
+    text: str
+    is_removed: bool = False
 
 
 def keep(db: Database, thread_id: str, head: str, pieces: Sequence[Piece]) -> None:
@@ -45,7 +58,8 @@ def copy(db: Database, thread_id: str, new: str) -> None:
 
 
 _TOLD = (
-    "SELECT c.kind, c.text, coalesce(o.edited, o.content), json_extract(own.metadata, '$.carry_over')"
+    "SELECT c.position, c.kind, c.source_id, c.text, coalesce(o.edited, o.content),"
+    " json_extract(own.metadata, '$.carry_over'), json_extract(own.metadata, '$.carry_over_removed')"
     " FROM carry_over c JOIN threads own ON own.id = c.thread_id"
     " LEFT JOIN observations o ON c.kind = 'line' AND o.id = c.source_id"
     " LEFT JOIN threads t ON t.id = CASE c.kind WHEN 'line' THEN o.thread_id WHEN 'thread' THEN c.source_id END"
@@ -57,10 +71,46 @@ _TOLD = (
 
 def text(db: Database, thread_id: str) -> str:
     """Return the block as it is now; empty where there is none, or nothing of it is left."""
+    head, carried = _read(db, thread_id)
+    return "\n".join([head, *(line.text for line in carried)]).strip() if carried else ""
+
+
+def lines(db: Database, thread_id: str) -> list[CarriedLine]:
+    """Return the lines of the block as it is now."""
+    return _read(db, thread_id)[1]
+
+
+def _read(db: Database, thread_id: str) -> tuple[str, list[CarriedLine]]:
     found = db.execute_sql(_TOLD, (thread_id,)).fetchall()
     if not found:
-        return ""
-    return "\n".join([str(found[0][3] or ""), *(_told(kind, then, now) for kind, then, now, _ in found)]).strip()
+        return "", []
+    *_, head, removed = found[0]
+    gone = frozenset[int](json.loads(removed or "[]"))
+    carried = [
+        CarriedLine(position, kind, source_id, _told(kind, then, now), position in gone)
+        for position, kind, source_id, then, now, *_ in found
+    ]
+    return str(head or ""), carried
+
+
+def mark_removed(db: Database, thread_id: str, position: int, *, removed: bool) -> None:
+    """Remember that the user removed a line, or wants it back."""
+    gone = {line.position for line in lines(db, thread_id) if line.is_removed} - {position}
+    gone |= {position} if removed else set()
+    threads.update_metadata(db, thread_id, {REMOVED: sorted(gone) or None})
+
+
+def has_removed(db: Database, thread_id: str) -> bool:
+    """Tell whether the user removed lines that are still sent."""
+    return any(line.is_removed for line in lines(db, thread_id))
+
+
+def drop_removed(db: Database, thread_id: str) -> None:
+    """Delete the lines that the user removed."""
+    gone = [line.position for line in lines(db, thread_id) if line.is_removed]
+    row = CarryOverRow
+    row.delete().where(row.thread_id == thread_id, row.position.in_(gone)).execute(db)
+    threads.update_metadata(db, thread_id, {REMOVED: None})
 
 
 def _told(kind: str, then: str, now: str | None) -> str:

@@ -18,11 +18,14 @@ from sakti.tui.widgets.header import Header
 from sakti.tui.widgets.status import StatusLine
 
 if TYPE_CHECKING:
+    from sakti.store.threads.carry_over import CarriedLine
     from sakti.tui.screens.board import BoardScreen
 
 with lazy_imports:
     from sakti.tui.screens import board as board_screen
     from sakti.tui.screens import memory_events as events_screen
+    from sakti.tui.screens import task_card as task_cards
+    from sakti.tui.screens import text as text_screens
 
 CORRECTED = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
 POINTS = 5.0  # seconds that a task which was looked for stands out
@@ -70,6 +73,7 @@ class Panes:
 
     async def _load_log(self) -> None:
         views, side = self._host.session.views, self._sidebar
+        side.observations.show_carried(await views.carried_lines())
         log, waiting = await views.observations(), await views.waiting_observations()
         self._lines = {line.id for line in (*log, *waiting) if not line.forgotten}
         side.observations.show(log, await views.moments(), waiting)
@@ -132,8 +136,8 @@ class Panes:
     def show_header(self) -> None:
         """Show the message window, and how many observations are new, in the title while the panes do not."""
         status, header, side = self._windows.status, self._header, self._sidebar
-        shown = side.shows("memory") or status is None
-        header.memory = "" if shown else memory_report.in_short(status, self._windows.streaming)
+        hidden = status is not None and not side.shows("memory")
+        header.memory = memory_report.in_short(status, self._windows.streaming) if status and hidden else ""
         if self._seen is None or side.shows("log"):
             self._seen = set(self._lines)
         header.fresh = len(self._lines - self._seen)
@@ -158,6 +162,26 @@ class Panes:
             self.load_log()
         if action != "undo":
             self._host.note(f"{CORRECTED[action]} · {self._host.key_name('observations.undo')} undoes it")
+
+    async def remove_carried(self, line: CarriedLine) -> None:
+        """Remove a line of earlier threads from the requests, or take it back; says when it leaves."""
+        await self._host.session.remove_carried(line, removed=not line.is_removed)
+        carried = await self._host.session.views.carried_lines()
+        self._sidebar.observations.show_carried(carried)
+        sent = any(c.position == line.position and c.is_removed for c in carried)
+        key = self._host.key_name("observations.forget")
+        self._host.note(f"Removed · {key} takes it back" if sent else "Carried over again")
+        self.show_windows()
+
+    async def show_origin(self, line: CarriedLine) -> None:
+        """Show where a line of earlier threads comes from: its messages, or the task."""
+        views = self._host.session.views
+        if line.kind == "task":
+            self._host.push(task_cards.TaskCardScreen(line.source_id))
+        elif line.kind == "line" and (group := await views.group_of(line.source_id)):
+            await text_screens.open_sources(self._host, group, line.text)
+        else:
+            self._host.note("the title and the task of the last thread; /threads opens it")
 
     # --- showing ----------------------------------------------------------------------------------------------
 

@@ -274,6 +274,14 @@ class ChatScreen(Screen[None]):
     def _correct(self, event: ObservationsPane.Corrected) -> None:
         self.host.go(self.panes.correct, event.action, event.line_id, event.text, group="correct")
 
+    @on(ObservationsPane.CarriedRemoved)
+    def _remove_carried(self, event: ObservationsPane.CarriedRemoved) -> None:
+        self.host.go(self.panes.remove_carried, event.line, group="correct")
+
+    @on(ObservationsPane.OriginWanted)
+    def _show_origin(self, event: ObservationsPane.OriginWanted) -> None:
+        self.host.go(self.panes.show_origin, event.line, group="sources", exclusive=True)
+
     @on(ObservationsPane.PastWanted)
     def _show_past(self, event: ObservationsPane.PastWanted) -> None:
         self.panes.load_past(event.moment)

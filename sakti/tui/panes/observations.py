@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from sakti.core.text import one_line, sanitise
+from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.panes.time_bar import TimeBar
 from sakti.tui.panes.title import PaneTitle
@@ -29,9 +30,12 @@ from sakti.tui.widgets.safe_input import PaneInput
 if TYPE_CHECKING:
     from sakti.store.log.history import LogChange
     from sakti.store.log.lines import LogLine
+    from sakti.store.threads.carry_over import CarriedLine
 
+LINE = "* "  # before the lines of the log among what is carried over
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
 NOT_YET = "not yet in the prompt"
+LEAVES = "removed; still sent until the prompt changes before it"
 MAX_LINES = 4  # of one observation in the side bar
 FOLDED_FROM = 3  # nested lines
 
@@ -66,7 +70,21 @@ class ObservationRow(Struct, frozen=True):
     waiting: bool = False  # made, and not in the prompt yet
 
 
-Row = DateRow | ObservationRow
+class CarriedRow(Struct, frozen=True):
+    """A line that the thread took over from earlier ones of the workspace."""
+
+    line: CarriedLine
+    text: str
+
+
+Row = DateRow | ObservationRow | CarriedRow
+
+
+def carried_rows(carried: Sequence[CarriedLine], wanted: str = "") -> list[Row]:
+    """Return what requests say of earlier threads, under a heading; with `wanted`, only the lines with that text."""
+    texts = [(line, one_line(line.text.removeprefix(LINE), 500)) for line in carried]
+    rows = [CarriedRow(line, text) for line, text in texts if wanted.lower() in text.lower()]
+    return [DateRow("From this workspace"), *rows] if rows else []
 
 
 def wants(line: LogLine, wanted: str) -> bool:
@@ -161,19 +179,19 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
             if row.divider
             else [[Segment(row.text, palette.heading)]]
         )
+    if isinstance(row, CarriedRow):
+        return _draw_carried(row, width, palette)
     style: Style = {"high": palette.bad, "medium": palette.warn, "done": palette.ok}.get(row.priority, palette.faint)
     if row.waiting:
         style = palette.faint
     lead = "  " * min(row.depth, 4)
     shape = "→" if row.depth and row.priority == "low" else SHAPES[row.priority]
-    head: Line = [Segment(f"{lead}{shape} ", style)]
-    if row.pinned:
-        head.append(Segment("⚑ ", palette.agent))
+    head: Line = [Segment(f"{lead}⚑ ", palette.agent) if row.pinned else Segment(f"{lead}{shape} ", style)]
     spans = [(f"{row.time} ", palette.faint)] if row.time and not row.depth else []
     text = palette.muted if row.priority == "low" or row.depth else palette.text
     if row.waiting:
         text = palette.faint
-    body = wrap([*spans, (row.text.replace("\n", " "), text)], max(6, width - len(lead) - 2 - 2 * row.pinned))
+    body = wrap([*spans, (row.text.replace("\n", " "), text)], max(6, width - len(lead) - 2))
     if row.flags:
         body[-1] = [*body[-1], Segment(f" ?{len(row.flags)}", palette.warn)]
     if row.edited:
@@ -185,8 +203,33 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
         body += [line for doubt in doubts for line in wrap([(doubt, palette.warn)], max(6, width - len(lead) - 4))]
     elif len(body) > MAX_LINES:
         body = [*body[: MAX_LINES - 1], [*body[MAX_LINES - 1], Segment("…", palette.faint)]]
-    blank = Segment(" " * (len(lead) + 2 + 2 * row.pinned))
+    blank = Segment(" " * (len(lead) + 2))
     return [[*head, *body[0]], *indent(body[1:], blank)]
+
+
+def _draw_carried(row: CarriedRow, width: int, palette: Palette) -> list[Line]:
+    gone = row.line.is_removed
+    text = palette.faint + Style(strike=True) if gone else palette.text
+    spans = [(row.text, text), *([(f" {LEAVES}", palette.warn)] if gone else [])]
+    body = wrap(spans, max(6, width - 2))
+    if len(body) > MAX_LINES:
+        body = [*body[: MAX_LINES - 1], [*body[MAX_LINES - 1], Segment("…", palette.faint)]]
+    head = Segment(f"{'○' if row.line.kind == 'line' else '·'} ", palette.faint)
+    return [[head, *body[0]], *indent(body[1:], Segment("  "))]
+
+
+def _with_days(rows: list[Row], now: int) -> tuple[str, list[Row]]:
+    """Name the days of today and yesterday. A log of a single day needs no heading: return its day and the rest."""
+    today = datetime.fromtimestamp(now / 1000)
+    names = {f"{day:%b} {day.day}, {day.year}": name for n, name in DAYS for day in (today - timedelta(days=n),)}
+    named = [replace(r, text=names.get(r.text, r.text)) if isinstance(r, DateRow) else r for r in rows]
+    dates = [r for r in named if isinstance(r, DateRow) and not r.divider]
+    if len(dates) == 1 and named[0] is dates[0]:
+        return dates[0].text, named[1:]
+    return "", named
+
+
+DAYS = ((0, "today"), (1, "yesterday"))
 
 
 def _clock(time_ms: int) -> str:
@@ -194,14 +237,15 @@ def _clock(time_ms: int) -> str:
 
 
 def _is_line(row: Row) -> bool:
-    return isinstance(row, ObservationRow)
+    return not isinstance(row, DateRow)
 
 
 class ObservationsPane(Vertical):
     """Title, filter and the list."""
 
     HELP = (
-        "The observation log. Enter opens the messages a line was made from; p pins, e edits, x forgets a line and "
+        "The observation log. At its top: lines of earlier threads of the workspace (x removes one, x again "
+        "takes it back). Enter opens the messages a line was made from; p pins, e edits, x forgets a line and "
         "u undoes that; / filters (also by #category, and ? for doubtful lines), space unfolds; [ and ] move "
         "through the log's past, Esc goes back."
     )
@@ -231,6 +275,20 @@ class ObservationsPane(Vertical):
             super().__init__()
             self.action, self.line_id, self.text = action, line_id, text
 
+    class OriginWanted(Message):
+        """Enter on a line of earlier threads: show where it comes from."""
+
+        def __init__(self, line: CarriedLine) -> None:
+            super().__init__()
+            self.line = line
+
+    class CarriedRemoved(Message):
+        """Remove a line of earlier threads from the requests, or take it back."""
+
+        def __init__(self, line: CarriedLine) -> None:
+            super().__init__()
+            self.line = line
+
     class PastWanted(Message):
         """Show the log as it was from a moment on: `show_past` with its lines."""
 
@@ -248,6 +306,7 @@ class ObservationsPane(Vertical):
         super().__init__(id=id)
         self._lines: Sequence[LogLine] = ()
         self._waiting: Sequence[LogLine] = ()
+        self._carried: Sequence[CarriedLine] = ()
         self._moments: Sequence[LogChange] = ()
         self._past: LogChange | None = None  # what is looked at; None: the log as it is now
         self._past_lines: Sequence[LogLine] = ()
@@ -282,17 +341,31 @@ class ObservationsPane(Vertical):
             self._past = None
         self._refresh(keep_end=self._past is None)
 
+    def show_carried(self, carried: Sequence[CarriedLine]) -> None:
+        """Show what the thread took over from earlier ones."""
+        if carried != self._carried:
+            self._carried = carried
+            self._refresh(keep_end=True)
+
     def _refresh(self, *, keep_end: bool = False) -> None:
         lines = self._lines if self._past is None else self._past_lines
         waiting = self._waiting if self._past is None else ()
-        rows = all_rows(lines, waiting, self.filter_box.value.strip(), self._unfolded)
+        wanted = self.filter_box.value.strip()
+        rows = all_rows(lines, waiting, wanted, self._unfolded)
+        carried = carried_rows(self._carried, wanted) if self._past is None else []
+        if carried and rows and isinstance(rows[0], ObservationRow):
+            rows = [DateRow("This thread"), *rows]
+        day = ""
+        if self._past is None:
+            day, rows = _with_days(rows, host_of(self).session.workspace.clock.now())
+        rows = [*carried, *rows]
         shown = sum(1 + r.nested for r in rows if isinstance(r, ObservationRow))
         total = sum(not x.forgotten for x in (*lines, *waiting))
         count = f"{shown} of {total}" if shown != total else f"{total}" if total else ""
         self.set_class(self._past is not None, "-past")
         self.time_bar.show(self._moments, None if self._past is None else self._moments.index(self._past))
         if self._past is None:
-            self.title.say("Observations", count)
+            self.title.say("Observations", count, right=day)
         else:
             self.title.say(f"PAST {_clock(self._past.time)}", "esc: now", count or "empty")
         follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it
@@ -347,13 +420,18 @@ class ObservationsPane(Vertical):
         event.stop()
         if isinstance(event.row, ObservationRow):
             self.post_message(self.SourcesWanted(event.row))
+        elif isinstance(event.row, CarriedRow):
+            self.post_message(self.OriginWanted(event.row.line))
 
     def _current(self) -> ObservationRow | None:
         row = self.log_list.current
         return row if isinstance(row, ObservationRow) else None
 
     def action_correct(self, action: str) -> None:
-        if self._may_change() and (row := self._current()):
+        row = self.log_list.current
+        if isinstance(row, CarriedRow) and action == "forget":
+            self.post_message(self.CarriedRemoved(row.line))
+        elif self._may_change() and (row := self._current()):
             self.post_message(self.Corrected("unpin" if action == "pin" and row.pinned else action, row.id))
 
     def action_undo(self) -> None:

@@ -12,12 +12,12 @@ class PaneTitle(Static):
 
     def __init__(self, name: str, *, id: str) -> None:
         super().__init__("", id=id, classes="pane-title", markup=False)
-        self._name, self._figures = name, ("",)
+        self._name, self._figures, self._right = name, ("",), ""
         self._folded = False
 
-    def say(self, name: str, *figures: str) -> None:
-        """Set the figures, all safe to show; those that do not fit are left out, the last ones first."""
-        self._name, self._figures = name, figures
+    def say(self, name: str, *figures: str, right: str = "") -> None:
+        """Set the figures, and a text for the right edge, all safe to show; the last ones go first without room."""
+        self._name, self._figures, self._right = name, figures, right
         self._fit()
 
     def fold(self, folded: bool) -> None:
@@ -34,4 +34,5 @@ class PaneTitle(Static):
             if len(text) <= self.size.width or not figures:
                 break
             figures.pop()
-        self.update(text)
+        room = self.size.width - len(text) - 2
+        self.update(f"{text}  {self._right.rjust(room)}" if self._right and len(self._right) <= room else text)

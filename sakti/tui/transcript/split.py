@@ -22,8 +22,9 @@ _NESTED_FENCE = lazy_pattern(r"^\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
 class Chunk(Struct, frozen=True):
     """`source` is what was written.
 
-    For code inside a top level fence `language` is what stands behind the fence (maybe nothing), not None, and `code` is
-    what to show; `first` and `last` tell whether the fence begins and ends here. `gap` tells whether a blank line stands before it.
+    For code inside a top level fence `language` is what follows the fence's mark (it may be empty), else None, and
+    `code` is what to show; `first` and `last` tell whether the fence begins and ends here. `gap` tells whether a blank
+    line stands before it.
     """
 
     source: str

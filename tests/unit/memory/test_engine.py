@@ -549,6 +549,48 @@ async def test_carry_over_is_made_once_and_frozen(tmp_path: Path) -> None:
     await driver.close()
 
 
+async def test_a_removed_line_of_the_carry_over_leaves_when_the_prefix_breaks(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db")
+    for number in range(12):
+        await driver.begin(f"{LINE * 12} {number}")
+        await driver.prepare()
+        await driver.engine.wait_idle()
+        await driver.step({"text": LINE * 5}, f"c{number}")
+        await driver.engine.end_turn()
+    for line in (await driver.store.read(memory_log.log_lines, driver.engine.record_id))[:3]:
+        await driver.engine.correct(line.id, "pin")
+    await driver.engine.close()
+    driver.said = []
+    await driver.open("t2")
+
+    def sent() -> str:
+        return "".join(b.text for b in driver.engine.preview().blocks if b.kind == "carry_over")
+
+    before = await driver.engine.carried_lines()
+    assert {x.kind for x in before} == {"thread", "line"} and not any(x.is_removed for x in before)
+    assert all(x.text in sent() for x in before), "what the first turn would send"
+    await driver.engine.remove_carried(before[-1])
+    assert (await driver.engine.carried_lines())[-1].is_removed
+    await driver.begin("hello")
+    prepared = await driver.prepare()
+    lines = await driver.engine.carried_lines()
+    assert [x.text for x in lines] == [x.text for x in before[:-1]] and before[-1].text not in sent()
+    await driver.engine.end_turn()
+    await driver.engine.remove_carried(lines[0])
+    await driver.engine.remove_carried(lines[1])
+    await driver.engine.remove_carried(lines[1], removed=False)
+    await driver.begin("and now")
+    assert (await driver.prepare()).blocks == prepared.blocks, "the prefix stays, so the line does"
+    assert [x.is_removed for x in await driver.engine.carried_lines()][:2] == [True, False]
+    await driver.engine.end_turn()
+    driver.clock.advance(3_600)
+    await driver.begin("after a pause")
+    await driver.prepare()
+    assert lines[0].text not in sent() and lines[1].text in sent()
+    assert await driver.engine.carried_lines() == [x for x in lines if x.position != lines[0].position]
+    await driver.close()
+
+
 async def test_the_log_can_be_asked_for(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db")
     for number in range(25):

@@ -138,6 +138,11 @@ class MemoryEngine:
         return self._state.window.record.id if self._state else ""
 
     @property
+    def is_open(self) -> bool:
+        """Return whether the thread's memory is loaded."""
+        return self._state is not None
+
+    @property
     def window_ids(self) -> set[str]:
         """Return the ids of the messages that are sent in full."""
         return {m.id for m in self._state.window.messages} if self._state else set()

@@ -200,7 +200,7 @@ def test_an_image_is_a_line_with_what_is_known():
     message = user("m0", "look", 0)
     message = type(message)("m0", "t1", "r", "user", (TextPart("look"), image), 0)
     text = "".join(s.text for line in document(message).lines(2) for s in line)
-    assert text.strip(" ·") == "▣ shot.png 640×480 3 kB"
+    assert text.strip(" ·") == "▣ shot.png  640×480  3 kB"
 
 
 async def test_copy_takes_the_last_answer_or_its_last_code_block(running, session):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from textual.geometry import Offset
+from textual.geometry import Offset, Region
 from textual.selection import Selection
 
 from sakti.core.errors import StoreError
@@ -24,6 +24,7 @@ from sakti.core.events import (
     ToolStarted,
 )
 from sakti.core.types import ToolCallPart, ToolResultPart
+from sakti.tui.transcript.blocks import CardBlock
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import assistant, user
 
@@ -226,6 +227,74 @@ async def test_jump_marks_a_message(running, session):
         await settle(app, pilot)
         assert "message number 10" in screen_text(app)
         assert not app.chat.transcript.jump("elsewhere")
+
+
+def marked_rows(chat, text):
+    """The rows of the screen with `text`, and what of them is marked."""
+    out = []
+    for strip in chat.render_lines(Region(0, 0, chat.region.width, chat.size.height)):
+        if text in strip.text:
+            ground = chat.palette.mark.bgcolor
+            out.append("".join(s.text for s in strip if s.style and s.style.bgcolor == ground))
+    return out
+
+
+async def test_a_jump_with_words_marks_the_words_alone(running, session):
+    session.views.messages["t1"] = long_thread(60)
+    async with running() as (app, pilot):
+        chat = app.chat.transcript
+        assert chat.jump("m11", re.compile("words"))
+        await settle(app, pilot)
+        assert {row.replace("words", "") for row in marked_rows(chat, "with words")} <= {""}
+        assert any(row.startswith("words") for row in marked_rows(chat, "with words"))
+        assert chat.jump("m10")
+        await settle(app, pilot)
+        assert not any(marked_rows(chat, "message number 10")), "its head is marked, not its text"
+
+
+async def test_news_below_the_screen_are_counted_until_the_end_is_seen(running, session):
+    session.views.messages["t1"] = long_thread(60)
+    async with running((100, 30)) as (app, pilot):
+        chat = app.chat.transcript
+        assert "new · End" not in screen_text(app)
+        await pilot.press("pageup", "pageup")
+        await settle(app, pilot)
+        top = chat.scroll_offset.y
+        app.say("one")
+        app.say("two")
+        await settle(app, pilot)
+        assert "↓ 2 new · End" in screen_text(app) and chat.scroll_offset.y == top
+        await session.submit("go")
+        await stream(app, pilot, session, "an answer\n\n")
+        assert "new · End" not in screen_text(app), "a message of the user's goes to the end"
+        await pilot.press("pageup", "pageup")
+        await stream(app, pilot, session, "more and more\n\n" * 4)
+        assert "↓ new · End" in screen_text(app)
+        await pilot.press("end")
+        await settle(app, pilot)
+        assert "new · End" not in screen_text(app) and chat.scroll_offset.y == chat.max_scroll_y
+        await pilot.press("pageup", "pageup")
+        session.finish("done")
+        app.say("three")
+        await settle(app, pilot)
+        await pilot.click(chat, offset=(chat.size.width - 3, chat.size.height - 1))
+        await settle(app, pilot)
+        assert "new · End" not in screen_text(app) and "three" in screen_text(app)
+
+
+async def test_the_result_of_a_command_is_in_sight(running, session):
+    session.views.messages["t1"] = long_thread(60)
+    async with running((100, 24)) as (app, pilot):
+        await pilot.press("pageup", "pageup")
+        app.run_command("/doctor")
+        await settle(app, pilot)
+        assert "Doctor" in screen_text(app) or "new · End" not in screen_text(app)
+        await pilot.press("pageup", "pageup", "pageup")
+        block = CardBlock(title="Long", rows=tuple((f"row {n}", "x") for n in range(60)))
+        app.chat.transcript.live.add_block(block)
+        app.chat.transcript.show_result(block)
+        await settle(app, pilot)
+        assert "Long" in screen_text(app) and "row 3" in screen_text(app), "a long result begins in sight"
 
 
 async def test_a_tool_unfolds_by_click_and_by_key(running, session):

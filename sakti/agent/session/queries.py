@@ -135,6 +135,8 @@ class Views:
         if thread is None or not await ws.store.read(memory_log.has_earlier, ws.resource_id, thread.id):
             return []
         await ws.warm_counter()
+        if not self._open.engine.is_open:  # another thread opens meanwhile
+            return []
         return await self._open.engine.carried_lines()
 
     async def group_of(self, line_id: str) -> str:
@@ -143,13 +145,13 @@ class Views:
 
     async def warm_windows(self) -> None:
         """Make what `windows` counts with, unless nothing was said yet."""
-        if self._open.thread is not None and self._open.engine.preview().messages:
+        if self._open.thread is not None and self._open.engine.is_open and self._open.engine.preview().messages:
             await self._open.warm_toolbox()
 
     def windows(self) -> Windows:
         """Return the windows as they are now, a running step with them; cheap enough for a few times a second."""
         thread = self._open
-        if thread.thread is None:
+        if thread.thread is None or not thread.engine.is_open:
             return Windows()
         if thread.made_toolbox is None or not thread.engine.preview().messages:
             return Windows(thread.engine.status())

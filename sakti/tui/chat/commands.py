@@ -38,7 +38,10 @@ class Commands:
         if typed.name == "compact" and typed.argument not in ("undo", "diff") and chat.compaction.under_way:
             self.draw(Done("A compaction is under way; Esc stops it."))
             return
+        before = chat.transcript.live.placed
         value = await line.run(self._scope, typed)
+        if chat.transcript.live.placed > before:  # a notice is the answer
+            chat.transcript.scroll_end_now()
         chat.show_modes()
         match typed.name:
             case "memory" if typed.argument:
@@ -60,8 +63,9 @@ class Commands:
             case Text((page,), title, "markdown"):
                 self._host.push(text_screens.PageScreen(title, page))
             case _:
-                self._chat.transcript.live.add_block(_block_of(value))
-                self._chat.transcript.scroll_end_now()
+                block = _block_of(value)
+                self._chat.transcript.live.add_block(block)
+                self._chat.transcript.show_result(block)
 
     async def show(self, value: Value | None) -> None:
         """Show the value of an action: in the view that it names, if the window has it."""
@@ -89,10 +93,12 @@ class Commands:
                 await self._theme(data)
             case "search":
                 chat.search.open(data)
-            case "board":
-                chat.show_pane("tasks")
-            case "log":
-                chat.show_pane("log")
+            case "board" if chat.sidebar.shows("tasks"):
+                chat.panes.open_board()
+            case "log" if chat.sidebar.shows("log"):
+                chat.browse("log")
+            case "board" | "log":
+                chat.show_pane("tasks" if view == "board" else "log")
             case "threads":
                 await thread_screens.pick_thread(host)
             case "models":

@@ -55,6 +55,7 @@ class LiveTurn:
         self.document = document
         self.answer: list[str] = []
         self.seen: set[str] = set()
+        self.placed = 0  # blocks so far that are no part of an answer
         self._draw_soon = changed
         self._clock = clock
         self._splitter: Splitter | None = None
@@ -359,6 +360,7 @@ class LiveTurn:
 
     def _place(self, *blocks: Block) -> None:
         """Blocks that are no part of the answer: below it while it streams, above the place where it is awaited."""
+        self.placed += len(blocks)
         if self._streaming:
             self.document.append(*blocks)
             self._held += len(blocks)

@@ -36,6 +36,7 @@ class Prompt(VimArea):
         Binding("ctrl+g", "screen.edit_prompt", "Write in $VISUAL or $EDITOR", show=False, id="prompt.editor"),
         Binding("pageup", "screen.scroll_chat(-1)", "Scroll up", show=False, id="prompt.pageup"),
         Binding("pagedown", "screen.scroll_chat(1)", "Scroll down", show=False, id="prompt.pagedown"),
+        Binding("end", "end", "End of the line; in an empty prompt, newest", show=False, id="prompt.end"),
         Binding("ctrl+home", "screen.scroll_chat(-2)", "Oldest", show=False, id="prompt.oldest"),
         Binding("ctrl+end", "screen.scroll_chat(2)", "Newest", show=False, id="prompt.newest"),
         Binding("ctrl+c,super+c", "screen.stop", "Copy, stop, clear, quit", show=False, id="prompt.stop"),
@@ -251,6 +252,12 @@ class Prompt(VimArea):
             return False
         super().action_paste()
         return True
+
+    async def action_end(self) -> None:
+        if self.text:
+            self.action_cursor_line_end()
+        else:
+            await self.run_action("screen.scroll_chat(2)")
 
     def action_newline(self) -> None:
         self._out_of_sign()

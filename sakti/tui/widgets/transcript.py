@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.style import Style
 from textual import events
 from textual.actions import SkipAction
@@ -89,7 +90,7 @@ class Transcript(TranscriptView):
     # --- what stands out ------------------------------------------------------------------------------------
 
     def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
-        spans: list[tuple[tuple[int, int], Style]] = []
+        spans = super().line_spans(y, line)
         if self._found is not None:
             text = "".join(s.text for s in line)
             spans += [(m.span(), self.palette.mark) for m in self._found.finditer(text) if m[0]]
@@ -122,7 +123,11 @@ class Transcript(TranscriptView):
     # --- the mouse ------------------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        place = self.document.locate(event.get_content_offset_capture(self).y + self.scroll_offset.y)
+        at = event.get_content_offset_capture(self)
+        if self.news and at.y == self.size.height - 1 and at.x >= self.size.width - cell_len(self.news) - 1:
+            self.scroll_end_now()
+            return
+        place = self.document.locate(at.y + self.scroll_offset.y)
         if place is None:
             return
         if event.chain > 1:

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from time import monotonic
 
+from rich.cells import cell_len
+from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.geometry import Region
 from textual.message import Message as TextualMessage
+from textual.strip import Strip
 from textual.timer import Timer
 
 from sakti.core.types import Message
 from sakti.tui.host import host_of
 from sakti.tui.palette import make_palette
-from sakti.tui.transcript.blocks import Block, WaitingBlock
+from sakti.tui.transcript.blocks import Block, CardBlock, Label, NoticeBlock, WaitingBlock
 from sakti.tui.transcript.build import message_blocks
 from sakti.tui.transcript.document import Document
+from sakti.tui.transcript.findings import FindingsBlock
 from sakti.tui.transcript.live import LiveTurn
 from sakti.tui.transcript.seek import seek
+from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.lines import LineView
 
 FLUSH = 0.05  # seconds between two drawings of the open block
-HIGHLIGHT = 2.0  # seconds that a message stays marked after a jump to it
+HIGHLIGHT = 2.0  # seconds that the head of a message stays marked after a jump to it
+WORDS = 10.0  # seconds that the words which were searched stay marked there
+ITEMS = (Label, NoticeBlock, CardBlock, FindingsBlock, ToolBlock)  # blocks that count as new below the screen
 
 
 class TranscriptView(LineView):
@@ -41,6 +50,9 @@ class TranscriptView(LineView):
         self._clock_timer: Timer | None = None
         self._last_flush = 0.0
         self._follow = True
+        self._read_to = 0  # blocks that were there when the user left the end
+        self._grew = False  # since then, below the screen
+        self._last_height = 0
         self._settling = False
         self._chosen: Block | None = None
         self._marked = ""
@@ -73,9 +85,16 @@ class TranscriptView(LineView):
         if place is None:
             return None
         block = self.document.blocks[place[0]]
-        if self._marked and block.holds(self._marked):
+        if self._pattern is None and place == (self.document.index_of(self._marked), block.head) and self._marked:
             return self.palette.mark
         return self.palette.cursor if block is self._chosen and place[1] == block.head else None
+
+    def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
+        place = self.document.locate(y) if self._marked and self._pattern is not None else None
+        if place is None or self._pattern is None or not self.document.blocks[place[0]].holds(self._marked):
+            return []
+        text = "".join(s.text for s in line)
+        return [(m.span(), self.palette.mark) for m in self._pattern.finditer(text) if m[0]]
 
     def line_bar(self, y: int) -> Style | None:
         return self.palette.agent if self.line_style(y) == self.palette.cursor else None
@@ -97,6 +116,8 @@ class TranscriptView(LineView):
             return
         self._target = ""
         self._follow = new_value >= self.max_scroll_y - 1
+        if self._follow:
+            self._read_to, self._grew = self._blocks, False
         self._settle_here()
         if self.more_above and new_value < self.size.height * 2 and not self._asked_older:
             self._asked_older = True
@@ -190,6 +211,9 @@ class TranscriptView(LineView):
             self.scroll_y = y
         finally:
             self._settling = False
+        self._last_height = self.document.height
+        if self._follow:
+            self._read_to, self._grew = self._blocks, False
         below = self.scroll_offset.y + self.size.height
         if self.scroll_offset.y != top or first <= top:
             self.refresh()
@@ -200,6 +224,36 @@ class TranscriptView(LineView):
         """To the newest line, and follow it from now on."""
         self._follow = True
         self._settle(None)
+
+    def show_result(self, block: Block) -> None:
+        """Bring a block that the user asked for into sight: its beginning, if it is longer than the screen."""
+        index = self.document.blocks.index(block)
+        self.document.measure(index)
+        self.scroll_end_now()
+        if self.document.height - self.document.top(index) > self.size.height > 0:
+            self._follow = False
+            self._settle((index, 0))
+
+    @property
+    def news(self) -> str:
+        """Return what says that more came below the screen; "" if nothing did."""
+        if self._follow or not self._grew:
+            return ""
+        count = sum(isinstance(block, ITEMS) for block in self.document.blocks[self._read_to :])
+        return f"↓ {count} new · End" if count else "↓ new · End"
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the lines as they are painted, with the sign of news over the end of the last one."""
+        strips = super().render_lines(crop)
+        last = self.size.height - 1
+        news = self.news and f" {self.news} "
+        right = self.styles.padding.left + self.size.width
+        left = right - cell_len(news)
+        if news and crop.x == 0 and 0 < left < right <= crop.right and crop.y <= last < crop.bottom:
+            strip = strips[last - crop.y]
+            sign = Strip([Segment(news, self.palette.agent + Style(reverse=True))])
+            strips[last - crop.y] = Strip.join([strip.crop(0, left), sign, strip.crop(right)])
+        return strips
 
     def show_top(self) -> None:
         """To the first line, for reading."""
@@ -242,6 +296,7 @@ class TranscriptView(LineView):
         self.document.insert(0, message_blocks(shown))
         added = self._blocks - before
         self.live.shift(added)
+        self._read_to += added
         self.more_above, self._asked_older = more, False
         if place is not None and self.text_selection is not None:
             self._moved += self.document.top(place[0] + added) - old
@@ -274,7 +329,7 @@ class TranscriptView(LineView):
         self._follow = False
         self._settle(place)
         self._marked = self._target = message_id
-        self.set_timer(HIGHLIGHT, self._unmark)
+        self.set_timer(HIGHLIGHT if self._pattern is None else WORDS, partial(self._unmark, message_id))
         self.refresh()
         return True
 
@@ -285,13 +340,15 @@ class TranscriptView(LineView):
             return None
         match = seek(self.document, message_id, self._pattern) if self._pattern is not None else None
         if match is None:
+            self._pattern = None  # the words are not in sight: the head of the message is marked
             return index, 0
         gap = self.document.top(match[0]) + match[1] - self.document.top(index)
         return (index, 0) if gap < self.size.height - 2 else (match[0], max(0, match[1] - 3))
 
-    def _unmark(self) -> None:
-        self._marked = self._target = ""
-        self.refresh()
+    def _unmark(self, message_id: str) -> None:
+        if self._marked == message_id:
+            self._marked = self._target = ""
+            self.refresh()
 
     # --- a live turn --------------------------------------------------------------------------------------
 
@@ -327,7 +384,11 @@ class TranscriptView(LineView):
         if self._follow:
             self._settle(None)
         else:
+            self._grew |= self.document.height > self._last_height
+            news = self.news
             self._move(self.scroll_offset.y)
+            if news and self.size.height:
+                self.refresh_lines(self.scroll_offset.y + self.size.height - 1, 1)
 
     def _seconds(self) -> float:
         return host_of(self).session.workspace.clock.monotonic()

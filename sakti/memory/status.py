@@ -52,10 +52,10 @@ def status(
         reflector,
         approximate,
         None if state.phase in RESTING else next_boundary(window.pending, last_buffered, numbers),
-        state.note or _held_up(state, numbers, waits=running or bool(ready)) or numbers.why,
+        _explain_rest(state) or state.note or _held_up(state, numbers, waits=running or bool(ready)) or numbers.why,
         reason,
         left,
-        state.retry.time if state.retry.failures else None,
+        state.retry.time if state.retry.failures and state.phase not in RESTING else None,
         str(state.phase),
     )
 
@@ -66,6 +66,16 @@ _REFLECTION: dict[ReflectionPhase, Literal["running", "complete"]] = {
 }
 
 
+def _explain_rest(state: MemoryState) -> str:
+    """Explain why memory does nothing by itself, and how to go on; empty if it does."""
+    if state.phase is Phase.HELD:
+        hold = state.window.thread.metadata.get(threads.HOLD)
+        return f"Your undo paused automatic observation until {hold:,} tokens of messages; /compact observes now."
+    if state.phase is Phase.PAUSED:
+        return "Observation is paused; /memory resume continues. The newest messages that fit are sent."
+    return ""
+
+
 def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str:
     """Explain why much is pending although nothing is buffered or running; empty where that is not so."""
     window = state.window
@@ -73,11 +83,6 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
         return "memory is read-only: nothing is observed"
     if state.reflection_phase is ReflectionPhase.HELD and state.observation_tokens() >= numbers.reflect_at:
         return "Your undo paused automatic reflection until the log has grown"
-    if state.phase is Phase.HELD:
-        hold = window.thread.metadata.get(threads.HOLD)
-        return f"Your undo paused automatic observation until {hold:,} tokens of messages; /compact observes now"
-    if state.phase is Phase.PAUSED:
-        return "Observation is paused; /memory resume continues. The newest messages that fit are sent"
     if window.pending < numbers.threshold or waits:
         return ""
     match state.phase:

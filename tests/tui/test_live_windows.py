@@ -7,6 +7,7 @@ import re
 import sqlite3
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.session.step_estimate import StepEstimate
 from sakti.core.events import (
@@ -29,7 +30,8 @@ from sakti.providers.scripted import Answer, Call
 from sakti.tui.app import SaktiApp
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import assistant, user
-from tests.tui.real import real_session
+from tests.tui.real import real_session, say
+from tests.tui.scene import log, scene
 
 WORDS = "the redirect after login loses its query, so `safe_next(request)` is asked first.\n"
 
@@ -115,3 +117,42 @@ def test_the_estimate_follows_what_is_not_stored(events, text):
     counted = count_part(O200k(), TextPart(text)) if text else 0
     assert abs(estimate.tokens - counted) <= counted * 0.25 + 16 * bool(text)
     assert estimate.tokens == estimate.tokens, "a look changes nothing"
+
+
+async def test_a_narrow_window_shows_the_message_window_and_new_observations_in_its_title(running, session):
+    session.views.lines = log()
+    async with running((80, 24)) as (app, pilot):
+        session.emit(scene("/w").current.status)
+        await settle(app, pilot)
+        title = screen_text(app).split("\n")[0]
+        assert "· 21.4k/30k" in title and "●" not in title, "those of an opened thread are not new"
+        session.views.waiting = [replace(x, id=f"w{x.id}", state="buffered") for x in log()[-2:]]
+        app.chat.panes.load_log()
+        session.views.streaming = 900
+        session.emit(TextDelta("word "))
+        await pilot.pause(0.4)
+        await settle(app, pilot)
+        assert "≈22.3k/30k ●2" in screen_text(app).split("\n")[0]
+        app.chat.action_pane("log")
+        await settle(app, pilot)
+        assert "●2" not in screen_text(app).split("\n")[0], "they are seen now"
+    async with running((140, 40)) as (app, pilot):
+        session.emit(scene("/w").current.status)
+        await settle(app, pilot)
+        assert "21.4k/30k" not in screen_text(app).split("\n")[0], "the pane shows it"
+
+
+async def test_after_an_undo_the_pane_says_why_it_rests_and_how_to_go_on(store, tmp_path):
+    overrides = ("memory.observation.message_tokens=900",)
+    app = SaktiApp(real_session(store, tmp_path / "w", *(WORDS * 6 for _ in range(5)), overrides=overrides))
+    async with app.run_test(size=(140, 50)) as pilot:
+        await settle(app, pilot)
+        for n in range(4):
+            await say(app, pilot, f"the port of service {n} is 80{n}0")
+        await app.session.compact()
+        await app.session.undo_compaction()
+        await settle(app, pilot)
+        shown = " ".join(line[100:] for line in screen_text(app).split("\n"))
+        assert "paused by undo" in shown and "Your undo paused automatic" in re.sub(r"[\s│]+", " ", shown)
+        assert "/compact observes now" in re.sub(r"[\s│]+", " ", shown)
+        assert "in about" not in shown and "┃" not in shown, "nothing is forecast"

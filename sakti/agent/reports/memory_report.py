@@ -90,10 +90,9 @@ def ready_observations(status: MemoryStatus, figures: Figures | None) -> str:
 ABOUT = "≈"  # before estimated tokens
 
 
-def gauge_words(gauge: Gauge, *, about: bool = False, streaming: int = 0) -> str:
-    """Format `21.4k of 30k`; with the tokens of a running step, as an estimate."""
-    sign = ABOUT if about or streaming else ""
-    return f"{sign}{count_k(gauge.tokens + streaming)} of {count_k(gauge.threshold).replace('.0k', 'k')}"
+def gauge_words(gauge: Gauge, *, about: bool = False) -> str:
+    """Format `21.4k of 30k`."""
+    return f"{ABOUT if about else ''}{count_k(gauge.tokens)} of {count_k(gauge.threshold).replace('.0k', 'k')}"
 
 
 def in_short(status: MemoryStatus, streaming: int = 0) -> str:

@@ -76,6 +76,7 @@ class Panes:
         side.observations.show_carried(await views.carried_lines())
         log, waiting = await views.observations(), await views.waiting_observations()
         self._lines = {line.id for line in (*log, *waiting) if not line.forgotten}
+        self._seen = set(self._lines) if self._seen is None else self._seen
         side.observations.show(log, await views.moments(), waiting)
         side.memory.figures = await views.memory_figures()
         side.memory.events = await views.memory_events()
@@ -138,9 +139,9 @@ class Panes:
         status, header, side = self._windows.status, self._header, self._sidebar
         hidden = status is not None and not side.shows("memory")
         header.memory = memory_report.in_short(status, self._windows.streaming) if status and hidden else ""
-        if self._seen is None or side.shows("log"):
+        if self._seen is not None and side.shows("log"):
             self._seen = set(self._lines)
-        header.fresh = len(self._lines - self._seen)
+        header.fresh = len(self._lines - self._seen) if self._seen is not None else 0
 
     def follow_windows(self) -> None:
         """Show the windows a few times a second from now on, as long as they change."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sakti.store.log.figures import Figures
 
 LABEL = 13
+LEAST = 4  # cells of a bar that says something
 MOST_FAILURES = 50
 EVENT_SIGNS = {
     "observed": "●",
@@ -212,14 +213,17 @@ def memory_lines(
         title.append(Segment(state.rjust(max(1, width - 8)), palette.warn))
     ready = status.buffered_observations.projected_message_removal if status.buffered_observations.chunks else 0
     about = status.approximate
-    lines: list[Line] = [title]
-    messages = gauge_words(status.messages, about=about, streaming=streaming)
-    full = Gauge(status.messages.tokens + streaming, status.messages.threshold)
-    lines.append(gauge_line("Messages", full, width, palette, messages, next_at=status.next_buffer_at, ready=ready))
+    gauges = Gauge(status.messages.tokens + streaming, status.messages.threshold), status.observations
+    numbers = gauge_words(gauges[0], about=about or streaming > 0), gauge_words(gauges[1], about=about)
+    # a bar does not move with its number
+    most = [f"≈{count_k(g.threshold)}{n[n.find(' of ') :]}" for g, n in zip(gauges, numbers, strict=True)]
+    field = max(len(text) for text in (*most, *numbers))
+    room = width - LABEL - field - 1
+    messages, observations = (n.rjust(width - LABEL if room < LEAST else field) for n in numbers)
+    lines = [title, gauge_line("Messages", gauges[0], messages, room, palette, status.next_buffer_at, ready)]
     if text := forecast(status, turn_tokens, streaming):
         lines.append([Segment("  "), Segment(text, palette.muted)])
-    observations = gauge_words(status.observations, about=about)
-    lines.append(gauge_line("Observations", status.observations, width, palette, observations))
+    lines.append(gauge_line("Observations", gauges[1], observations, room, palette))
     if reflected := _reflection(status):
         lines.append([Segment("  "), Segment(reflected, palette.muted)])
     if status.backlog is not None:
@@ -227,7 +231,7 @@ def memory_lines(
         lines.append([Segment("Backlog ", palette.muted), Segment(in_words(status.backlog, ""), style)])
     if figures is not None and (found := guarded(figures)):
         lines.append([Segment("! ", palette.warn), Segment(found, palette.warn)])
-    lines += _last_lines(status, spent, palette, width)
+    lines += _last_lines(status, spent, palette, width, failed)
     lines = [_crop(line, width) for line in lines]
     if failed:
         lines += [[Segment(line, palette.bad)] for line in textwrap.wrap(f"✗ {failed}", max(8, width))[:3]]
@@ -237,16 +241,16 @@ def memory_lines(
     return lines
 
 
-def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int) -> list[Line]:
+def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int, failed: str) -> list[Line]:
     """Cache, price and Observer in one line where they fit, why it is that one, and what memory has to say."""
-    name = one_line(status.observer.rpartition("/")[2], 40)
+    name = one_line(status.observer.rpartition("/")[2], 40).removeprefix("claude-")
     cost = _cost(spent)
     together = " · ".join(x for x in (cost, name) if x)
-    texts = [together] if len(together) + 6 <= width else [cost, name]
+    texts = [together] if len(together) <= width else [cost, name]
     lines: list[Line] = [[Segment("", palette.muted), Segment(text, palette.muted)] for text in texts if text]
     if name and "/" not in status.observer and status.reason:
         lines.append([Segment("  "), Segment(one_line(status.reason, 60), palette.muted)])
-    if status.note:
+    if status.note and status.note not in failed:
         note = textwrap.wrap(one_line(status.note, 200), max(8, width))[:3]
         lines += [[Segment(line, palette.warn)] for line in note]
     return lines
@@ -262,23 +266,14 @@ def _reflection(status: MemoryStatus) -> str:
 
 
 def gauge_line(
-    name: str,
-    gauge: Gauge,
-    width: int,
-    palette: Palette,
-    numbers: str,
-    *,
-    next_at: int | None = None,
-    ready: int = 0,
+    name: str, gauge: Gauge, numbers: str, cells: int, palette: Palette, next_at: int | None = None, ready: int = 0
 ) -> Line:
-    """Return a gauge as `Messages ███████▒▒░┃ 21.4k of 30k`, `numbers` at its end.
+    """Return a gauge as `Messages ███████▒▒░┃ 21.4k of 30k`: a bar of `cells`, if there is room for it.
 
     ▒ is what observations that are ready will free, ┃ where the next background observation begins.
     """
-    longest = len(f"≈00.0k{numbers[numbers.find(' of ') :]}")  # a bar does not move with its number
-    cells = max(0, width - LABEL - max(longest, len(numbers)) - 1)
     line: Line = [Segment(name.ljust(LABEL), palette.muted)]
-    if cells >= 4 and gauge.threshold > 0:
+    if cells >= LEAST and gauge.threshold > 0:
         share = gauge.tokens / gauge.threshold
         full = max(0, min(cells, int(share * cells + 0.5)))
         freed = min(full, int(ready / gauge.threshold * cells + 0.5))
@@ -292,7 +287,7 @@ def gauge_line(
             else:
                 line.append(Segment("░", palette.line))
         line.append(Segment(" "))
-    line.append(Segment(numbers.rjust(max(0, width - line_width(line))), palette.text))
+    line.append(Segment(numbers, palette.text))
     return line
 
 

@@ -288,8 +288,7 @@ class MemoryEngine:
                 await self._write_quietly(state, {"actor": actor})
             if trigger is not None:
                 await state.activate_due(trigger)
-        if trigger is not None and self._writes:
-            await self._request.drop_removed(state)
+                await self._request.drop_removed(state)
         self._actor = actor
 
     def add(self, message: Message) -> None:

@@ -117,7 +117,10 @@ class RequestBuilder:
         ]
 
     async def remove_carried(self, state: MemoryState, line: carry_over.CarriedLine, *, removed: bool) -> None:
-        """Remove a line of the carry-over, or take it back: at once before the first turn, else see `drop_removed`."""
+        """Remove a line of the carry-over, or take it back.
+
+        Before the first turn it is left out at once, later by `drop_removed`.
+        """
         thread = state.window.thread
         piece = carry_over.Piece(line.kind, line.source_id, line.text)
         self._unwanted = self._unwanted - {piece} | ({piece} if removed else set())

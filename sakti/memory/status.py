@@ -26,7 +26,6 @@ def status(
     window, numbers = state.window, state.numbers()
     ready = window.ready()
     chunks = [g.message_tokens for g in ready]
-    last_buffered = window.record.last_buffered_at_tokens
     reflection = window.reflection
     merged = set(reflection.merged_group_ids) if reflection else set[str]()
     return MemoryStatus(
@@ -51,11 +50,11 @@ def status(
         observer,
         reflector,
         approximate,
-        None if state.phase in RESTING else next_boundary(window.pending, last_buffered, numbers),
-        _explain_rest(state) or state.note or _held_up(state, numbers, waits=running or bool(ready)) or numbers.why,
+        _next_boundary(state, numbers),
+        _explain(state, numbers, waits=running or bool(ready)),
         reason,
         left,
-        state.retry.time if state.retry.failures and state.phase not in RESTING else None,
+        _retry_at(state),
         str(state.phase),
     )
 
@@ -64,6 +63,19 @@ _REFLECTION: dict[ReflectionPhase, Literal["running", "complete"]] = {
     ReflectionPhase.RUNNING: "running",
     ReflectionPhase.READY: "complete",
 }
+
+
+def _next_boundary(state: MemoryState, numbers: policy.Numbers) -> int | None:
+    last = state.window.record.last_buffered_at_tokens
+    return None if state.phase in RESTING else next_boundary(state.window.pending, last, numbers)
+
+
+def _retry_at(state: MemoryState) -> int | None:
+    return state.retry.time if state.retry.failures and state.phase not in RESTING else None
+
+
+def _explain(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str:
+    return _explain_rest(state) or state.note or _held_up(state, numbers, waits=waits) or numbers.why
 
 
 def _explain_rest(state: MemoryState) -> str:

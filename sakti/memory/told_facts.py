@@ -18,7 +18,10 @@ STALE_MS = 10 * 60_000  # so old the time may be within a turn
 
 
 def due_next(messages: Sequence[Message], facts: Mapping[str, str], now: int) -> dict[str, str]:
-    """Return the facts that the next request adds: to the newest message, or after an answer to the user's next one."""
+    """Return the facts that the next request adds.
+
+    They go with the newest message, or after an answer with the user's next one.
+    """
     last = messages[-1] if messages else None
     if last is not None and last.role != "assistant":
         return due(messages, facts, now, begins=False)

@@ -44,7 +44,7 @@ from sakti.tui.widgets.approval import question
 if TYPE_CHECKING:
     from sakti.tui.chat.screen import ChatScreen
 
-PASSING = (Notice, StoreWaiting, TasksChanged, ModelChanged, PromptRead)  # events that change no window
+PASSING = (StoreWaiting, TasksChanged, PromptRead)  # events that change no window
 READING = "reading the prompt"  # what a model on this machine does before its first word
 
 

@@ -73,7 +73,7 @@ class ContextBlock(Struct, frozen=True):
 
 
 class Windows(Struct, frozen=True):
-    """The windows at one moment: what is stored, and `streaming`, the estimated tokens of the running step.
+    """The windows at one moment; `streaming` are the estimated tokens of the running step.
 
     `context`: tokens of the next request, `streaming` among them; 0 if nothing was said yet.
     """
@@ -264,7 +264,7 @@ class Views:
         return self.request_blocks()
 
     def request_blocks(self) -> list[ContextBlock]:
-        """Return the blocks of the next request: what is stored, and an estimate of what the running step brings."""
+        """Return the blocks of the next request: stored rows, and an estimate of the running step."""
         ws = self._open.workspace
         counter, info = ws.counter, ws.models.info
         tools = self._open.toolbox.specs(info)

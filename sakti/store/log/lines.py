@@ -319,8 +319,8 @@ class CarryOver(Struct, frozen=True):
 def group_of(db: Database, line_id: str) -> str:
     """Return the id of the group of a line; "" if there is no such line."""
     row = ObservationRow
-    found = row.select(row.group_id).where(row.id == line_id).limit(1).tuples().execute(db)
-    return next((group for (group,) in found), "")
+    groups = row.select(row.group_id).where(row.id == line_id).limit(1).tuples().execute(db)
+    return next((group for (group,) in groups), "")
 
 
 def has_earlier(db: Database, resource_id: str, thread_id: str) -> bool:
@@ -330,10 +330,12 @@ def has_earlier(db: Database, resource_id: str, thread_id: str) -> bool:
     return bool(others.limit(1).tuples().execute(db))
 
 
-def _is_superseded(line: LogLine) -> bool:
-    """Tell whether newer lines replace at least half of the words of a line."""
+def _is_worth_carrying(line: LogLine) -> bool:
+    """Tell whether a new thread is told a line: an important one of which newer lines replace less than half."""
+    if line.forgotten or not (line.pinned or (line.priority == "high" and not line.depth)):
+        return False
     gone = sum(len(part.text.split()) for part in line.earlier)
-    return gone > 0 and 2 * gone >= len(replaced.unmarked(line.content).split())
+    return not gone or 2 * gone < len(replaced.unmarked(line.content).split())
 
 
 def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:
@@ -350,8 +352,7 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
     lines: dict[str, str] = {}  # text: where it was said last
     for identifier, _, _ in earlier:
         log = with_earlier([x for x, _ in lines_where(db, "g.thread_id = ? AND g.state = 'active'", (identifier,))])
-        holds = (x for x in reversed(log) if not x.forgotten and not _is_superseded(x))
-        worth = [x for x in holds if x.pinned or (x.priority == "high" and not x.depth)]
+        worth = [x for x in reversed(log) if _is_worth_carrying(x)]
         worth.sort(key=lambda x: not x.pinned)
         for line in worth[:limit]:
             lines.setdefault(replaced.NOTE.sub("", line.marked), line.id)

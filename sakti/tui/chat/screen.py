@@ -294,7 +294,7 @@ class ChatScreen(Screen[None]):
     def _show_board(self) -> None:
         self.panes.open_board()
 
-    @on(Sidebar.Changed)
+    @on(Sidebar.PanesApplied)
     def _show_header(self) -> None:
         self.panes.show_header()
 

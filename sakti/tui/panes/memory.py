@@ -211,19 +211,7 @@ def memory_lines(
         return [title, [Segment("No messages yet.", palette.faint)]]
     if state := doing(status):
         title.append(Segment(state.rjust(max(1, width - 8)), palette.warn))
-    ready = status.buffered_observations.projected_message_removal if status.buffered_observations.chunks else 0
-    about = status.approximate
-    gauges = Gauge(status.messages.tokens + streaming, status.messages.threshold), status.observations
-    numbers = gauge_words(gauges[0], about=about or streaming > 0), gauge_words(gauges[1], about=about)
-    # a bar does not move with its number
-    most = [f"≈{count_k(g.threshold)}{n[n.find(' of ') :]}" for g, n in zip(gauges, numbers, strict=True)]
-    field = max(len(text) for text in (*most, *numbers))
-    room = width - LABEL - field - 1
-    messages, observations = (n.rjust(width - LABEL if room < LEAST else field) for n in numbers)
-    lines = [title, gauge_line("Messages", gauges[0], messages, room, palette, status.next_buffer_at, ready)]
-    if text := forecast(status, turn_tokens, streaming):
-        lines.append([Segment("  "), Segment(text, palette.muted)])
-    lines.append(gauge_line("Observations", gauges[1], observations, room, palette))
+    lines = [title, *_gauges(status, streaming, turn_tokens, width, palette)]
     if reflected := _reflection(status):
         lines.append([Segment("  "), Segment(reflected, palette.muted)])
     if status.backlog is not None:
@@ -265,10 +253,28 @@ def _reflection(status: MemoryStatus) -> str:
     return f"shorter log ready, {sizes}"
 
 
+def _gauges(status: MemoryStatus, streaming: int, turn_tokens: int | None, width: int, palette: Palette) -> list[Line]:
+    """Return both windows, and below the first what memory will do next."""
+    gauges = Gauge(status.messages.tokens + streaming, status.messages.threshold), status.observations
+    abouts = status.approximate or streaming > 0, status.approximate
+    numbers = [gauge_words(gauge, about=about) for gauge, about in zip(gauges, abouts, strict=True)]
+    # a bar does not move with its number
+    most = [f"≈{count_k(g.threshold)}{n[n.find(' of ') :]}" for g, n in zip(gauges, numbers, strict=True)]
+    field = max(len(text) for text in (*most, *numbers))
+    room = width - LABEL - field - 1
+    messages, observations = (n.rjust(width - LABEL if room < LEAST else field) for n in numbers)
+    buffered = status.buffered_observations
+    ready = buffered.projected_message_removal if buffered.chunks else 0
+    lines = [gauge_line("Messages", gauges[0], messages, room, palette, status.next_buffer_at, ready)]
+    if text := forecast(status, turn_tokens, streaming):
+        lines.append([Segment("  "), Segment(text, palette.muted)])
+    return [*lines, gauge_line("Observations", gauges[1], observations, room, palette)]
+
+
 def gauge_line(
     name: str, gauge: Gauge, numbers: str, cells: int, palette: Palette, next_at: int | None = None, ready: int = 0
 ) -> Line:
-    """Return a gauge as `Messages ███████▒▒░┃ 21.4k of 30k`: a bar of `cells`, if there is room for it.
+    """Return a gauge as `Messages ███████▒▒░┃ 21.4k of 30k`, its bar of so many cells.
 
     ▒ is what observations that are ready will free, ┃ where the next background observation begins.
     """

@@ -81,7 +81,7 @@ Row = DateRow | ObservationRow | CarriedRow
 
 
 def carried_rows(carried: Sequence[CarriedLine], wanted: str = "") -> list[Row]:
-    """Return what requests say of earlier threads, under a heading; with `wanted`, only the lines with that text."""
+    """Return the lines of earlier threads under a heading; with `wanted`, only those with that text."""
     texts = [(line, one_line(line.text.removeprefix(LINE), 500)) for line in carried]
     rows = [CarriedRow(line, text) for line, text in texts if wanted.lower() in text.lower()]
     return [DateRow("From this workspace"), *rows] if rows else []
@@ -219,7 +219,10 @@ def _draw_carried(row: CarriedRow, width: int, palette: Palette) -> list[Line]:
 
 
 def _with_days(rows: list[Row], now: int) -> tuple[str, list[Row]]:
-    """Name the days of today and yesterday. A log of a single day needs no heading: return its day and the rest."""
+    """Name the days of today and yesterday.
+
+    A log of a single day needs no heading: return its day, and the other rows.
+    """
     today = datetime.fromtimestamp(now / 1000)
     names = {f"{day:%b} {day.day}, {day.year}": name for n, name in DAYS for day in (today - timedelta(days=n),)}
     named = [replace(r, text=names.get(r.text, r.text)) if isinstance(r, DateRow) else r for r in rows]
@@ -350,15 +353,9 @@ class ObservationsPane(Vertical):
     def _refresh(self, *, keep_end: bool = False) -> None:
         lines = self._lines if self._past is None else self._past_lines
         waiting = self._waiting if self._past is None else ()
-        wanted = self.filter_box.value.strip()
-        rows = all_rows(lines, waiting, wanted, self._unfolded)
-        carried = carried_rows(self._carried, wanted) if self._past is None else []
-        if carried and rows and isinstance(rows[0], ObservationRow):
-            rows = [DateRow("This thread"), *rows]
-        day = ""
+        rows, day = all_rows(lines, waiting, self.filter_box.value.strip(), self._unfolded), ""
         if self._past is None:
-            day, rows = _with_days(rows, host_of(self).session.workspace.clock.now())
-        rows = [*carried, *rows]
+            day, rows = self._headed(rows)
         shown = sum(1 + r.nested for r in rows if isinstance(r, ObservationRow))
         total = sum(not x.forgotten for x in (*lines, *waiting))
         count = f"{shown} of {total}" if shown != total else f"{total}" if total else ""
@@ -370,6 +367,14 @@ class ObservationsPane(Vertical):
             self.title.say(f"PAST {_clock(self._past.time)}", "esc: now", count or "empty")
         follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it
         self.log_list.set_rows(rows, cursor=len(rows) - 1 if follow else None, keep_end=follow)
+
+    def _headed(self, rows: list[Row]) -> tuple[str, list[Row]]:
+        """Return the day of the log if there is only one, and its rows under the lines of earlier threads."""
+        day, rows = _with_days(rows, host_of(self).session.workspace.clock.now())
+        carried = carried_rows(self._carried, self.filter_box.value.strip())
+        if carried and rows and isinstance(rows[0], ObservationRow):
+            rows = [DateRow("This thread"), *rows]
+        return day, [*carried, *rows]
 
     # --- the past ---------------------------------------------------------------------------------------------
 

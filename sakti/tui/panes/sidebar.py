@@ -63,7 +63,7 @@ class Sidebar(Vertical):
     class Rearranged(Message):
         """The user gave the panes another size, or folded one."""
 
-    class Changed(Message):
+    class PanesApplied(Message):
         """Other panes are open, or folded, than before."""
 
     memory = query_one(MemoryPane)
@@ -268,7 +268,7 @@ class Sidebar(Vertical):
         self.tasks.title.fold("tasks" in self._folded)
         self.set_class(not log, "-no-log")
         self.set_class(panes - self._folded == {"memory"}, "-alone")  # the rest is room for events
-        self.post_message(self.Changed())
+        self.post_message(self.PanesApplied())
 
 
 def _cells(wanted: Scalar | None, shown: int) -> int:

@@ -16,7 +16,7 @@ class PaneTitle(Static):
         self._folded = False
 
     def say(self, name: str, *figures: str, right: str = "") -> None:
-        """Set the figures, and a text for the right edge, all safe to show; the last ones go first without room."""
+        """Set the figures and a text for the right edge, all safe to show; without room the last ones go."""
         self._name, self._figures, self._right = name, figures, right
         self._fit()
 

@@ -13,6 +13,7 @@ from textual.containers import Horizontal
 from textual.getters import query_one
 
 from sakti.actions import registry
+from sakti.agent.reports.memory_report import ABOUT
 from sakti.core.events import ApprovalRequested
 from sakti.core.revealing import revealed
 from sakti.core.text import count_k, one_line, sanitise
@@ -153,7 +154,8 @@ class ContextScreen(Panel[None]):
     def __init__(self, blocks: Sequence[ContextBlock]) -> None:
         total = sum(b.tokens for b in blocks)
         cached = sum(b.tokens for b in blocks if b.cached)
-        super().__init__(f"Context  {count_k(total)} tokens, {count_k(cached)} cacheable")
+        about = ABOUT if any(b.kind == "streaming" for b in blocks) else ""
+        super().__init__(f"Context  {about}{count_k(total)} tokens, {count_k(cached)} cacheable")
         self._blocks = blocks
         self._largest = max((b.tokens for b in blocks), default=1) or 1
 

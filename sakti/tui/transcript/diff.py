@@ -42,30 +42,39 @@ def diff_rows(diff: str) -> list[DiffRow]:
     Those that name its files are left out, as are blank ones of the context at the end of a hunk, which show nothing.
     """
     out: list[DiffRow] = []
-    old = new = 0
-    last_old = last_new = 0  # the lines with which the hunk ends
+    at, end = (0, 0), (0, 0)  # the next lines of both files, and those behind the hunk
     language = ""
     for row in diff.rstrip("\n").split("\n"):
-        inside = old < last_old or new < last_new  # a removed `-- x` begins as the name of a file does
-        if not inside and row.startswith("+++ "):
-            language = language_of(row[4:].split("\t")[0].strip())
-        if row.startswith("\\") or (not inside and row.startswith(("+++", "---", "diff ", "index "))):
-            continue
+        inside = at[0] < end[0] or at[1] < end[1]  # a removed `-- x` begins as the name of a file does
         if not inside and row.startswith("@@"):
-            hunk = _HUNK.match(row)
-            old, new = (int(hunk[1]), int(hunk[3])) if hunk else (0, 0)
-            last_old, last_new = (old + int(hunk[2] or 1), new + int(hunk[4] or 1)) if hunk else (0, 0)
+            at, end = _hunk(row)
             _drop_blank(out)
-            out += [DiffRow("@", 0, "", row)] if out or not hunk else []
-            continue
-        kind = row[:1] if row[:1] in ("+", "-") else " "
-        number = old if kind == "-" else new
-        text = row[1:].expandtabs(TAB)
-        text = text if len(text) <= LONG else f"{text[:LONG]}…"
-        out.append(DiffRow(kind, number, text, row, language))
-        old, new = old + (old > 0 and kind != "+"), new + (new > 0 and kind != "-")
+            out += [DiffRow("@", 0, "", row)] if out or not end[1] else []
+        elif not inside and row.startswith("+++ "):
+            language = language_of(row[4:].split("\t")[0].strip())
+        elif not row.startswith("\\") and (inside or not row.startswith(HEADS)):
+            out.append(_diff_row(row, at, language))
+            at = at[0] + (at[0] > 0 and row[:1] != "+"), at[1] + (at[1] > 0 and row[:1] != "-")
     _drop_blank(out)
     return out
+
+
+HEADS = ("+++", "---", "diff ", "index ")  # lines between hunks
+
+
+def _hunk(row: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the first lines of a hunk in both files and those behind it, zeros if its head does not say."""
+    hunk = _HUNK.match(row)
+    if hunk is None:
+        return (0, 0), (0, 0)
+    old, new = int(hunk[1]), int(hunk[3])
+    return (old, new), (old + int(hunk[2] or 1), new + int(hunk[4] or 1))
+
+
+def _diff_row(row: str, at: tuple[int, int], language: str) -> DiffRow:
+    kind = row[:1] if row[:1] in ("+", "-") else " "
+    text = row[1:].expandtabs(TAB)
+    return DiffRow(kind, at[kind != "-"], text if len(text) <= LONG else f"{text[:LONG]}…", row, language)
 
 
 def _drop_blank(rows: list[DiffRow]) -> None:

@@ -234,7 +234,7 @@ class _Writer:
                 case "link_open":
                     href = str(child.attrGet("href") or "")
                     link, shown = _parser().normalizeLinkText(href), len(spans)
-                    title = str(child.attrGet("title") or "")
+                    title = child.attrGet("title") or ""
                     stack.append(_link(stack[-1] + self.palette.link + _UNDERLINE, href))
                 case "link_close":
                     stack.pop()
@@ -244,9 +244,7 @@ class _Writer:
                 case "strong_close" | "em_close" | "s_close":
                     stack.pop()
                 case "image":
-                    source = _parser().normalizeLinkText(str(child.attrGet("src") or ""))
-                    named = [child.content, f"({source})" if child.content else source, child.attrGet("title")]
-                    spans.append((f"▣ {' '.join(str(x) for x in named if x)}", self.palette.muted))
+                    spans.append((_image_text(child), self.palette.muted))
                 case "softbreak":
                     spans.append((" ", stack[-1]))
                 case "hardbreak":
@@ -277,6 +275,13 @@ class _Writer:
         self._space()
         self._emit(_table_lines(rows, sources, aligns, self._room() + self._more, self.palette))
         return index + 1
+
+
+def _image_text(image: Token) -> str:
+    """Return everything that was written of an image: its name, where it is, its title."""
+    source = _parser().normalizeLinkText(str(image.attrGet("src") or ""))
+    parts = (image.content, f"({source})" if image.content else source, image.attrGet("title"))
+    return f"▣ {' '.join(str(part) for part in parts if part)}"
 
 
 def _literal_marks(children: list[Token]) -> set[int]:

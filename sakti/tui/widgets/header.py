@@ -35,9 +35,8 @@ class Header(Widget):
     fresh: reactive[int] = reactive(0)
 
     def render(self) -> Text:
-        fresh = f" ●{self.fresh}" if self.fresh else ""
-        memory = f"· {self.memory}{fresh} " if self.memory or fresh else ""
-        width = self.size.width - cell_len(memory)
+        memory = self._memory_text()
+        width = self.size.width - memory.cell_len
         muted = self.get_component_rich_style("header--muted", partial=True)
         name = self.get_component_rich_style("header--name", partial=True)
         warn = self.get_component_rich_style("header--warn", partial=True)
@@ -65,8 +64,15 @@ class Header(Widget):
             text.append(f" {right}", muted)
         text.append(f"{git} ", muted)
         text.truncate(max(0, width))
-        if memory:
-            text.append(f"· {self.memory}", muted)
-            text.append(f"{fresh} ", self.get_component_rich_style("header--fresh", partial=True))
-            text.truncate(max(0, self.size.width))
+        text.append_text(memory)
+        text.truncate(max(0, self.size.width))
+        return text
+
+    def _memory_text(self) -> Text:
+        """Return the message window and the number of new observations; empty while the panes show them."""
+        text = Text(no_wrap=True, end="")
+        if self.memory or self.fresh:
+            text.append(f"· {self.memory}", self.get_component_rich_style("header--muted", partial=True))
+            new = f" ●{self.fresh} " if self.fresh else " "
+            text.append(new, self.get_component_rich_style("header--fresh", partial=True))
         return text

@@ -247,12 +247,12 @@ class TranscriptView(LineView):
         strips = super().render_lines(crop)
         last = self.size.height - 1
         news = self.news and f" {self.news} "
-        right = self.styles.padding.left + self.size.width
-        left = right - cell_len(news)
-        if news and crop.x == 0 and 0 < left < right <= crop.right and crop.y <= last < crop.bottom:
+        end = self.styles.padding.left + self.size.width
+        start = end - cell_len(news)
+        if news and crop.x == 0 and 0 < start < end <= crop.right and crop.y <= last < crop.bottom:
             strip = strips[last - crop.y]
             sign = Strip([Segment(news, self.palette.agent + Style(reverse=True))])
-            strips[last - crop.y] = Strip.join([strip.crop(0, left), sign, strip.crop(right)])
+            strips[last - crop.y] = Strip.join([strip.crop(0, start), sign, strip.crop(end)])
         return strips
 
     def show_top(self) -> None:

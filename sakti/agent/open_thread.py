@@ -60,8 +60,12 @@ class PromptNews(Struct):
 
 
 class RunningTurn(Struct):
-    """The running turn and its task; `failed` is the prompt of a last turn whose model call failed."""
+    """The running turn and its task; `failed` is the prompt of a last turn whose model call failed.
 
+    `estimate` counts what the turn, and commands of the user, have brought and nothing has stored yet.
+    """
+
+    estimate: StepEstimate
     turn: Turn | None = None
     task: asyncio.Task[None] | None = None
     failed: tuple[Part, ...] | None = None
@@ -80,10 +84,9 @@ class OpenThread:
         self.is_new = False
         self.last_index = -1
         self.inbox = Inbox()
-        self.running = RunningTurn()
+        self.running = RunningTurn(StepEstimate(workspace.config.agent.tool_output_bytes))
         self.usage = Usage()
         self.status: MemoryStatus | None = None
-        self.estimate = StepEstimate(workspace.config.agent.tool_output_bytes)
         self.news = PromptNews()
         self.hooks: Hooks | None = None
         self._mode: str | None = None
@@ -148,7 +151,7 @@ class OpenThread:
 
     def emit(self, event: Event) -> None:
         """Note what an event says of this thread, and pass it, with the thread's id, to the listeners."""
-        self.estimate.hear(event)
+        self.running.estimate.hear(event)
         if isinstance(event, MemoryStatus):
             self.status = event
         elif isinstance(event, StepFinished):
@@ -261,7 +264,7 @@ class OpenThread:
         ws = self.workspace
         if self._engine is not None:
             await self._engine.close()
-        self.thread, self._mode = thread, thread.mode
+        self.thread, self._mode, self.status = thread, thread.mode, None
         engine = self._engine = self._make_engine()
         if not self.is_new:
             await ws.warm_counter()  # the log of an older thread is counted when it is opened

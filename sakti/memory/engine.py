@@ -138,11 +138,6 @@ class MemoryEngine:
         return self._state.window.record.id if self._state else ""
 
     @property
-    def is_open(self) -> bool:
-        """Return whether the thread's memory is loaded."""
-        return self._state is not None
-
-    @property
     def window_ids(self) -> set[str]:
         """Return the ids of the messages that are sent in full."""
         return {m.id for m in self._state.window.messages} if self._state else set()
@@ -510,7 +505,7 @@ class MemoryEngine:
         return await self._request.carried_lines(self.state, is_new=self._new_thread)
 
     async def remove_carried(self, line: CarriedLine, *, removed: bool = True) -> None:
-        """Remove a line of the carry-over, or take it back. Raises `MemoryFailure` (read_only)."""
+        """Remove a line of the carry-over, or restore it. Raises `MemoryFailure` (read_only)."""
         self._must_write()
         await self._request.remove_carried(self.state, line, removed=removed)
 

@@ -117,7 +117,7 @@ class RequestBuilder:
         ]
 
     async def remove_carried(self, state: MemoryState, line: carry_over.CarriedLine, *, removed: bool) -> None:
-        """Remove a line of the carry-over, or take it back.
+        """Remove a line of the carry-over, or restore it.
 
         Before the first turn it is left out at once, later by `drop_removed`.
         """

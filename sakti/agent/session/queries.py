@@ -135,7 +135,7 @@ class Views:
         if thread is None or not await ws.store.read(memory_log.has_earlier, ws.resource_id, thread.id):
             return []
         await ws.warm_counter()
-        if not self._open.engine.is_open:  # another thread opens meanwhile
+        if self._open.status is None:  # another thread opens meanwhile
             return []
         return await self._open.engine.carried_lines()
 
@@ -145,18 +145,18 @@ class Views:
 
     async def warm_windows(self) -> None:
         """Make what `windows` counts with, unless nothing was said yet."""
-        if self._open.thread is not None and self._open.engine.is_open and self._open.engine.preview().messages:
+        if self._open.status is not None and self._open.engine.preview().messages:
             await self._open.warm_toolbox()
 
     def windows(self) -> Windows:
         """Return the windows as they are now, a running step with them; cheap enough for a few times a second."""
         thread = self._open
-        if thread.thread is None or not thread.engine.is_open:
+        if thread.status is None:  # none is open, or it is being loaded
             return Windows()
         if thread.made_toolbox is None or not thread.engine.preview().messages:
             return Windows(thread.engine.status())
         blocks = self.request_blocks()
-        return Windows(thread.engine.status(), sum(b.tokens for b in blocks), thread.estimate.tokens)
+        return Windows(thread.engine.status(), sum(b.tokens for b in blocks), thread.running.estimate.tokens)
 
     async def moments(self) -> list[LogChange]:
         """Return when this thread's log changed by itself, oldest first."""
@@ -291,7 +291,7 @@ class Views:
         if facts := self._open.engine.next_facts(self._open.facts()):
             part = ContextPart(facts)
             out.append(ContextBlock("tail", "date, folder, Git status", self._count_facts(part), part.text, False))
-        if streaming := self._open.estimate.tokens:
+        if streaming := self._open.running.estimate.tokens:
             out.append(ContextBlock("streaming", STREAMING, streaming, STREAMING, False))
         return out
 

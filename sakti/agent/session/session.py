@@ -374,7 +374,7 @@ class Session:
         self.emit(self.current.engine.status())
 
     async def remove_carried(self, line: CarriedLine, *, removed: bool = True) -> None:
-        """Remove a line that this thread took over from earlier ones, or take it back."""
+        """Remove a line that this thread took over from earlier ones, or restore it."""
         await self.require_thread()
         await self.current.engine.remove_carried(line, removed=removed)
 

@@ -165,13 +165,13 @@ class Panes:
             self._host.note(f"{CORRECTED[action]} · {self._host.key_name('observations.undo')} undoes it")
 
     async def remove_carried(self, line: CarriedLine) -> None:
-        """Remove a line of earlier threads from the requests, or take it back; says when it leaves."""
+        """Remove a line of earlier threads from the requests, or restore it; says when it leaves."""
         await self._host.session.remove_carried(line, removed=not line.is_removed)
         carried = await self._host.session.views.carried_lines()
         self._sidebar.observations.show_carried(carried)
         sent = any(c.position == line.position and c.is_removed for c in carried)
         key = self._host.key_name("observations.forget")
-        self._host.note(f"Removed · {key} takes it back" if sent else "Carried over again")
+        self._host.note(f"Removed · {key} restores it" if sent else "Carried over again")
         self.show_windows()
 
     async def show_origin(self, line: CarriedLine) -> None:

@@ -248,7 +248,7 @@ class ObservationsPane(Vertical):
 
     HELP = (
         "The observation log. At its top: lines of earlier threads of the workspace (x removes one, x again "
-        "takes it back). Enter opens the messages a line was made from; p pins, e edits, x forgets a line and "
+        "restores it). Enter opens the messages a line was made from; p pins, e edits, x forgets a line and "
         "u undoes that; / filters (also by #category, and ? for doubtful lines), space unfolds; [ and ] move "
         "through the log's past, Esc goes back."
     )
@@ -286,7 +286,7 @@ class ObservationsPane(Vertical):
             self.line = line
 
     class CarriedRemoved(Message):
-        """Remove a line of earlier threads from the requests, or take it back."""
+        """Remove a line of earlier threads from the requests, or restore it."""
 
         def __init__(self, line: CarriedLine) -> None:
             super().__init__()

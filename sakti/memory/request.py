@@ -113,7 +113,8 @@ class RequestBuilder:
         texts = [p.text for p in pieces if p not in self._unwanted]
         self._carried = "\n".join([read_prompt("memory#carry-over"), *texts]) if texts else ""
         return [
-            carry_over.CarriedLine(n, p.kind, p.source_id, p.text, p in self._unwanted) for n, p in enumerate(pieces)
+            carry_over.CarriedLine(n, p.kind, p.source_id, p.text, p in self._unwanted, is_sent=False)
+            for n, p in enumerate(pieces)
         ]
 
     async def remove_carried(self, state: MemoryState, line: carry_over.CarriedLine, *, removed: bool) -> None:

@@ -89,6 +89,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
             chat.notifier.turn_began()
         case StepStarted(model=model):
             chat.panes.show_windows()
+            chat.panes.load_carried()
             live.begin_step(READING if model.startswith("local/") else "thinking")
         case StepFinished():
             chat.panes.load_usage()

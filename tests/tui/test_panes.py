@@ -249,7 +249,7 @@ async def test_lines_of_earlier_threads_come_first_and_x_removes_them(running, s
         await pilot.press("home", "down", "x")
         await settle(app, pilot)
         assert [c.is_removed for c in session.views.carried] == [False, True, False]
-        assert "still sent" in screen_text(app) and "restores it" in screen_text(app)
+        assert "removed:" in screen_text(app) and "restores it" in screen_text(app)
         await pilot.press("x")
         await settle(app, pilot)
-        assert not any(c.is_removed for c in session.views.carried) and "still sent" not in screen_text(app)
+        assert not any(c.is_removed for c in session.views.carried) and "removed:" not in screen_text(app)

@@ -35,13 +35,17 @@ class Piece(Struct, frozen=True):
 
 
 class CarriedLine(Struct, frozen=True):
-    """One line as it is sent now; `is_removed`: it leaves with the next change of the prompt's prefix."""
+    """One line as it is sent, or as the first turn will send it; `is_removed` by the user.
+
+    A line that `is_sent` leaves with the next change of the prompt's prefix.
+    """
 
     position: int
     kind: Kind
     source_id: str
     text: str
     is_removed: bool = False
+    is_sent: bool = True
 
 
 def keep(db: Database, thread_id: str, head: str, pieces: Sequence[Piece]) -> None:

@@ -73,7 +73,7 @@ class Panes:
 
     async def _load_log(self) -> None:
         views, side = self._host.session.views, self._sidebar
-        side.observations.show_carried(await views.carried_lines())
+        await self._load_carried()
         log, waiting = await views.observations(), await views.waiting_observations()
         self._lines = {line.id for line in (*log, *waiting) if not line.forgotten}
         self._seen = set(self._lines) if self._seen is None else self._seen
@@ -81,6 +81,13 @@ class Panes:
         side.memory.figures = await views.memory_figures()
         side.memory.events = await views.memory_events()
         self.show_header()
+
+    def load_carried(self) -> None:
+        """Load the lines of earlier threads: a step has begun, and may have left some out."""
+        self._host.go(self._load_carried, group="carried", exclusive=True)
+
+    async def _load_carried(self) -> None:
+        self._sidebar.observations.show_carried(await self._host.session.views.carried_lines())
 
     def load_past(self, moment: LogChange) -> None:
         """Load the log as it was from `moment` on."""
@@ -167,11 +174,9 @@ class Panes:
     async def remove_carried(self, line: CarriedLine) -> None:
         """Remove a line of earlier threads from the requests, or restore it; says when it leaves."""
         await self._host.session.remove_carried(line, removed=not line.is_removed)
-        carried = await self._host.session.views.carried_lines()
-        self._sidebar.observations.show_carried(carried)
-        sent = any(c.position == line.position and c.is_removed for c in carried)
+        await self._load_carried()
         key = self._host.key_name("observations.forget")
-        self._host.note(f"Removed · {key} restores it" if sent else "Carried over again")
+        self._host.note("Restored" if line.is_removed else f"Removed · {key} restores it")
         self.show_windows()
 
     async def show_origin(self, line: CarriedLine) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LINE = "* "  # before the lines of the log among what is carried over
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
 NOT_YET = "not yet in the prompt"
-LEAVES = "removed; still sent until the prompt changes before it"
+LEAVES = {True: "removed: leaves with the next change of the prompt", False: "left out"}
 MAX_LINES = 4  # of one observation in the side bar
 FOLDED_FROM = 3  # nested lines
 
@@ -210,7 +210,7 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
 def _draw_carried(row: CarriedRow, width: int, palette: Palette) -> list[Line]:
     gone = row.line.is_removed
     text = palette.faint + Style(strike=True) if gone else palette.text
-    spans = [(row.text, text), *([(f" {LEAVES}", palette.warn)] if gone else [])]
+    spans = [(row.text, text), *([(f" {LEAVES[row.line.is_sent]}", palette.warn)] if gone else [])]
     body = wrap(spans, max(6, width - 2))
     if len(body) > MAX_LINES:
         body = [*body[: MAX_LINES - 1], [*body[MAX_LINES - 1], Segment("…", palette.faint)]]

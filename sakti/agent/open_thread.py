@@ -265,6 +265,7 @@ class OpenThread:
         if self._engine is not None:
             await self._engine.close()
         self.thread, self._mode, self.status = thread, thread.mode, None
+        self.running.estimate.reset()
         engine = self._engine = self._make_engine()
         if not self.is_new:
             await ws.warm_counter()  # the log of an older thread is counted when it is opened

@@ -47,6 +47,7 @@ class RequestBuilder:
         self._pages = Pages(store, counter, settings, thread.resource_id)
         self._working_memory: tuple[str, ...] = ()
         self._carried = ""
+        self._pieces: list[carry_over.Piece] = []  # of it, if they could not be stored
         self._unwanted: set[carry_over.Piece] = set()  # that the user removed before the first turn
         self._tasks = ""  # the task in progress, and how many are ready
         self._other_threads = ""  # what other threads said that the shared log does not have yet
@@ -82,8 +83,7 @@ class RequestBuilder:
         if not self._may_carry(thread):
             return
         head = read_prompt("memory#carry-over")
-        pieces = [p for p in await self._find_pieces(thread) if p not in self._unwanted]
-        self._carried = "\n".join([head, *(p.text for p in pieces)]) if pieces else ""
+        pieces = self._pieces = self._build(await self._find_pieces(thread))
         if writes or self._store.not_saved:
             with contextlib.suppress(StoreError):  # the block is made anew at the next start
                 await self._store.write(carry_over.keep, thread.id, head if pieces else "", pieces)
@@ -107,15 +107,22 @@ class RequestBuilder:
     async def carried_lines(self, state: MemoryState, *, is_new: bool) -> list[carry_over.CarriedLine]:
         """Return the lines of the carry-over; of a thread that `is_new`, as its first turn would send them."""
         thread = state.window.thread
-        if not (is_new and self._may_carry(thread)):
+        if not self._may_carry(thread):
             return await self._store.read(carry_over.lines, thread.id) if self._settings.enabled else []
-        pieces = await self._find_pieces(thread)
-        texts = [p.text for p in pieces if p not in self._unwanted]
-        self._carried = "\n".join([read_prompt("memory#carry-over"), *texts]) if texts else ""
+        pieces = await self._find_pieces(thread) if is_new else self._pieces
+        if is_new and state.window.thread is thread:  # else the first turn has built it meanwhile
+            self._build(pieces)
+        gone = self._unwanted
         return [
-            carry_over.CarriedLine(n, p.kind, p.source_id, p.text, p in self._unwanted, is_sent=False)
+            carry_over.CarriedLine(n, p.kind, p.source_id, p.text, p in gone, is_sent=not is_new)
             for n, p in enumerate(pieces)
         ]
+
+    def _build(self, pieces: list[carry_over.Piece]) -> list[carry_over.Piece]:
+        """Send those of `pieces` that the user did not remove, and return them."""
+        wanted = [p for p in pieces if p not in self._unwanted]
+        self._carried = "\n".join([read_prompt("memory#carry-over"), *(p.text for p in wanted)]) if wanted else ""
+        return wanted
 
     async def remove_carried(self, state: MemoryState, line: carry_over.CarriedLine, *, removed: bool) -> None:
         """Remove a line of the carry-over, or restore it.

@@ -82,7 +82,8 @@ def _explain_rest(state: MemoryState) -> str:
     """Explain why memory does nothing by itself, and how to go on; empty if it does."""
     if state.phase is Phase.HELD:
         hold = state.window.thread.metadata.get(threads.HOLD)
-        return f"Your undo paused automatic observation until {hold:,} tokens of messages; /compact observes now."
+        until = f" until {hold:,} tokens of messages" if hold else ""
+        return f"Your undo paused automatic observation{until}; /compact observes now."
     if state.phase is Phase.PAUSED:
         return "Observation is paused; /memory resume continues. The newest messages that fit are sent."
     return ""

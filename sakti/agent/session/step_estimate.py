@@ -16,6 +16,7 @@ from sakti.core.events import (
     ToolOutput,
     ToolStarted,
     TurnFinished,
+    TurnStarted,
 )
 from sakti.core.tokens import CALL_OVERHEAD, estimate_tokens
 
@@ -60,6 +61,10 @@ class StepEstimate:
     def tokens(self) -> int:
         return self._answer.tokens + sum(CALL_OVERHEAD + text.tokens for text in self._outputs.values())
 
+    def reset(self) -> None:
+        """Forget everything: another thread is open."""
+        self._answer, self._outputs = GrowingText(), {}
+
     def hear(self, event: Event) -> None:
         if isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta):
             self._answer.add(event.text)
@@ -71,10 +76,11 @@ class StepEstimate:
         elif isinstance(event, ToolFinished):
             result = self._outputs[event.result.call_id] = GrowingText(self._output_limit)
             result.add(event.result.content)
-        elif isinstance(event, StepStarted | StepDiscarded | TurnFinished):
+        elif isinstance(event, StepStarted | StepDiscarded):
             self._answer = GrowingText()
-            if isinstance(event, TurnFinished):
-                self._forget(own=False)
+        elif isinstance(event, TurnStarted | TurnFinished):
+            self._answer = GrowingText()
+            self._forget(own=isinstance(event, TurnStarted))  # what could not be stored is not sent
         elif isinstance(event, MessageSaved):
             if event.message.role == "assistant":
                 self._answer = GrowingText()

@@ -125,7 +125,7 @@ class Panes:
     def show_windows(self) -> None:
         """Show the windows as they are now, and load what has changed with them: usage, and the log."""
         before, now = self._windows, self._host.session.views.windows()
-        if now == before:
+        if now in (before, Windows()):  # or a thread is being loaded
             return
         self._windows, memory = now, self._sidebar.memory
         memory.status, memory.streaming = now.status, now.streaming
@@ -133,7 +133,7 @@ class Panes:
         self.show_header()
         if now.status != before.status:
             self.load_usage()
-            if now.status is not None and before.status is not None and _log_of(before.status) != _log_of(now.status):
+            if before.status is not None and now.status is not None and _log_of(before.status) != _log_of(now.status):
                 self.load_log()
 
     def forget_windows(self) -> None:

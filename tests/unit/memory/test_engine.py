@@ -574,7 +574,9 @@ async def test_a_removed_line_of_the_carry_over_leaves_when_the_prefix_breaks(tm
     await driver.begin("hello")
     prepared = await driver.prepare()
     lines = await driver.engine.carried_lines()
-    assert [x.text for x in lines] == [x.text for x in before[:-1]] and lines[0].is_sent and before[-1].text not in sent()
+    assert (
+        [x.text for x in lines] == [x.text for x in before[:-1]] and lines[0].is_sent and before[-1].text not in sent()
+    )
     await driver.engine.end_turn()
     await driver.engine.remove_carried(lines[0])
     await driver.engine.remove_carried(lines[1])

@@ -68,10 +68,6 @@ class Provider(Protocol):
 
     def stream(self, request: Request) -> AsyncIterator[StreamEvent]: ...
 
-    async def count_tokens(self, request: Request) -> int | None:
-        """Return the input tokens as the provider counts them, None where it cannot."""
-        ...
-
     async def models(self) -> Sequence[ModelInfo]: ...
 
     async def served(self, model: str) -> Served | None:

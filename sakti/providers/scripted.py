@@ -163,9 +163,6 @@ class ScriptedProvider:
         texts += [plain_text(m.parts) for m in request.messages] + [request.tail]
         return sum(count(t) for t in texts if t)
 
-    async def count_tokens(self, request: Request) -> int | None:
-        return None if self._count is None else self._input(request, self._count)
-
     async def models(self) -> Sequence[ModelInfo]:
         return [ModelInfo("demo", self.name, context_window=self._window)]
 

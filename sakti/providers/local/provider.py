@@ -65,7 +65,7 @@ class LocalProvider:
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         await self._stop_preparing()
         allowed = following(request)
-        answer = _Answer(request, allowed)
+        answer = _LocalStreamParser(request, allowed)
         if allowed.call or allowed.text:
             for event in answer.decided():
                 yield event
@@ -98,10 +98,6 @@ class LocalProvider:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-
-    async def count_tokens(self, request: Request) -> int | None:
-        """Return None: counting would need the loaded model."""
-        return None
 
     async def models(self) -> Sequence[ModelInfo]:
         if not model.weights_ready():
@@ -227,7 +223,7 @@ def _bounded(text: str) -> str:
     return f"{head}\n[… {len(text) - len(head) - len(tail)} characters left out …]\n{tail}"
 
 
-class _Answer:
+class _LocalStreamParser:
     """Converts the worker's messages to events."""
 
     def __init__(self, request: Request, allowed: policy.AllowedActions) -> None:

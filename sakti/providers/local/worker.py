@@ -61,7 +61,7 @@ def main() -> None:
     while True:
         request = requests.get()
         try:
-            _Answer(server, kept, request, cancelled, send).run()
+            _LocalAnswer(server, kept, request, cancelled, send).run()
         except BrokenPipeError:
             os._exit(0)
 
@@ -118,7 +118,7 @@ def _listen(lines: TextIO, requests: queue.Queue[dict[str, Any]], cancelled: set
     os._exit(0)
 
 
-class _Answer:
+class _LocalAnswer:
     """One request: the beginning of its prompt first, then the rest and what the model writes."""
 
     def __init__(

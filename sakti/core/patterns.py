@@ -17,9 +17,9 @@ class _Pattern:
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(re.compile(self._source, self._flags), name)
-        self.__dict__[name] = found  # the next look-up does not come here
-        return found
+        attribute = getattr(re.compile(self._source, self._flags), name)
+        self.__dict__[name] = attribute  # the next look-up does not come here
+        return attribute
 
 
 def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:

@@ -21,17 +21,17 @@ def search_path(workspace: Path, path: str | None = None) -> str:
 
     `path` is the process's own PATH if None.
     """
-    whole = path if path is not None else os.environ.get("PATH", os.defpath)
-    return os.pathsep.join(e for e in whole.split(os.pathsep) if _outside(e, workspace))
+    entries = path if path is not None else os.environ.get("PATH", os.defpath)
+    return os.pathsep.join(e for e in entries.split(os.pathsep) if _outside(e, workspace))
 
 
 def find_program(name: str, workspace: Path, path: str | None = None) -> str | None:
     """Return the absolute path of a program; None where only the workspace has one of that name."""
     for folder in search_path(workspace, path).split(os.pathsep):
         for end in _ENDS if folder else ():
-            found = shutil.which(os.path.join(folder, name + end))  # noqa: PTH118 - a folder keeps its spelling
-            if found and _outside(str(Path(os.path.realpath(found)).parent), workspace):
-                return found
+            program = shutil.which(os.path.join(folder, name + end))  # noqa: PTH118 - a folder keeps its spelling
+            if program and _outside(str(Path(os.path.realpath(program)).parent), workspace):
+                return program
     return None
 
 

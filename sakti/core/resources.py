@@ -42,9 +42,9 @@ def state_home() -> Path:
 
 def _home(variable: str, usual: str, kind: str) -> Path:
     """Return a folder by the rules of XDG where it exists already, else by the platform's."""
-    found = Path(os.environ.get(variable) or Path.home() / usual) / "sakti"
-    if sys.platform not in ("darwin", "win32") or os.environ.get(variable) or found.is_dir():
-        return found
+    xdg_folder = Path(os.environ.get(variable) or Path.home() / usual) / "sakti"
+    if sys.platform not in ("darwin", "win32") or os.environ.get(variable) or xdg_folder.is_dir():
+        return xdg_folder
     import platformdirs  # only there: it would cost a command of a tenth of a second a tenth of that
 
     places: dict[str, Path] = {
@@ -70,8 +70,8 @@ def read_prompt(name: str) -> str:
     """
     file, _, part = name.partition("#")
     for folder in folders("prompts"):
-        if part in (found := _parts(folder / f"{file}.md")):
-            return found[part]
+        if part in (parts := _parts(folder / f"{file}.md")):
+            return parts[part]
     raise FileNotFoundError(f"prompt {name} is neither installed nor in {config_home() / 'prompts'}")
 
 

@@ -28,18 +28,18 @@ def _sign(character: str) -> str:
 
 def _counted(line: str) -> str:
     indent = len(line) - len(line.lstrip(" \t"))
-    kept = indent if indent <= 40 else 0
-    return line[:kept] + _RUN.sub(lambda m: f"␠×{len(m[0])} ", line[kept:])
+    width = indent if indent <= 40 else 0
+    return line[:width] + _RUN.sub(lambda m: f"␠×{len(m[0])} ", line[width:])
 
 
 def lookalikes(text: str) -> tuple[str, ...]:
     """Return the words whose letters look like Latin ones and are not: wide forms, and scripts mixed in one word."""
-    found: list[str] = []
+    words: list[str] = []
     for word in _WORD.findall(text):
         if word.isascii():
             continue
         scripts = {unicodedata.name(c, "?").partition(" ")[0] for c in word}
         wide = any(s in ("FULLWIDTH", "MATHEMATICAL") for s in scripts)
         if wide or ("LATIN" in scripts and scripts & set(_LIKE_LATIN)):
-            found.append(word)
-    return tuple(dict.fromkeys(found))
+            words.append(word)
+    return tuple(dict.fromkeys(words))

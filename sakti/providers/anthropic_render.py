@@ -146,12 +146,12 @@ def _thinking(request: Request, found: Family, output: int) -> Json:
     Newer models take an effort; older ones a budget, which the API counts into `max_tokens`: half of that is left for
     the answer.
     """
-    asked = request.effort or (facts.effort_of(request.thinking_tokens) if request.thinking_tokens else "off")
+    effort = request.effort or (facts.effort_of(request.thinking_tokens) if request.thinking_tokens else "off")
     kind = found.thinking if found is not facts.UNKNOWN else "budget" if request.thinking_tokens else ""
-    if asked == "off":
+    if effort == "off":
         return {}
     if kind == "adaptive":
-        word = facts.effort_word(found, asked)
+        word = facts.effort_word(found, effort)
         return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": word}}
-    tokens = facts.budget(asked, request.thinking_tokens, output, SMALLEST_THINKING) if kind == "budget" else 0
+    tokens = facts.budget(effort, request.thinking_tokens, output, SMALLEST_THINKING) if kind == "budget" else 0
     return {"thinking": {"type": "enabled", "budget_tokens": tokens}} if tokens else {}

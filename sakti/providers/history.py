@@ -107,10 +107,10 @@ def _answered(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]]])
         if role == "assistant":
             if open_calls:  # two answers in a row with a call between them: its result is lost
                 out.append(Turn("user", tuple(_result_for(call, {}) for call in open_calls)))
-            kept = _without_trailing_thinking(parts)
-            open_calls = [p for p in kept if isinstance(p, ToolCallPart)]
-            if kept:
-                out.append(Turn("assistant", kept))
+            parts_sent = _without_trailing_thinking(parts)
+            open_calls = [p for p in parts_sent if isinstance(p, ToolCallPart)]
+            if parts_sent:
+                out.append(Turn("assistant", parts_sent))
         else:
             out.append(Turn("user", _with_results(parts, open_calls)))
             open_calls = []
@@ -131,13 +131,13 @@ def _without_trailing_thinking(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def _with_results(parts: Sequence[Part], calls: Sequence[ToolCallPart]) -> tuple[Part, ...]:
-    wanted = {call.id for call in calls}
+    call_ids = {call.id for call in calls}
     results: dict[str, ToolResultPart] = {}
     rest: list[Part] = []
     for part in parts:
         if not isinstance(part, ToolResultPart):
             rest.append(part)
-        elif part.call_id in wanted:
+        elif part.call_id in call_ids:
             results.setdefault(part.call_id, part)
         else:
             rest.append(TextPart(f"[result of {part.name}]\n{part.content}"))
@@ -173,8 +173,8 @@ def words(turn: Turn, most: int) -> str:
 
     Empty for an answer.
     """
-    said = [p.text for p in turn.parts if isinstance(p, TextPart)] if turn.role == "user" else []
-    return said[-1].partition("\n\n<context>\n")[0][:most] if said else ""
+    texts = [p.text for p in turn.parts if isinstance(p, TextPart)] if turn.role == "user" else []
+    return texts[-1].partition("\n\n<context>\n")[0][:most] if texts else ""
 
 
 def file_text(part: FilePart) -> str:

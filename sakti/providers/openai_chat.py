@@ -54,14 +54,14 @@ def render(request: Request, provider: str) -> Json:
     # A server's template puts the tools behind this message: nothing in it may move.
     if system := "\n\n".join(b.text for b in request.system if b.kind in STABLE and b.text.strip()):
         messages.append({"role": "system", "content": system})
-    asked = ""
+    request_text = ""
     for turn in turns(request.messages, provider, request.model):
-        messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn, asked))
-        asked = words(turn, QUOTED) or asked
+        messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn, request_text))
+        request_text = words(turn, QUOTED) or request_text
     if moving := "\n\n".join(b.text for b in request.system if b.kind not in STABLE and b.text.strip()):
         _put_first(messages, moving)
     _append_tail(messages, request.tail.strip())
-    found = facts.family(provider, request.model)
+    family = facts.family(provider, request.model)
     body: Json = {"model": request.model, "messages": messages}
     if request.tools:
         body["tools"] = [
@@ -72,11 +72,11 @@ def render(request: Request, provider: str) -> Json:
             body["tool_choice"] = "none"
     if request.max_output_tokens:
         # Only OpenAI's own models insist on the newer name; every other server knows the older one.
-        newer = provider == "openai" and bool(found.thinking)
+        newer = provider == "openai" and bool(family.thinking)
         body["max_completion_tokens" if newer else "max_tokens"] = request.max_output_tokens
-    if request.temperature is not None and found.temperature:
+    if request.temperature is not None and family.temperature:
         body["temperature"] = request.temperature
-    body |= _thinking(request, found, provider)
+    body |= _thinking(request, family, provider)
     if request.schema is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
     return merged(body, request.extra)
@@ -286,19 +286,19 @@ class ChatStreamParser(StreamParser):
         function = cast("Json", delta.get("function") or {})
         index = delta.get("index")
         wire_id, name = str(delta.get("id") or ""), str(function.get("name") or "")
-        known = self._at.get(index) if isinstance(index, int) else (self._calls[-1] if self._calls else None)
-        if known is None or known.is_followed_by(wire_id, name):
-            known = _Call(self._ids.unique(wire_id or None), wire_id, name)
-            self._calls.append(known)
+        call = self._at.get(index) if isinstance(index, int) else (self._calls[-1] if self._calls else None)
+        if call is None or call.is_followed_by(wire_id, name):
+            call = _Call(self._ids.unique(wire_id or None), wire_id, name)
+            self._calls.append(call)
         if isinstance(index, int):
-            self._at[index] = known
+            self._at[index] = call
         arguments: Any = function.get("arguments")
         text = arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments else ""
         if text:
-            known.pieces.append(text)
+            call.pieces.append(text)
         if delta.get("extra_content"):
-            known.extra = delta["extra_content"]
-        return ToolCallChunk(known.call_id, known.name, text)
+            call.extra = delta["extra_content"]
+        return ToolCallChunk(call.call_id, call.name, text)
 
     def parts(self) -> tuple[Part, ...]:
         parts: list[Part] = []

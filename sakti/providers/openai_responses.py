@@ -89,12 +89,12 @@ def render(request: Request, provider: str = "openai", *, with_ids: bool | None 
         body["prompt_cache_key"] = request.messages[0].thread_id
     if request.max_output_tokens:
         body["max_output_tokens"] = request.max_output_tokens
-    found = facts.family(provider, request.model)
-    if found.thinking:
+    family = facts.family(provider, request.model)
+    if family.thinking:
         body["include"] = ["reasoning.encrypted_content"]
-        if word := asked_effort(request, found):
+        if word := asked_effort(request, family):
             body["reasoning"] = {"effort": word, "summary": "auto"}
-    if request.temperature is not None and found.temperature:
+    if request.temperature is not None and family.temperature:
         body["temperature"] = request.temperature
     if request.schema is not None:
         body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": request.schema, "strict": False}}
@@ -351,8 +351,8 @@ class ResponsesStreamParser(StreamParser):
         text = "".join(item.pieces)
         match item.kind:
             case "message":
-                whole = _text_of(item.final) or text
-                return TextPart(whole, self._message_opaque(item.final)) if whole else None
+                full_text = _text_of(item.final) or text
+                return TextPart(full_text, self._message_opaque(item.final)) if full_text else None
             case "reasoning":
                 fields = {k: v for k, v in item.final.items() if k in _REASONING_FIELDS and v is not None}
                 usable = fields.keys() & {"encrypted_content", "id"}
@@ -413,12 +413,12 @@ class ResponsesProvider(RemoteProvider):
                         yield event
                 return
             except ProviderError as e:
-                wanted = wants_ids(e)
-                if wanted is None or wanted == with_ids:
+                needs_ids = wants_ids(e)
+                if needs_ids is None or needs_ids == with_ids:
                     raise
-                self._with_ids[request.model] = wanted
+                self._with_ids[request.model] = needs_ids
                 log.warning(
-                    "items are sent %s ids to %s: %s", "with" if wanted else "without", request.model, e.message
+                    "items are sent %s ids to %s: %s", "with" if needs_ids else "without", request.model, e.message
                 )
 
     def _render(self, request: Request) -> Json:

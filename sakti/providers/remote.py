@@ -73,13 +73,15 @@ class RemoteProvider(ABC):
     async def models(self) -> Sequence[ModelInfo]:
         """Return the models that the server lists; a cloud has no list, only those of its preset."""
         preset = PRESETS.get(self.name)
-        own = ProviderSettings(context_window=self._endpoint.context_window)
+        settings = ProviderSettings(context_window=self._endpoint.context_window)
         if preset is not None and preset.cloud is not None:
             await self._server.open()  # raises if something is missing to ask it
-            return [facts.known(self.name, name, own) for name in (preset.model, preset.small) if name]
+            return [facts.known(self.name, name, settings) for name in (preset.model, preset.small) if name]
         listing = await self._server.get(self.listing)
         rows = serving.listed(listing)
-        return [facts.known(self.name, name, own, serving.from_listing({"data": [row]}, name)) for name, row in rows]
+        return [
+            facts.known(self.name, name, settings, serving.from_listing({"data": [row]}, name)) for name, row in rows
+        ]
 
     async def served(self, model: str) -> Served | None:
         """Return what the server says about `model`; None if it does not answer."""

@@ -194,8 +194,8 @@ def load(path: Path) -> list[Played]:
         if path.suffix == ".jsonl":
             values = [json.loads(line) for line in text.splitlines() if line.strip()]
         else:
-            whole: Any = json.loads(text)
-            values = cast("list[Any]", whole) if isinstance(whole, list) else [whole]
+            value: Any = json.loads(text)
+            values = cast("list[Any]", value) if isinstance(value, list) else [value]
         return [_answer(v) for v in values]
     except OSError as e:
         raise ConfigError(f"The script {path} cannot be read: {e.strerror}.") from e

@@ -80,18 +80,20 @@ def load(
     in the user's own sources. What is wrong in the project's file is left out with a warning: a folder must not keep
     the program from starting.
     """
-    own = [Sourced(name, value, str(user_file)) for name, value in (read_table(user_file) if user_file else {}).items()]
+    user_values = [
+        Sourced(name, value, str(user_file)) for name, value in (read_table(user_file) if user_file else {}).items()
+    ]
     later = list(_above_files(env or {}, overrides))
     warnings: list[str] = []
     offered: list[Sourced] = []
     if project_file is not None:
-        offered = _of_project(project_file, project_bytes, _merged(own)[0], usable, warnings)
-        offered = _without_contradictions(own, offered, later, warnings)
+        offered = _of_project(project_file, project_bytes, _merged(user_values)[0], usable, warnings)
+        offered = _without_contradictions(user_values, offered, later, warnings)
         if len(warnings) > MOST:
             warnings[MOST:] = [f"{project_file}: {len(warnings) - MOST} more settings are not used."]
-    config, origins = _merged((*own, *offered, *later))
+    config, origins = _merged((*user_values, *offered, *later))
     check(config)
-    return Loaded(config, origins, tuple(warnings), _changed(config, (*own, *later)) if offered else {})
+    return Loaded(config, origins, tuple(warnings), _changed(config, (*user_values, *later)) if offered else {})
 
 
 def _above_files(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[Sourced]:
@@ -145,25 +147,25 @@ def _of_project(
 
 def _not_used(name: str, value: Any, config: Config, origin: str) -> str:
     """Return why a project's setting is not used, empty where it is: it may only narrow, and within bounds."""
-    told = one_line(name, 80)
+    label = one_line(name, 80)
     if not project_may_set(name):
-        return f"a project may not set {told}; put it into your own config.toml."
+        return f"a project may not set {label}; put it into your own config.toml."
     try:
-        found = _get(replace_setting(config, name, value, origin), name)
+        new_value = _get(replace_setting(config, name, value, origin), name)
     except ConfigError as e:
         return f"{e.message} It is not used."
-    if name == "approval.mode" and APPROVAL_MODES.index(found) > APPROVAL_MODES.index(config.approval.mode):
-        return f"approval.mode = {found!r} would loosen your approvals and is not used."
+    if name == "approval.mode" and APPROVAL_MODES.index(new_value) > APPROVAL_MODES.index(config.approval.mode):
+        return f"approval.mode = {new_value!r} would loosen your approvals and is not used."
     bounds = meaning(name).project_bounds
-    if bounds is not None and isinstance(found, int | float) and not isinstance(found, bool):
+    if bounds is not None and isinstance(new_value, int | float) and not isinstance(new_value, bool):
         low, high = bounds
         if name in _NARROWS:
             high = min(high, _get(config, name))
-        if not low <= found <= high:
-            return f"{name} = {shown(found)} is not used; a project may set {low:g} to {high:.10g}."
-    if isinstance(found, str) and len(found) > LONGEST_TEXT:
+        if not low <= new_value <= high:
+            return f"{name} = {shown(new_value)} is not used; a project may set {low:g} to {high:.10g}."
+    if isinstance(new_value, str) and len(new_value) > LONGEST_TEXT:
         return f"{name} is not used: it has more than {LONGEST_TEXT} characters."
-    rules = typing.cast("tuple[str, ...]", found) if isinstance(found, tuple) else ()
+    rules = typing.cast("tuple[str, ...]", new_value) if isinstance(new_value, tuple) else ()
     if len(rules) > MOST_RULES or any(len(rule) > LONGEST_TEXT for rule in rules):
         return f"{name} is not used: at most {MOST_RULES} rules of {LONGEST_TEXT} characters each."
     return ""
@@ -226,10 +228,10 @@ def meaning(name: str) -> Meaning:
     name = _ALIASES.get(name, name)
     if name.startswith("providers."):
         name = ".".join(["providers", "*", *name.split(".")[2:3]])
-    found = _meanings().get(name)
-    if found is None and ".extra." in name:
-        found = _meanings().get(f"{name.partition('.extra.')[0]}.extra")
-    return found or Meaning()
+    entry = _meanings().get(name)
+    if entry is None and ".extra." in name:
+        entry = _meanings().get(f"{name.partition('.extra.')[0]}.extra")
+    return entry or Meaning()
 
 
 def project_may_set(name: str) -> bool:
@@ -267,13 +269,17 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
         return dataclasses.replace(node, **{head: {**inner, **checked}})
     if rest:
         raise ConfigError(f"{origin}: there is no setting {shown(name)}. `sakti config` lists them.")
-    found = _coerce(value, hints[head], name, origin)
+    converted = _coerce(value, hints[head], name, origin)
     (target,) = (f for f in dataclasses.fields(node) if f.name == head)
-    if isinstance(found, int | float) and not isinstance(found, bool) and not of_field(target).allows(found):
+    if (
+        isinstance(converted, int | float)
+        and not isinstance(converted, bool)
+        and not of_field(target).allows(converted)
+    ):
         raise ConfigError(f"{origin}: {name} = {shown(value)} must be {of_field(target).bounds}.")
-    if reason := of_field(target).refuses(found):
+    if reason := of_field(target).refuses(converted):
         raise ConfigError(f"{origin}: {reason}")
-    return dataclasses.replace(node, **{head: found})
+    return dataclasses.replace(node, **{head: converted})
 
 
 def _coerce(value: Any, hint: Any, name: str, origin: str) -> Any:
@@ -289,8 +295,8 @@ def _coerce(value: Any, hint: Any, name: str, origin: str) -> Any:
             return value
     elif origin_type is tuple and dataclasses.is_dataclass(kind := typing.get_args(hint)[0]):
         if isinstance(value, list | tuple):
-            given = enumerate(typing.cast("list[Any]", value), 1)
-            return tuple(table_of(typing.cast("type", kind), v, f"{name}[{n}]", origin) for n, v in given)
+            numbered = enumerate(typing.cast("list[Any]", value), 1)
+            return tuple(table_of(typing.cast("type", kind), v, f"{name}[{n}]", origin) for n, v in numbered)
     elif origin_type is tuple:
         if all(isinstance(v, str) for v in _as_list(value)):
             return tuple(str(v) for v in _as_list(value))

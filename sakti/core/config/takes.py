@@ -25,8 +25,8 @@ def choices(name: str) -> tuple[str, ...]:
 @cache
 def takes(name: str) -> str:
     """Return `off, bell or desktop`, `a whole number above 0`: what may be written for a setting."""
-    if found := choices(name):
-        return _either(found)
+    if words := choices(name):
+        return _either(words)
     kinds = dict.fromkeys(_kind(part) for part in _parts(_hint(name)))
     bounds = meaning(name).bounds
     return _either([f"{kind} {bounds}" if bounds and "number" in kind else kind for kind in kinds if kind])
@@ -50,8 +50,8 @@ def _kind(hint: Any) -> str:
     kind = typing.get_origin(hint) or hint
     if kind is tuple:
         return "a list of tables" if dataclasses.is_dataclass(typing.get_args(hint)[0]) else "a list of texts"
-    known: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    return known.get(kind, "a table" if kind in (Mapping, dict) else "")
+    names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return names.get(kind, "a table" if kind in (Mapping, dict) else "")
 
 
 def _hint(name: str) -> Any:

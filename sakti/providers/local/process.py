@@ -149,5 +149,5 @@ class Worker:
 
 def _environment() -> dict[str, str]:
     """Return our environment without keys, which the model does not need, and with the path of this package."""
-    kept = {k: v for k, v in os.environ.items() if not k.upper().endswith(_SECRETS)}
-    return {**kept, "PYTHONPATH": str(PACKAGE.parent)}
+    variables = {k: v for k, v in os.environ.items() if not k.upper().endswith(_SECRETS)}
+    return {**variables, "PYTHONPATH": str(PACKAGE.parent)}

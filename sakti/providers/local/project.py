@@ -144,7 +144,9 @@ def lookup(asked: str, known: str = "") -> Lookup | None:
 
 def _named_after(asked: str, files: Sequence[str]) -> tuple[str, ...]:
     """Return the stems of what stands behind "the" in a question, where a file is named after it."""
-    words = [w for said in _THE.findall(asked) for w in re.findall(r"[A-Za-z]{4,}", said) if w.lower() not in _EMPTY]
+    words = [
+        w for phrase in _THE.findall(asked) for w in re.findall(r"[A-Za-z]{4,}", phrase) if w.lower() not in _EMPTY
+    ]
     names = [f.rpartition("/")[2].lower() for f in files]
     stems = dict.fromkeys(_stem(w.lower()) for w in words)
     return tuple(s for s in stems if any(s in n for n in names))[:MOST_TERMS]
@@ -152,8 +154,8 @@ def _named_after(asked: str, files: Sequence[str]) -> tuple[str, ...]:
 
 def _named(asked: str) -> list[str]:
     quoted = [q.removesuffix("()") for q in _QUOTED.findall(asked)]
-    found = [q.rpartition(".")[2] for q in quoted if re.fullmatch(r"[\w.]+", q) and not _FILE.fullmatch(q)]
-    return [*found, *_IDENTIFIER.findall(asked), *_kinds(asked)]
+    names = [q.rpartition(".")[2] for q in quoted if re.fullmatch(r"[\w.]+", q) and not _FILE.fullmatch(q)]
+    return [*names, *_IDENTIFIER.findall(asked), *_kinds(asked)]
 
 
 def _kinds(asked: str) -> list[str]:
@@ -162,9 +164,9 @@ def _kinds(asked: str) -> list[str]:
 
 
 def _is_of_the_project(name: str, asked: str) -> bool:
-    known = name in dir(builtins) or name in sys.stdlib_module_names or f".{name}" in asked
+    is_foreign = name in dir(builtins) or name in sys.stdlib_module_names or f".{name}" in asked
     called = "_" in name or f"{name}()" in asked or name in _kinds(asked)
-    return bool(_WHOLE.search(asked)) or (called and not known)
+    return bool(_WHOLE.search(asked)) or (called and not is_foreign)
 
 
 def _lookup(names: Sequence[str], phrase: str) -> Lookup | None:
@@ -178,16 +180,16 @@ def _lookup(names: Sequence[str], phrase: str) -> Lookup | None:
 def _stem(word: str) -> str:
     for ending in ("ies", "es", "s"):
         if len(word) > len(ending) + 3 and word.endswith(ending) and not word.endswith("ss"):
-            kept = word[: -len(ending)]
-            return kept if ending != "es" or kept[-1] in "sxzh" else word[:-1]
+            stem = word[: -len(ending)]
+            return stem if ending != "es" or stem[-1] in "sxzh" else word[:-1]
     return word
 
 
 def places(results: Sequence[ToolResultPart]) -> list[Place]:
     """Return the lines that searches found, in their order, those of tests last."""
     rows = [m for r in results if r.name == "grep" and not r.is_error for m in _ROW.finditer(r.content)]
-    found = [Place(m["path"], int(m["line"]), m["text"].strip()) for m in rows]
-    return sorted(found, key=lambda p: bool(_TEST.search(p.path)))
+    places_of = [Place(m["path"], int(m["line"]), m["text"].strip()) for m in rows]
+    return sorted(places_of, key=lambda p: bool(_TEST.search(p.path)))
 
 
 def defining(found: Sequence[Place], wanted: Lookup) -> list[Place]:
@@ -247,8 +249,8 @@ def unread(path: str, error: str) -> str:
 
 def resolved(name: str, project: str) -> str:
     """Return the file of the project that `name` means; `name` where it is none, or several."""
-    found = [f for f in _files(project) if f == name or f.endswith(f"/{name}")]
-    return found[0] if len(found) == 1 else name
+    matches = [f for f in _files(project) if f == name or f.endswith(f"/{name}")]
+    return matches[0] if len(matches) == 1 else name
 
 
 def _files(project: str) -> list[str]:

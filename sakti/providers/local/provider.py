@@ -141,11 +141,11 @@ def body(request: Request, allowed: policy.AllowedActions | None = None) -> Json
         "top_p": 0.9,
         "cache_prompt": True,
     }
-    wanted = request.schema
-    if wanted is None and request.tools:
-        wanted = actions.schema(allowed.actions, allowed.answer)
-    if wanted is not None:
-        chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "action", "schema": wanted}}
+    schema = request.schema
+    if schema is None and request.tools:
+        schema = actions.schema(allowed.actions, allowed.answer)
+    if schema is not None:
+        chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "action", "schema": schema}}
     return chat
 
 
@@ -154,8 +154,8 @@ def begins(request: Request) -> list[str]:
     if not request.tools:
         return []
     rules = _rules(actions.offer(request.tools))
-    known = _project(request)
-    return [rules, f"{rules}\n\n{known}"] if known else [rules]
+    project = _project(request)
+    return [rules, f"{rules}\n\n{project}"] if project else [rules]
 
 
 def _rules(offered: Sequence[actions.Action]) -> str:
@@ -168,10 +168,10 @@ def _project(request: Request) -> str:
 
 def _messages(request: Request, offered: Sequence[actions.Action], *, grounded: bool) -> list[Json]:
     acting = bool(offered)
-    own = begins(request)[-1:]
-    told = ("system", "project", *(["carry_over"] if grounded else []))  # other threads say nothing of the files
-    blocks = [b.text for b in request.system if b.text.strip() and not (acting and b.kind in told)]
-    messages: list[Json] = [{"role": "system", "content": "\n\n".join([*own, *blocks])}]
+    prefix = begins(request)[-1:]
+    kinds = ("system", "project", *(["carry_over"] if grounded else []))  # other threads say nothing of the files
+    blocks = [b.text for b in request.system if b.text.strip() and not (acting and b.kind in kinds)]
+    messages: list[Json] = [{"role": "system", "content": "\n\n".join([*prefix, *blocks])}]
     for turn in turns(request.messages, LocalProvider.name, context=_note):
         text = _assistant(turn, offered) if turn.role == "assistant" else _user(turn)
         if text:
@@ -289,10 +289,10 @@ class _LocalStreamParser:
             self._text.append(piece)
             self._look("".join(self._text[-400:]))
             return [TextChunk(piece)] if piece else []
-        said = self._reader.feed(piece)
+        text = self._reader.feed(piece)
         self._look(self._reader.raw)
-        if said:
-            return self._shown([self._guard.feed(said)]) if self._guard else [TextChunk(said)]
+        if text:
+            return self._shown([self._guard.feed(text)]) if self._guard else [TextChunk(text)]
         if self._reader.action and self._reader.action != actions.ANSWER:
             return [ToolCallChunk(self._call_id, self._reader.action, piece)]
         return []
@@ -311,15 +311,15 @@ class _LocalStreamParser:
         if self._plain:
             text = "".join(self._text)
             return Completed((TextPart(text),) if text else (), stop, self._usage, name)
-        found = actions.read(self._reader.raw)
-        if found is None or found[0] == actions.ANSWER:
-            whole = str(found[1].get("text") or "") if found else ""
-            text = "".join(self._kept) if self._guard and self._kept else self._reader.text or whole
+        last_action = actions.read(self._reader.raw)
+        if last_action is None or last_action[0] == actions.ANSWER:
+            answer_text = str(last_action[1].get("text") or "") if last_action else ""
+            text = "".join(self._kept) if self._guard and self._kept else self._reader.text or answer_text
             return Completed((TextPart(text),) if text else self._broken(), stop, self._usage, name)
-        action = next((a for a in self._offered if a.name == found[0]), None)
-        fields = policy.repaired(found[0], found[1], self._messages)
+        action = next((a for a in self._offered if a.name == last_action[0]), None)
+        fields = policy.repaired(last_action[0], last_action[1], self._messages)
         arguments = action.arguments(fields) if action else fields
-        call = ToolCallPart(self._call_id, found[0], arguments)
+        call = ToolCallPart(self._call_id, last_action[0], arguments)
         return Completed((call,), "tool_use", self._usage, name)
 
     def _broken(self) -> tuple[Part, ...]:

@@ -37,12 +37,12 @@ def trim(folder: Path, limit: int = MOST_BYTES) -> None:
 
     And what processes that crashed have left an hour before the newest.
     """
-    kept = 0
+    size = 0
     files = [(f.stat(), f) for f in folder.iterdir() if f.is_file()]
     newest = max((about.st_mtime for about, _ in files), default=0.0)
     for about, file in sorted(files, key=lambda f: f[0].st_mtime_ns, reverse=True):
-        kept += about.st_size
-        if kept > limit or (file.suffix != _ENDING and newest - about.st_mtime > LEFT_OVER):
+        size += about.st_size
+        if size > limit or (file.suffix != _ENDING and newest - about.st_mtime > LEFT_OVER):
             file.unlink(missing_ok=True)
 
 
@@ -134,13 +134,13 @@ class States(Struct):
     def _keep(self, text: str) -> None:
         """Keep what was evaluated; where that fails it is evaluated again next time."""
         name = self.name_of(text)
-        made = self.folder / f"{name}.{os.getpid()}.new"
+        partial = self.folder / f"{name}.{os.getpid()}.new"
         with contextlib.suppress(OSError):
-            if self.slots.save(made.name):
-                made.chmod(0o600)
-                made.replace(self.folder / f"{name}{_digest(made)}{_ENDING}")
+            if self.slots.save(partial.name):
+                partial.chmod(0o600)
+                partial.replace(self.folder / f"{name}{_digest(partial)}{_ENDING}")
                 trim(self.folder, self.limit)
-            made.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
 
 
 def _digest(file: Path) -> str:

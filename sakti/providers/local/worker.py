@@ -50,7 +50,7 @@ def main() -> None:
 
     try:
         started = time.monotonic()
-        server, kept = _load(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+        server, states = _load(sys.argv[1], int(sys.argv[2]), sys.argv[3])
     except Exception as e:  # the root of this process: whatever it is, the other side has to hear of it
         send({"fatal": f"{type(e).__name__}: {e}"})
         os._exit(1)
@@ -61,7 +61,7 @@ def main() -> None:
     while True:
         request = requests.get()
         try:
-            _LocalAnswer(server, kept, request, cancelled, send).run()
+            _LocalAnswer(server, states, request, cancelled, send).run()
         except BrokenPipeError:
             os._exit(0)
 
@@ -165,14 +165,14 @@ class _LocalAnswer:
 
     def _evaluate(self, text: str) -> bool:
         """Evaluate `text` and nothing behind it; False where it was stopped or failed."""
-        whole = sum(len(m["content"]) for m in self._chat["messages"]) if self._chat else len(self._begins[-1])
+        characters = sum(len(m["content"]) for m in self._chat["messages"]) if self._chat else len(self._begins[-1])
         failed = False
 
         def on_chunk(chunk: dict[str, Any]) -> bool:
             nonlocal failed
             failed = failed or "error" in chunk
             if progress := chunk.get("prompt_progress"):
-                total = round(progress["total"] * max(1.0, whole / len(text)))
+                total = round(progress["total"] * max(1.0, characters / len(text)))
                 self._say(begin=[progress["processed"], total])
             return failed or self._number in self._cancelled
 

@@ -155,8 +155,8 @@ def _added(name: str) -> Path:
         raise Refused(f"--add-dir takes a folder, and {name!r} is none.", code=values.USAGE)
     if Path.home().resolve().is_relative_to(folder) or boundary.impossible(folder):
         raise Refused(f"--add-dir takes no folder as wide as {folder}; name the one that is needed.", code=values.USAGE)
-    own = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
-    if any(folder.is_relative_to(o.resolve()) for o in own):
+    sakti_folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
+    if any(folder.is_relative_to(o.resolve()) for o in sakti_folders):
         raise Refused(f"{folder} holds sakti's own data, which no tool may touch.", code=values.USAGE)
     return folder
 
@@ -201,9 +201,9 @@ def _for_a_command(error: StoreError, written: int) -> StoreError:
     """Add to `error` what it means after a command, with `written` changes of it saved."""
     if error.code not in NOT_SAVED or not error.message.startswith("Not saved"):
         return error
-    told = "Earlier changes are kept." if written else "Nothing was changed."
+    outcome = "Earlier changes are kept." if written else "Nothing was changed."
     again = " Run it again." if error.retryable else ""
-    return StoreError(f"{error.message} {told}{again}", code=error.code, retryable=error.retryable)
+    return StoreError(f"{error.message} {outcome}{again}", code=error.code, retryable=error.retryable)
 
 
 def log_to_file(*, debug: bool = False) -> Path:

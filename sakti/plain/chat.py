@@ -78,12 +78,12 @@ class Chat:
 
         They begin on a line of their own: what is being typed stands above them and goes on below.
         """
-        whole = "".join(f"{sanitise(line)}\n" for text in lines for line in text.split("\n") if line.strip())
-        if not whole:
+        block = "".join(f"{sanitise(line)}\n" for text in lines for line in text.split("\n") if line.strip())
+        if not block:
             return
         typed, before, self._typed = self._lines.typed, self._typed, self._lines.typed
         try:
-            sys.stdout.write(f"\n{whole}" if typed and typed != before else whole)
+            sys.stdout.write(f"\n{block}" if typed and typed != before else block)
             sys.stdout.flush()
         except OSError:
             self.leave(128 + signal.SIGHUP)
@@ -156,12 +156,12 @@ class Chat:
         )
         self._lines.start([])
         while True:
-            asked = asyncio.ensure_future(typed.get())
-            await asyncio.wait((asked, self._leave), return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():
-                asked.cancel()
+            reply = asyncio.ensure_future(typed.get())
+            await asyncio.wait((reply, self._leave), return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done():
+                reply.cancel()
                 return False
-            match (asked.result() or "n").strip().lower():
+            match (reply.result() or "n").strip().lower():
                 case "y" | "yes":
                     return True
                 case "n" | "no":
@@ -281,12 +281,14 @@ class Chat:
                  "put the text into a file and attach it with @; /send sends it as it came, /drop discards it"]
             )  # fmt: skip
             return
-        asked = self.speech.question
-        if asked is not None and not self._begun and (given := answer(line, asked)) is not None:
-            if given.problem:
-                self.say([given.problem])
+        question = self.speech.question
+        if question is not None and not self._begun and (reply := answer(line, question)) is not None:
+            if reply.problem:
+                self.say([reply.problem])
             else:
-                self.session.resolve(asked.id, given.approved, grant=given.grant, note=given.note, edited=given.edited)
+                self.session.resolve(
+                    question.id, reply.approved, grant=reply.grant, note=reply.note, edited=reply.edited
+                )
             return
         if line.endswith("\\") and not line.endswith("\\\\"):
             self._begun.append(line[:-1])
@@ -295,7 +297,7 @@ class Chat:
         self._begun.clear()
         if not text.strip():
             return
-        if asked is not None and parse(text).kind == "message":
+        if question is not None and parse(text).kind == "message":
             self.say(["the question still waits: answer y, a, n or e; what you wrote is queued"])
         if text.strip().isdecimal() and self.commands.choose is not None:
             self.go(self.commands.choose, int(text))
@@ -389,10 +391,10 @@ class Chat:
         """Say where a thread stands."""
         page = await self.session.views.transcript(thread_id, limit=NEWEST)
         self._seen = {m.id for m in page}
-        said: Sequence[str] = [
+        lines: Sequence[str] = [
             line
             for m in [m for m in page if m.role in ("user", "assistant") and m.text.strip()][-LAST:]
             for line in words.message(m, limit=LAST_LINES)
         ]
-        if said:
-            self.say([f"{words.many(page[-1].index + 1, 'message')}, the last of them:", *said])
+        if lines:
+            self.say([f"{words.many(page[-1].index + 1, 'message')}, the last of them:", *lines])

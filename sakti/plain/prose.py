@@ -27,8 +27,8 @@ class Prose:
         self._in_code = False
 
     def add(self, text: str) -> list[str]:
-        *whole, self._rest = (self._rest + text).split("\n")
-        lines = [said for line in whole for said in self._say(line)]
+        *complete, self._rest = (self._rest + text).split("\n")
+        lines = [spoken_line for line in complete for spoken_line in self._say(line)]
         if not self._in_code and len(self._rest) > SENTENCE and not _FENCE.match(self._rest):
             lines += self._begun()
         return lines
@@ -58,8 +58,8 @@ class Prose:
             return [f"code {fence[1]}:" if fence[1] else "code:"] if self._in_code else ["end of code"]
         if self._in_code:
             return [line]
-        said = spoken(line)
-        return [said] if said else []
+        spoken_line = spoken(line)
+        return [spoken_line] if spoken_line else []
 
 
 def spoken(line: str) -> str:

@@ -72,8 +72,8 @@ class Call(Struct, frozen=True):
         head = f"{words.call(self.asked)}:" if self.asked is not None else f"{self.result.name}:"
         changed = self.result.details.get("diff")
         body = words.diff(str(changed)) if changed else sanitise(self.result.content).split("\n")
-        whole = self.result.details.get("output_file")
-        return [head, *body, *([f"all of it is in {one_line(str(whole), 300)}"] if whole else [])]
+        output_file = self.result.details.get("output_file")
+        return [head, *body, *([f"all of it is in {one_line(str(output_file), 300)}"] if output_file else [])]
 
 
 class Speech(Struct):
@@ -144,9 +144,9 @@ class Speech(Struct):
             case MessageSaved(message):
                 return self._saved(message)
             case ThreadChanged(thread):
-                known, self._thread = self._thread, thread.id
+                previous, self._thread = self._thread, thread.id
                 name = one_line(thread.title, 100) or "a new thread"
-                return [f"thread: {name}"] if known != thread.id else []
+                return [f"thread: {name}"] if previous != thread.id else []
             case ModelChanged(model, reason):
                 return [f"model: {one_line(model, 100)}, {one_line(reason, 100)}"] if model else []
             case StoreWaiting(seconds):
@@ -188,16 +188,19 @@ class Speech(Struct):
             case ToolOutput(call_id, text):
                 if call_id != self._own:
                     return []
-                *whole, self._own_rest = (self._own_rest + text).split("\n")
-                return [sanitise(line) for line in whole]
+                *complete, self._own_rest = (self._own_rest + text).split("\n")
+                return [sanitise(line) for line in complete]
             case ToolFinished(result, duration_ms):
-                asked = self._running.pop(result.call_id, None)
-                self.calls.append(Call(asked, result))
-                own, rest = result.call_id == self._own, sanitise(self._own_rest)
-                if own:
+                request = self._running.pop(result.call_id, None)
+                self.calls.append(Call(request, result))
+                is_own_command, rest = result.call_id == self._own, sanitise(self._own_rest)
+                if is_own_command:
                     self._own = self._own_rest = ""
-                said = [words.finished(asked, result, duration_ms, own=own), *(words.tail(result) if not own else ())]
-                return [rest, *said] if own and rest else said
+                spoken_lines = [
+                    words.finished(request, result, duration_ms, own=is_own_command),
+                    *(words.tail(result) if not is_own_command else ()),
+                ]
+                return [rest, *spoken_lines] if is_own_command and rest else spoken_lines
 
     def _approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
         """Ask one question at a time, in the order in which they came."""
@@ -206,8 +209,8 @@ class Speech(Struct):
             return self._ask() if len(self._open) == 1 else []
         first = self._open[:1]
         self._open = tuple(q for q in self._open if q.id != event.id)
-        said = ["allowed" if event.approved else "denied"]
-        return [*said, *(self._ask() if self._open and self._open[:1] != first else [])]
+        spoken_lines = ["allowed" if event.approved else "denied"]
+        return [*spoken_lines, *(self._ask() if self._open and self._open[:1] != first else [])]
 
     def _ask(self) -> list[str]:
         self._questions += 1
@@ -221,8 +224,8 @@ class Speech(Struct):
     def _store_waits(self, seconds: float | None) -> list[str]:
         """Said after two seconds, and every ten from then on."""
         if seconds is None:
-            said, self._next_wait = self._next_wait > WAIT_SAID, WAIT_SAID
-            return ["the other window is done"] if said else []
+            was_announced, self._next_wait = self._next_wait > WAIT_SAID, WAIT_SAID
+            return ["the other window is done"] if was_announced else []
         if seconds < self._next_wait:
             return []
         self._next_wait += WAIT_AGAIN
@@ -253,8 +256,8 @@ class Speech(Struct):
         if event.error:
             out = [f"{one_line(out[0], 100)}: {one_line(event.error, 600)}"]
         if event.status == "error":
-            kept = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
-            out.append(f"/retry asks again{kept}")
+            note = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
+            out.append(f"/retry asks again{note}")
         return [*out, READY]
 
 

@@ -159,8 +159,8 @@ def describe_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | No
     names = questions.handles(db, cycle)
     parts = {*store_graph.parts_among(db, cycle), *([new] if new else ())}
     ends = [(a, b) for a, b in itertools.pairwise(cycle) if (b, a) in parts]
-    said = f"That would create a cycle: {' → '.join(names[t] for t in cycle)}."
-    return said + "".join(f" Close the child {names[b]} before {names[a]}." for a, b in ends[:3])
+    text = f"That would create a cycle: {' → '.join(names[t] for t in cycle)}."
+    return text + "".join(f" Close the child {names[b]} before {names[a]}." for a, b in ends[:3])
 
 
 def undelete(db: Database, task_id: str) -> Task:

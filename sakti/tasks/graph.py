@@ -89,8 +89,8 @@ def blocked(graph: Graph, task: str) -> Blocked | None:
         seen.add(ancestor)
         inherited += [(ancestor, b) for b in open_blockers(graph, ancestor)]
         stack += graph.parents.get(ancestor, ())
-    own = open_blockers(graph, task)
-    return Blocked(own, tuple(sorted(inherited))) if own or inherited else None
+    direct = open_blockers(graph, task)
+    return Blocked(direct, tuple(sorted(inherited))) if direct or inherited else None
 
 
 def waits_for(graph: Graph, task: str) -> set[str]:

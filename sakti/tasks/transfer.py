@@ -146,11 +146,11 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
     try:
         read = _sort(db, actor, lines)
         both = [*read.added, *((task, line, number) for task, _, line, number in read.newer)]
-        wanted = [edge for task, line, number in both for edge in _edges(db, actor, task, line, number)]
+        edges = [edge for task, line, number in both for edge in _edges(db, actor, task, line, number)]
     except TaskError as e:
         code = "unreadable" if e.code == "invalid" else e.code
         raise TaskError(f"{e.message} Nothing was imported.", code=code) from e
-    connected, left_out = _connect(db, actor, wanted)
+    connected, left_out = _connect(db, actor, edges)
     for task, line, _ in both:
         _link(db, actor, task, line)
     batch = uuid.uuid4().hex
@@ -208,11 +208,11 @@ _COMPARED = (
 def _changes(here: Task, other: Task) -> Json:
     """Return the fields of an imported version that differ; the texts of a shrunk task are not compared."""
     status = "open" if here.status == "in_progress" else here.status
-    own = {name: getattr(here, name) for name in _COMPARED} | {"status": status}
-    own["metadata"] = {k: v for k, v in here.metadata.items() if k not in rows.SOURCE_KEYS}
+    local = {name: getattr(here, name) for name in _COMPARED} | {"status": status}
+    local["metadata"] = {k: v for k, v in here.metadata.items() if k not in rows.SOURCE_KEYS}
     shrunk = ("description", "summary") if here.compaction_level else ()
     return {
-        name: getattr(other, name) for name in _COMPARED if name not in shrunk and own[name] != getattr(other, name)
+        name: getattr(other, name) for name in _COMPARED if name not in shrunk and local[name] != getattr(other, name)
     }
 
 
@@ -277,12 +277,12 @@ def _task(db: Database, actor: Actor, line: Json) -> Task:
     if reason is not None:
         check("close_reason", reason, REASONS)
     created = _time(line, "created_at", actor.now)
-    wanted = str(line.get("handle") or "")
-    free = wanted and len(wanted) <= 40 and not questions.has_handle(db, actor.resource_id, wanted)
+    handle = str(line.get("handle") or "")
+    free = handle and len(handle) <= 40 and not questions.has_handle(db, actor.resource_id, handle)
     return Task(
         id=str(line["id"]),
         resource_id=actor.resource_id,
-        handle=wanted if free else new_handle(db, actor.resource_id, str(line["id"])),
+        handle=handle if free else new_handle(db, actor.resource_id, str(line["id"])),
         title=title,
         description=str(line.get("description") or ""),
         status=status,

@@ -27,8 +27,8 @@ def undo(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, Task]]:
         done = _take_back(db, actor, event)
         events.mark_undone(db, event, actor.now)
         if done:
-            told: Json = {"event": event.pk, "action": event.action, "tasks": len(done)}
-            events.add(db, done[0][1], "undo", actor.name, actor.now, None, told)
+            details: Json = {"event": event.pk, "action": event.action, "tasks": len(done)}
+            events.add(db, done[0][1], "undo", actor.name, actor.now, None, details)
             out += done
             count -= 1
     if not out:
@@ -43,9 +43,9 @@ def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, 
     group = events.of_batch(db, event.batch)
     others = [e for e in group if e.action != "import"]
     done = [("import", task) for e in others if (task := _one(db, actor, e)) is not None]
-    made = questions.get_many(db, [e.task_id for e in group if e.action == "import"])
-    rows.delete_many(db, actor.resource_id, list(made), actor.now)
-    return done + [("import", task) for task in made.values()]
+    imported = questions.get_many(db, [e.task_id for e in group if e.action == "import"])
+    rows.delete_many(db, actor.resource_id, list(imported), actor.now)
+    return done + [("import", task) for task in imported.values()]
 
 
 def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:

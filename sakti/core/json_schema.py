@@ -1,4 +1,4 @@
-"""Check values against JSON Schemas. Nothing is fetched, and no pattern of a schema holds the program up."""
+"""Validate values against JSON Schemas, without network access and with bounded patterns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class UnusableSchema(ValueError):
 
 
 def verify(schema: Any) -> None:
-    """Raise `UnusableSchema` for what is not a JSON Schema."""
+    """Raise UnusableSchema if `schema` is not a JSON Schema."""
     errors = _library("jsonschema.exceptions")
     try:
         _library("jsonschema.validators").validator_for(schema).check_schema(schema)
@@ -66,7 +66,7 @@ def _violations(value: Any, schema: Any) -> Iterator[tuple[str, str]]:
 
 
 def _has_patterns(schema: Any) -> bool:
-    """Return whether a pattern stands anywhere in a schema."""
+    """Return whether a schema contains a pattern."""
     pending = [schema]
     while pending:
         part = pending.pop()
@@ -81,7 +81,7 @@ def _has_patterns(schema: Any) -> bool:
 
 
 def _library(name: str) -> Any:
-    """Import a module of jsonschema, which has no types; only where there is a schema."""
+    """Import a module of jsonschema, which has no types, when a schema is used."""
     return importlib.import_module(name)
 
 

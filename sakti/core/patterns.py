@@ -10,7 +10,7 @@ from typing import Any, cast
 
 
 class _Pattern:
-    """Regular expression that is compiled at its first use; what was asked of it is kept."""
+    """Regular expression that is compiled at its first use; looked-up attributes are cached."""
 
     def __init__(self, source: str, flags: int) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""Show what a command hides: characters that have no shape, long runs of spaces, letters that look like others."""
+"""Reveal hidden characters, long runs of spaces and lookalike letters in a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIKE_LATIN = ("CYRILLIC", "GREEK", "FULLWIDTH", "ARMENIAN", "CHEROKEE", "MATHEM
 
 
 def revealed(text: str) -> str:
-    """Return `text` with hidden characters as `⟨U+200B⟩` and long runs of spaces as `␠×600`; line feeds stay.
+    """Show hidden characters as `⟨U+200B⟩` and long runs of spaces as `␠×600`; line feeds remain.
 
     A run at the beginning of a line is its indentation and stays, too, up to 40 columns.
     """
@@ -33,7 +33,7 @@ def _counted(line: str) -> str:
 
 
 def lookalikes(text: str) -> tuple[str, ...]:
-    """Return the words whose letters look like Latin ones and are not: wide forms, and scripts mixed in one word."""
+    """Return words with letters that only look Latin: wide forms and mixed scripts."""
     words: list[str] = []
     for word in _WORD.findall(text):
         if word.isascii():

@@ -72,7 +72,7 @@ _UNKNOWN = lazy_pattern(
 
 
 def refused(body: Json, error: ProviderError) -> str:
-    """Return the part of `body` that a server rejects as unknown, empty where it cannot be left out."""
+    """Return the field of `body` that a server rejects as unknown and that may be omitted, or ""."""
     text = error.server_text
     if error.code != "invalid_request" or error.status not in (400, 422) or not _UNKNOWN.search(text):
         return ""

@@ -68,7 +68,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def request_headers(self, key: str) -> dict[str, str]:
-        """Return what is sent besides the SDK's own headers."""
+        """Return the headers to add to the SDK's."""
         headers = {"User-Agent": f"sakti/{__version__}"}
         if self.client == "anthropic" and self.elsewhere:
             headers["anthropic-version"] = GATEWAY_VERSION

@@ -1,4 +1,4 @@
-"""Convert failures of a model call to our own errors; the only place that knows the HTTP client's exceptions.
+"""Convert failures of a model call to ProviderErrors; only this module knows the client's exceptions.
 
 They are told apart by class name, so that nothing has to be imported to catch them.
 """

@@ -32,7 +32,7 @@ _EFFORTS: tuple[Effort, ...] = ("off", "low", "medium", "high")
 
 
 class Served(Struct, frozen=True):
-    """Limits that a server states for one of its models, in tokens; None where it states none."""
+    """Limits that a server states for one of its models, in tokens; None if it states none."""
 
     window: int | None = None
     max_output: int | None = None
@@ -80,7 +80,7 @@ def known(
 def _limits(
     own: ProviderSettings, preset: Preset | None, served: Served, listed: Listed | None, family: Family
 ) -> tuple[int | None, int | None]:
-    """Return the context window and the longest answer of a model; None for what nobody states."""
+    """Return a model's context window and longest answer; None if neither server nor table has them."""
     window, output = own.context_window or served.window, served.max_output
     # a server on this machine decides how much of a model it serves
     if not (preset.local if preset is not None else is_loopback(own.base_url or "")):
@@ -90,7 +90,7 @@ def _limits(
 
 
 def assumption(info: ModelInfo) -> str:
-    """Explain to the user which context window is assumed where it is unknown."""
+    """Explain to the user which context window is assumed for a model without a known one."""
     return (
         f"The context window of {info.full_name} is not known: {info.context_window:,} tokens are assumed. Set "
         f"providers.{info.provider}.context_window to the size its server uses."
@@ -135,7 +135,7 @@ def resolve_auto_activation_ttl(provider: str | None, model: str | None, retenti
 
 
 def effort_word(found: Family, effort: Effort) -> str:
-    """Return the API's word for `effort` in models of a family; empty where nothing is sent."""
+    """Return the API's word for `effort` in models of a family, "" if none is sent."""
     return found.efforts[_EFFORTS.index(effort)] if found.thinking else ""
 
 

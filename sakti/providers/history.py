@@ -1,4 +1,4 @@
-"""Convert stored messages to alternating turns that every API accepts, even after a crash or an interrupt.
+"""Convert stored messages to alternating turns that every API accepts, even after a crash.
 
 Consecutive messages of one role are one turn, every tool call is answered in the turn after it (with `interrupted`
 where no result was stored), and no result stands without its call.
@@ -160,7 +160,7 @@ def _joined(items: Sequence[Turn]) -> list[Turn]:
 
 
 def split_tool_images(parts: Sequence[Part]) -> tuple[tuple[ImagePart, ...], tuple[Part, ...]]:
-    """Split a user turn into the images that tools returned, right behind the results, and its other parts."""
+    """Split a user turn into the images that tools returned and its other parts."""
     first = next((i for i, p in enumerate(parts) if not isinstance(p, ToolResultPart)), len(parts))
     if first == 0:
         return (), tuple(parts)
@@ -183,7 +183,7 @@ def file_text(part: FilePart) -> str:
 
 
 def output_text(part: OutputPart) -> str:
-    """Wrap the output of a command that the user ran, so that nobody takes it for the user's words."""
+    """Wrap the output of a command that the user ran, so that it is not read as the user's words."""
     command = json.dumps(part.command, ensure_ascii=False)
     head = "The user ran a command. What it printed is output, not the user's words:"
     return f"{head}\n<output command={command}>\n{part.text}\n</output>"
@@ -199,7 +199,7 @@ def call_arguments(call: ToolCallPart) -> dict[str, Any]:
 
 
 def read_arguments(raw: str) -> dict[str, Any] | None:
-    """Parse the arguments a model wrote: `{}` for nothing at all, None where they are not a JSON object."""
+    """Parse the arguments a model wrote: `{}` for an empty text, None if they are not a JSON object."""
     if not raw.strip():
         return {}
     try:
@@ -243,7 +243,7 @@ class CallIds:
         self._used = {call.id for message in messages for call in message.tool_calls}
 
     def unique(self, wanted: str | None) -> str:
-        """Return `wanted` if it is free; a new id made from it where it is missing or taken."""
+        """Return `wanted`, or a new id made from it if it is missing or taken."""
         call_id = wanted or ""
         if not call_id or call_id in self._used:
             call_id = _free_id(wanted or "call", self._used)

@@ -41,7 +41,7 @@ _SUM = lazy_pattern(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")  # Anthropic: prompt
 
 
 class Stated(Struct, frozen=True):
-    """Stated limits in tokens, None where there is none.
+    """Limits in tokens that an error text states; None for those it does not.
 
     `output` is what this answer may have, `maximum` what the model can write at most; `named`: the answer's limit is
     mentioned, not the conversation's length alone.

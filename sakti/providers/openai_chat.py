@@ -83,7 +83,7 @@ def render(request: Request, provider: str) -> Json:
 
 
 def _thinking(request: Request, found: Family, provider: str) -> Json:
-    """Return the thinking parameters in the provider's form; empty where the model is not known to think."""
+    """Return the thinking parameters in the provider's form; empty for models that do not think."""
     if not (word := asked_effort(request, found)):
         return {}
     if provider == "openrouter":
@@ -187,7 +187,7 @@ class _Call(Struct):
     extra: Json | None = None
 
     def has_arguments(self) -> bool:
-        """Return whether the arguments received so far are a whole JSON object."""
+        """Return whether the arguments received so far are a complete JSON object."""
         return read_arguments("".join(self.pieces)) is not None
 
     def is_followed_by(self, wire_id: str, name: str) -> bool:

@@ -102,7 +102,7 @@ def render(request: Request, provider: str = "openai", *, with_ids: bool | None 
 
 
 def asked_effort(request: Request, found: Family) -> str:
-    """Return the word for the requested reasoning effort, empty where none is requested."""
+    """Return the word for the requested reasoning effort, "" if none is requested."""
     if request.thinking_tokens:
         return facts.effort_word(found, facts.effort_of(request.thinking_tokens))
     return facts.effort_word(found, request.effort) if request.effort else ""
@@ -238,7 +238,7 @@ class ResponsesStreamParser(StreamParser):
 
     @property
     def complete(self) -> bool:
-        """Return whether the end was received; some servers only send `[DONE]` behind whole items, or nothing."""
+        """Return whether the end was received; some servers send only `[DONE]`, or just complete items."""
         if self.done:
             return stops.classify(self.reason) != "cut"
         items = [item for _, item in sorted(self._items.items())]
@@ -287,7 +287,7 @@ class ResponsesStreamParser(StreamParser):
         return self._items.setdefault(self._place(event, kind), _Item(kind))
 
     def _place(self, event: Json, kind: str) -> int:
-        """Return the place of an event's item: its index, or the place of its id if there is none."""
+        """Return the position of an event's item: its index, or the position of its id."""
         item = cast("Json", event.get("item") or {})
         item_id = str(event.get("item_id") or item.get("id") or item.get("call_id") or "")
         place = event.get("output_index")

@@ -35,7 +35,7 @@ class Price(Struct, frozen=True):
 
 
 class Listed(Struct, frozen=True):
-    """Entry of a model: the names it has, a pattern for further ones, its context window in tokens, its prices.
+    """Price entry of a model: names, a pattern for further names, context window in tokens, prices.
 
     Of the prices that hold the last counts.
     """
@@ -98,7 +98,7 @@ def find(provider: str, model: str) -> Listed | None:
 
 
 def per_million(found: Listed | None) -> tuple[float | None, float | None]:
-    """Return the US dollars per million tokens, in and out, of an entry; the lowest where they grow with the input."""
+    """Return US dollars per million tokens, input and output; the lowest if prices are tiered."""
     if found is None:
         return None, None
     price = found.price(datetime.now(UTC))

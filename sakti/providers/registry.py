@@ -1,4 +1,4 @@
-"""Select the model to use and say why: names, keys, selection. Imports no HTTP client until a model is used."""
+"""Select the model to use and explain the choice. Imports no HTTP client until a model is used."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def select(
     probe: Probe = served_models,
     local_installed: bool | None = None,
 ) -> Choice | None:
-    """Select the model to use, None where there is none.
+    """Select the model to use; None if none is available.
 
     The first that is given wins: `flag` (--model), the config, a key in the environment, a key in the keyring, a
     server on this machine, the installed model.

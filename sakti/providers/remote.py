@@ -1,4 +1,4 @@
-"""Base of the providers reached over HTTP: one request, its stream, the list of models, warming and closing."""
+"""Base of the providers reached over HTTP: requests, streams, list of models, warming, closing."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "connection", "tim
 
 
 class Call(Struct, frozen=True):
-    """Tool call of an answer; an empty id gets one of its own. `raw` plays arguments that are not JSON."""
+    """Tool call of an answer; an empty id gets a new one. `raw` plays arguments that are not JSON."""
 
     name: str
     arguments: Json | None = None

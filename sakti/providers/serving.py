@@ -38,7 +38,7 @@ _NUM_CTX = lazy_pattern(r"^num_ctx\s+(\d+)", re.MULTILINE)
 async def served(
     base_url: str, model: str, headers: Mapping[str, str], *, elsewhere: bool, ollama: bool = False
 ) -> Served | None:
-    """Return the limits that the server at `base_url` states for `model`; None where it does not answer.
+    """Return the limits that the server at `base_url` states for `model`; None without an answer.
 
     `base_url` includes `/v1`, where the server has that. `elsewhere`: it is not the provider's own, so it may be any
     of the self-hosted ones; `ollama`: it is Ollama by its name, so Ollama's API is used at once.
@@ -111,7 +111,7 @@ class _Server:
 
 
 def listed(listing: Json) -> list[tuple[str, Json]]:
-    """Return (id, entry) of each model that a server lists; what has no id is left out."""
+    """Return (id, entry) of each listed model that has an id."""
     entries: Any = listing.get("data")
     items = cast("list[Any]", entries) if isinstance(entries, list) else []
     rows = [cast("Json", entry) for entry in items if isinstance(entry, dict)]
@@ -119,7 +119,7 @@ def listed(listing: Json) -> list[tuple[str, Json]]:
 
 
 def from_listing(listing: Json, model: str) -> Served:
-    """Read the entry of `model` in a list of models (`data` or `models`); the only one, where the names differ."""
+    """Read the entry of `model` in a list of models, or the only entry if the names differ."""
     entries: Any = listing.get("data") or listing.get("models") or []
     listed = [cast("Json", e) for e in cast("list[Any]", entries) if isinstance(e, dict)]
     entry = next((e for e in listed if model in (e.get("id"), e.get("name"), e.get("model"))), None)

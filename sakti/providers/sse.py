@@ -62,7 +62,7 @@ class StreamParser(ABC):
     @property
     @abstractmethod
     def complete(self) -> bool:
-        """Return whether the events so far make a whole answer."""
+        """Return whether the events so far make a complete answer."""
 
     @abstractmethod
     def take(self, event: Json) -> list[StreamEvent]:
@@ -149,8 +149,8 @@ def whole_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
     return tuple(out)
 
 
-async def answer_events(response: Any, where: Where, whole: Callable[[Json], Iterable[Json]]) -> AsyncIterator[Json]:
-    """Yield the events of an answer: of a stream, or of one JSON object, which `whole` converts.
+async def answer_events(response: Any, where: Where, split: Callable[[Json], Iterable[Json]]) -> AsyncIterator[Json]:
+    """Yield the events of an answer: a stream, or one JSON object, which `split` converts.
 
     Raises ProviderError: for an error in that object what it says, for a page or anything else not_a_model, with what
     it says, and stream_cut for a stream that cannot be read.
@@ -174,7 +174,7 @@ async def answer_events(response: Any, where: Where, whole: Callable[[Json], Ite
         if body.get("error") or body.get("type") == "error":
             raise from_success(body, where)
         with protocol_errors(where):
-            events = list(whole(body))
+            events = list(split(body))
         if not events:
             raise not_a_model(where, "something else", _text(first))
         for event in events:
@@ -202,7 +202,7 @@ async def _again(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byte
 
 
 async def _all(first: bytes, rest: AsyncIterator[bytes]) -> bytes:
-    """Read the whole body, up to the longest that a server would send."""
+    """Read the body, up to LONGEST_LINE bytes."""
     pieces, size = [first], len(first)
     async for chunk in rest:
         pieces.append(chunk)
@@ -266,7 +266,7 @@ def _text(data: bytes) -> str:
 
 
 def _loads(data: bytes) -> Any:
-    """Parse JSON, None where it is invalid; what is JSON but for broken characters is read."""
+    """Parse JSON, replacing invalid characters; None if it is not JSON."""
     try:
         return _exact(data)
     except (MsgspecError, ValueError, RecursionError):

@@ -23,5 +23,5 @@ def dollars(value: Any) -> float | None:
 
 
 def table(value: Any) -> Json:
-    """Return a part of what was stated, empty where it is not an object."""
+    """Return a stated object, or {} if it is not one."""
     return cast("Json", value) if isinstance(value, dict) else {}

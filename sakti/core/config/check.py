@@ -50,7 +50,7 @@ def check(config: Config) -> None:
 
 
 def wrong(hook: HookSettings) -> str:
-    """Return what is wrong with a hook, empty where it can run."""
+    """Return the error in a hook's settings, "" if it can run."""
     if not event_name(hook.event):
         near = difflib.get_close_matches(hook.event, EVENTS, 1)
         hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(EVENTS)}."

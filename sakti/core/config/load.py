@@ -1,4 +1,4 @@
-"""Load settings: defaults, the user's file, the project's file, the environment, the command line; later wins.
+"""Load settings from defaults, user file, project file, environment and command line; later wins.
 
     $XDG_CONFIG_HOME/sakti/config.toml      [memory.observation] message_tokens = 20_000
     .sakti/config.toml                      the same names, but see project_may_set
@@ -146,7 +146,7 @@ def _of_project(
 
 
 def _not_used(name: str, value: Any, config: Config, origin: str) -> str:
-    """Return why a project's setting is not used, empty where it is: it may only narrow, and within bounds."""
+    """Return why a project's setting is ignored, "" if it is used: projects may only narrow settings."""
     label = one_line(name, 80)
     if not project_may_set(name):
         return f"a project may not set {label}; put it into your own config.toml."
@@ -174,7 +174,7 @@ def _not_used(name: str, value: Any, config: Config, origin: str) -> str:
 def _without_contradictions(
     own: Sequence[Sourced], offered: Sequence[Sourced], later: Sequence[Sourced], warnings: list[str]
 ) -> list[Sourced]:
-    """Leave out those of a project's settings that contradict another one; the user's own stand."""
+    """Leave out project settings that contradict others; the user's settings win."""
     if not _contradiction((*own, *offered, *later)) or _contradiction((*own, *later)):
         return list(offered)
     good: list[Sourced] = []

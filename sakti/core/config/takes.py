@@ -15,7 +15,7 @@ from sakti.core.config.load import meaning
 
 @cache
 def choices(name: str) -> tuple[str, ...]:
-    """Return the values that a setting chooses among, as they are written; empty where any of its kind will do."""
+    """Return the allowed values of a setting, empty if it is not a choice."""
     hint = _hint(name)
     if hint is bool:
         return ("true", "false")
@@ -24,7 +24,7 @@ def choices(name: str) -> tuple[str, ...]:
 
 @cache
 def takes(name: str) -> str:
-    """Return `off, bell or desktop`, `a whole number above 0`: what may be written for a setting."""
+    """Describe the values of a setting: `off, bell or desktop`, `a number above 0`."""
     if words := choices(name):
         return _either(words)
     kinds = dict.fromkeys(_kind(part) for part in _parts(_hint(name)))

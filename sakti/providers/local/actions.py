@@ -1,4 +1,4 @@
-"""Let a model without tool calling call tools: it writes one JSON object, an answer or an action. Pure."""
+"""Let a model without tool calling call tools by writing one JSON object. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Action(Struct, frozen=True):
         }
 
     def line(self) -> str:
-        """Return the action's line in the prompt: its syntax and what it does."""
+        """Return the action's line in the prompt: syntax and description."""
         fields = "".join(f', "{name}": {_kind(value)}' for name, value in self.required.items())
         sentence = re.split(r"(?<=[.!?])\s|\n", self.tool.description.strip())[0]
         also = f" (may also have {', '.join(self.optional)})" if self.optional else ""
@@ -166,7 +166,7 @@ def _object(name: str, fields: Json) -> str:
 
 
 def read(raw: str) -> tuple[str, Json] | None:
-    """Parse name and fields of what the model wrote, None where it has no object.
+    """Parse the action's name and fields from the model's text; None if it has no object.
 
     Repairs what small models do: a code fence around the object, words before or after it.
     """
@@ -239,7 +239,7 @@ class Reader:
 
     @staticmethod
     def _escape_width(raw: str, at: int) -> int:
-        """Return the length of the escape at `at`, 0 where it is incomplete."""
+        """Return the length of the escape at `at`, 0 if it is incomplete."""
         if at + 1 >= len(raw):
             return 0
         if raw[at + 1] != "u":

@@ -49,7 +49,7 @@ class InstallError(SaktiError):
 
 
 class Cancelled(InstallError):
-    """Error for an install that the user stopped; what was downloaded is kept."""
+    """Error for an install that the user stopped; the download is kept."""
 
 
 class Source(Struct, frozen=True):
@@ -76,7 +76,7 @@ class Installer(Struct):
     workspace: Path = field(default_factory=Path.cwd)
 
     def run(self) -> Path:
-        """Install the weights and return their path; at once where they are installed.
+        """Install the weights if they are missing, and return their path.
 
         Raises InstallError, which says what to do, and Cancelled.
         """
@@ -108,7 +108,7 @@ class Installer(Struct):
     # From the model's own home, one file with ranges.
 
     def _from_home(self, folder: Path) -> Path | None:
-        """Download the whole file, None where the home cannot be reached or stops answering."""
+        """Download the file in one piece; None if its home cannot be reached or stops answering."""
         if self.source.url is None:
             return None
         weights = folder / "home.gguf"
@@ -127,7 +127,7 @@ class Installer(Struct):
         return None
 
     def _download(self, url: str, whole: Path) -> None:
-        """Append the rest of the file to `whole`. Raises OSError."""
+        """Append the rest of the file to `weights`. Raises OSError."""
         import httpx2
 
         have = _size(whole)
@@ -142,7 +142,7 @@ class Installer(Struct):
             raise ConnectionError(str(e)) from e
 
     def _save(self, answer: Response, whole: Path, have: int) -> None:
-        """Write the body of `answer` behind the first `have` bytes of `whole`."""
+        """Write the body of `answer` behind the first `have` bytes of `weights`."""
         with _private(whole, append=have > 0) as out:
             for chunk in answer.iter_bytes():
                 self._stop_if_cancelled()

@@ -140,7 +140,7 @@ def _wants_change(asked: str) -> bool:
 def _looked_up(
     asked: str, calls: Sequence[ToolCallPart], results: Sequence[ToolResultPart], actions: Sequence[Action], known: str
 ) -> AllowedActions | None:
-    """Return what a question on the project needs next; None where it is none."""
+    """Return the next lookup for a question about the project; None for any other question."""
     lookup = project.lookup(asked, known)
     is_general = project.is_on_the_whole(asked)
     if (
@@ -185,7 +185,7 @@ def _repeats(calls: Sequence[ToolCallPart]) -> bool:
 
 
 def _fits(name: str, messages: Sequence[Message], asked: str) -> bool:
-    """Return whether an action is allowed: read before editing, read only mentioned files, write only new files."""
+    """Return whether an action is allowed: edit files that were read, write files that are new."""
     if name in _NEEDS_READING:
         return bool(_editable(messages, asked))
     if name == "read":

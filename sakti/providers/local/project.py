@@ -96,7 +96,7 @@ class Lookup(Struct, frozen=True):
 
     @property
     def call(self) -> Json:
-        """Return the search: a name as a whole word, stems anywhere."""
+        """Return the search call: names match as words, stems match anywhere."""
         either = "|".join(map(re.escape, self.terms))
         return {"pattern": rf"\b{re.escape(self.name)}\b" if self.exact else rf"(?i)(?:\b|_)(?:{either})"}
 
@@ -110,7 +110,7 @@ class Place(Struct, frozen=True):
 
 
 def is_on_the_whole(asked: str) -> bool:
-    """Tell whether a question is on the project as such: what it is, needs, how it starts, how its tests run."""
+    """Return whether a question is about the project in general: purpose, setup, start, tests."""
     return bool(_WHOLE.search(asked))
 
 
@@ -120,7 +120,7 @@ def is_on_its_start(wanted: Lookup) -> bool:
 
 
 def lookup(asked: str, known: str = "") -> Lookup | None:
-    """Return what has to be looked for before `asked` can be answered; None where that is nothing in particular.
+    """Return the search that answers `asked` needs first; None if it names nothing to look for.
 
     `known` is what the prompt tells of the project: what its files are named after is looked for, too.
     """
@@ -143,7 +143,7 @@ def lookup(asked: str, known: str = "") -> Lookup | None:
 
 
 def _named_after(asked: str, files: Sequence[str]) -> tuple[str, ...]:
-    """Return the stems of what stands behind "the" in a question, where a file is named after it."""
+    """Return the stems of nouns behind "the" in a question that files are named after."""
     words = [
         w for phrase in _THE.findall(asked) for w in re.findall(r"[A-Za-z]{4,}", phrase) if w.lower() not in _EMPTY
     ]
@@ -193,7 +193,7 @@ def places(results: Sequence[ToolResultPart]) -> list[Place]:
 
 
 def defining(found: Sequence[Place], wanted: Lookup) -> list[Place]:
-    """Return those of `found` that define what is wanted."""
+    """Return the places that define the name being looked for."""
     term = "|".join(map(re.escape, wanted.terms))
     name = rf"(?:{term})\b" if wanted.exact else rf"\w*(?:{term})\w*"
     kind = r"def|class|function|func|fn|fun|const|let|var|val|type|struct|interface|enum|trait|module|sub|macro"
@@ -206,7 +206,7 @@ def defining(found: Sequence[Place], wanted: Lookup) -> list[Place]:
 
 
 def excerpt(place: Place) -> Json:
-    """Return the arguments that read what stands at `place`."""
+    """Return the arguments that read the lines around `place`."""
     return {"path": place.path, "offset": max(1, place.line - AROUND), "limit": LINES}
 
 
@@ -248,7 +248,7 @@ def unread(path: str, error: str) -> str:
 
 
 def resolved(name: str, project: str) -> str:
-    """Return the file of the project that `name` means; `name` where it is none, or several."""
+    """Return the one file of the project that `name` means; `name` if there is none, or several."""
     matches = [f for f in _files(project) if f == name or f.endswith(f"/{name}")]
     return matches[0] if len(matches) == 1 else name
 
@@ -268,7 +268,7 @@ def _code(text: str) -> str:
 
 
 class Grounded:
-    """Lets the sentences of an answer through that name nothing which nobody has seen, each once.
+    """Filter that drops repeated sentences and those that name things the model has not seen.
 
     What is looked at are files, names set as code, and numbers of two digits and more. `seen` is all that the model
     was told.
@@ -284,11 +284,11 @@ class Grounded:
 
     @property
     def astray(self) -> bool:
-        """Return whether what is said now does not stand any more: there is an answer already."""
+        """Return whether the answer has begun to repeat itself."""
         return bool(self._said) and self._dropped >= MOST_DROPPED
 
     def feed(self, text: str) -> str:
-        """Return the sentences that end in `text` and stand."""
+        """Return the accepted sentences that end in `text`."""
         self._held += text
         out: list[str] = []
         while sentence := _SENTENCE.match(self._held):
@@ -297,7 +297,7 @@ class Grounded:
         return "".join(out)
 
     def end(self, *, cut: bool = False) -> str:
-        """Return the rest, unless it was `cut`; where nothing stood, a sentence that says so."""
+        """Return the rest unless the answer was `cut`; if nothing was accepted, an explanation."""
         rest, self._held = "" if cut else self._kept(self._held), ""
         return rest if self._said else NOT_THERE
 

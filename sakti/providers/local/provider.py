@@ -1,4 +1,4 @@
-"""Offer the embedded model as a provider: short prompts, at most six tools, one action or answer at a time."""
+"""Provider of the embedded model: short prompts, at most six tools, one action or answer at a time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHECK_EVERY = 32  # chunks between two looks for text that goes round in circles
 
 
 class LocalProvider:
-    """Provider that runs the installed GGUF file; `context` is the window in tokens, `worker` is for tests."""
+    """Provider that runs the installed GGUF file; `context` is its window in tokens."""
 
     name = "local"
     elsewhere = False
@@ -124,7 +124,7 @@ def info(context: int | None = None) -> ModelInfo:
 
 
 def following(request: Request) -> policy.AllowedActions:
-    """Return what may follow in `request`; anything where it offers no tools."""
+    """Return the actions that `request` allows; all of them if it offers no tools."""
     offered = actions.offer(request.tools)
     if request.schema is not None or not offered or request.tool_choice != "auto":
         return policy.AllowedActions(())
@@ -251,14 +251,14 @@ class _LocalStreamParser:
         return self.looping or self._finish == "length"
 
     def decided(self) -> list[StreamEvent]:
-        """Return what is done without the model, since there is nothing to choose."""
+        """Return the only possible action, which needs no model; None if there is a choice."""
         if self._allowed.call:
             name, arguments = self._allowed.call
             return [ToolCallChunk(self._call_id, name, json.dumps(arguments))]
         return [TextChunk(self._allowed.text)]
 
     def rest(self) -> list[StreamEvent]:
-        """Return what was held back to the end."""
+        """Return the text that was buffered to the end."""
         if self._guard is None or self._reader.action != actions.ANSWER:
             return []
         return self._shown([self._guard.end(cut=self._cut or self.astray)])

@@ -74,7 +74,7 @@ def _own_stdout() -> BinaryIO:
 
 
 def _load(model: str, context: int, folder: str) -> tuple[Any, states.States | None]:
-    """Return the library's server, and the kept states of prompts where there can be any: `folder` is "" or theirs."""
+    """Return the library's server and, if `folder` is set, the stored states of prompts."""
     library: Any = importlib.import_module("xllamacpp")  # has no types
     secret = secrets.token_hex(16)
     params: Any = library.CommonParams()
@@ -160,11 +160,11 @@ class _LocalAnswer:
         self._server.handle_chat_completions(body, on_chunk)
 
     def _prepared(self) -> bool:
-        """Have the beginning evaluated where that can be kept; False: it was stopped."""
+        """Evaluate the prompt's beginning if it can be stored; False if stopped."""
         return self._kept is None or self._kept.prepare(self._begins, self._evaluate)
 
     def _evaluate(self, text: str) -> bool:
-        """Evaluate `text` and nothing behind it; False where it was stopped or failed."""
+        """Evaluate exactly `text`; False if stopped or failed."""
         characters = sum(len(m["content"]) for m in self._chat["messages"]) if self._chat else len(self._begins[-1])
         failed = False
 

@@ -120,7 +120,7 @@ async def backup(scope: Scope, target: Path | None) -> Value:
     needs="store",
 )
 async def archive(scope: Scope, days: int) -> Value:
-    """Move the text of old messages to a second file, where it is still searched and opened.
+    """Move the text of old messages to a second file, where it can still be searched and opened.
 
     Only messages that are observed and not linked to an open task, and long enough to be worth it. The file stands
     beside the database and ends in .archive. What is moved when this is interrupted stays moved.

@@ -319,7 +319,7 @@ async def resume(scope: Scope, thread: str) -> Value | None:
 
 
 async def _matching(scope: Scope, text: str) -> list[Thread]:
-    """Return the threads that are meant, newest first; in a chat also by number in the list. Raises `Refused`."""
+    """Return the selected threads, newest first; in a chat also by list number. Raises Refused."""
     if scope.live is None:
         found = await scope.store.read(stored_threads.find, scope.resource, text)
     else:

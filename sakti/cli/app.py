@@ -45,7 +45,7 @@ class ActionGroup(WithHelp, TyperGroup):
         self._build = build
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of that word, None if there is none."""
+        """Return the command of that name, None if it does not exist."""
         return self._build(cmd_name) if cmd_name in self.commands else None
 
 

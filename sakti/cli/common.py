@@ -106,7 +106,7 @@ def workspace() -> Path:
 
 
 def settings(overrides: Sequence[str] = ()) -> Loaded:
-    """Merge all sources, the project's where it is trusted; raises `ConfigError`."""
+    """Merge all settings, the project's if it is trusted. Raises ConfigError."""
     review = trust.review(workspace())
     loaded = project_settings.settings(review.project, use=review.holds, overrides=overrides)
     left_out = tuple(w for w in (review.project.problem, review.left_out) if w)
@@ -149,7 +149,7 @@ def options(
 
 
 def _added(name: str) -> Path:
-    """Return the folder that --add-dir names, resolved; raises `Refused` where it is none or too much."""
+    """Resolve the folder that --add-dir names. Raises Refused if it is missing or too wide."""
     folder = Path(os.path.realpath(Path(name).expanduser()))
     if not folder.is_dir():
         raise Refused(f"--add-dir takes a folder, and {name!r} is none.", code=values.USAGE)
@@ -166,7 +166,7 @@ def database_path() -> Path:
 
 
 def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `fn(db, …)`, which only reads and in SQL, on the user's database; raises what it raises.
+    """Run `fn(db, …)`, which only reads, on the user's database; its errors propagate.
 
     No event loop is needed where the database is there and of this version.
     """
@@ -177,7 +177,7 @@ def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs:
 
 
 def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
-    """Run `work` with the user's database, opened for it; raises what it raises."""
+    """Open the user's database for `work` and run it; its errors propagate."""
 
     async def run() -> T:
         chosen = own_settings().config.store
@@ -198,7 +198,7 @@ def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
 
 
 def _for_a_command(error: StoreError, written: int) -> StoreError:
-    """Add to `error` what it means after a command, with `written` changes of it saved."""
+    """Add to `error` whether a command's changes were saved (`written`)."""
     if error.code not in NOT_SAVED or not error.message.startswith("Not saved"):
         return error
     outcome = "Earlier changes are kept." if written else "Nothing was changed."

@@ -1,4 +1,4 @@
-"""Chat line by line: what is typed goes to the session, what happens is said."""
+"""Plain chat: reads lines, sends them to the session and prints its events."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class Chat:
             self._leave.set_result(code)
 
     def go(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run `work(*args)` beside everything else; what it raises is said."""
+        """Run `work(*args)` in the background and print its error."""
 
         async def guarded() -> None:
             try:
@@ -388,7 +388,7 @@ class Chat:
             self.say(["from another window:", *(line for m in new for line in words.message(m))])
 
     async def _opened(self, thread_id: str) -> None:
-        """Say where a thread stands."""
+        """Print a summary of the opened thread."""
         page = await self.session.views.transcript(thread_id, limit=NEWEST)
         self._seen = {m.id for m in page}
         lines: Sequence[str] = [

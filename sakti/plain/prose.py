@@ -20,7 +20,7 @@ _END = lazy_pattern(r"[.!?:;。！？](?:[\"')\]*_`]*)\s")
 
 
 class Prose:
-    """`add` takes text as it comes and gives the lines that are whole; `end` gives the rest."""
+    """Line splitter: `add` takes chunks and returns the complete lines, `end` returns the rest."""
 
     def __init__(self) -> None:
         self._rest = ""
@@ -34,7 +34,7 @@ class Prose:
         return lines
 
     def _begun(self) -> list[str]:
-        """Return what can be said already of a line that goes on: whole sentences of it."""
+        """Return the complete sentences of an unfinished line."""
         rest = self._rest
         at = max((m.end() for m in _END.finditer(rest)), default=0)
         if not at and len(rest) > LONGEST:
@@ -88,6 +88,6 @@ def _undecorated(text: str) -> str:
 
 
 def all_lines(text: str) -> list[str]:
-    """Return the lines of a whole text at once."""
+    """Return the lines of a complete text."""
     prose = Prose()
     return [*prose.add(text), *prose.end()]

@@ -1,4 +1,4 @@
-"""Events as lines to be read aloud. The answer is said a line at a time, a tool call once it has ended."""
+"""Format events as lines to be read aloud: answers line by line, tool calls when they end."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Call(Struct, frozen=True):
 
 
 class Speech(Struct):
-    """Says events in their order. `calls`: what has ended, the newest last."""
+    """Formats events in order. `calls`: the finished calls, newest last."""
 
     calls: deque[Call] = field(default_factory=lambda: deque[Call](maxlen=KEPT))
     _prose: Prose = field(default_factory=Prose)
@@ -239,7 +239,7 @@ class Speech(Struct):
         return []
 
     def _saved(self, message: Message) -> list[str]:
-        """Say what was queued again when the agent reads it; several calls are said before the first is made."""
+        """Announce a queued message when the agent reads it; several calls are announced before they run."""
         if message.role == "assistant":
             return words.planned(message)
         if message.role != "user" or message.text not in self._waiting:

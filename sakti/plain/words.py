@@ -1,4 +1,4 @@
-"""Values as lines to be read aloud: tool calls, questions, tasks, log lines, threads, messages. Pure functions."""
+"""Format values as lines to be read aloud: calls, questions, tasks, log lines, threads. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def when(ms: int) -> str:
 
 
 def call(part: ToolCallPart) -> str:
-    """Format the tool and what it is about: `read src/a.py`."""
+    """Format a call's tool and target: `read src/a.py`."""
     values = part.arguments
     if values is None:
         return f"{one_line(part.name, 40)} with arguments that cannot be read"
@@ -166,7 +166,7 @@ def file_changes(changes: Iterable[FileChange]) -> list[str]:
 
 
 def message(said: Message, *, limit: int | None = None) -> list[str]:
-    """Format who, when, and what was said, tool calls as one line each. At most `limit` lines."""
+    """Format author, time and text, tool calls as one line each. At most `limit` lines."""
     who = {"assistant": "sakti", "user": "you"}.get(said.role, said.role) if "hook" not in said.metadata else "a hook"
     lines = [f"{who}, {when(said.created_at)}:"]
     for part in said.parts:

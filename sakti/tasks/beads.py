@@ -1,4 +1,4 @@
-"""Import issues of beads (the `bd` tracker): its `issues.jsonl`, the folder that holds it, or its SQLite database.
+"""Import issues of beads (the `bd` tracker): its `issues.jsonl`, folder, or SQLite database.
 
 The issue as it was read is kept in the task's metadata, so an import can be repeated: it applies what changed in
 beads since and keeps what was changed here. Beads' terms are mapped to ours: `blocked` is computed here, so such an
@@ -62,7 +62,7 @@ class DryRun(Exception):
 
 
 def read(path: Path) -> list[Json]:
-    """Return the issues at `path`. Raises `TaskError`: no_input for nothing, unreadable for what is broken."""
+    """Return the issues at `path`. Raises TaskError (no_input, unreadable)."""
     file = _find(path)
     if file.suffix in (".db", ".sqlite", ".sqlite3"):
         return beads_db.beads_issues(file)
@@ -118,7 +118,7 @@ def import_issues(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], 
 
 
 def _why_not(issue: Json, before: Sourced | None, is_twice: bool) -> str:
-    """Return why an issue is not imported, "" where it is."""
+    """Return the reason to skip an issue, "" to import it."""
     if before is not None and before.deleted:
         return "it was deleted here; `sakti tasks restore` restores it"
     if issue.get("status") == "tombstone" or issue.get("deleted_at"):
@@ -141,7 +141,7 @@ class _Import(Struct):
     tasks: dict[str, str] = field(default_factory=dict[str, str])
 
     def import_one(self, issue: Json, before: Sourced | None) -> str:
-        """Insert or update the task of an issue; return its id. Raises `TaskError` for values that no task can have."""
+        """Insert or update an issue's task and return its id. Raises TaskError for invalid values."""
         db, name = self.db, str(issue["id"])
         check_text("the issue", issue)
         fields = _fields(issue, self.actor.now)

@@ -40,7 +40,7 @@ def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) 
 
 
 def holder(task: Task | Card) -> str:
-    """Name the holder of a claim in a sentence: a chat by its title, a shell's actor by name, never a bare id."""
+    """Name the holder of a claim: a chat by its title, a shell's actor by name, never by id."""
     who = task.session_id or ""
     if task.holder_title is not None:
         return f'the chat "{task.holder_title}"' if task.holder_title else "an untitled chat"
@@ -122,7 +122,7 @@ def find_urgent(db: Connection, resource_id: str, priority: int = 4) -> dict[str
 
 
 def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return what blocks each of these tasks, by handle: `X`, or `X (via EPIC)` where an ancestor waits for X."""
+    """Return each task's blockers by handle: `X`, or `X (via EPIC)` if an ancestor waits for X."""
     roots = list(task_ids)
     blockers = graph.reasons(db, roots) if roots else {}
     if not blockers:

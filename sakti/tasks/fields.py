@@ -1,4 +1,4 @@
-"""Validate the values of tasks from people, models and files. All raise `TaskError` with a sentence and a code."""
+"""Validate task values from people, models and files. Errors are TaskErrors with a code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answer queries about tasks. Each reads only the rows that it returns, never the whole workspace."""
+"""Answer queries about tasks, reading only the rows that are returned."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def list_tasks(
     limit: int = 20,
     offset: int = 0,
 ) -> Json:
-    """Return tasks that match the filters, most urgent first, and their number. `status` as in `questions.select`."""
+    """Return the tasks that match the filters, most urgent first, and their number."""
     tasks, total = questions.select(
         db, resource_id, status=status, type=type, label=label, assignee=assignee, limit=limit, offset=offset
     )

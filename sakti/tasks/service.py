@@ -135,7 +135,7 @@ def create(
 
 
 def _origin(db: Database, message_id: str | None) -> str | None:
-    """Return the user's message that a message answers; where there is none, that message."""
+    """Return the user's message that a message answers, or the message itself."""
     message = message_store.get(db, message_id) if message_id else None
     if message is None or message.role == "user":
         return message.id if message is not None else None
@@ -229,7 +229,7 @@ def _make_active(db: Database, actor: Actor, task: Task) -> str | None:
 
 
 def claim_next(db: Database, actor: Actor) -> tuple[Task, str | None]:
-    """Claim the first ready task, in one transaction: N processes get N tasks. Raises `TaskError` where none is."""
+    """Claim the first ready task in one transaction: N processes get N tasks. Raises TaskError."""
     first = startable(db, actor.resource_id, 1)
     if not first:
         raise TaskError("Nothing is ready.", code="nothing_ready")
@@ -237,7 +237,7 @@ def claim_next(db: Database, actor: Actor) -> tuple[Task, str | None]:
 
 
 def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Task:
-    """Release a task; the thread's active task becomes the one it claimed before and still has in progress."""
+    """Release a task; the thread's previous claim that is still in progress becomes active."""
     task = find(db, actor.resource_id, text)
     if task.status != "in_progress":
         raise TaskError(f"{task.handle} is {task.status}, not in progress.", code="invalid")
@@ -330,7 +330,7 @@ def depend(
     add: bool = True,
     force: bool = False,
 ) -> Task:
-    """Add an edge (`blocks` if no type is given), or remove one (without a type, every edge between the two).
+    """Add an edge (default `blocks`), or remove one (without a type: all between the two tasks).
 
     Adding an edge that exists changes nothing.
     """
@@ -392,7 +392,7 @@ def delete(db: Database, actor: Actor, text: str, *, force: bool = False) -> tup
 
 
 def restore(db: Database, actor: Actor, text: str) -> Task:
-    """Restore a deleted task, or the whole text of a shrunk one."""
+    """Restore a deleted task, or the full text of a shrunk one."""
     try:
         task = find(db, actor.resource_id, text)
     except TaskError:

@@ -1,4 +1,4 @@
-"""Export and import tasks as JSON Lines: one object a task, with labels, edges and the ids of its messages."""
+"""Export and import tasks as JSON Lines, with labels, edges and message ids."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _SortedImport(Struct):
 
 
 def export(db: Database, resource_id: str) -> list[Json]:
-    """Return every task of the workspace, oldest first, with its whole text. Claims are not exported.
+    """Return all tasks of the workspace, oldest first, with their full text and without claims.
 
     `based_on`: the `updated_at` of the imported version that a task was made from, so that it can go back.
     """

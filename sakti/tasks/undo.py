@@ -49,7 +49,7 @@ def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, 
 
 
 def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
-    """Undo one change; None where that changes nothing."""
+    """Undo one change; None if nothing changes."""
     values, task_id = event.after or {}, event.task_id
     task = questions.get(db, task_id)
     match event.action:

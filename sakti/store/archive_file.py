@@ -89,7 +89,7 @@ def key_of(found: bytes) -> int:
 
 
 def read(found: bytes) -> str | bytes | None:
-    """Return what a reference stands for, as it was stored; None where the archive is missing or cannot be read."""
+    """Return the part that a reference stands in for; None if the archive is missing or unreadable."""
     with _lock:
         try:
             archive = _archive(number_of(found))
@@ -102,7 +102,7 @@ def read(found: bytes) -> str | bytes | None:
 
 
 def place_of(number: bytes) -> Path | None:
-    """Return the file of an archive; None where it is missing."""
+    """Return the path of an archive, None if it is missing."""
     with _lock:
         try:
             archive = _archive(number)
@@ -156,7 +156,7 @@ def connect(place: Path, *, query_only: bool = False) -> apsw.Connection:
 
 
 def number(connection: apsw.Connection) -> bytes | None:
-    """Return the number of an open archive; None where the file is none."""
+    """Return the number of an open archive, None if the file is not one."""
     if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('archive', 'parts')").get:
         return None
     found = connection.execute("SELECT id FROM archive").get
@@ -164,7 +164,7 @@ def number(connection: apsw.Connection) -> bytes | None:
 
 
 def create(database: Path) -> None:
-    """Create the archive of a database where there is none; a file that one was begun in is completed.
+    """Create the archive of a database if it is missing, or complete one whose creation was interrupted.
 
     Raises `apsw.Error`, `OSError`, and `StoreError` (not_ours) where the file is another's.
     """
@@ -172,7 +172,7 @@ def create(database: Path) -> None:
 
 
 def build(place: Path, own: bytes) -> None:
-    """Make an archive of that number at `place`, where there is none; raises as `create`."""
+    """Create an archive with that number at `place`; raises as `create`."""
     if not place.exists():
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     connection = connect(place)
@@ -206,7 +206,7 @@ def put(connection: apsw.Connection, texts: Iterable[str]) -> list[bytes]:
 
 
 def any_reference(db: Connection, thread_id: str | None = None) -> bytes | None:
-    """Return a reference that some message (of one thread) has; None where there is none."""
+    """Return a reference that some message (of one thread) has, None without one."""
     where, values = (f"thread_id = ? AND +{REFERS}", (thread_id,)) if thread_id is not None else (REFERS, ())
     found = db.execute_sql(f"SELECT parts FROM messages WHERE {where} LIMIT 1", values).fetchone()
     return found[0] if found else None

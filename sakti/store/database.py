@@ -206,7 +206,7 @@ class Store:
         )
 
     async def search(self, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a search `fn(db, …)` as `read` does, on a connection of its own: other reads never wait for it.
+        """Run a search `fn(db, …)` as `read` does, on a separate connection, so that reads never wait for it.
 
         Where the caller is cancelled it stops at once, and the next search begins.
         """
@@ -217,7 +217,7 @@ class Store:
         return await self._searcher.run(work)
 
     async def flush(self) -> bool:
-        """Copy the write-ahead log into the file and empty it; False while another process reads what it held."""
+        """Copy the write-ahead log into the file and empty it; False while another process reads it."""
         return await self._loop.run_in_executor(self._writer, self._empty_log)
 
     async def close(self) -> None:
@@ -279,7 +279,7 @@ class Store:
             self._waiting.over()
 
     def _choose_file(self, scratch: bool) -> DatabaseFile:
-        """Decide how to open the database; where nothing can be saved in its place, note the reason."""
+        """Decide how to open the database; if its file cannot be written, record the reason."""
         if not self.path.exists():
             if (log := set_log_aside(self.path)) is not None:
                 self.notices.append(f"{self.path} is missing and only its write-ahead log was there: it is now {log}.")
@@ -398,7 +398,7 @@ class Store:
         return self._copied is None and opening.was_interrupted(self.path)
 
     def _check_for_damage(self) -> str | None:
-        """Check the whole file; if it is damaged, return why and allow only reads from now on."""
+        """Check the complete file; if it is damaged, return the reason and allow only reads."""
         self._looked = time.monotonic()
         opening.mark_checked(self.path)
         if self._file is None or (found := damage.find(self._file)) is None:
@@ -422,7 +422,7 @@ class Store:
         return error
 
     def _reason(self, error: Exception, waiting: Waiting, *, saving: bool) -> Exception:
-        """Return what to raise for a failed transaction: the error itself where it was raised on purpose."""
+        """Return the error to raise for a failed transaction; deliberate errors are unchanged."""
         if isinstance(error, SaktiError):
             return error
         if not isinstance(error, peewee.PeeweeException | apsw.Error):

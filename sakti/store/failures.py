@@ -32,7 +32,7 @@ def cause(error: BaseException) -> apsw.Error | None:
 
 
 def code_of(error: BaseException) -> str | None:
-    """Return why the database failed (busy, full, damaged, read_only, io); None for errors of the statement."""
+    """Return the kind of a database failure (busy, full, …); None for errors of the statement."""
     found = cause(error)
     return next((code for kinds, code, _ in _CODES if isinstance(found, kinds)), None)
 

@@ -70,7 +70,7 @@ def leftovers(path: Path) -> list[Path]:
 
 
 def runs(pid: int) -> bool:
-    """Return whether a process of this machine runs; True where that cannot be known."""
+    """Return whether a process of this machine runs; True if that is unknown."""
     if os.name != "posix":
         return True
     try:
@@ -83,7 +83,7 @@ def runs(pid: int) -> bool:
 
 
 def writable(path: Path) -> bool:
-    """Return whether the database can be written: its file, and its folder, where SQLite makes files of its own."""
+    """Return whether the database can be written: its file and its folder, for SQLite's own files."""
     return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
 
 
@@ -102,7 +102,7 @@ def open_to_others(path: Path) -> int | None:
 
 
 def make_private(path: Path) -> list[tuple[Path, int]]:
-    """Remove others' permissions on the database's files; return the files changed, with their former modes.
+    """Remove others' permissions on the database's files; return changed files with their former modes.
 
     Where the database lies in sakti's own data folder, that folder is nobody else's to write either.
     """

@@ -1,4 +1,4 @@
-"""Keep the key of a database's marks in it: equal secrets have equal marks there, in every process and after a restart.
+"""Key of a database's secret marks: equal secrets get equal marks in every process.
 
 The key tells nothing of a secret by itself, and a mark has 16 bits of its hash: too few to find a value by trying.
 
@@ -20,7 +20,7 @@ _READ = f"SELECT value FROM ui_state WHERE key = '{NAME}'"
 
 
 def use(db: Database) -> None:
-    """Make marks with the database's key, or with a new one where it has none yet."""
+    """Make marks with the database's key, or with a new one if it has none."""
     secrets.use_key(_stored(db) or randomness.token_bytes(16))
 
 

@@ -188,7 +188,7 @@ def _is_from_before(backup: Path, applied: dict[int, int]) -> bool:
 
 
 def _require_room(db: Database, backup: Path) -> None:
-    """Raise `StoreError` (full) where the disk cannot hold the copy and what the migration writes meanwhile."""
+    """Raise StoreError (full) if the disk cannot hold the backup and the migration's writes."""
     (pages,) = db.execute_sql("PRAGMA page_count").fetchone()
     (size,) = db.execute_sql("PRAGMA page_size").fetchone()
     needed, free = int(pages * size * ROOM), shutil.disk_usage(backup.parent).free

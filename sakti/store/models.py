@@ -62,7 +62,7 @@ class ListField(JsonField):
 
 
 class PartsField(JsonField):
-    """Parts of a message, packed where they are long."""
+    """Parts of a message, compressed if they are long."""
 
     def db_value(self, value: Any) -> Any:
         return codec.stored(masking.parts(value))

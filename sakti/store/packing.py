@@ -43,7 +43,7 @@ class Progress(Struct, frozen=True):
 
 
 def progress(db: Connection) -> Progress | None:
-    """Return how far the packing is; None where nothing is left to pack."""
+    """Return the progress of packing, None when it is complete."""
     left: dict[str, int] = dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
     if not left:
         return None
@@ -54,7 +54,7 @@ def progress(db: Connection) -> Progress | None:
 
 
 def pack_some(db: Database) -> bool:
-    """Pack some rows of the first step that is left; False when nothing is left."""
+    """Pack some rows of the first unfinished step; False when packing is complete."""
     left: dict[str, int] = dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
     for step in STEPS:
         if step in left:
@@ -77,7 +77,7 @@ def pack_all(db: Database, seconds: float) -> bool:
 
 
 def _some(db: Database, sql: str, first: int) -> list[Any]:
-    """Return the next rows of a query from the pk `first` on, fewer where their texts are long; one at least."""
+    """Return the next rows of a query from the pk `first`: at least one, fewer if they are long."""
     found: list[Any] = []
     length = 0
     for row in db.execute_sql(f"{sql} LIMIT {_ROWS}", (first,)):
@@ -99,7 +99,7 @@ def _each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
 
 
 def _note(db: Database, step: str, packed: Sequence[Any]) -> None:
-    """Note the rows of a step that are packed; it is done where there were none."""
+    """Record the packed rows of a step; a step without further rows is done."""
     if packed:
         db.execute_sql("UPDATE packing SET next_pk = ? WHERE step = ?", (packed[-1][0] + 1, step))
     else:
@@ -158,7 +158,7 @@ def _changes_terms(row: _Row) -> bool:
 
 
 def _packed(db: Database, row: _Row) -> tuple[str, int | None, str, int | None, int]:
-    """Return the row in its new form: it refers to a message where that has the very text."""
+    """Return the row in its new form, which refers to a message with the same text."""
     text, message_pk, prev, prev_pk = row.text, None, row.prev, None
     if row.said is not None and row.said[:TEXT_LIMIT] == row.text:
         text, message_pk = "", row.message_pk

@@ -108,12 +108,12 @@ def update(db: Database, model: type[Model], row_id: str, /, **changes: Any) -> 
 
 
 def first(db: Database, query: Any) -> Any:
-    """Return the first row of a query as a tuple, None where there is none."""
+    """Return the first row of a query as a tuple, None without rows."""
     return query.tuples().get_or_none(db)
 
 
 def delete(db: Database, model: type[Model], /, **equal: Any) -> None:
-    """Delete the rows whose fields have these values, none of them None. Raises `TypeError` for an unknown field."""
+    """Delete the rows whose fields have these non-null values. Raises TypeError for unknown fields."""
     sql, convert = _delete_statement(model, tuple(equal))
     db.execute_sql(sql, [stored(value) for stored, value in zip(convert, equal.values(), strict=True)])
 
@@ -182,7 +182,7 @@ def _statement(model: type[Model]) -> tuple[dict[str, Column], str]:
 
 
 def _stored(field: Any) -> Callable[[Any], Any]:
-    """Return the conversion of a field's values for storing, without peewee's way round for what stays as it is."""
+    """Return a field's converter for storing, bypassing peewee for values that stay the same."""
     convert = field.db_value
     plain = {TextField: str, IntegerField: int}.get(type(field))
     if plain is None or (plain is str and field.masks):

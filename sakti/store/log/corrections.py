@@ -31,7 +31,7 @@ _FIELDS = ("pinned", "edited", "forgotten")
 
 
 class Corrected(Struct, frozen=True):
-    """Correction of a line: its text before and after (empty where it is forgotten)."""
+    """Correction of a line: its text before and after ("" if forgotten)."""
 
     line_id: str
     group_id: str
@@ -98,7 +98,7 @@ def with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
 
 
 def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) -> Corrected:
-    """Undo the newest correction of a line, or of the log. Raises `MemoryFailure` (not_found) if there is none."""
+    """Undo the newest correction of a line or of the log. Raises MemoryFailure (not_found)."""
     best: tuple[int, Json] | None = None
     for row in _rows(db, _in_log(record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"'))):
         if line_id is not None and row["id"] != line_id:
@@ -142,7 +142,7 @@ _CHANGED = (
 
 
 def changed_lines(db: Database, record_id: str) -> dict[str, dict[int, str | None]]:
-    """Map every active group with corrections to {line number: its text now, None where it is forgotten}."""
+    """Map each corrected active group to {line number: current text, None if forgotten}."""
     found = db.execute_sql(_CHANGED, (record_id,)).fetchall()
     out: dict[str, dict[int, str | None]] = {}
     for group_id, line, edited, forgotten in found:

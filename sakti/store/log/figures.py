@@ -1,4 +1,4 @@
-"""Compute a memory's figures from its rows: last passes, generations, findings of the faithfulness check.
+"""Compute a memory's figures from its rows: last passes, generations, faithfulness findings.
 
 Raw SQL: a pane queries it at every step.
 """

@@ -118,7 +118,7 @@ _WAITING = "g.record_id = ? AND g.kind = ? AND g.state = ?"
 
 
 def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tuple[LogLine, str]]:
-    """Return (line, its text before corrections) of the groups `g` that `where` selects, in the log's order."""
+    """Return (line, uncorrected text) of the groups `g` that `where` selects, in log order."""
     rows = db.execute_sql(f"{_LINES} WHERE {where} {_ORDER}", list(values)).fetchall()
     return [(_line(row), row[-1]) for row in rows]
 

@@ -74,7 +74,7 @@ def with_marks(content: str, earlier: Iterable[Earlier], date: str) -> str:
 
 
 def place(content: str, text: str) -> int | None:
-    """Return the offset in a line where the words of `text` end; None where it does not contain them."""
+    """Return the offset in a line at which the words of `text` end; None if it lacks them."""
     found = re.search(re.escape(text), content, re.IGNORECASE) if text else None
     note_at = NOTE.search(content)
     if found is None or (note_at is not None and found.start() > note_at.start()):
@@ -83,7 +83,7 @@ def place(content: str, text: str) -> int | None:
 
 
 def insert(text: str, marks: Mapping[int, str]) -> str:
-    """Insert marks into a text at offsets that ignore existing marks; where a mark stands, none is added."""
+    """Insert marks into a text at offsets that ignore existing marks, never two at one place."""
     moved: list[tuple[int, str]] = []
     for end, words in marks.items():
         at = end

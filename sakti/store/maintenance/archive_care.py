@@ -24,7 +24,7 @@ def failed(error: Exception, place: Path) -> StoreError:
 
 
 def problems(db: Database, *, deep: bool = True) -> tuple[int, str]:
-    """Return how many messages are archived, and what is wrong with the archive ("" where nothing is).
+    """Return the number of archived messages and the archive's problem ("" without one).
 
     `deep`: each of them is looked up.
     """
@@ -54,14 +54,14 @@ def problems(db: Database, *, deep: bool = True) -> tuple[int, str]:
 
 
 def refuse_existing(db: Database, target: Path) -> None:
-    """Raise `StoreError` (exists) where a copy `target` of the database would need the place of another archive."""
+    """Raise StoreError (exists) if another archive is at the place of the copy `target`'s archive."""
     wanted = archive_file.path_of(target)
     if wanted.exists() and archive_file.any_reference(db) is not None:
         raise StoreError(f"{wanted} already exists; name another file.", code="exists")
 
 
 def copy_beside(db: Database, path: Path, target: Path) -> Path | None:
-    """Copy the archive of the database at `path` to that of its copy `target`; None where there is none to copy.
+    """Copy the archive of the database at `path` for its copy `target`; None without an archive.
 
     Raises `StoreError` (full, io).
     """
@@ -92,7 +92,7 @@ def copy_beside(db: Database, path: Path, target: Path) -> Path | None:
 
 
 def vacuum(path: Path) -> None:
-    """Rewrite the archive of a database as small as its content, where there is one. Raises `apsw.Error`."""
+    """Rewrite a database's archive, if there is one, without free space. Raises apsw.Error."""
     place = archive_file.path_of(path)
     if place.exists():
         file = archive_file.connect(place)
@@ -104,7 +104,7 @@ def vacuum(path: Path) -> None:
 
 
 def recover(db: Database, path: Path, end: str) -> str:
-    """Copy what can be read of a damaged archive into a new one in its place; the old one is kept with `end`.
+    """Copy the readable rows of a damaged archive into a new one; the old one is kept with `end`.
 
     `db`: the database at `path`. Return what was done; "" where it is whole, missing, or nothing in it can be read.
     Raises `apsw.Error`, `OSError`.

@@ -34,7 +34,7 @@ def split_faults(rows: Sequence[str]) -> tuple[list[str], set[str]]:
 
 
 def find(database: DatabaseFile) -> str | None:
-    """Return what is wrong with the file, in a few words; None where nothing is or it cannot be checked now.
+    """Describe the file's damage in a few words; None if it is intact or cannot be checked now.
 
     Reads the whole file.
     """

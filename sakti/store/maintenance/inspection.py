@@ -52,7 +52,7 @@ def _absent(path: Path) -> Finding:
 
 
 def _file(error: StoreError) -> Finding:
-    """Describe a fault of the whole file; only damage can be recovered."""
+    """Describe a fault of the file itself; only damage can be recovered."""
     if error.code == "damaged":
         return Finding("file", False, error.message.removesuffix(f" {failures.RECOVER}").rstrip("."), failures.RECOVER)
     detail, _, rest = error.message.partition(f": {opening.ANOTHER}")
@@ -126,7 +126,7 @@ def _schema(version: int, path: Path, database: DatabaseFile | None) -> Finding:
 
 
 def _try_migrations(path: Path, database: DatabaseFile) -> None:
-    """Migrate a temporary copy. Raises `OSError` or `apsw.Error` where none can be made."""
+    """Migrate a temporary copy. Raises OSError or apsw.Error if it cannot be made."""
     time = SystemClock()
     copy = opening.scratch_copy(database, path.name, time)
     try:

@@ -62,7 +62,7 @@ class _TableShape(Struct, frozen=True):
 
 
 def rebuild_schema(damaged: Path, copy: Path, model: apsw.Connection) -> bool:
-    """Make `copy` of a damaged database with the schema of the tables found in it; False where none was found.
+    """Give `copy` of a damaged database the schema of the tables found in it; False without any.
 
     `model` is a connection to an empty database with the full schema.
     """

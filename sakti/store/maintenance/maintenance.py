@@ -94,7 +94,7 @@ def _archive(db: Database, *, deep: bool) -> Finding:
 
 
 def _searchable(db: Database) -> Finding:
-    """Check that search covers every message, and that no thread is left to be indexed or removed."""
+    """Check that search covers every message and that no thread waits to be indexed or removed."""
     lost = len(message_index.unindexed(db))
     (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
     what = [f"{lost} messages are not searchable"] if lost else []
@@ -147,7 +147,7 @@ def integrity(db: Database) -> list[str]:
 
 
 def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
-    """Check that an index matches its texts, and that no replaced one is left."""
+    """Check that an index matches its texts and that no replaced index remains."""
     what = []
     if broken:
         what.append("it is damaged")
@@ -200,7 +200,7 @@ def stats(db: Database, path: Path) -> dict[str, int | str]:
 
 
 def backup(db: Database, path: Path, target: Path) -> list[Path]:
-    """Copy the database at `path` and its archive while they are in use; return the copies. See `copying.copy`."""
+    """Copy a database in use, with its archive; return the copies. See `copying.copy`."""
     archive_care.refuse_existing(db, target)
     copying.copy(db, target)
     try:  # behind it: what the copy refers to is in the archive by now

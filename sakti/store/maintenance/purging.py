@@ -38,7 +38,7 @@ COPIES = ("before", "backup", "damaged", "wal")
 
 
 def is_clean(db: Database) -> bool:
-    """Return whether nothing removed is left in the indexes and free space of the file."""
+    """Return whether indexes and free space of the file are free of removed text."""
     return bool(db.execute_sql("PRAGMA user_version").fetchone()[0] & marks.CLEAN)
 
 
@@ -70,7 +70,7 @@ def deleted_tasks(db: Database, *, before: int) -> list[DeletedTask]:
 
 
 def copies(path: Path) -> list[Path]:
-    """List copies of the whole database beside it: before migrations, backups, damaged ones.
+    """List copies of the database beside it: before migrations, backups, damaged ones.
 
     They hold what is purged, too.
     """
@@ -91,7 +91,7 @@ def remove(found: Iterable[Path]) -> list[Path]:
 
 
 def named_files(db: Database, thread_id: str) -> list[str]:
-    """List the files that a thread's messages own: whole outputs of tools, pasted images."""
+    """List the files that a thread's messages own: full tool outputs, pasted images."""
     found: set[str] = set()
     for (parts,) in db.execute_sql(
         "SELECT parts FROM (SELECT sakti_unpacked(parts) AS parts FROM messages WHERE thread_id = ?)"
@@ -174,7 +174,7 @@ async def delete_message(store: Store, message_id: str) -> tuple[message_removal
 
 
 async def leave_no_copy(store: Store) -> None:
-    """Remove what is left of removed text in indexes, write-ahead log and copies of the database."""
+    """Erase removed text from indexes, write-ahead log and copies of the database."""
     if await store.read(index_upkeep.unmerged):
         await upkeep.optimize(store)
     await store.flush()
@@ -182,7 +182,7 @@ async def leave_no_copy(store: Store) -> None:
 
 
 async def purge_task(store: Store, task_id: str) -> None:
-    """Remove a deleted task for good, with its history. Raises `StoreError` where it is not deleted."""
+    """Remove a deleted task for good, with its history. Raises StoreError if it is not deleted."""
     await store.write(_remove_task, task_id, store.clock.now())
 
 
@@ -224,7 +224,7 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
 
 
 def _remove_some(db: Database, *, table: str, where: str, key: str) -> bool:
-    """Remove some rows; False when none is left."""
+    """Remove some rows; False at the end."""
     db.execute_sql(f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {where} LIMIT {ROWS})", (key,))
     return db.execute_sql("SELECT changes()").fetchone()[0] == ROWS
 

@@ -85,7 +85,7 @@ def recover(path: Path, clock: Clock) -> Recovered:
 
 @contextlib.contextmanager
 def _keeping_sides(path: Path, kept: Path) -> Generator[None]:
-    """Copy SQLite's files beside a database first, and remove the copies where it is not recovered.
+    """Copy SQLite's side files first, and delete the copies if the database is not recovered.
 
     SQLite removes the log of a file that is empty, and it may be all that is there.
     """
@@ -126,7 +126,7 @@ def _recover(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
 
 
 def _require_exclusive(path: Path) -> None:
-    """Raise `StoreError` where another process has it open, or where nothing can be written."""
+    """Raise StoreError if another process has the file open or it cannot be written."""
     if not path.exists():
         raise StoreError(f"{path} does not exist: nothing to recover.", code="missing")
     _not_of_another(path)
@@ -161,7 +161,7 @@ def _not_of_another(path: Path) -> None:
 
 @contextlib.contextmanager
 def _readable(path: Path, log: Path, model: apsw.Connection) -> Generator[Path | None]:
-    """Yield a readable form of the damaged file; None where nothing can be read.
+    """Yield a readable form of the damaged file; None if nothing can be read.
 
     The file itself, a copy with the pages of its `log` and a repaired header, or one whose schema was rebuilt from
     `model`, an empty database.
@@ -212,7 +212,7 @@ def _has_schema(path: Path) -> bool:
 
 
 def _connect_tolerant(path: Path) -> apsw.Connection:
-    """Open a connection that reads what it can and writes nothing, not even a checkpoint on close."""
+    """Open a connection that skips errors and writes nothing, not even a checkpoint on close."""
     connection = DatabaseFile(str(path)).connect()
     _tolerate_faults(connection)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -272,7 +272,7 @@ def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
 
 
 def _copy_all(connection: apsw.Connection, source: Path, found: Recovered) -> set[str]:
-    """Copy what can be read.
+    """Copy all readable rows.
 
     Return the columns (`tasks.claim_owner`) that existing tables lacked: those of newer schemas.
     """
@@ -319,7 +319,7 @@ class _Table:
         return [str(n) for (n,) in rows.fetchall()]
 
     def copy(self) -> tuple[int, int]:
-        """Copy what can be read; return how many rows were copied, and how many known ones were not."""
+        """Copy readable rows; return the numbers of copied and of lost rows."""
         if self.columns[0] != "pk":
             return self._copy_without_numbers()
         known = self._known()

@@ -70,7 +70,7 @@ _LATER: dict[str, tuple[str, ...]] = {
 
 
 def repair(db: Database, clock: Clock, lacking: Collection[str] = ()) -> list[str]:
-    """Repair the rows; return sentences on what was done that a user may want to know.
+    """Repair the rows; return sentences about repairs that matter to the user.
 
     `lacking`: columns that the damaged file's tables did not have yet.
     """

@@ -57,7 +57,7 @@ class _Dirty(Struct, frozen=True):
 
 
 async def count(store: Store) -> Found:
-    """Count the texts that hold secrets; nothing is changed. Raises `StoreError` (archive) as `redact` does."""
+    """Count the texts with secrets, changing nothing. Raises StoreError (archive) as `redact`."""
     await store.read(archive_file.refuse_missing)
     out = Found()
     for model in _models():
@@ -69,7 +69,7 @@ async def count(store: Store) -> Found:
 
 
 async def redact(store: Store) -> Found:
-    """Mask every secret; return what was found. Archived parts that held one are in the database again.
+    """Mask every secret and return the counts. Archived parts with secrets return to the database.
 
     Raises `StoreError` (archive) where the archive is missing.
     """
@@ -184,7 +184,7 @@ def _derived(model: type[Model], row: Any, changed: Values) -> Values:
 
 
 class _Joined(Struct, frozen=True):
-    """Row of search that refers to a message whose parts hold a secret only together: its key, the text, and masked."""
+    """Search row of a message whose parts hold a secret only together: key, text, masked text."""
 
     pk: int
     message_pk: int
@@ -213,7 +213,7 @@ def _look_at_joined(db: Database, last: int) -> tuple[list[_Joined], int | None]
 
 
 def _joined(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
-    """Return what a row of search has to keep masked; None where its message's own masking suffices."""
+    """Return the masked text a search row must store; None if masking its message suffices."""
     if raw or said is not None:
         return None
     text = codec.text_of(raw, parts)
@@ -231,7 +231,7 @@ def _add_spanning(out: Found, rows: Sequence[_Joined]) -> None:
 
 
 def _keep_masked(db: Database, some: Sequence[_Joined]) -> None:
-    """Keep masked texts in the rows of search themselves, also as what was said before."""
+    """Store masked texts in the search rows themselves and in the previous-message column."""
     for row in some:
         db.execute_sql(
             "UPDATE search_docs SET text = ?, message_pk = NULL WHERE pk = ? AND text = ''",

@@ -58,7 +58,7 @@ def compaction(db: Database, record_id: str, thread_id: str, move: UndoCompactio
 
 
 def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) -> list[Group]:
-    """Return a compaction's groups. Raises `MemoryFailure` (conflict) where an undo would change anything else."""
+    """Return a compaction's groups. Raises MemoryFailure (conflict) if undo would change others."""
     found = rows.groups_by_id(db, done.group_ids)
     if done.record_id != record_id or any(not g.observes or g.thread_id != thread_id for g in found):
         raise MemoryFailure("Cannot be undone: it also covers work outside this thread.", code="conflict")
@@ -77,7 +77,7 @@ def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) 
 
 
 def reflection(db: Database, record_id: str, move: UndoReflection, now: int) -> Advanced:
-    """Undo a reflection: the groups it merged are active again, followed by what was observed since.
+    """Undo a reflection: its merged groups are active again, before later observations.
 
     Each notes in its metadata from when to when the reflection replaced it, so that the log as of any time stays the
     same.

@@ -20,7 +20,7 @@ CLOSED, IN_PROGRESS, OPEN = "closed", "in_progress", "open"
 
 
 def is_live(task: Task, now: int) -> bool:
-    """Return whether the claim is in force: its lease, and its owner where it has one."""
+    """Return whether the claim's lease and its owner, if any, are alive."""
     if task.status != IN_PROGRESS or task.session_id is None:
         return False
     if task.claim_expires_at is None or task.claim_expires_at < now:

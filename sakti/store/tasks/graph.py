@@ -1,4 +1,4 @@
-"""Keep track of blocked tasks: a cache of three columns in `tasks`, and walks that read only what they need.
+"""Track blocked tasks: three cached columns in `tasks`, and walks that read only what they need.
 
 Problem. Whether a task can be started depends on its own blockers and on those of every ancestor. Computed for each
 of 50,000 tasks with 100,000 edges that takes seconds, and a board needs it after every change.
@@ -49,7 +49,7 @@ RETURNING id, held"""
 
 
 def refresh(db: Connection, task_ids: Iterable[str]) -> dict[str, bool]:
-    """Recount these tasks and spread the result to their descendants; return the tasks whose `held` changed.
+    """Recount these tasks and spread the result to their descendants.
 
     The value is what `held` is now.
     """
@@ -225,7 +225,7 @@ _OF_TASK, _OF_TARGET = "task_id", "depends_on"
 
 
 def find_deadlock(db: Connection, task: str, on: str, kind: str) -> tuple[str, ...] | None:
-    """Return the shortest cycle `task, …, task` that the edge (blocks or parent-child) would close, or None.
+    """Return the shortest cycle `task, …, task` that the edge would close, or None.
 
     Begins and ends are walked apart (`deadlocks`), from both ends, the smaller frontier first: a task that nothing
     waits for ends the search at once.
@@ -284,7 +284,7 @@ def _joined(came: dict[Node, Node | None], goes: dict[Node, Node | None], meetin
 
 
 def _ahead(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:
-    """Return pairs of a node and what it waits for."""
+    """Return pairs of a node and a node that it waits for."""
     out: list[tuple[Node, Node]] = []
     sides = _sides(nodes)
     for task, on, kind in _edges(db, sides, _OF_TASK):

@@ -10,13 +10,13 @@ from sakti.store.rows import insert_new
 
 
 def add(db: Database, task_id: str, message_id: str, relation: str, now: int) -> bool:
-    """Link a message (relation: output or reference); False where it was linked."""
+    """Link a message (relation: output or reference); False if it was linked."""
     link = {"task_id": task_id, "message_id": message_id, "relation": relation}
     return insert_new(db, TaskMessageRow, **link, created_at=now)
 
 
 def remove(db: Database, task_id: str, message_id: str) -> bool:
-    """Unlink a message; False where it was not linked."""
+    """Unlink a message; False if it was not linked."""
     link = (TaskMessageRow.task_id == task_id) & (TaskMessageRow.message_id == message_id)
     return TaskMessageRow.delete().where(link).execute(db) == 1
 

@@ -306,7 +306,7 @@ def _first_of_each(
 
 
 def due_to_shrink(db: Connection, resource_id: str, first: int, second: int, limit: int) -> list[Task]:
-    """Return tasks to shrink: closed (or restored) before `first` and whole, or before `second` with a summary.
+    """Return tasks to shrink: closed before `first` and complete, or before `second` and summarised.
 
     It runs after every close; the first lines are those of the partial index.
     """

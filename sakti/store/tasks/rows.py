@@ -78,7 +78,7 @@ def _add_labels(db: Database, task_id: str, labels: Sequence[str]) -> None:
 
 
 def shrink(db: Database, task: Task, level: int, description: str, summary: str | None, now: int) -> None:
-    """Shorten a closed task's texts. The original is kept once; search goes on covering it whole."""
+    """Shorten a closed task's texts; the original is stored once and stays searchable."""
     whole = json.dumps({"description": task.description, "summary": task.summary}, ensure_ascii=False)
     TaskRow.update(
         original=fn.COALESCE(TaskRow.original, whole),
@@ -90,7 +90,7 @@ def shrink(db: Database, task: Task, level: int, description: str, summary: str 
 
 
 def unshrink(db: Database, task_id: str, now: int) -> bool:
-    """Restore the whole text; False where it was never shrunk."""
+    """Restore the full text; False if it was never shrunk."""
     row = TaskRow.select(TaskRow.original).where(TaskRow.id == task_id).tuples().get_or_none(db)
     whole: Json | None = row[0] if row else None
     if whole is None:
@@ -105,7 +105,7 @@ def unshrink(db: Database, task_id: str, now: int) -> bool:
 
 
 class Sourced(Struct, frozen=True):
-    """Task imported from another program; `original` is what it was made from."""
+    """Task imported from another program, with its `original`."""
 
     task_id: str
     deleted: bool

@@ -76,7 +76,7 @@ def _is_said(db: Connection, phrase: str) -> bool:
 
 
 def _newest(db: Connection, match: str) -> int | None:
-    """Return the row from which on `COMMON` matches follow; None where there are not more than that."""
+    """Return the row from which `COMMON` matches follow; None if there are not more."""
     row = db.execute_sql(
         "SELECT rowid FROM task_words WHERE task_words MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?", (match, COMMON)
     ).fetchone()

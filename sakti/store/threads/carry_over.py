@@ -56,7 +56,7 @@ _TOLD = (
 
 
 def text(db: Database, thread_id: str) -> str:
-    """Return the block as it is now; empty where there is none, or nothing of it is left."""
+    """Return the current block, "" if it is missing or empty."""
     found = db.execute_sql(_TOLD, (thread_id,)).fetchall()
     if not found:
         return ""

@@ -63,7 +63,7 @@ def decode(data: Json) -> Part:
 
 
 def packed(text: str) -> str | bytes:
-    """Return what is stored for the JSON of parts: itself, or its bytes compressed."""
+    """Return the stored form of the JSON of parts: unchanged, or compressed."""
     if len(text) < PACKED_FROM:
         return text
     plain = text.encode()
@@ -74,7 +74,7 @@ def packed(text: str) -> str | bytes:
 
 
 def unpacked(stored: str | bytes) -> str:
-    """Return the JSON that `packed` was given; of what is in a missing archive, a part that says so.
+    """Return the JSON given to `packed`; for a missing archive, a part that says so.
 
     Raises `zlib.error` or `UnicodeDecodeError` for damaged bytes.
     """
@@ -87,7 +87,7 @@ def unpacked(stored: str | bytes) -> str:
 
 
 def is_there(stored: str | bytes) -> bool:
-    """Return whether stored parts can be read, where they are in an archive."""
+    """Return whether stored parts can be read, from the archive if they are there."""
     return readable(stored) not in ("", _MISSING)
 
 
@@ -95,7 +95,7 @@ _MISSING = json.dumps([{"t": "marker", "kind": "withheld", "text": archive_file.
 
 
 def readable(stored: str | bytes | None) -> str:
-    """Return the JSON of a stored value; empty, which is no JSON, where it cannot be read."""
+    """Return the JSON of a stored value, "" if it cannot be read."""
     try:
         return unpacked(stored) if stored else ""
     except (zlib.error, UnicodeDecodeError, TypeError):
@@ -136,14 +136,14 @@ _texts = _Texts()
 
 
 def stored(parts: Sequence[Part]) -> str | bytes:
-    """Return what is stored for parts."""
+    """Return the stored form of parts."""
     value = packed(json.dumps([encode(part) for part in parts], ensure_ascii=False, separators=(",", ":")))
     _texts.put(value, plain_text(parts))
     return value
 
 
 def _parsed(stored: str | bytes) -> list[Json]:
-    """Return parsed parts. Raises ValueError where they cannot be read."""
+    """Parse stored parts. Raises ValueError."""
     found = readable(stored)
     try:
         return msgspec.json.decode(found)
@@ -152,7 +152,7 @@ def _parsed(stored: str | bytes) -> list[Json]:
 
 
 def text_of(raw_content: str, parts: str | bytes) -> str:
-    """Return the plain text of a stored message: `raw_content`, or that of its parts where it is empty.
+    """Return a stored message's plain text: `raw_content`, else that of its parts.
 
     Parts that cannot be read have none.
     """

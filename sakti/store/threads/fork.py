@@ -39,7 +39,7 @@ def fork(
     title: str = "",
     undo: bool = False,
 ) -> Thread:
-    """Create thread `id` from another one's messages up to index `upto` (all where None), with log and search rows.
+    """Create thread `id` from another one's messages up to index `upto`, with log and search rows.
 
     `undo`: it goes on in the original's place, under its name. Costs stay with the original.
     The messages of an unfinished turn are left out. Raises `StoreError` where there is

@@ -1,4 +1,4 @@
-"""Mask secrets in the parts of a message: what is stored, and what a model is sent, from the first request on."""
+"""Mask secrets in the parts of a message, both stored and sent to models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEALED = ("signature", "encrypted_content", "redacted", "data", "id")  # of a re
 
 
 def part(given: Part) -> Part | None:
-    """Return a part without secrets; None for reasoning with one, which its provider takes unchanged or not at all."""
+    """Return a part without secrets; None for reasoning with one, which must not be changed."""
     match given:
         case TextPart(text):
             return _changed(given, text=masked(text))
@@ -55,7 +55,7 @@ def parts(given: Iterable[Part]) -> tuple[Part, ...]:
 
 
 def message(given: Message, count: Callable[[tuple[Part, ...]], tuple[int, ...]] | None = None) -> Message:
-    """Return a message without secrets, itself where it has none; `count` gives the tokens of parts that changed.
+    """Return a message without secrets; `count` counts the tokens of changed parts.
 
     Without `count` the parts that stay keep their tokens.
     """
@@ -90,6 +90,6 @@ def _words(opaque: Any) -> Iterator[str]:
 
 
 def _changed(given: Any, **values: Any) -> Any:
-    """Return `given` with these values, itself where they are equal."""
+    """Return `given` with these values, or `given` itself if nothing changes."""
     same = all(getattr(given, name) == value for name, value in values.items())
     return given if same else structs.replace(given, **values)

@@ -1,4 +1,4 @@
-"""Delete single messages, or withhold those of a turn: their text is removed for good, a placeholder stays.
+"""Delete single messages, or withhold a turn's: the text is erased, a placeholder stays.
 
 A message keeps its index, so that indexes and observations of its neighbours hold; its text is removed from the
 thread, search, exports, the sources of the log, requests, and the prompt history. Lines of the log that were made of
@@ -139,7 +139,7 @@ def _empty(db: Database, message: Message, mark: MarkerPart = MARK) -> None:
 
 
 def _untitle(db: Database, thread_id: str, said: str) -> None:
-    """Clear a thread's provisional title if it is taken from what was said."""
+    """Clear a thread's provisional title if it comes from a removed message."""
     thread = threads.get(db, thread_id)
     words = thread.title.removesuffix("…").split() if thread and not thread.title_pinned else []
     if words and all(word.rstrip(":") in said for word in words):  # the last may be cut
@@ -156,7 +156,7 @@ def _drop_summaries(db: Database, thread_id: str, first: int, last: int) -> None
 
 
 def _unindex(db: Database, unit: Sequence[Message]) -> None:
-    """Take deleted messages out of search, and out of what the next message is found by, while their text is there."""
+    """Remove deleted messages from search, and from their neighbours' context, before the text is erased."""
     row = MessageRow
     first, last = unit[0], unit[-1]
     saved = (row.thread_id == last.thread_id) & (row.state == "saved") & (row.message_index > last.index)

@@ -194,7 +194,7 @@ def add_step(
     stop_reason: str = "",
     sent: requests.Sent | None = None,
 ) -> None:
-    """Record one model call: reported tokens, our own count of the input, and what was sent."""
+    """Record one model call: reported tokens, our count of the input, and the request."""
     if sent is not None:
         requests.keep(db, thread_id, sent.texts)
     insert(

@@ -45,7 +45,7 @@ def hashed(text: str) -> str:
 
 
 def describe(request: Request) -> Sent:
-    """Return what is stored of a request.
+    """Return the stored description of a request.
 
     `{blocks: [[kind, hash]], messages: [[first, last] | [role, hash]], tools, tail, …}`: stored messages as ranges of
     indices, those that memory inserted by their text.

@@ -60,7 +60,7 @@ def put(
     taken: Mapping[str, str],
     marks: tuple[int, int],
 ) -> None:
-    """Store the summary of some consecutive messages; `taken`: message id → what was taken from it."""
+    """Store the summary of consecutive messages; `taken`: message id → extracted text."""
     first, last = messages[0], messages[-1]
     for message in messages:
         part = taken.get(message.id, "")

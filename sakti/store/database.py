@@ -73,14 +73,14 @@ class Connections(APSWDatabase):
         self._file, self.waiting = database, waiting
 
     def _connect(self) -> apsw.Connection:
-        made = self._file.connect()
+        connection = self._file.connect()
         try:
-            made.set_busy_handler(self.waiting)
-            self._add_conn_hooks(made)
+            connection.set_busy_handler(self.waiting)
+            self._add_conn_hooks(connection)
         except BaseException:
-            made.close()
+            connection.close()
             raise
-        return made
+        return connection
 
 
 def _leave_file(connections: Connections, *, close: bool) -> None:
@@ -401,9 +401,9 @@ class Store:
         """Check the complete file; if it is damaged, return the reason and allow only reads."""
         self._looked = time.monotonic()
         opening.mark_checked(self.path)
-        if self._file is None or (found := damage.find(self._file)) is None:
+        if self._file is None or (fault := damage.find(self._file)) is None:
             return None
-        reason = f"{self.path} is damaged ({found}): it is open read-only. {failures.RECOVER}"
+        reason = f"{self.path} is damaged ({fault}): it is open read-only. {failures.RECOVER}"
         self.read_only_reason = self.not_saved = reason
         self._call(lambda: self.on_damage and self.on_damage(reason))
         return reason
@@ -519,8 +519,8 @@ class Store:
             more = True
             while more and time.perf_counter() < end:
                 with self._db.atomic():
-                    left = [self._merge_some(table, idle) for table in search_index.TABLES]
-                more = any(left)
+                    unfinished = [self._merge_some(table, idle) for table in search_index.TABLES]
+                more = any(unfinished)
             self._db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)")
             if idle and not more and self._identity is not None:
                 log_mark.clear(self._db, self._identity.inode)
@@ -533,8 +533,8 @@ class Store:
     def _merge_some(self, table: str, idle: bool) -> bool:
         if index_upkeep.merge_some(self._db, table):
             return True
-        whole = idle and index_upkeep.is_scattered(self._db, table)
-        return whole and index_upkeep.merge_some(self._db, table, whole=True)
+        is_due = idle and index_upkeep.is_scattered(self._db, table)
+        return is_due and index_upkeep.merge_some(self._db, table, whole=True)
 
     def _with_reader(
         self, name: str, fn: Callable[Concatenate[Connections, P], R], *args: P.args, **kwargs: P.kwargs

@@ -74,8 +74,8 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
     apply_steps(db, clock, name=str(path or "in memory"), backup=backup)
     if version < LATEST:
         notices += _pack(db)
-    if path is not None and (left := packing.progress(db)):
-        notices.append(f"The database is {left}; the rest is packed while you work.")
+    if path is not None and (remaining := packing.progress(db)):
+        notices.append(f"The database is {remaining}; the rest is packed while you work.")
     return notices
 
 

@@ -28,10 +28,10 @@ class Shape(Generic[T]):
     """
 
     def __init__(self, model: type[Model], kind: type[T], /, **renamed: str) -> None:
-        known = _meta(model).fields
+        model_fields = _meta(model).fields
         names = kind.__struct_fields__
         self._model, self._kind = model, kind
-        self._fields = {name: known[renamed.get(name, name)] for name in names}
+        self._fields = {name: model_fields[renamed.get(name, name)] for name in names}
         self.columns = ", ".join(f.column_name for f in self._fields.values())
         self._read = [
             (at, f.python_value)
@@ -83,13 +83,13 @@ def insert_many(
     if not (listed := list(rows)):
         return
     fields, sql = _statement(model)
-    own = listed[0].keys()
-    _known(model, {*own, *(same or {})})
+    names = listed[0].keys()
+    _known(model, {*names, *(same or {})})
     shared = [convert((same or {}).get(name, default())) for name, (convert, default) in fields.items()]
-    varied = [(at, name, fields[name][0]) for at, name in enumerate(fields) if name in own]
+    varied = [(at, name, fields[name][0]) for at, name in enumerate(fields) if name in names]
     filled: list[list[Any]] = []
     for row in listed:
-        if row.keys() != own:
+        if row.keys() != names:
             raise TypeError(f"The rows of {model.__name__} name different fields.")
         values = shared.copy()
         for at, name, convert in varied:

@@ -67,8 +67,8 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
     Return (draft, queued messages, oldest first); they belong to `owner` from now on.
     """
     row = UnsentRow
-    left = list(row.select().where(row.resource_id == resource_id).order_by(row.pk).execute(db))
-    gone = [r for r in left if not r.owner or now - r.updated_at > UNTOUCHED_MS or not leases.alive(r.owner)]
+    unsent = list(row.select().where(row.resource_id == resource_id).order_by(row.pk).execute(db))
+    gone = [r for r in unsent if not r.owner or now - r.updated_at > UNTOUCHED_MS or not leases.alive(r.owner)]
     drafts: list[str] = []
     queued: list[str] = []
     for one in gone:

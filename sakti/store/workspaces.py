@@ -67,7 +67,7 @@ def same_folders(db: Connection, folder: KnownFolder) -> list[Holdings]:
     stored = db.execute_sql("SELECT value FROM ui_state WHERE substr(key, 1, ?) = ?", (len(_KEY), _KEY)).fetchall()
     others = [msgspec.json.decode(value, type=KnownFolder) for (value,) in stored]
     same = [holdings(db, other.root) for other in others if other.root != folder.root and folder.is_same(other)]
-    return [found for found in same if not found.is_empty]
+    return [holding for holding in same if not holding.is_empty]
 
 
 def holdings(db: Connection, root: str) -> Holdings:

@@ -45,10 +45,10 @@ def find_line(db: Database, record_id: str, text: str) -> str:
 
     Raises `MemoryFailure` (not_found, ambiguous).
     """
-    wanted = text.strip()
-    found = _in_log(record_id, LINE.id).where(ends_with(LINE.id, wanted)).limit(2)
-    ids: list[str] = [line_id for (line_id,) in found.tuples().execute(db)]
-    if not wanted or not ids:
+    suffix = text.strip()
+    candidates = _in_log(record_id, LINE.id).where(ends_with(LINE.id, suffix)).limit(2)
+    ids: list[str] = [line_id for (line_id,) in candidates.tuples().execute(db)]
+    if not suffix or not ids:
         raise MemoryFailure(f"No line of the log has the id {text!r}.", code="not_found")
     if len(ids) > 1:
         raise MemoryFailure(f"More than one line's id ends with {text!r}: write more characters.", code="ambiguous")
@@ -143,16 +143,16 @@ _CHANGED = (
 
 def changed_lines(db: Database, record_id: str) -> dict[str, dict[int, str | None]]:
     """Map each corrected active group to {line number: current text, None if forgotten}."""
-    found = db.execute_sql(_CHANGED, (record_id,)).fetchall()
+    changes = db.execute_sql(_CHANGED, (record_id,)).fetchall()
     out: dict[str, dict[int, str | None]] = {}
-    for group_id, line, edited, forgotten in found:
+    for group_id, line, edited, forgotten in changes:
         out.setdefault(group_id, {})[line] = None if forgotten else edited
     return out
 
 
 def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
     """Return the log as it was at a time (Unix ms), in the model's order, without forgotten lines."""
-    found = lines_where(
+    originals = lines_where(
         db,
         "g.record_id = ? AND g.activated_at <= ? AND (g.superseded_at IS NULL OR g.superseded_at > ?)"
         " AND (g.discarded_at IS NULL OR g.discarded_at > ?)"
@@ -162,7 +162,7 @@ def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
         (record_id, time, time, time, time, time),
     )
     out: list[LogLine] = []
-    for line, original in found:
+    for line, original in originals:
         now: Json = {
             "pinned": int(line.pinned),
             "edited": line.content if line.edited else None,
@@ -207,10 +207,10 @@ _COLUMNS = LINE, GROUP.kind, GROUP.first_index, GROUP.state
 
 
 def _row(db: Database, record_id: str, line_id: str) -> Json:
-    found = _rows(db, _in_log(record_id, *_COLUMNS).where(LINE.id == line_id))
-    if not found:
+    matches = _rows(db, _in_log(record_id, *_COLUMNS).where(LINE.id == line_id))
+    if not matches:
         raise MemoryFailure("That line is no longer in the log.", code="not_found")
-    return found[0]
+    return matches[0]
 
 
 def _with_it(db: Database, row: Json) -> list[Json]:
@@ -225,8 +225,8 @@ def _with_it(db: Database, row: Json) -> list[Json]:
 
 
 def _says(row: Json, words: set[str]) -> bool:
-    own = set(_WORD.findall(replaced.unmarked(_shown(row)).casefold()))
-    return bool(own) and len(own & words) >= SAME_SHARE * len(own)
+    line_words = set(_WORD.findall(replaced.unmarked(_shown(row)).casefold()))
+    return bool(line_words) and len(line_words & words) >= SAME_SHARE * len(line_words)
 
 
 def _merged(db: Database, group_ids: Sequence[str]) -> list[str]:
@@ -234,10 +234,10 @@ def _merged(db: Database, group_ids: Sequence[str]) -> list[str]:
     out: dict[str, None] = {}
     rest = list(group_ids)
     while rest:
-        found = [
+        sources = [
             g for i in rest for g in GROUP.select(GROUP.merged_group_ids).where(GROUP.id == i).tuples().execute(db)
         ]
-        rest = [i for (ids,) in found for i in (ids or ()) if i not in out]
+        rest = [i for (ids,) in sources for i in (ids or ()) if i not in out]
         out |= dict.fromkeys(rest)
     return list(out)
 

@@ -107,17 +107,17 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
             break
     if not rows:
         return None
-    whole = [row for row in rows if row[2]]  # what cannot be read stays where `db recover` finds it
+    readable = [row for row in rows if row[2]]  # what cannot be read stays where `db recover` finds it
     file = archive_file.connect(done.path)
     try:
-        found = archive_file.put(file, [text for *_, text in whole])
+        references = archive_file.put(file, [text for *_, text in readable])
     finally:
         file.close()
     with index_upkeep.past_triggers(db):  # the text stays
-        for (pk, parts, _), reference in zip(whole, found, strict=True):
+        for (pk, parts, _), reference in zip(readable, references, strict=True):
             db.execute_sql("UPDATE messages SET parts = ? WHERE pk = ?", (reference, pk))
             done.bytes += len(parts)
-    done.messages += len(whole)
+    done.messages += len(readable)
     return rows[-1][0]
 
 

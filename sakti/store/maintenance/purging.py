@@ -74,8 +74,8 @@ def copies(path: Path) -> list[Path]:
 
     They hold what is purged, too.
     """
-    found = [p for kind in COPIES for p in path.parent.glob(f"{path.name}.{kind}-*")]
-    return sorted(p for p in found if not p.name.endswith(files.SIDES))
+    files_beside = [p for kind in COPIES for p in path.parent.glob(f"{path.name}.{kind}-*")]
+    return sorted(p for p in files_beside if not p.name.endswith(files.SIDES))
 
 
 def remove(found: Iterable[Path]) -> list[Path]:
@@ -92,15 +92,15 @@ def remove(found: Iterable[Path]) -> list[Path]:
 
 def named_files(db: Database, thread_id: str) -> list[str]:
     """List the files that a thread's messages own: full tool outputs, pasted images."""
-    found: set[str] = set()
+    names: set[str] = set()
     for (parts,) in db.execute_sql(
         "SELECT parts FROM (SELECT sakti_unpacked(parts) AS parts FROM messages WHERE thread_id = ?)"
         " WHERE instr(parts, '\"output_file\"') OR instr(parts, '/pasted/')",
         (thread_id,),
     ).fetchall():
         for part in json.loads(parts):
-            found.update(_strings(part))
-    return sorted(found)
+            names.update(_strings(part))
+    return sorted(names)
 
 
 def _strings(value: Any) -> Iterable[str]:
@@ -153,10 +153,10 @@ async def go_on(store: Store) -> None:
 
 
 def _begun(db: Database) -> list[str]:
-    found = db.execute_sql(
+    started = db.execute_sql(
         f"SELECT id FROM threads WHERE deleted_at IS NOT NULL AND json_extract(metadata, '$.{thread_removal.PURGED}')"
     ).fetchall()
-    return [i for (i,) in found]
+    return [i for (i,) in started]
 
 
 async def delete_message(store: Store, message_id: str) -> tuple[message_removal.Deleted, list[str]]:

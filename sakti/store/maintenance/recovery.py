@@ -76,11 +76,11 @@ def recover(path: Path, clock: Clock) -> Recovered:
     written, not_ours.
     """
     new = files.own(path, "recovering")
-    found = Recovered(path, files.beside(path, f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
-    with _keeping_sides(path, found.kept):
+    recovered = Recovered(path, files.beside(path, f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
+    with _keeping_sides(path, recovered.kept):
         _require_exclusive(path)
-        _recover(new, path, found, clock)
-    return found
+        _recover(new, path, recovered, clock)
+    return recovered
 
 
 @contextlib.contextmanager
@@ -181,8 +181,8 @@ def _readable(path: Path, log: Path, model: apsw.Connection) -> Generator[Path |
         if _opens(copy) and _has_schema(copy):
             yield copy
             return
-        made = folder / f"{path.name}{_REBUILT}"
-        yield made if lost_schema.rebuild_schema(copy, made, model) else None
+        rebuilt = folder / f"{path.name}{_REBUILT}"
+        yield rebuilt if lost_schema.rebuild_schema(copy, rebuilt, model) else None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -260,8 +260,8 @@ def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
                 found.repaired.append(FOUND_AGAIN)
         db = plain(connection)
         found.repaired += recovery_repairs.repair(db, clock, lacking)
-        if told := archive_care.recover(db, path, found.kept.name.removeprefix(path.name)):
-            found.repaired.append(told)
+        if repair := archive_care.recover(db, path, found.kept.name.removeprefix(path.name)):
+            found.repaired.append(repair)
         for pragma in ("foreign_key_check", "integrity_check(1)"):
             wrong = [str(r) for r in connection.execute(f"PRAGMA {pragma}").fetchall() if r != ("ok",)]
             if wrong:
@@ -322,16 +322,16 @@ class _Table:
         """Copy readable rows; return the numbers of copied and of lost rows."""
         if self.columns[0] != "pk":
             return self._copy_without_numbers()
-        known = self._known()
-        end = self._end(known)
-        at = min(known, default=1)
+        pks = self._known()
+        end = self._end(pks)
+        at = min(pks, default=1)
         while at <= end:
             last = min(at + PIECE - 1, end)
             self._copy_between(at, last)
             at = last + 1
         (came,) = self._one(f"SELECT count(*) FROM main.{self._name}") or (0,)
         have = {int(str(n)) for (n,) in self._connection.execute(f"SELECT pk FROM main.{self._name}")}
-        return int(str(came)), len(known - have)
+        return int(str(came)), len(pks - have)
 
     def _copy_between(self, first: int, last: int) -> None:
         """Copy the rows of a range; where one cannot be read, each half by itself."""
@@ -352,7 +352,7 @@ class _Table:
 
     def _known(self) -> set[int]:
         """Return the row numbers that the table or one of its indexes has, as far as they can be read."""
-        known: set[int] = set()
+        pks: set[int] = set()
         rows = self._rows(
             "SELECT name FROM old.sqlite_schema WHERE type = 'index' AND tbl_name = ?"
             " AND coalesce(sql, '') NOT LIKE '% WHERE %'",
@@ -360,8 +360,8 @@ class _Table:
         )
         for (name,) in [("",), *rows]:
             for direction in ("", "DESC"):
-                known.update(self._walk(str(name), direction))
-        return known
+                pks.update(self._walk(str(name), direction))
+        return pks
 
     def _walk(self, index: str, direction: str) -> Iterator[int]:
         by = f'INDEXED BY "{index}"' if index else "NOT INDEXED"
@@ -375,11 +375,11 @@ class _Table:
 
     def _end(self, known: set[int]) -> int:
         """Return the last row number worth trying."""
-        found = self._one(f"SELECT max(pk) FROM old.{self._name} NOT INDEXED")
+        row = self._one(f"SELECT max(pk) FROM old.{self._name} NOT INDEXED")
         last = max(known, default=0)
-        if found is None:
+        if row is None:
             return last + MARGIN
-        return max(last, int(str(found[0] or 0)))
+        return max(last, int(str(row[0] or 0)))
 
     def _copy_without_numbers(self) -> tuple[int, int]:
         """Copy a table without rowid: from both ends, then by the keys that other tables have of it."""
@@ -387,29 +387,32 @@ class _Table:
         marks = ", ".join("?" * len(self.columns))
         insert = f"INSERT OR IGNORE INTO main.{self._name} ({names}) VALUES ({marks})"
         key = self.columns[0]
-        whole = False
+        is_complete = False
         for direction in ("ASC", "DESC"):
-            whole = self._take(f"SELECT {names} FROM old.{self._name} ORDER BY {key} {direction}", (), insert) or whole
-            if whole:
+            is_complete = (
+                self._take(f"SELECT {names} FROM old.{self._name} ORDER BY {key} {direction}", (), insert)
+                or is_complete
+            )
+            if is_complete:
                 break
-        if not whole:
+        if not is_complete:
             for (value,) in self._rows(_OWNERS, ()):
                 self._take(f"SELECT {names} FROM old.{self._name} WHERE {key} = ?", (str(value),), insert)
         (came,) = self._one(f"SELECT count(*) FROM main.{self._name}") or (0,)
-        return int(str(came)), 0 if whole else 1
+        return int(str(came)), 0 if is_complete else 1
 
     def _take(self, sql: str, values: Sequence[str], insert: str) -> bool:
         """Copy the result of a query; return whether all of it could be read."""
         rows: list[tuple[apsw.SQLiteValue, ...]] = []
-        whole = True
+        is_complete = True
         try:
             for row in self._connection.execute(sql, values):
                 rows.append(row)
         except (*_BROKEN, apsw.SQLError, UnicodeDecodeError):
-            whole = False
+            is_complete = False
         with self._connection, contextlib.suppress(apsw.ConstraintError):
             self._connection.executemany(insert, rows)
-        return whole
+        return is_complete
 
     def _rows(self, sql: str, values: Sequence[str]) -> list[tuple[apsw.SQLiteValue, ...]]:
         with contextlib.suppress(*_BROKEN, apsw.SQLError):

@@ -81,15 +81,15 @@ def words(db: Database, thread_id: str) -> list[Step]:
     """
     if (record_id := _shared(db, thread_id)) is None:
         return []
-    found = db.execute_sql(_TEXTS, (record_id,)).fetchall()
-    own = "\n".join(f"{r[3]}\n{r[4]}" for r in found if r[0] == thread_id).casefold()
-    others = "\n".join(NOTE.sub("", text) for r in found if r[0] != thread_id for text in r[3:]).casefold()
+    lines = db.execute_sql(_TEXTS, (record_id,)).fetchall()
+    own_text = "\n".join(f"{r[3]}\n{r[4]}" for r in lines if r[0] == thread_id).casefold()
+    others = "\n".join(NOTE.sub("", text) for r in lines if r[0] != thread_id for text in r[3:]).casefold()
     steps: list[Step] = []
-    for thread, line_id, metadata, *_ in found:
+    for thread, line_id, metadata, *_ in lines:
         texts = [] if thread == thread_id else [r["text"] for r in json.loads(metadata).get(KEY, [])]
-        said = tuple(t for t in texts if t.casefold() in own and t.casefold() not in others)
-        if said:
-            steps.append(("unsay", line_id, said))
+        phrases = tuple(t for t in texts if t.casefold() in own_text and t.casefold() not in others)
+        if phrases:
+            steps.append(("unsay", line_id, phrases))
     return steps
 
 
@@ -132,8 +132,8 @@ def _groups(db: Database, record_id: str) -> dict[str, _Group]:
     """Return the groups of a record by id, in the order of creation."""
     row = GroupRow
     columns = row.id, row.thread_id, row.kind, row.state, row.merged_group_ids
-    found = row.select(*columns).where(row.record_id == record_id).order_by(row.pk).tuples().execute(db)
-    return {group_id: _Group(*rest) for group_id, *rest in found}
+    groups = row.select(*columns).where(row.record_id == record_id).order_by(row.pk).tuples().execute(db)
+    return {group_id: _Group(*rest) for group_id, *rest in groups}
 
 
 def _set_state(db: Database, state: str, ids: Iterable[str], now: int) -> None:
@@ -174,8 +174,8 @@ def _remove_note(db: Database, line_id: str, said: Sequence[str]) -> None:
         if one["text"] in said:
             words = note(Earlier(one["text"], one["date"], one["time"]), line.observed_date)
             _take_words(db, line_id, line.group_id, words)
-    left = [r for r in replaced if r["text"] not in said]
-    metadata = {k: v for k, v in line.metadata.items() if k != KEY} | ({KEY: left} if left else {})
+    remaining = [r for r in replaced if r["text"] not in said]
+    metadata = {k: v for k, v in line.metadata.items() if k != KEY} | ({KEY: remaining} if remaining else {})
     rows.update(db, row, line_id, metadata=metadata)
     behind = row.select(row.pk).where(row.group_id == line.group_id, row.line > line.line, row.forgotten == 0)
     after = rows.first(db, behind.order_by(row.line))

@@ -214,9 +214,9 @@ def edges(db: Connection, resource_id: str) -> list[tuple[str, str, str]]:
 
 def parts_among(db: Connection, task_ids: Iterable[str]) -> list[tuple[str, str]]:
     """Return (child, parent) of the edges between these tasks."""
-    wanted = list(task_ids)
-    found = _edges(db, wanted, _OF_TASK)
-    return [(task, on) for task, on, kind in found if kind == PARENT and on in wanted]
+    tasks = list(task_ids)
+    edges = _edges(db, tasks, _OF_TASK)
+    return [(task, on) for task, on, kind in edges if kind == PARENT and on in tasks]
 
 
 # --- who waits for whom -----------------------------------------------------------------------------------
@@ -261,16 +261,16 @@ def _way(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] 
             return None
         forward = 2 * len(ahead) < len(behind)  # nobody waits for a new task, which ends it at once
         seen = came if forward else goes
-        found: list[Node] = []
+        frontier: list[Node] = []
         for node, other in (_ahead if forward else _behind)(db, ahead if forward else behind):
             if other not in seen:
                 seen[other] = node
-                found.append(other)
+                frontier.append(other)
         if forward:
-            ahead = found
+            ahead = frontier
         else:
-            behind = found
-        meeting = [n for n in found if n in came and n in goes]
+            behind = frontier
+        meeting = [n for n in frontier if n in came and n in goes]
     return min((_joined(came, goes, n) for n in meeting), key=len)
 
 
@@ -315,13 +315,13 @@ def _sides(nodes: Sequence[Node]) -> dict[str, list[bool]]:
 
 def _edges(db: Connection, tasks: Iterable[str], have: str) -> list[tuple[str, str, str]]:
     """Return the edges at these tasks, to live tasks, that make one wait for another."""
-    wanted = list(tasks)
-    if not wanted:
+    task_list = list(tasks)
+    if not task_list:
         return []
     other = _OF_TARGET if have == _OF_TASK else _OF_TASK
     return db.execute_sql(
         "SELECT d.task_id, d.depends_on, d.type FROM json_each(?) j"
         f" CROSS JOIN task_dependencies d ON d.{have} = j.value AND d.type IN ('blocks', 'parent-child')"
         f" CROSS JOIN tasks t ON t.id = d.{other} AND t.deleted_at IS NULL",
-        (json.dumps(wanted),),
+        (json.dumps(task_list),),
     ).fetchall()

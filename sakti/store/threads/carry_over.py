@@ -57,10 +57,10 @@ _TOLD = (
 
 def text(db: Database, thread_id: str) -> str:
     """Return the current block, "" if it is missing or empty."""
-    found = db.execute_sql(_TOLD, (thread_id,)).fetchall()
-    if not found:
+    lines = db.execute_sql(_TOLD, (thread_id,)).fetchall()
+    if not lines:
         return ""
-    return "\n".join([str(found[0][3] or ""), *(_told(kind, then, now) for kind, then, now, _ in found)]).strip()
+    return "\n".join([str(lines[0][3] or ""), *(_told(kind, then, now) for kind, then, now, _ in lines)]).strip()
 
 
 def _told(kind: str, then: str, now: str | None) -> str:

@@ -81,8 +81,8 @@ def unpacked(stored: str | bytes) -> str:
     if isinstance(stored, str):
         return stored
     if archive_file.is_reference(stored):
-        found = archive_file.read(stored)
-        return _MISSING if found is None else unpacked(found)
+        archived = archive_file.read(stored)
+        return _MISSING if archived is None else unpacked(archived)
     return zlib.decompress(stored).decode()
 
 
@@ -144,11 +144,11 @@ def stored(parts: Sequence[Part]) -> str | bytes:
 
 def _parsed(stored: str | bytes) -> list[Json]:
     """Parse stored parts. Raises ValueError."""
-    found = readable(stored)
+    text = readable(stored)
     try:
-        return msgspec.json.decode(found)
+        return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError):  # halves of surrogate pairs, which the standard library accepts
-        return json.loads(found)
+        return json.loads(text)
 
 
 def text_of(raw_content: str, parts: str | bytes) -> str:
@@ -158,8 +158,8 @@ def text_of(raw_content: str, parts: str | bytes) -> str:
     """
     if raw_content:
         return raw_content
-    if (known := _texts.get(parts)) is not None:
-        return known
+    if (cached := _texts.get(parts)) is not None:
+        return cached
     try:
         text = plain_text([decode(part) for part in _parsed(parts)])
     except (ValueError, KeyError, TypeError):

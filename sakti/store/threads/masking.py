@@ -62,15 +62,15 @@ def message(given: Message, count: Callable[[tuple[Part, ...]], tuple[int, ...]]
     clean = [part(one) for one in given.parts]
     if all(new is old for new, old in zip(clean, given.parts, strict=True)):
         return given
-    kept = tuple(one for one in clean if one is not None)
+    masked_parts = tuple(one for one in clean if one is not None)
     if count is not None:
-        tokens = count(kept)
+        tokens = count(masked_parts)
     elif len(given.part_tokens) == len(clean):
         tokens = tuple(n for n, one in zip(given.part_tokens, clean, strict=True) if one is not None)
     else:
         tokens = given.part_tokens
     total = max(0, given.tokens - sum(given.part_tokens) + sum(tokens))
-    return structs.replace(given, parts=kept, part_tokens=tokens, tokens=total)
+    return structs.replace(given, parts=masked_parts, part_tokens=tokens, tokens=total)
 
 
 def _words(opaque: Any) -> Iterator[str]:

@@ -74,19 +74,21 @@ def delete(db: Database, message_id: str, now: int) -> Deleted:
     line, group = ObservationRow, GroupRow
     made_of = (group.thread_id == message.thread_id) & group.state.in_(("active", "buffered"))
     made_of &= (group.first_index <= last) & (group.last_index >= first)
-    kept = line.select(fn.COUNT(line.pk)).join(group, on=group.id == line.group_id).where(made_of, line.forgotten == 0)
-    return Deleted(message.thread_id, tuple(m.id for m in unit), kept.scalar(db))
+    remaining = (
+        line.select(fn.COUNT(line.pk)).join(group, on=group.id == line.group_id).where(made_of, line.forgotten == 0)
+    )
+    return Deleted(message.thread_id, tuple(m.id for m in unit), remaining.scalar(db))
 
 
 def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
     """Remove the text of messages that a guardrail stopped, wherever it was kept; the reason stays."""
-    found = messages.get_many(db, message_ids)
-    for one in found:
+    withheld = messages.get_many(db, message_ids)
+    for one in withheld:
         _unindex(db, [one])
         _empty(db, one, MarkerPart("withheld", reason))
-    for thread_id in {m.thread_id for m in found}:
-        own = [m.index for m in found if m.thread_id == thread_id]
-        _drop_summaries(db, thread_id, min(own), max(own))
+    for thread_id in {m.thread_id for m in withheld}:
+        indices = [m.index for m in withheld if m.thread_id == thread_id]
+        _drop_summaries(db, thread_id, min(indices), max(indices))
         rows.delete(db, RequestBlockRow, thread_id=thread_id)
 
 
@@ -160,7 +162,7 @@ def _unindex(db: Database, unit: Sequence[Message]) -> None:
     row = MessageRow
     first, last = unit[0], unit[-1]
     saved = (row.thread_id == last.thread_id) & (row.state == "saved") & (row.message_index > last.index)
-    found = rows.first(db, row.select(row.id).where(saved).order_by(row.message_index))
+    next_row = rows.first(db, row.select(row.id).where(saved).order_by(row.message_index))
     # one that was confirmed late may be what several others were found by
     behind = db.execute_sql(
         "SELECT doc_id FROM search_docs WHERE thread_id = ? AND kind = 'message' AND position > ? AND prev_pk IN"
@@ -168,7 +170,7 @@ def _unindex(db: Database, unit: Sequence[Message]) -> None:
         (last.thread_id, last.index, last.thread_id, first.index, last.index),
     ).fetchall()
     before, text = said_before(db, first.thread_id, first.index)
-    for message_id in {i for (i,) in (*behind, *([found] if found else []))}:
+    for message_id in {i for (i,) in (*behind, *([next_row] if next_row else []))}:
         search_index.set_previous(db, "message", message_id, text, before)
     for message in unit:
         search_index.remove(db, "message", message.id)

@@ -71,9 +71,9 @@ def contents(db: Database, thread_id: str) -> Contents:
     """Count a thread's contents. Raises StoreError if it does not exist, not even deleted."""
     thread, deleted_at = state_of(db, thread_id)
     messages, tokens = db.execute_sql(threads.SIZE, (thread_id,)).fetchone()
-    (own,) = db.execute_sql(_OWN, (thread_id,)).fetchone()
+    (own_lines,) = db.execute_sql(_OWN, (thread_id,)).fetchone()
     (shared,) = db.execute_sql(_SHARED, (thread_id,)).fetchone()
-    return Contents(thread, messages, tokens, own, shared, deleted_at)
+    return Contents(thread, messages, tokens, own_lines, shared, deleted_at)
 
 
 def delete(db: Database, thread_id: str, now: int) -> Thread:
@@ -119,8 +119,8 @@ def deleted(db: Database, resource_id: str | None = None, *, before: int | None 
         query = query.where(row.resource_id == resource_id)
     if before is not None:
         query = query.where(row.deleted_at <= before)
-    found = query.order_by(row.deleted_at.desc(), row.pk.desc()).tuples().execute(db)
-    return [contents(db, i) for (i,) in found]
+    thread_ids = query.order_by(row.deleted_at.desc(), row.pk.desc()).tuples().execute(db)
+    return [contents(db, i) for (i,) in thread_ids]
 
 
 def find_deleted(db: Database, resource_id: str, text: str) -> list[Thread]:

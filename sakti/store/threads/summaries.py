@@ -66,8 +66,8 @@ def put(
         part = taken.get(message.id, "")
         rows.update(db, MessageRow, message.id, compaction_level=level, summary=part or None)
         search_index.summarise(db, "message", message.id, part)
-    kept = {"last": last.index, "message_tokens": sum(m.tokens for m in messages)}
-    metadata = fn.json_set(MessageRow.metadata, "$.summary", fn.json(json.dumps(kept)))
+    summary = {"last": last.index, "message_tokens": sum(m.tokens for m in messages)}
+    metadata = fn.json_set(MessageRow.metadata, "$.summary", fn.json(json.dumps(summary)))
     MessageRow.update(injection_text=text, metadata=metadata).where(MessageRow.id == first.id).execute(db)
     threads.update_metadata(db, first.thread_id, {KEY: list(marks)})
 

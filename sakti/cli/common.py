@@ -141,14 +141,14 @@ def options(
     more += [f'approval.mode="{approval}"'] if approval and not full else []
     more += [f'mode="{mode}"'] if mode else []
     more += ["memory.read_only=true"] if no_save else []
-    folders = tuple(dict.fromkeys(map(_added, added)))
+    folders = tuple(dict.fromkeys(map(_resolve_added, added)))
     chosen: dict[str, Any] = {"overrides": more, "model_flag": model, "full": full, "added": folders, **thread}
     if interactive:
         return sessions.Options.load_unasked(**chosen)
     return sessions.Options.load(trusted=trusted, interactive=False, **chosen)
 
 
-def _added(name: str) -> Path:
+def _resolve_added(name: str) -> Path:
     """Resolve the folder that --add-dir names. Raises Refused if it is missing or too wide."""
     folder = Path(os.path.realpath(Path(name).expanduser()))
     if not folder.is_dir():

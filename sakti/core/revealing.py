@@ -19,14 +19,14 @@ def revealed(text: str) -> str:
     A run at the beginning of a line is its indentation and stays, too, up to 40 columns.
     """
     shown = "".join(c if c in "\n\t" or " " <= c <= "~" else _sign(c) for c in text)
-    return "\n".join(_counted(line) for line in shown.split("\n"))
+    return "\n".join(_count_spaces(line) for line in shown.split("\n"))
 
 
 def _sign(character: str) -> str:
     return f"⟨U+{ord(character):04X}⟩" if unicodedata.category(character) in _HIDDEN else character
 
 
-def _counted(line: str) -> str:
+def _count_spaces(line: str) -> str:
     indent = len(line) - len(line.lstrip(" \t"))
     width = indent if indent <= 40 else 0
     return line[:width] + _RUN.sub(lambda m: f"␠×{len(m[0])} ", line[width:])

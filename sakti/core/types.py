@@ -59,7 +59,7 @@ class ToolCallPart(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.arguments is not None and not storable(self.arguments):
-            structs.force_setattr(self, "raw", self.raw or _written(self.arguments))
+            structs.force_setattr(self, "raw", self.raw or _value_text(self.arguments))
             structs.force_setattr(self, "arguments", None)
         for name in ("id", "name", "raw"):
             structs.force_setattr(self, name, clean_surrogates(getattr(self, name)))
@@ -90,7 +90,7 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def _written(value: Json) -> str:
+def _value_text(value: Json) -> str:
     try:
         return json.dumps(value)  # in ASCII: half of a pair stays what it is, as an escape
     except RecursionError:

@@ -96,7 +96,7 @@ class Chat:
             self.go(self._keep)
         elif isinstance(event, ThreadChanged) and event.thread.id != self.commands.thread:
             self.commands.thread = event.thread.id
-            self.go(self._opened, event.thread.id)
+            self.go(self._show_thread, event.thread.id)
         elif isinstance(event, ModelChanged) and event.model is None:
             self.go(self.commands.act, "setup")
         self._stir.set()
@@ -217,9 +217,9 @@ class Chat:
 
         task = asyncio.ensure_future(guarded())
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._stir.set()
 
@@ -233,7 +233,7 @@ class Chat:
             if line is None:
                 self.end_of_input()
             else:
-                self._entered(line)
+                self._on_line(line)
 
     async def _rest(self) -> None:
         while (self.session.busy or self._tasks) and self.speech.question is None:
@@ -273,7 +273,7 @@ class Chat:
     async def _interrupt(self) -> None:
         await self.session.interrupt()
 
-    def _entered(self, line: str) -> None:
+    def _on_line(self, line: str) -> None:
         if not self._lines.whole:
             self.unsent = line
             self.say(
@@ -387,7 +387,7 @@ class Chat:
         if new:
             self.say(["from another window:", *(line for m in new for line in words.message(m))])
 
-    async def _opened(self, thread_id: str) -> None:
+    async def _show_thread(self, thread_id: str) -> None:
         """Print a summary of the opened thread."""
         page = await self.session.views.transcript(thread_id, limit=NEWEST)
         self._seen = {m.id for m in page}

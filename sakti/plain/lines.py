@@ -64,7 +64,7 @@ class Lines:
         return self._suggested[number] if number < len(self._suggested) else None
 
     def _read(self) -> None:
-        one = self._edited if self._readline is not None else self._plain
+        one = self._read_buffer if self._readline is not None else self._plain
         while True:
             try:
                 line = one()
@@ -79,7 +79,7 @@ class Lines:
             self._heard(line)
 
     @staticmethod
-    def _edited() -> str:
+    def _read_buffer() -> str:
         return input()
 
     def _plain(self) -> str:

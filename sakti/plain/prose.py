@@ -80,10 +80,10 @@ def spoken(line: str) -> str:
 
 def _inline(text: str) -> str:
     pieces = _CODE.split(text)
-    return "".join(p.strip("`") if p.startswith("`") else _undecorated(p) for p in pieces)
+    return "".join(p.strip("`") if p.startswith("`") else _strip_decoration(p) for p in pieces)
 
 
-def _undecorated(text: str) -> str:
+def _strip_decoration(text: str) -> str:
     return _LINK.sub(r"\1 (\2)", _EMPHASIS.sub(r"\1", _STRONG.sub(r"\2", text)))
 
 

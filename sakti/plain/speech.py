@@ -102,20 +102,20 @@ class Speech(Struct):
     def hear(self, event: Event) -> list[str]:
         """Return the lines that `event` makes; none for what only a screen shows."""
         if isinstance(event, TextDelta):
-            return self._labelled(self._prose.add(event.text))
+            return self._add_label(self._prose.add(event.text))
         if isinstance(event, ThinkingDelta):
             first, self._thinking = not self._thinking, True
             return ["sakti is thinking"] if first else []
         return [*self._end_text(), *self._say(event)] if _ends_text(event) else self._say(event)
 
-    def _labelled(self, lines: list[str]) -> list[str]:
+    def _add_label(self, lines: list[str]) -> list[str]:
         if lines and not self._speaking:
             self._speaking = True
             return [f"sakti: {lines[0]}", *lines[1:]]
         return lines
 
     def _end_text(self) -> list[str]:
-        lines = self._labelled(self._prose.end())
+        lines = self._add_label(self._prose.end())
         self._speaking = False
         return lines
 
@@ -136,13 +136,13 @@ class Speech(Struct):
                 wait = f"asking again in {delay:.0f} seconds, attempt {attempt} of {most}; ctrl+c gives up"
                 return [f"the model failed: {one_line(reason, 200)}; {wait}"]
             case TurnFinished():
-                return self._turn_finished(event)
+                return self._on_turn_finished(event)
             case ApprovalRequested() | ApprovalResolved():
                 return self._approval(event)
             case QueueChanged(queued):
                 return self._queue(queued)
             case MessageSaved(message):
-                return self._saved(message)
+                return self._on_saved(message)
             case ThreadChanged(thread):
                 previous, self._thread = self._thread, thread.id
                 name = one_line(thread.title, 100) or "a new thread"
@@ -238,7 +238,7 @@ class Speech(Struct):
             return [f"queued, {len(queued)} waiting: {one_line(queued[-1], 100)}"]
         return []
 
-    def _saved(self, message: Message) -> list[str]:
+    def _on_saved(self, message: Message) -> list[str]:
         """Announce a queued message when the agent reads it; several calls are announced before they run."""
         if message.role == "assistant":
             return words.planned(message)
@@ -247,7 +247,7 @@ class Speech(Struct):
         self._waiting.discard(message.text)
         return [f"read by the agent: {one_line(message.text, 100)}"]
 
-    def _turn_finished(self, event: TurnFinished) -> list[str]:
+    def _on_turn_finished(self, event: TurnFinished) -> list[str]:
         self._running.clear()
         self._open = ()
         if event.status == "answered":

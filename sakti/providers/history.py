@@ -73,7 +73,7 @@ def turns(
             merged[-1][1].extend(parts)
         else:
             merged.append((role, parts))
-    return _answered(merged)
+    return _add_results(merged)
 
 
 def with_text(parts: Sequence[Part], text: str) -> list[Part]:
@@ -100,7 +100,7 @@ def _is_sent(part: Part, provider: str, model: str) -> bool:
             return True
 
 
-def _answered(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]]]) -> list[Turn]:
+def _add_results(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]]]) -> list[Turn]:
     out: list[Turn] = []
     open_calls: list[ToolCallPart] = []
     for role, parts in merged:
@@ -116,7 +116,7 @@ def _answered(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]]])
             open_calls = []
     if open_calls:
         out.append(Turn("user", tuple(_result_for(call, {}) for call in open_calls)))
-    return _joined(out)
+    return _join_turns(out)
 
 
 def _without_trailing_thinking(parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -148,7 +148,7 @@ def _result_for(call: ToolCallPart, results: dict[str, ToolResultPart]) -> ToolR
     return results.get(call.id) or ToolResultPart(call.id, call.name, INTERRUPTED, is_error=True)
 
 
-def _joined(items: Sequence[Turn]) -> list[Turn]:
+def _join_turns(items: Sequence[Turn]) -> list[Turn]:
     """Join adjacent turns of one role, which arise where something between them was dropped."""
     out: list[Turn] = []
     for turn in items:

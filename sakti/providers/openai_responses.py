@@ -269,7 +269,7 @@ class ResponsesStreamParser(StreamParser):
             case "response.reasoning_summary_part.added" if self._item(event, "reasoning").pieces:
                 return self._piece({**event, "delta": "\n\n"}, "reasoning")
             case "response.output_item.added":
-                return self._added(event)
+                return self._add_item(event)
             case "response.output_item.done":
                 item = cast("Json", event.get("item") or {})
                 self._item(event, str(item.get("type"))).final = item
@@ -301,7 +301,7 @@ class ResponsesStreamParser(StreamParser):
             self._places.setdefault(item_id, int(place))
         return int(place)
 
-    def _added(self, event: Json) -> list[StreamEvent]:
+    def _add_item(self, event: Json) -> list[StreamEvent]:
         content = cast("Json", event.get("item") or {})
         item = self._item(event, str(content.get("type")))
         if item.kind != "function_call":

@@ -120,13 +120,13 @@ def _archive(number: bytes) -> _Open | None:
         file = (file_stat.st_dev, file_stat.st_ino)
         if archive is None or archive.file != file:
             _close(archive)
-            _places[place] = archive = _opened(Path(place), file)
+            _places[place] = archive = _open_file(Path(place), file)
         if archive is not None and archive.id == number:
             return archive
     return None
 
 
-def _opened(place: Path, file: tuple[int, int]) -> _Open | None:
+def _open_file(place: Path, file: tuple[int, int]) -> _Open | None:
     try:
         connection = connect(place, query_only=True)
     except apsw.Error:

@@ -143,10 +143,10 @@ def _pack_row(db: Database, values: Sequence[Any]) -> None:
         return
     row = _Row(*fields)
     if _changes_terms(row):
-        db.execute_sql(_PACK_ROW, _packed(db, row))
+        db.execute_sql(_PACK_ROW, _pack_values(db, row))
         return
     with index_upkeep.past_triggers(db):
-        db.execute_sql(_PACK_ROW, _packed(db, row))
+        db.execute_sql(_PACK_ROW, _pack_values(db, row))
 
 
 _PACK_ROW = "UPDATE search_docs SET text = ?, message_pk = ?, prev = ?, prev_pk = ?, idents = '', form = 1 WHERE pk = ?"
@@ -157,7 +157,7 @@ def _changes_terms(row: _Row) -> bool:
     return row.idents != identifiers(row.text) or any(folded(t) != t for t in (row.text, row.prev, row.summary))
 
 
-def _packed(db: Database, row: _Row) -> tuple[str, int | None, str, int | None, int]:
+def _pack_values(db: Database, row: _Row) -> tuple[str, int | None, str, int | None, int]:
     """Return the row in its new form, which refers to a message with the same text."""
     text, message_pk, prev, prev_pk = row.text, None, row.prev, None
     if row.said is not None and row.said[:TEXT_LIMIT] == row.text:

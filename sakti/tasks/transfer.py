@@ -114,10 +114,10 @@ def export(db: Database, resource_id: str) -> list[Json]:
 
 def parse(lines: Iterable[Json | str]) -> Iterator[Json]:
     """Yield the objects of a JSON Lines text. Raises `TaskError` with the number of an invalid line."""
-    return (line for _, line in _numbered(lines))
+    return (line for _, line in _number_lines(lines))
 
 
-def _numbered(lines: Iterable[Json | str]) -> Iterator[tuple[int, Json]]:
+def _number_lines(lines: Iterable[Json | str]) -> Iterator[tuple[int, Json]]:
     for number, line in enumerate(lines, 1):
         if isinstance(line, str) and not line.strip():
             continue
@@ -177,7 +177,7 @@ def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImp
     Raises `TaskError` with the number of a refused line.
     """
     out = _SortedImport()
-    for number, line in _numbered(lines):
+    for number, line in _number_lines(lines):
         try:
             check_text("the task", line)
             here = questions.get(db, str(line["id"]))

@@ -60,7 +60,7 @@ def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
         case "create" | "import":
             return rows.update(db, task_id, deleted_at=actor.now)[0]
         case "restore":
-            return _restored(db, actor, task, event.before or {})
+            return _undo_restore(db, actor, task, event.before or {})
         case "dep" if values["add"]:
             return task if edges.remove(db, task_id, values["on"], values["type"])[0] else None
         case "dep":
@@ -75,7 +75,7 @@ def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
             return _fields(db, actor, task, event.before or {}, values)
 
 
-def _restored(db: Database, actor: Actor, task: Task, before: Json) -> Task | None:
+def _undo_restore(db: Database, actor: Actor, task: Task, before: Json) -> Task | None:
     """Undo the restoring of a deleted task or of a shrunk one's text."""
     if before.get("deleted"):
         return rows.update(db, task.id, deleted_at=actor.now)[0]

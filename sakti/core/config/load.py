@@ -87,13 +87,13 @@ def load(
     warnings: list[str] = []
     offered: list[Sourced] = []
     if project_file is not None:
-        offered = _of_project(project_file, project_bytes, _merged(user_values)[0], usable, warnings)
+        offered = _of_project(project_file, project_bytes, _merge_settings(user_values)[0], usable, warnings)
         offered = _without_contradictions(user_values, offered, later, warnings)
         if len(warnings) > MOST:
             warnings[MOST:] = [f"{project_file}: {len(warnings) - MOST} more settings are not used."]
-    config, origins = _merged((*user_values, *offered, *later))
+    config, origins = _merge_settings((*user_values, *offered, *later))
     check(config)
-    return Loaded(config, origins, tuple(warnings), _changed(config, (*user_values, *later)) if offered else {})
+    return Loaded(config, origins, tuple(warnings), _project_changes(config, (*user_values, *later)) if offered else {})
 
 
 def _above_files(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[Sourced]:
@@ -111,7 +111,7 @@ def _above_files(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[S
         yield Sourced(name.strip(), literal(value.strip()), f"-o {name.strip()}")
 
 
-def _merged(settings: Iterable[Sourced]) -> tuple[Config, dict[str, str]]:
+def _merge_settings(settings: Iterable[Sourced]) -> tuple[Config, dict[str, str]]:
     config, origins = Config(), dict[str, str]()
     for name, value, origin in settings:
         config = replace_setting(config, name, value, origin)
@@ -135,7 +135,7 @@ def _of_project(
     for name, value in table.items():
         if name == _ELSEWHERE:
             continue
-        why = _not_used(name, value, config, str(path)) or usable(name, value)
+        why = _reason_to_ignore(name, value, config, str(path)) or usable(name, value)
         if why:
             warnings.append(why if why.startswith(str(path)) else f"{path}: {why}")
             continue
@@ -145,7 +145,7 @@ def _of_project(
     return out
 
 
-def _not_used(name: str, value: Any, config: Config, origin: str) -> str:
+def _reason_to_ignore(name: str, value: Any, config: Config, origin: str) -> str:
     """Return why a project's setting is ignored, "" if it is used: projects may only narrow settings."""
     label = one_line(name, 80)
     if not project_may_set(name):
@@ -188,14 +188,14 @@ def _without_contradictions(
 
 def _contradiction(settings: Iterable[Sourced]) -> str:
     try:
-        check(_merged(settings)[0])
+        check(_merge_settings(settings)[0])
     except ConfigError as e:
         return e.message
     return ""
 
 
-def _changed(config: Config, without: Iterable[Sourced]) -> dict[str, Any]:
-    before = flat(_merged(without)[0])
+def _project_changes(config: Config, without: Iterable[Sourced]) -> dict[str, Any]:
+    before = flat(_merge_settings(without)[0])
     return {name: value for name, value in flat(config).items() if value != before.get(name)}
 
 

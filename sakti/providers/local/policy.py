@@ -272,7 +272,7 @@ def repaired(name: str, fields: Json, messages: Sequence[Message]) -> Json:
     if len(places) != 1:
         return fields
     matched = lines[places[0] : places[0] + len(old_lines)]
-    return {**fields, "old": "\n".join(matched), "new": _fitted(new.strip("\n"), old.strip("\n"), matched)}
+    return {**fields, "old": "\n".join(matched), "new": _fit_to_lines(new.strip("\n"), old.strip("\n"), matched)}
 
 
 def _last_read(messages: Sequence[Message]) -> str | None:
@@ -289,7 +289,7 @@ def _loose(line: str) -> str:
     return re.sub(r"\s+", " ", line.replace("'", '"')).strip()
 
 
-def _fitted(new: str, old: str, found: Sequence[str]) -> str:
+def _fit_to_lines(new: str, old: str, found: Sequence[str]) -> str:
     """Give `new` the indentation and the quotes of the lines it replaces."""
     text = "\n".join(found)
     if "'" not in text and '"' in text and '"' not in old:

@@ -125,7 +125,7 @@ def lookup(asked: str, known: str = "") -> Lookup | None:
     `known` is what the prompt tells of the project: what its files are named after is looked for, too.
     """
     asked = asked.strip()
-    names = list(dict.fromkeys(_named(asked)))
+    names = list(dict.fromkeys(_find_names(asked)))
     where, exists, file = _WHERE.search(asked), _EXISTS.search(asked), _FILE.search(asked)
     if "\n" in asked:
         return None
@@ -152,7 +152,7 @@ def _named_after(asked: str, files: Sequence[str]) -> tuple[str, ...]:
     return tuple(s for s in stems if any(s in n for n in names))[:MOST_TERMS]
 
 
-def _named(asked: str) -> list[str]:
+def _find_names(asked: str) -> list[str]:
     quoted = [q.removesuffix("()") for q in _QUOTED.findall(asked)]
     names = [q.rpartition(".")[2] for q in quoted if re.fullmatch(r"[\w.]+", q) and not _FILE.fullmatch(q)]
     return [*names, *_IDENTIFIER.findall(asked), *_kinds(asked)]
@@ -293,26 +293,26 @@ class Grounded:
         out: list[str] = []
         while sentence := _SENTENCE.match(self._held):
             self._held = self._held[sentence.end() :]
-            out.append(self._kept(sentence[0]))
+            out.append(self._filter_sentence(sentence[0]))
         return "".join(out)
 
     def end(self, *, cut: bool = False) -> str:
         """Return the rest unless the answer was `cut`; if nothing was accepted, an explanation."""
-        rest, self._held = "" if cut else self._kept(self._held), ""
+        rest, self._held = "" if cut else self._filter_sentence(self._held), ""
         return rest if self._said else NOT_THERE
 
-    def _kept(self, sentence: str) -> str:
+    def _filter_sentence(self, sentence: str) -> str:
         words = " ".join(sentence.lower().split())
         if not words:
             return sentence
-        if self._invented(sentence) or (words in self._said and len(words) >= SENTENCE):
+        if self._names_unseen(sentence) or (words in self._said and len(words) >= SENTENCE):
             self._dropped += 1
             return ""
         self._said.add(words)
         self._dropped = 0
         return sentence
 
-    def _invented(self, sentence: str) -> bool:
+    def _names_unseen(self, sentence: str) -> bool:
         files = (f[0] for f in _FILE.finditer(sentence))
         names = (n for code in _AS_CODE.finditer(sentence) for n in _NAME.findall(code[1].lower()))
         numbers = _NUMBER.finditer(_LISTED.sub("", sentence, count=1))

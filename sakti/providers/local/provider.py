@@ -206,17 +206,17 @@ def _user_text(part: Part) -> str:
         case TextPart(text):
             return text
         case FilePart():
-            return _bounded(file_text(part))
+            return _shorten(file_text(part))
         case ToolResultPart(_, name, content, is_error):
             hint = DONE_HINT if name in CHANGING and not is_error else ""
-            return f"{'Error' if is_error else 'Result'} of {name}:\n{_bounded(content) or '(nothing)'}{hint}"
+            return f"{'Error' if is_error else 'Result'} of {name}:\n{_shorten(content) or '(nothing)'}{hint}"
         case ImagePart(name=name):
             return f"(an image that you cannot see: {name})"
         case _:
             return ""
 
 
-def _bounded(text: str) -> str:
+def _shorten(text: str) -> str:
     if len(text) <= LONGEST_RESULT:
         return text
     head, tail = text[: LONGEST_RESULT * 2 // 3], text[-LONGEST_RESULT // 3 :]
@@ -229,7 +229,7 @@ class _LocalStreamParser:
     def __init__(self, request: Request, allowed: policy.AllowedActions) -> None:
         self.looping = False
         self._allowed = allowed
-        self._guard = project.Grounded(_seen(request)) if allowed.grounded else None
+        self._guard = project.Grounded(_seen_text(request)) if allowed.grounded else None
         self._kept: list[str] = []  # what the guard let through
         self._offered = actions.offer(request.tools)
         self._messages = request.messages
@@ -261,9 +261,9 @@ class _LocalStreamParser:
         """Return the text that was buffered to the end."""
         if self._guard is None or self._reader.action != actions.ANSWER:
             return []
-        return self._shown([self._guard.end(cut=self._cut or self.astray)])
+        return self._show_pieces([self._guard.end(cut=self._cut or self.astray)])
 
-    def _shown(self, kept: list[str]) -> list[StreamEvent]:
+    def _show_pieces(self, kept: list[str]) -> list[StreamEvent]:
         self._kept += kept
         return [TextChunk(text) for text in kept if text]
 
@@ -292,7 +292,7 @@ class _LocalStreamParser:
         text = self._reader.feed(piece)
         self._look(self._reader.raw)
         if text:
-            return self._shown([self._guard.feed(text)]) if self._guard else [TextChunk(text)]
+            return self._show_pieces([self._guard.feed(text)]) if self._guard else [TextChunk(text)]
         if self._reader.action and self._reader.action != actions.ANSWER:
             return [ToolCallChunk(self._call_id, self._reader.action, piece)]
         return []
@@ -315,14 +315,14 @@ class _LocalStreamParser:
         if last_action is None or last_action[0] == actions.ANSWER:
             answer_text = str(last_action[1].get("text") or "") if last_action else ""
             text = "".join(self._kept) if self._guard and self._kept else self._reader.text or answer_text
-            return Completed((TextPart(text),) if text else self._broken(), stop, self._usage, name)
+            return Completed((TextPart(text),) if text else self._incomplete_parts(), stop, self._usage, name)
         action = next((a for a in self._offered if a.name == last_action[0]), None)
         fields = policy.repaired(last_action[0], last_action[1], self._messages)
         arguments = action.arguments(fields) if action else fields
         call = ToolCallPart(self._call_id, last_action[0], arguments)
         return Completed((call,), "tool_use", self._usage, name)
 
-    def _broken(self) -> tuple[Part, ...]:
+    def _incomplete_parts(self) -> tuple[Part, ...]:
         """Return an incomplete answer or action as parts, so that the model can be told."""
         raw = self._reader.raw.strip()
         if self._reader.action and self._reader.action != actions.ANSWER:
@@ -330,7 +330,7 @@ class _LocalStreamParser:
         return (TextPart(raw),) if raw else ()
 
 
-def _seen(request: Request) -> str:
+def _seen_text(request: Request) -> str:
     """Return all that the model was told, in which a file must be named that an answer names."""
     results = [r.content for m in request.messages for r in m.tool_results]
     calls = [json.dumps(c.arguments) for m in request.messages for c in m.tool_calls]

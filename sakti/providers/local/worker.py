@@ -139,7 +139,7 @@ class _LocalAnswer:
 
     def run(self) -> None:
         try:
-            if self._prepared() and self._chat is not None:
+            if self._prepare() and self._chat is not None:
                 if not self._begins and self._kept is not None:
                     self._kept.forget()
                 self._ask(self._chat, self._on_chunk)
@@ -159,7 +159,7 @@ class _LocalAnswer:
         body = {**chat, "stream": True, "return_progress": True, "timings_per_token": True}
         self._server.handle_chat_completions(body, on_chunk)
 
-    def _prepared(self) -> bool:
+    def _prepare(self) -> bool:
         """Evaluate the prompt's beginning if it can be stored; False if stopped."""
         return self._kept is None or self._kept.prepare(self._begins, self._evaluate)
 

@@ -85,7 +85,7 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
         }
         _store(db, one, [*_corrections(one), done])
     memory.discard_stale(db, record_id, [row["group_id"]], now)
-    return Corrected(line_id, row["group_id"], action, _shown(row), _shown({**row, **changes}))
+    return Corrected(line_id, row["group_id"], action, _shown_text(row), _shown_text({**row, **changes}))
 
 
 def with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
@@ -121,7 +121,7 @@ def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) 
     next_number(db, record_id)
     memory.discard_stale(db, record_id, [row["group_id"]], now)
     after = _row(db, record_id, row["id"])
-    return Corrected(row["id"], row["group_id"], action, _shown(row), _shown(after))
+    return Corrected(row["id"], row["group_id"], action, _shown_text(row), _shown_text(after))
 
 
 def state_at(columns: Json, corrections: Sequence[Json], time: int | None) -> Json:
@@ -215,21 +215,21 @@ def _row(db: Database, record_id: str, line_id: str) -> Json:
 
 def _with_it(db: Database, row: Json) -> list[Json]:
     """Return the lines that are forgotten with one: nested ones, and the same in merged groups."""
-    nested = _nested(db, row)
-    words = set(_WORD.findall(replaced.unmarked(_shown(row)).casefold()))
-    merged = _merged(db, [row["group_id"]])
+    nested = _find_nested(db, row)
+    words = set(_WORD.findall(replaced.unmarked(_shown_text(row)).casefold()))
+    merged = _merged_ids(db, [row["group_id"]])
     rest = (one for group in merged for one in _rows(db, _lines(*_COLUMNS).where(LINE.group_id == group)))
     same = [one for one in rest if _says(one, words)]
-    below = [one for above in same for one in _nested(db, above)]
+    below = [one for above in same for one in _find_nested(db, above)]
     return [*nested, *{one["id"]: one for one in (*same, *below) if not one["forgotten"]}.values()]
 
 
 def _says(row: Json, words: set[str]) -> bool:
-    line_words = set(_WORD.findall(replaced.unmarked(_shown(row)).casefold()))
+    line_words = set(_WORD.findall(replaced.unmarked(_shown_text(row)).casefold()))
     return bool(line_words) and len(line_words & words) >= SAME_SHARE * len(line_words)
 
 
-def _merged(db: Database, group_ids: Sequence[str]) -> list[str]:
+def _merged_ids(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the groups that reflections were made from, through all generations."""
     out: dict[str, None] = {}
     rest = list(group_ids)
@@ -242,7 +242,7 @@ def _merged(db: Database, group_ids: Sequence[str]) -> list[str]:
     return list(out)
 
 
-def _nested(db: Database, row: Json) -> list[Json]:
+def _find_nested(db: Database, row: Json) -> list[Json]:
     out: list[Json] = []
     for other in _rows(db, _lines(*_COLUMNS).where(LINE.group_id == row["group_id"], LINE.line > row["line"])):
         if other["depth"] <= row["depth"]:
@@ -279,7 +279,7 @@ def _store(db: Database, row: Json, corrections: list[Json]) -> None:
     )
 
 
-def _shown(row: Json) -> str:
+def _shown_text(row: Json) -> str:
     return "" if row["forgotten"] else row["edited"] or row["content"]
 
 

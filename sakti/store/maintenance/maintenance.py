@@ -83,7 +83,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     detail = "; ".join(wrong.values()) or "each observed message is in the log once"
     findings.append(Finding("memory", not wrong, detail, INDEX, mendable=True))
     findings.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", REPORT))
-    return [*findings, _packed(db), *_check_tasks(db)]
+    return [*findings, _check_packing(db), *_check_tasks(db)]
 
 
 def _archive(db: Database, *, deep: bool) -> Finding:
@@ -102,7 +102,7 @@ def _searchable(db: Database) -> Finding:
     return Finding("search", not what, "; ".join(what) or "every message is searchable", INDEX, mendable=True)
 
 
-def _packed(db: Database) -> Finding:
+def _check_packing(db: Database) -> Finding:
     """Check that what earlier versions wrote is packed; a session does that in the background."""
     progress = packing.progress(db)
     mend = "`sakti db check` packs the rest; until then the file is larger than need be."

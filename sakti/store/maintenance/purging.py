@@ -126,7 +126,7 @@ async def purge_thread(store: Store, thread_id: str) -> None:
     resource_id = await store.write(_begin, thread_id, store.clock.now())
     for find in (shared_logs.reflections, shared_logs.words):
         await upkeep.each(store, await store.read(find, thread_id), _work_off, step=1)
-    numbered = await store.read(_numbered)
+    numbered = await store.read(_tables_with_rowid)
     for table in TABLES:
         if table.thread and table.name in numbered:
             step = partial(_remove_some, table=table.name, where=table.thread, key=thread_id)
@@ -233,7 +233,7 @@ def _remove_all(db: Database, table: str, where: str, key: str) -> None:
     db.execute_sql(f"DELETE FROM {table} WHERE {where}", (key,))
 
 
-def _numbered(db: Database) -> set[str]:
+def _tables_with_rowid(db: Database) -> set[str]:
     """Return the tables with a rowid; the others have few rows per thread."""
     return {name for (name,) in db.execute_sql("SELECT name FROM pragma_table_list WHERE wr = 0").fetchall()}
 

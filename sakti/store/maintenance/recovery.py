@@ -322,7 +322,7 @@ class _Table:
         """Copy readable rows; return the numbers of copied and of lost rows."""
         if self.columns[0] != "pk":
             return self._copy_without_numbers()
-        pks = self._known()
+        pks = self._row_numbers()
         end = self._end(pks)
         at = min(pks, default=1)
         while at <= end:
@@ -350,7 +350,7 @@ class _Table:
                 self._copy_between(first, middle)
                 self._copy_between(middle + 1, last)
 
-    def _known(self) -> set[int]:
+    def _row_numbers(self) -> set[int]:
         """Return the row numbers that the table or one of its indexes has, as far as they can be read."""
         pks: set[int] = set()
         rows = self._rows(

@@ -122,7 +122,9 @@ def _readable_texts(db: Database) -> int:
     mended = 0
     for table, column in _columns(db, "TEXT"):
         packed = (
-            "0" if column not in _packed(table) else f"typeof({column}) = 'blob' AND sakti_unpacked({column}) != ''"
+            "0"
+            if column not in _packed_columns(table)
+            else f"typeof({column}) = 'blob' AND sakti_unpacked({column}) != ''"
         )
         db.execute_sql(
             f"UPDATE {table} SET {column} = sakti_as_text(CAST({column} AS BLOB)) WHERE {column} IS NOT NULL"
@@ -135,7 +137,7 @@ def _readable_texts(db: Database) -> int:
     return mended
 
 
-def _packed(table: str) -> Sequence[str]:
+def _packed_columns(table: str) -> Sequence[str]:
     """Return the columns of a table that may hold compressed values."""
     return text_registry.BY_NAME[table].packed if table in text_registry.BY_NAME else ()
 

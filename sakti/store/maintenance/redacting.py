@@ -130,17 +130,17 @@ def _look(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], An
     else:
         query = query.where(number > (-1 if last is None else last)).order_by(number).limit(BATCH)
     found = list(query.execute(db))
-    dirty = [one for row in found if (one := _judged(model, row)) is not None]
+    dirty = [one for row in found if (one := _find_dirty(model, row)) is not None]
     more = number is not None and len(found) == BATCH
     return dirty, found[-1].pk if more else None
 
 
-def _judged(model: type[Model], row: Any) -> _Dirty | None:
+def _find_dirty(model: type[Model], row: Any) -> _Dirty | None:
     if model is UiStateRow and row.key == mark_key.NAME:
         return None
     meta = _meta(model)
     before = {f.name: getattr(row, f.name) for f in meta.sorted_fields if holds_words(meta.table_name, f.column_name)}
-    after = {name: _masked(meta.fields[name], value) for name, value in before.items()}
+    after = {name: _mask_value(meta.fields[name], value) for name, value in before.items()}
     changed = {name: value for name, value in after.items() if value != before[name]}
     if not changed:
         return None
@@ -149,7 +149,7 @@ def _judged(model: type[Model], row: Any) -> _Dirty | None:
     return _Dirty(key, {name: before[name] for name in changed}, changed)
 
 
-def _masked(column: Any, value: Any) -> Any:
+def _mask_value(column: Any, value: Any) -> Any:
     return masking.parts(value) if isinstance(column, PartsField) else masked_value(value)
 
 
@@ -160,16 +160,16 @@ def _store(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -> None:
         # a key may be a text of the user's, which its column would mask
         here: Any = [fields[name] == Value(value, converter=False) for name, value in row.key.items()]
         now: Any = model.select().where(*here).get_or_none(db)
-        if now is None or (judged := _judged(model, now)) is None:
+        if now is None or (judged := _find_dirty(model, now)) is None:
             continue
-        changes = {**judged.after, **_derived(model, now, judged.after)}
+        changes = {**judged.after, **_derive_values(model, now, judged.after)}
         if model is TaskRow:
             task_rows.update(db, now.id, **changes)  # and its index
         else:
             model.update({fields[name]: value for name, value in changes.items()}).where(*here).execute(db)
 
 
-def _derived(model: type[Model], row: Any, changed: Values) -> Values:
+def _derive_values(model: type[Model], row: Any, changed: Values) -> Values:
     """Return what follows from masked columns: words of an index, tokens of parts that were dropped."""
     if model is SearchDocRow and "text" in changed and row.form == 0:
         return {"idents": search_index.identifiers(changed["text"])}
@@ -208,11 +208,11 @@ async def _spanning(store: Store) -> AsyncIterator[list[_Joined]]:
 
 def _look_at_joined(db: Database, last: int) -> tuple[list[_Joined], int | None]:
     rows = db.execute_sql(_REFERRING, (last, BATCH)).fetchall()
-    found = [one for row in rows if (one := _joined(*row)) is not None]
+    found = [one for row in rows if (one := _mask_joined(*row)) is not None]
     return found, rows[-1][0] if len(rows) == BATCH else None
 
 
-def _joined(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
+def _mask_joined(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
     """Return the masked text a search row must store; None if masking its message suffices."""
     if raw or said is not None:
         return None

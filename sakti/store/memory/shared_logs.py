@@ -34,7 +34,7 @@ def begin(db: Database, thread_id: str, now: int) -> None:
     that a large log takes no longer.
     """
     resource_id = ThreadRow.select(ThreadRow.resource_id).where(ThreadRow.id == thread_id).scalar(db)
-    if (record_id := _shared(db, thread_id)) is None:
+    if (record_id := _shared_record(db, thread_id)) is None:
         return
     groups = _groups(db, record_id)
     gone, back = _made_of(groups, thread_id)
@@ -54,7 +54,7 @@ def reflections(db: Database, thread_id: str) -> list[Step]:
 
     Reflections of reflections come first, so that an interrupted run finds the same list again.
     """
-    if (record_id := _shared(db, thread_id)) is None:
+    if (record_id := _shared_record(db, thread_id)) is None:
         return []
     groups = _groups(db, record_id)
     gone, _ = _made_of(groups, thread_id)
@@ -79,7 +79,7 @@ def words(db: Database, thread_id: str) -> list[Step]:
     Only where no other thread has these words. Call it after `reflections`, while the thread's own lines are still
     there.
     """
-    if (record_id := _shared(db, thread_id)) is None:
+    if (record_id := _shared_record(db, thread_id)) is None:
         return []
     lines = db.execute_sql(_TEXTS, (record_id,)).fetchall()
     own_text = "\n".join(f"{r[3]}\n{r[4]}" for r in lines if r[0] == thread_id).casefold()
@@ -107,7 +107,7 @@ def work_off(db: Database, steps: Sequence[Step]) -> None:
                 _remove_note(db, line_id, said)
 
 
-def _shared(db: Database, thread_id: str) -> str | None:
+def _shared_record(db: Database, thread_id: str) -> str | None:
     """Return the record of the log shared by the thread's workspace; None without one."""
     row = db.execute_sql(
         "SELECT r.id FROM threads t JOIN observational_memory r ON r.lookup_key = 'resource:' || t.resource_id"

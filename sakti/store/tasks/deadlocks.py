@@ -166,7 +166,7 @@ def cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
     edges = list(edges)
     component = _components(edges)
     within = {e: {component[a] for a, b in waits(e) if component[a] == component[b]} for e in edges}
-    place = _joined(within.values())
+    place = _join_sets(within.values())
     apart: dict[int, Waiting] = {}
     all_cycles: list[tuple[str, ...]] = []
     for edge in (e for e in edges if within[e]):
@@ -176,7 +176,7 @@ def cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
     return all_cycles
 
 
-def _joined(sets: Iterable[set[int]]) -> Callable[[int], int]:
+def _join_sets(sets: Iterable[set[int]]) -> Callable[[int], int]:
     """Return a function that maps each number to one representative of all that share sets with it."""
     above: dict[int, int] = {}
 

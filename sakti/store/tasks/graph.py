@@ -271,10 +271,10 @@ def _way(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] 
         else:
             behind = frontier
         meeting = [n for n in frontier if n in came and n in goes]
-    return min((_joined(came, goes, n) for n in meeting), key=len)
+    return min((_join_paths(came, goes, n) for n in meeting), key=len)
 
 
-def _joined(came: dict[Node, Node | None], goes: dict[Node, Node | None], meeting: Node) -> tuple[str, ...]:
+def _join_paths(came: dict[Node, Node | None], goes: dict[Node, Node | None], meeting: Node) -> tuple[str, ...]:
     way: list[Node] = [meeting]
     while (before := came[way[0]]) is not None:
         way.insert(0, before)

@@ -36,7 +36,7 @@ def update(db: Database, task_id: str, **changes: Any) -> tuple[Task, dict[str, 
     """Change columns; return the task, and the tasks that are now held (True) or free (False)."""
     rows.update(db, TaskRow, task_id, **changes)
     moved = graph.refresh_around(db, task_id) if _GRAPH & changes.keys() else {}
-    task = _even_deleted(db, task_id)
+    task = _get_with_deleted(db, task_id)
     if changes.get("deleted_at") is not None:
         search_index.remove(db, "task", task_id)
     elif _SEARCHED & changes.keys():
@@ -44,7 +44,7 @@ def update(db: Database, task_id: str, **changes: Any) -> tuple[Task, dict[str, 
     return task, moved
 
 
-def _even_deleted(db: Database, task_id: str) -> Task:
+def _get_with_deleted(db: Database, task_id: str) -> Task:
     task = questions.get(db, task_id)
     if task is None:
         (resource_id,) = db.execute_sql("SELECT resource_id FROM tasks WHERE id = ?", (task_id,)).fetchone()

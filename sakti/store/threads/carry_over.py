@@ -60,10 +60,12 @@ def text(db: Database, thread_id: str) -> str:
     lines = db.execute_sql(_TOLD, (thread_id,)).fetchall()
     if not lines:
         return ""
-    return "\n".join([str(lines[0][3] or ""), *(_told(kind, then, now) for kind, then, now, _ in lines)]).strip()
+    return "\n".join(
+        [str(lines[0][3] or ""), *(_current_text(kind, then, now) for kind, then, now, _ in lines)]
+    ).strip()
 
 
-def _told(kind: str, then: str, now: str | None) -> str:
+def _current_text(kind: str, then: str, now: str | None) -> str:
     """Return a line's text, in its corrected form if it was corrected since."""
     if kind != "line" or now is None:
         return then

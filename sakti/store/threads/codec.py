@@ -142,7 +142,7 @@ def stored(parts: Sequence[Part]) -> str | bytes:
     return value
 
 
-def _parsed(stored: str | bytes) -> list[Json]:
+def _parse(stored: str | bytes) -> list[Json]:
     """Parse stored parts. Raises ValueError."""
     text = readable(stored)
     try:
@@ -161,7 +161,7 @@ def text_of(raw_content: str, parts: str | bytes) -> str:
     if (cached := _texts.get(parts)) is not None:
         return cached
     try:
-        text = plain_text([decode(part) for part in _parsed(parts)])
+        text = plain_text([decode(part) for part in _parse(parts)])
     except (ValueError, KeyError, TypeError):
         return ""
     if text or not archive_file.is_reference(parts):  # what is missing may come back

@@ -30,23 +30,23 @@ def part(given: Part) -> Part | None:
     """Return a part without secrets; None for reasoning with one, which must not be changed."""
     match given:
         case TextPart(text):
-            return _changed(given, text=masked(text))
+            return _replace_changed(given, text=masked(text))
         case ThinkingPart(text, _, opaque):
             return None if has_secret(text) or any(map(has_secret, _words(opaque))) else given
         case ToolCallPart(_, _, arguments, raw):
-            return _changed(given, arguments=masked_value(arguments), raw=masked(raw))
+            return _replace_changed(given, arguments=masked_value(arguments), raw=masked(raw))
         case ToolResultPart(content=content, details=details):
-            return _changed(given, content=masked(content), details=masked_value(details))
+            return _replace_changed(given, content=masked(content), details=masked_value(details))
         case FilePart(path, text):
-            return _changed(given, path=masked(path), text=masked(text))
+            return _replace_changed(given, path=masked(path), text=masked(text))
         case OutputPart(command, text):
-            return _changed(given, command=masked(command), text=masked(text))
+            return _replace_changed(given, command=masked(command), text=masked(text))
         case MarkerPart(_, text):
-            return _changed(given, text=masked(text))
+            return _replace_changed(given, text=masked(text))
         case ContextPart(facts):
-            return _changed(given, facts={name: masked(text) for name, text in facts.items()})
+            return _replace_changed(given, facts={name: masked(text) for name, text in facts.items()})
         case ImagePart(name=name):
-            return _changed(given, name=masked(name))
+            return _replace_changed(given, name=masked(name))
 
 
 def parts(given: Iterable[Part]) -> tuple[Part, ...]:
@@ -89,7 +89,7 @@ def _words(opaque: Any) -> Iterator[str]:
             pass
 
 
-def _changed(given: Any, **values: Any) -> Any:
+def _replace_changed(given: Any, **values: Any) -> Any:
     """Return `given` with these values, or `given` itself if nothing changes."""
     same = all(getattr(given, name) == value for name, value in values.items())
     return given if same else structs.replace(given, **values)

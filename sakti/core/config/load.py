@@ -10,16 +10,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
+import math
 import re
-import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 from msgspec import Struct, field
 
 from sakti.core.config.check import check
@@ -140,7 +142,7 @@ def _of_project(
             warnings.append(why if why.startswith(str(path)) else f"{path}: {why}")
             continue
         if name in ("approval.ask", "approval.deny"):
-            value = [*_get(config, name), *_as_list(value)]
+            value = [*_get(config, name), *([value] if isinstance(value, str) else value)]
         out.append(Sourced(name, value, str(path)))
     return out
 
@@ -246,77 +248,72 @@ def replace_setting(config: Config, name: str, value: Any, origin: str = "settin
 
 def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> Any:
     head, *rest = path
-    hints: dict[str, Any] = typing.get_type_hints(node.__class__)
-    if head not in hints:
+    hint = typing.get_type_hints(node.__class__).get(head)
+    if hint is None:
         near = difflib.get_close_matches(name, list(names()), 1)
-        hint = f" Did you mean {near[0]}?" if near else " `sakti config` lists them."
-        raise ConfigError(f"{origin}: there is no setting {shown(name)}.{hint}")
-    if head == "providers" and isinstance(node, Config):
-        if len(rest) < 2 or (len(rest) > 2 and rest[1] not in TABLES):
-            raise ConfigError(f"{origin}: write it as providers.NAME.SETTING, for example providers.ollama.base_url.")
-        current = node.providers.get(rest[0], ProviderSettings())
-        changed = _replace(current, rest[1:], value, name, origin)
-        return dataclasses.replace(node, providers={**node.providers, rest[0]: changed})
+        advice = f" Did you mean {near[0]}?" if near else " `sakti config` lists them."
+        raise ConfigError(f"{origin}: there is no setting {shown(name)}.{advice}")
     child = getattr(node, head)
-    if dataclasses.is_dataclass(child):
+    if head == "providers" and isinstance(node, Config):
+        new: Any = _replace_provider(node.providers, rest, value, name, origin)
+    elif dataclasses.is_dataclass(child):
         if not rest:
             raise ConfigError(f"{origin}: {name} is a group of settings; name one of them.")
-        return dataclasses.replace(node, **{head: _replace(child, rest, value, name, origin)})
-    if rest and isinstance(child, Mapping):
-        inner = typing.cast("Mapping[str, Any]", child)
+        new = _replace(child, rest, value, name, origin)
+    elif rest and isinstance(child, Mapping):
         key = ".".join(rest)
-        checked = _coerce({key: value}, hints[head], name.removesuffix(f".{key}"), origin)
-        return dataclasses.replace(node, **{head: {**inner, **checked}})
-    if rest:
+        table = _convert({key: value}, hint, name.removesuffix(f".{key}"), origin)
+        new = {**typing.cast("Mapping[str, Any]", child), **table}
+    elif rest:
         raise ConfigError(f"{origin}: there is no setting {shown(name)}. `sakti config` lists them.")
-    converted = _coerce(value, hints[head], name, origin)
-    (target,) = (f for f in dataclasses.fields(node) if f.name == head)
-    if (
-        isinstance(converted, int | float)
-        and not isinstance(converted, bool)
-        and not of_field(target).allows(converted)
-    ):
-        raise ConfigError(f"{origin}: {name} = {shown(value)} must be {of_field(target).bounds}.")
-    if reason := of_field(target).refuses(converted):
+    else:
+        (target,) = (f for f in dataclasses.fields(node) if f.name == head)
+        new = _check_bounds(of_field(target), _convert(value, hint, name, origin), name, origin)
+    return dataclasses.replace(node, **{head: new})
+
+
+def _replace_provider(
+    providers: Mapping[str, ProviderSettings], path: list[str], value: Any, name: str, origin: str
+) -> Mapping[str, ProviderSettings]:
+    if len(path) < 2 or (len(path) > 2 and path[1] not in TABLES):
+        raise ConfigError(f"{origin}: write it as providers.NAME.SETTING, for example providers.ollama.base_url.")
+    settings = providers.get(path[0], ProviderSettings())
+    return {**providers, path[0]: _replace(settings, path[1:], value, name, origin)}
+
+
+def _check_bounds(meaning: Meaning, value: Any, name: str, origin: str) -> Any:
+    """Return `value` if its setting allows it. Raises ConfigError."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and not meaning.allows(value):
+        raise ConfigError(f"{origin}: {name} = {shown(value)} must be {meaning.bounds}.")
+    if reason := meaning.refuses(value):
         raise ConfigError(f"{origin}: {reason}")
-    return dataclasses.replace(node, **{head: converted})
+    return value
 
 
-def _coerce(value: Any, hint: Any, name: str, origin: str) -> Any:
-    origin_type = typing.get_origin(hint)
-    if origin_type in (typing.Union, types.UnionType):
-        for option in typing.get_args(hint):
-            try:
-                return _coerce(value, option, name, origin)
-            except ConfigError:
-                continue
-    elif origin_type is Literal:
-        if any(value == option and type(value) is type(option) for option in typing.get_args(hint)):
-            return value
-    elif origin_type is tuple and dataclasses.is_dataclass(kind := typing.get_args(hint)[0]):
-        if isinstance(value, list | tuple):
-            numbered = enumerate(typing.cast("list[Any]", value), 1)
-            return tuple(table_of(typing.cast("type", kind), v, f"{name}[{n}]", origin) for n, v in numbered)
-    elif origin_type is tuple:
-        if all(isinstance(v, str) for v in _as_list(value)):
-            return tuple(str(v) for v in _as_list(value))
-    elif origin_type is Mapping:
-        _, kind = typing.get_args(hint)
-        if isinstance(value, dict):
-            table = typing.cast("dict[str, Any]", value)
-            return table if kind is Any else {k: _coerce(v, kind, f"{name}.{k}", origin) for k, v in table.items()}
-    elif hint is type(None):
-        if value is None or value == "none":
-            return None
-    elif hint is bool:
-        if isinstance(value, bool):
-            return value
-    elif hint in (int, float):
-        if isinstance(value, int | float) and not isinstance(value, bool) and _is(hint, value):
-            return hint(value)
-    elif hint is str and isinstance(value, str):
-        return value
+def _convert(value: Any, hint: Any, name: str, origin: str) -> Any:
+    """Convert a value to a setting's type. Raises ConfigError."""
+    kinds = typing.get_args(hint)
+    if typing.get_origin(hint) is Mapping and kinds[1] is not Any and isinstance(value, dict):
+        table = typing.cast("dict[str, Any]", value)
+        return {key: _convert(v, kinds[1], f"{name}.{key}", origin) for key, v in table.items()}
+    if typing.get_origin(hint) is tuple and dataclasses.is_dataclass(kinds[0]) and isinstance(value, list | tuple):
+        tables = enumerate(typing.cast("list[Any]", value), 1)
+        return tuple(table_of(typing.cast("type", kinds[0]), v, f"{name}[{n}]", origin) for n, v in tables)
+    for form in _forms(value):
+        with contextlib.suppress(msgspec.ValidationError):
+            return msgspec.convert(form, hint)
     raise ConfigError(f"{origin}: {name} cannot be {shown(value)}; it takes {_describe(hint)}.")
+
+
+def _forms(value: Any) -> Iterator[Any]:
+    """Yield the values that a written one may mean: `"none"` nothing, a text a list of one, `2e3` a whole number."""
+    if isinstance(value, float) and math.isnan(value):
+        return
+    yield value
+    if isinstance(value, str):
+        yield from (None, [value]) if value == "none" else ([value],)
+    elif isinstance(value, float) and value.is_integer():
+        yield int(value)
 
 
 def table_of(kind: type, value: Any, name: str, origin: str) -> Any:
@@ -335,15 +332,7 @@ def table_of(kind: type, value: Any, name: str, origin: str) -> Any:
     for f in dataclasses.fields(kind):
         if f.default is dataclasses.MISSING and f.name not in table:
             raise ConfigError(f"{origin}: {name} needs {f.name}.")
-    return kind(**{key: _coerce(v, hints[key], f"{name}.{key}", origin) for key, v in table.items()})
-
-
-def _is(hint: type, value: float) -> bool:
-    """Return whether a number is one of the type `hint`; neither `nan` nor one that no float holds is."""
-    try:
-        return bool(hint(value) == value)
-    except (ValueError, OverflowError):
-        return False
+    return kind(**{key: _convert(v, hints[key], f"{name}.{key}", origin) for key, v in table.items()})
 
 
 def _describe(hint: Any) -> str:
@@ -360,10 +349,6 @@ def _describe(hint: Any) -> str:
     return {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): '"none"'}.get(
         hint, str(hint)
     )
-
-
-def _as_list(value: Any) -> list[Any]:
-    return list(typing.cast("list[Any]", value)) if isinstance(value, list | tuple) else [value]
 
 
 def _get(config: Config, name: str) -> Any:

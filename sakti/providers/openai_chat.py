@@ -61,25 +61,28 @@ def render(request: Request, provider: str) -> Json:
     if moving := "\n\n".join(b.text for b in request.system if b.kind not in STABLE and b.text.strip()):
         _put_first(messages, moving)
     _append_tail(messages, request.tail.strip())
-    family = facts.family(provider, request.model)
     body: Json = {"model": request.model, "messages": messages}
     if request.tools:
-        body["tools"] = [
-            {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
-            for t in request.tools
-        ]
+        functions = ({"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools)
+        body["tools"] = [{"type": "function", "function": function} for function in functions]
         if request.tool_choice == "none":
             body["tool_choice"] = "none"
+    if request.schema is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
+    return merged(body | _options(request, provider), request.extra)
+
+
+def _options(request: Request, provider: str) -> Json:
+    """Return the parameters that depend on what the model's family takes."""
+    family = facts.family(provider, request.model)
+    options = _thinking(request, family, provider)
     if request.max_output_tokens:
         # Only OpenAI's own models insist on the newer name; every other server knows the older one.
         newer = provider == "openai" and bool(family.thinking)
-        body["max_completion_tokens" if newer else "max_tokens"] = request.max_output_tokens
+        options["max_completion_tokens" if newer else "max_tokens"] = request.max_output_tokens
     if request.temperature is not None and family.temperature:
-        body["temperature"] = request.temperature
-    body |= _thinking(request, family, provider)
-    if request.schema is not None:
-        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
-    return merged(body, request.extra)
+        options["temperature"] = request.temperature
+    return options
 
 
 def _thinking(request: Request, found: Family, provider: str) -> Json:

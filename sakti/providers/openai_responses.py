@@ -87,18 +87,24 @@ def render(request: Request, provider: str = "openai", *, with_ids: bool | None 
             body["tool_choice"] = "none"
     if request.messages:
         body["prompt_cache_key"] = request.messages[0].thread_id
-    if request.max_output_tokens:
-        body["max_output_tokens"] = request.max_output_tokens
-    family = facts.family(provider, request.model)
-    if family.thinking:
-        body["include"] = ["reasoning.encrypted_content"]
-        if word := asked_effort(request, family):
-            body["reasoning"] = {"effort": word, "summary": "auto"}
-    if request.temperature is not None and family.temperature:
-        body["temperature"] = request.temperature
     if request.schema is not None:
         body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": request.schema, "strict": False}}
-    return merged(body, request.extra)
+    return merged(body | _options(request, provider), request.extra)
+
+
+def _options(request: Request, provider: str) -> Json:
+    """Return the parameters that depend on what the model's family takes."""
+    family = facts.family(provider, request.model)
+    options: Json = {}
+    if request.max_output_tokens:
+        options["max_output_tokens"] = request.max_output_tokens
+    if family.thinking:
+        options["include"] = ["reasoning.encrypted_content"]
+        if word := asked_effort(request, family):
+            options["reasoning"] = {"effort": word, "summary": "auto"}
+    if request.temperature is not None and family.temperature:
+        options["temperature"] = request.temperature
+    return options
 
 
 def asked_effort(request: Request, found: Family) -> str:

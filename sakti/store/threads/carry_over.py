@@ -74,7 +74,7 @@ _TOLD = (
 
 
 def text(db: Database, thread_id: str) -> str:
-    """Return the block as it is now; empty where there is none, or nothing of it is left."""
+    """Return the current block, "" if it is missing or empty."""
     head, carried = _read(db, thread_id)
     return "\n".join([head, *(line.text for line in carried)]).strip() if carried else ""
 
@@ -85,14 +85,14 @@ def lines(db: Database, thread_id: str) -> list[CarriedLine]:
 
 
 def _read(db: Database, thread_id: str) -> tuple[str, list[CarriedLine]]:
-    found = db.execute_sql(_TOLD, (thread_id,)).fetchall()
-    if not found:
+    stored = db.execute_sql(_TOLD, (thread_id,)).fetchall()
+    if not stored:
         return "", []
-    *_, head, removed = found[0]
+    *_, head, removed = stored[0]
     gone = frozenset[int](json.loads(removed or "[]"))
     carried = [
-        CarriedLine(position, kind, source_id, _told(kind, then, now), position in gone)
-        for position, kind, source_id, then, now, *_ in found
+        CarriedLine(position, kind, source_id, _current_text(kind, then, now), position in gone)
+        for position, kind, source_id, then, now, *_ in stored
     ]
     return str(head or ""), carried
 
@@ -117,7 +117,7 @@ def drop_removed(db: Database, thread_id: str) -> None:
     threads.update_metadata(db, thread_id, {REMOVED: None})
 
 
-def _told(kind: str, then: str, now: str | None) -> str:
+def _current_text(kind: str, then: str, now: str | None) -> str:
     """Return a line's text, in its corrected form if it was corrected since."""
     if kind != "line" or now is None:
         return then

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import sqlite3
 
 import pytest
 from msgspec.structs import replace
@@ -27,6 +26,7 @@ from sakti.core.text import count_k
 from sakti.core.tokens import O200k, count_part
 from sakti.core.types import TextPart, ToolCallPart, ToolResultPart, Usage
 from sakti.providers.scripted import Answer, Call
+from sakti.store.threads import messages as message_store
 from sakti.tui.app import SaktiApp
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import assistant, user
@@ -36,32 +36,31 @@ from tests.tui.scene import log, scene
 WORDS = "the redirect after login loses its query, so `safe_next(request)` is asked first.\n"
 
 
-def stored_tokens(path: str) -> int:
-    with sqlite3.connect(path) as db:
-        return db.execute("SELECT coalesce(sum(token_count), 0) FROM messages").fetchone()[0]
-
-
 async def test_the_windows_are_right_at_any_moment_of_a_turn(store, tmp_path):
     answers = (Answer("I look. " + WORDS * 9, calls=(Call("bash", {"command": "seq 900"}),)), Answer(WORDS * 20))
     session = real_session(store, tmp_path / "w", *answers)
     app, rng = SaktiApp(session), random.Random(3)
     looks: list[tuple[type, int]] = []
+    saved: list[str] = []  # messages so far
+    held: list[tuple[int, tuple[str, ...]]] = []  # tokens of the window, and the messages that it has
     wrong: list[object] = []
 
     def look(event) -> None:
+        saved.extend([event.message.id] if isinstance(event, MessageSaved) else [])
         streams = isinstance(event, TextDelta | ToolOutput) and rng.random() < 0.4
-        if not (streams or isinstance(event, MessageSaved | StepStarted)) or session.current.made_toolbox is None:
-            return  # nothing can be counted before the tools are there
+        begun = looks or isinstance(event, StepStarted)  # the prompt has its facts, and the tools are there
+        if not begun or not (streams or isinstance(event, MessageSaved | StepStarted)):
+            return
         app.chat.panes.show_windows()
         line, pane, streaming = app.chat.status_line, app.chat.sidebar.memory, session.current.running.estimate.tokens
         request = event.request_tokens if isinstance(event, StepStarted) else line.context
         shown = "\n".join("".join(s.text for s in pane.render_line(y)) for y in range(pane.size.height))
         figures = f"≈{count_k(pane.status.messages.tokens + streaming)} of "
-        on_screen = (pane.status.messages.tokens, pane.streaming, line.context, line.context, figures in shown)
-        total = sum(b.tokens for b in session.views.request_blocks())
-        right = (stored_tokens(store.path), streaming, total, request, True)
+        on_screen = (pane.streaming, line.context, line.context, figures in shown)
+        right = (streaming, sum(b.tokens for b in session.views.request_blocks()), request, True)
         looks.append((type(event), streaming))
-        wrong.extend([(event, on_screen, right, shown)] if on_screen != right else [])
+        held.append((pane.status.messages.tokens, tuple(saved)))
+        wrong.extend([(type(event), on_screen, right, shown)] if on_screen != right else [])
 
     async with app.run_test(size=(140, 50)) as pilot:
         await settle(app, pilot)
@@ -70,6 +69,8 @@ async def test_the_windows_are_right_at_any_moment_of_a_turn(store, tmp_path):
         await session.wait()
         await settle(app, pilot)
         assert not wrong
+        stored = {m.id: m.tokens for m in await store.read(message_store.page, session.thread.id)}
+        assert [tokens for tokens, _ in held] == [sum(stored[i] for i in ids) for _, ids in held]
         assert len(looks) > 20 and {TextDelta, MessageSaved, StepStarted} <= {kind for kind, _ in looks}
         assert max(tokens for _, tokens in looks) > 300
         app.chat.panes.show_windows()

@@ -95,10 +95,10 @@ class Commands:
                 chat.search.open(data)
             case "board" if chat.sidebar.shows("tasks"):
                 chat.panes.open_board()
-            case "log" if chat.sidebar.shows("log"):
-                chat.browse("log")
-            case "board" | "log":
-                chat.show_pane("tasks" if view == "board" else "log")
+            case "board":
+                chat.show_pane("tasks")
+            case "log":
+                chat.show_pane("log")
             case "threads":
                 await thread_screens.pick_thread(host)
             case "models":

@@ -261,4 +261,4 @@ async def test_a_turn_that_was_stopped_says_why(running, session):
         await session.submit("go")
         session.emit(TurnFinished("t1", "repetition", "", 5, Usage(), "The same call was repeated 5 times.", "Stopped"))
         await settle(app, pilot)
-        assert "! Stopped The same call was repeated 5 times." in chat_text(app)
+        assert "! Stopped  The same call was repeated 5 times." in chat_text(app)

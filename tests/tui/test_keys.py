@@ -111,7 +111,7 @@ async def test_help_is_named_where_there_is_little_room(running, session):
     async with running((40, 12)) as (app, pilot):
         assert "F1 help" in screen_text(app).split("\n")[-1]
         await pilot.resize_terminal(80, 24)
-        app.chat.status_line.sent(24_000)
+        app.chat.status_line.show_context(24_000)
         await settle(app, pilot)
         last = screen_text(app).split("\n")[-1]
         assert "context 24.0k" in last and last.index("^C quit") < last.index("^P palette") < last.index("F1 help")

@@ -13,6 +13,7 @@ from sakti.store.log import events as memory_events
 from sakti.store.log.events import MemoryEvent
 from sakti.store.threads.carry_over import CarriedLine
 from sakti.tui.app import SaktiApp
+from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.memory_events import MemoryEventsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
 from sakti.tui.screens.text import ReadScreen
@@ -253,3 +254,14 @@ async def test_lines_of_earlier_threads_come_first_and_x_removes_them(running, s
         await pilot.press("x")
         await settle(app, pilot)
         assert not any(c.is_removed for c in session.views.carried) and "removed:" not in screen_text(app)
+
+
+async def test_tasks_opens_the_board_when_the_pane_is_shown(running, session):
+    async with running((140, 40)) as (app, pilot):
+        app.chat.panes.hide("tasks")
+        app.run_command("/tasks")
+        await settle(app, pilot)
+        assert app.chat.sidebar.shows("tasks") and not isinstance(app.screen, BoardScreen)
+        app.run_command("/tasks")
+        await settle(app, pilot)
+        assert isinstance(app.screen, BoardScreen)

@@ -31,6 +31,7 @@ _WRITES = frozenset({">", ">>", "&>", "&>>", ">|"})
 _COPIES = frozenset({">&", "<&"})
 _SPACE = b" \t\n;"
 _BEFORE = b" \t\n;&|()<>"  # what may stand before a comment or the number of a file
+_ENDS_WITH_NUMBER = re.compile(rb"(?:^|[\s;&|()<>])\d+\Z")
 # What the shell replaces, outside of quotes; `~` only where a home folder may stand.
 _EXPANDS = lazy_pattern(r"[\[\]*?{}$`!\\]|(?:^|[=:])~|^=")
 _HOME = lazy_pattern(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
@@ -196,6 +197,8 @@ class Reader:
             self._walk(child, piped=True, before=len(self.commands) - 1, sure=False)
 
     def _redirect(self, node: Node, redirects: _Redirects) -> None:
+        if _ENDS_WITH_NUMBER.search(self._source, 0, node.start_byte):
+            self._note("holds a redirection that is not plain")  # the number of a file, read as a word
         match node.type:
             case "file_redirect":
                 self._redirect_file(node, redirects)
@@ -277,6 +280,11 @@ class Reader:
         """Read `[ ]` and `[[ ]]` as `test`."""
         words = [Word("test")]
         double = any(c.type == "[[" for c in node.children)
+        if (
+            re.match(rb"\[\[?[ \t\n]", node.text or b"") is None
+            or re.search(rb"[ \t\n]\]\]?\Z", node.text or b"") is None
+        ):
+            self._note("cannot be parsed")  # a word of the shell only between spaces: `[1]` is a pattern
         self._test_words(node, words)
         if double and (has_output(words) or not _COMPUTES.isdisjoint(w.text for w in words)):
             self._note("computes what stands in a word")
@@ -349,6 +357,8 @@ class Reader:
         """Read a word without quotes."""
         if raw == "{}" or raw in _ESCAPED:
             return Word(raw.removeprefix("\\"))
+        if re.search(r"(?<!\\)['\"]", raw):
+            self._note("cannot be parsed")  # quotes that the grammar took for a part of the word
         signs = set(_EXPANDS.findall(raw))
         if signs and signs <= set("*?[]"):
             return Word(raw, literal=False, pattern=raw)

@@ -93,7 +93,7 @@ def read(command: str, place: Place) -> Judged:
         hard.reason(script, place),
         changed,
         _find_opaque(script, nested),
-        _rewrite(command, script),
+        _rewrite(command, script, place),
     )
 
 
@@ -112,13 +112,13 @@ def _may_move_link(simple: Simple, place: Place) -> bool:
     return simple.program == "ln" or any(os.path.islink(p) or os.path.isdir(p) for p in paths[:-1])  # noqa: PTH112, PTH114
 
 
-def _rewrite(command: str, script: Script) -> str:
+def _rewrite(command: str, script: Script, place: Place) -> str:
     """Return a command with pathspecs for git that leave out secrets; empty if it is to run as it is."""
     added = [
         (simple.ends[at], text)
         for simple in script.commands
         if simple.program == "git" and simple.ends and not simple.inside
-        for at, text in git.omit_secrets(simple.argv)
+        for at, text in git.omit_secrets(simple.argv, place.cwd)
     ]
     source = command.encode("utf-8", "surrogatepass")
     for at, text in reversed(sorted(added, key=lambda a: a[0])):  # noqa: C413 - what comes first at a place stays first

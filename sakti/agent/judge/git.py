@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 from sakti.agent.judge.call_forms import match_form
@@ -132,19 +134,34 @@ def can_show_any_file(argv: Sequence[str]) -> bool:
     return is_single and any(re.search(r"[*?\[]|^:", a) for a in list_operands(argv))
 
 
-def omit_secrets(argv: Sequence[str]) -> list[tuple[int, str]]:
+def omit_secrets(argv: Sequence[str], folder: Path) -> list[tuple[int, str]]:
     """Return what to add to a git command so that it shows no secrets: texts, and behind which word.
 
-    The number of an object is to mean a commit or its files: it may be that of one file.
+    The number of an object is to mean a commit or its files: it may be that of one file. A command that selects no
+    files still shows all commits, also those that changed nothing else.
     """
     if not shows_contents(argv) or any(a.startswith(_ONE_FILE) for a in argv):
         return []
     name = skip_git_options(argv)[1]
     kind = "tree" if name in ("diff", "grep") else "commit"
-    start = len(argv) - len(skip_git_options(argv)) + (3 if name == "grep" else 2)
+    behind = len(argv) - len(skip_git_options(argv)) + 1
+    start = behind + (2 if name == "grep" else 1)
     ends = argv.index("--") if "--" in argv else len(argv)
     added = [(at, f"^{{{kind}}}") for at in range(start, ends) if names_object(argv[at])]
+    if name in _ALL_COMMITS and not _selects_files(argv[start:], folder):
+        added.insert(0, (behind, f" {_ALL_COMMITS[name]}"))
     return [*added, (len(argv) - 1, _exclude_secrets())]
+
+
+# With pathspecs git leaves out commits that change no file of them, unless it is told otherwise.
+_ALL_COMMITS = {"log": "--full-history --sparse", "show": "--sparse"}
+
+
+def _selects_files(arguments: Sequence[str], folder: Path) -> bool:
+    """Return whether a command of git is about some files: behind `--`, or named without it."""
+    if "--" in arguments:
+        return arguments[-1] != "--"
+    return any(re.search(r"[*?\[]", a) or os.path.lexists(folder / a) for a in list_operands(arguments))
 
 
 @functools.cache

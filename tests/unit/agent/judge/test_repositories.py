@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -221,6 +222,55 @@ def test_git_leaves_out_files_with_secret_names(
         assert "CANARY" not in done.stdout + done.stderr
         assert "BLOB" in command or done.returncode in (0, 1), done.stderr
         assert done.returncode or "a.py" in done.stdout or "grep" in command or ".e*" in command
+
+
+@pytest.fixture
+def merged(leaky: Path) -> Path:
+    """A history with a merge, an empty commit, and one that changed nothing but secret files."""
+    run_git(leaky, "checkout", "-qb", "side", "HEAD~1")
+    for number in range(2):
+        (leaky / "b.py").write_text(f"{number}\n")
+        run_git(leaky, "add", "-A")
+        run_git(leaky, "commit", "-qm", f"side {number}")
+    run_git(leaky, "checkout", "-q", "-")
+    (leaky / ".env").write_text("K=CANARY 2\n")
+    run_git(leaky, "commit", "-qam", "only secrets")
+    run_git(leaky, "merge", "-q", "--no-edit", "side")
+    run_git(leaky, "commit", "-q", "--allow-empty", "-m", "empty")
+    return leaky
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git log -p",
+        "git log -p --graph --first-parent -m",
+        "git log -p --stat -4",
+        "git log -p --merges --cc HEAD",
+        "git log -p --reverse HEAD --",
+        "git -P log -p --oneline -- b.py src",
+        "git log -p b.py",
+        "git log -p '*.py'",
+        "git show HEAD",
+        "git show HEAD~1 HEAD~2",
+        "git show HEAD -- b.py",
+        "git log --stat",
+        "git diff HEAD~4 HEAD",
+        "git diff --stat HEAD~4",
+    ],
+)
+def test_leaving_out_secrets_leaves_out_no_commit(merged: Path, bash: Ask, command: str) -> None:
+    judged = bash(command)
+    assert judged.verdict == "allow"
+    shown, plain = (
+        subprocess.run(["bash", "-c", c], cwd=merged, capture_output=True, text=True, check=True).stdout
+        for c in (judged.command or command, command)
+    )
+    commits = re.compile(r"^[*|\\/ ]*commit .*", re.MULTILINE)
+    assert commits.findall(shown) == commits.findall(plain)
+    for name in ("a.py", "b.py"):
+        assert shown.count(f"+++ b/{name}") == plain.count(f"+++ b/{name}")
+    assert "CANARY" not in shown
 
 
 @pytest.mark.parametrize(

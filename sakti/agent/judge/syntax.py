@@ -40,6 +40,19 @@ _ESCAPED = frozenset({r"\;", r"\(", r"\)", r"\!"})  # words that programs take a
 _COMPUTES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 
 
+# Variables that only say how much is shown, in which language, and in which environment a project runs.
+_HARMLESS_VARIABLES = lazy_pattern(
+    r"CI|COLUMNS|DEBUG|FORCE_COLOR|LANG|LANGUAGE|LC_[A-Z]+|LINES|LOG_LEVEL|NO_COLOR|NODE_ENV|TERM|TZ|VERBOSE"
+    r"|(?:APP|FLASK|RAILS|RACK|MIX)_(?:DEBUG|ENV)|DJANGO_SETTINGS_MODULE|RUST_(?:BACKTRACE|LOG)|CARGO_TERM_COLOR"
+    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8)|GOOS|GOARCH|PORT"
+)
+
+
+def is_harmless_variable(name: str) -> bool:
+    """Return whether a variable of this name names no program and no code."""
+    return _HARMLESS_VARIABLES.fullmatch(name) is not None
+
+
 class Word(Struct, frozen=True):
     """Word as the program gets it; `literal`: the text says what it is, so it is exactly this.
 
@@ -149,7 +162,9 @@ class Reader:
         for child in node.children:
             if not child.is_named:
                 sign = child.type
-                if sign in _SIGNS:
+                if sign == "!" and self._source[child.end_byte : child.end_byte + 1] not in (b" ", b"\t"):
+                    self._note("cannot be parsed")
+                elif sign in _SIGNS:
                     self._account(child)
                 else:
                     self._note("holds shell syntax")
@@ -255,9 +270,7 @@ class Reader:
         redirects = _Redirects()
         for child in node.children:
             if child.type == "variable_assignment":
-                assigned.append(self._text(child).partition("=")[0].rstrip("+"))
-                self._note("sets a variable")
-                self._nested(child)
+                assigned.append(self._assignment(child))
             elif child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
                 self._redirect(child, redirects)
             elif child.type == "command_name":
@@ -269,6 +282,16 @@ class Reader:
             else:
                 self._note("holds shell syntax")
         return redirects.add_to(Simple(tuple(words), tuple(assigned), ends=tuple(ends)))
+
+    def _assignment(self, node: Node) -> str:
+        """Read a variable that is set for one command; one that no program takes for a command is plain."""
+        name = self._text(node).partition("=")[0].rstrip("+")
+        if is_harmless_variable(name) and re.fullmatch(r"\w+=[\w./:,@%-]*", self._text(node)):
+            self._account(node)
+        else:
+            self._note("sets a variable")
+            self._nested(node)
+        return name
 
     def _name(self, node: Node) -> Word:
         word = self._word(node.children[0] if node.children else node)

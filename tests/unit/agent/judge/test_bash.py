@@ -135,6 +135,8 @@ def read_argv(line: str, place: Place) -> list[tuple[str, ...]] | None:
     expanded = [None if any(w.output for w in words) else expand(words, place) for words in started]
     if not script.understood or None in expanded:
         return None
+    if any(w.pattern for words in started for w in words) and any(c.writes for c in script.commands):
+        return None  # a pattern may match what the line writes
     for argv in itertools.chain.from_iterable(e or () for e in expanded):
         commands += [argv, argv[1:]] if argv[0] == "time" else [argv]  # a word of the shell, unless it is quoted
     return commands

@@ -362,7 +362,7 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
 
 def _secrets(nested: Sequence[Simple], place: Place) -> Iterator[Part]:
     """Yield a part for each file with secrets that a command names or comes upon."""
-    describe = functools.cache(lambda text: _named_secret(text, place))  # the same words stand in nested commands
+    describe = functools.cache(functools.partial(_named_secret, place=place))  # the same words stand in nested commands
     for simple in nested:
         for word in (*simple.reads, *simple.writes):
             if why := describe(word.text):

@@ -30,29 +30,54 @@ def test_more_than_the_queue_holds_goes_to_a_terminal_that_is_gone() -> None:
 
 
 async def test_the_driver_writes_to_one() -> None:
-    class App:
+    class Debugging:
         debug = False
 
-    driver = forgiving(LinuxDriver)(App())
+    driver = forgiving(LinuxDriver)(Debugging())
     assert isinstance(driver._file, Output)
     assert driver._file.fileno() == 2
 
 
-class Reading:
-    """A driver that counts how often it began to read."""
+class App:
+    """Keeps the messages that a driver posts."""
 
-    def __init__(self, app: object, **_: object) -> None:
+    def __init__(self) -> None:
+        self.messages: list[object] = []
+
+    def post_message(self, message: object) -> None:
+        self.messages.append(message)
+
+
+class Reading:
+    """A driver that counts how often it began to read and what it wrote; in the background it starts nothing."""
+
+    class SignalResume:
+        pass
+
+    def __init__(self, app: App, **_: object) -> None:
+        self._app = app
         self.begun = 1
+        self.background = False
+        self.written: list[str] = []
         self.error: OSError | None = None
+        self._writer_thread = object()
 
     def start_application_mode(self) -> None:
+        if self.background:
+            return
         self.begun += 1
+        self._writer_thread = object()
+        self.write("start")
 
     def suspend_application_mode(self) -> None:
+        self.write("stop")
         self.close()
 
     def resume_application_mode(self) -> None:
         self.start_application_mode()
+
+    def write(self, data: str) -> None:
+        self.written.append(data)
 
     def close(self) -> None:
         pass
@@ -63,7 +88,7 @@ class Reading:
 
 
 def test_it_reads_again_after_a_suspension_only() -> None:
-    driver = forgiving(Reading)(None)  # type: ignore[arg-type]
+    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
     driver.resume_application_mode()  # SIGCONT comes behind the SIGHUP of a closed terminal, too
     assert driver.begun == 1
     driver.suspend_application_mode()
@@ -77,8 +102,28 @@ def test_it_reads_again_after_a_suspension_only() -> None:
     assert driver.begun == 2, "the program leaves"
 
 
+def test_a_resume_in_the_background_is_tried_again_in_the_foreground() -> None:
+    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
+    driver.suspend_application_mode()
+    driver.background = True
+    for _ in range(2):  # bg, kill -CONT
+        driver.resume_application_mode()
+    driver.write("while nobody takes it, the queue of the writer would fill up")
+    assert (driver.begun, driver.written) == (1, ["stop"])
+    driver.background = False
+    driver.resume_application_mode()
+    driver.write("picture")
+    assert (driver.begun, driver.written) == (2, ["stop", "start", "picture"])
+
+
+def test_a_stop_without_warning_repaints_the_screen_on_resuming() -> None:
+    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
+    driver.resume_application_mode()
+    assert [type(m) for m in driver._app.messages] == [Reading.SignalResume]
+
+
 def test_what_reads_a_terminal_that_is_gone_ends_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = forgiving(Reading)(None)  # type: ignore[arg-type]
+    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
     driver.error = OSError(5, "Input/output error")
     monkeypatch.setattr("sakti.core.terminal.is_gone", lambda: False)
     with pytest.raises(OSError):

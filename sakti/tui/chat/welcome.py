@@ -10,6 +10,7 @@ from textual.app import App
 
 from sakti.core.lazy import lazy_imports
 from sakti.tui.host import Host
+from sakti.tui.keys import is_text
 
 with lazy_imports:
     from sakti.agent import setup as machine
@@ -36,6 +37,6 @@ class Welcome:
 
     def typed_through(self, event: events.Event, app: App[Any]) -> None:
         """Leave the welcome when something is typed or pasted: it is meant for the prompt."""
-        typed = isinstance(event, events.Paste) or (isinstance(event, events.Key) and event.is_printable)
+        typed = isinstance(event, events.Paste) or (isinstance(event, events.Key) and is_text(event))
         if typed and isinstance(app.screen, welcome_screen.WelcomeScreen) and not app.screen.typing:
             app.screen.dismiss(None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sakti.tui.keys import bindings_of, with_own
 from sakti.tui.screens.board import BoardScreen
+from sakti.tui.screens.lists import JobsScreen
 from sakti.tui.screens.panel import ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
 from sakti.tui.screens.settings import SettingsScreen
@@ -32,6 +33,7 @@ def parts(chat: Sequence[Part]) -> list[Part]:
         ("A task", TaskCardScreen),
         ("Settings", SettingsScreen),
         ("Trust", TrustScreen),
+        ("Background commands", JobsScreen),
         ("Undo", UndoScreen),
         ("Turns", RewindScreen),
         ("Screens with a filter", ListPanel),

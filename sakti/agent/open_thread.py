@@ -386,9 +386,11 @@ class OpenThread:
             await self._nearby.refresh()
 
     async def name(self, text: str) -> None:
-        """Give a stored thread without a title one made of `text`."""
+        """Give a stored thread a title made of `text` if it has none, or only a greeting or a command."""
         ws, thread, title = self.workspace, self.thread, titles.first_title(secrets.masked(text))
-        if thread is not None and not thread.title and title:
+        if thread is None or thread.title_pinned or not title:
+            return
+        if not thread.title or (titles.says_little(thread.title) and not titles.says_little(title)):
             renamed = await ws.store.write(stored_threads.rename, thread.id, title, ws.clock.now(), by_user=False)
             self.emit(ThreadChanged(renamed or thread))
 

@@ -169,6 +169,9 @@ Part: TypeAlias = (
 )
 
 
+PASTED = "pasted"  # in a message's metadata: where pasted blocks stand in its text, as [start, end]
+
+
 class Message(Struct, frozen=True):
     """One entry of a thread.
 

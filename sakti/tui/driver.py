@@ -197,9 +197,11 @@ def _reading(base: type[Driver]) -> type[Driver]:
                     data = _read(self.fileno) if selector.select(0 if ends else TICK) else None
                     for message in source.tick() if data is None else source.feed(data):
                         self.process_message(message)
-                    if data == b"":  # the terminal is gone: reading on would be a loop without a pause
+                    if data == b"" and terminal.is_gone(self.fileno):  # reading on would be a loop without a pause
                         ends = True
                         cast("Ending", self.exit_event).for_good = True
+                    elif data == b"":  # ctrl+d while the terminal was lent: it ended a line, not the terminal
+                        self.exit_event.wait(TICK)
 
     return Reading
 

@@ -300,6 +300,9 @@ class FakeSession:
         self.emit(QueueChanged(self.queued))
         return text
 
+    def note_pasted(self, blocks) -> None:
+        self.pasted = blocks
+
     def background_commands(self) -> dict:
         return self.jobs
 

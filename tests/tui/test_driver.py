@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pty
+import sys
+import threading
 
 import pytest
 from textual.drivers._writer_thread import WriterThread
@@ -132,3 +135,23 @@ def test_what_reads_a_terminal_that_is_gone_ends_for_good(monkeypatch: pytest.Mo
     driver.run_input_thread()
     driver.exit_event.clear()
     assert driver.exit_event.is_set()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+async def test_an_end_of_file_while_the_terminal_was_lent_does_not_end_reading() -> None:
+    """ctrl+d ends a line there: the read gives nothing, and the terminal is still open."""
+    other, tty_end = pty.openpty()
+    keys: list[str] = []
+
+    class Debugging:
+        debug = _debug = False
+
+    driver = forgiving(LinuxDriver)(Debugging())  # type: ignore[arg-type]
+    driver.fileno = tty_end
+    driver.process_message = lambda message: keys.append(getattr(message, "character", "")) or driver.exit_event.set()  # type: ignore[method-assign, func-returns-value]
+    os.write(other, b"\x04")  # the line discipline takes it: not raw yet
+    threading.Timer(0.3, os.write, (other, b"a\n")).start()
+    await asyncio.to_thread(driver.run_input_thread)
+    assert "a" in keys and not driver.exit_event.for_good
+    for end in (other, tty_end):
+        os.close(end)

@@ -7,7 +7,7 @@ gets every event, from turns and from memory's background work, on the event loo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from sakti.agent.open_thread import OpenThread
@@ -239,6 +239,10 @@ class Session:
             self.emit(ThreadChanged(renamed))
 
     # --- turns ----------------------------------------------------------------------------------------------
+
+    def note_pasted(self, blocks: Iterable[str]) -> None:
+        """Remember blocks that were pasted into the prompt that is sent next: lists fold them."""
+        self.current.inbox.pasted += blocks
 
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step.

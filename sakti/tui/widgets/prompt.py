@@ -56,11 +56,12 @@ class Prompt(VimArea):
     ]
 
     class Submitted(Message):
-        """`text` as it is to be sent, pastes unfolded."""
+        """`text` as it is to be sent, pastes unfolded; `pasted` are those."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, pasted: tuple[str, ...] = ()) -> None:
             super().__init__()
             self.text = text
+            self.pasted = pasted
 
     class Nothing(Message):
         """Enter, where nothing stands."""
@@ -296,11 +297,12 @@ class Prompt(VimArea):
         if not self.history_entries or self.history_entries[-1] != text:
             self.history_entries.append(text)
         self._at = None
+        pasted = self._placeholders.pasted_in(self.text)
         self._placeholders.clear()
         self.load_text("")
         self.type_again()
         # of its own: one that whoever completes had sent would not rise above that one
-        self.post_message(self.Submitted(text).set_sender(self))
+        self.post_message(self.Submitted(text, pasted).set_sender(self))
 
     async def action_complete(self) -> None:
         if self.completing:

@@ -119,7 +119,7 @@ class WelcomeScreen(Panel[None]):
         if self._download.is_running:
             small = "is being installed; enter stops it"
         elif found.weights and found.runtime:
-            small = "use it: no key, no network; questions and simple edits"
+            small = "no key, no network; for questions, check its edits"
         else:
             small = "1.1 GB, once; then no key and no network"
         return [

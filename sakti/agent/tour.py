@@ -122,7 +122,7 @@ def _user_notes(clock: str, text: str) -> list[str]:
 
 
 def _player(pace: float) -> Callable[[Request], Answer]:
-    """Play the answers in their order, whatever is asked; then the last one again. Observations are made of theirs."""
+    """Play the answers in their order, then the last one again; observe what is there."""
     left = list(ANSWERS)
 
     def play(request: Request) -> Answer:

@@ -1,4 +1,4 @@
-"""Everything that runs and can be stopped, each with its owner; one of them is the download of the small model."""
+"""Running activities with their owners; one of them is the download of the small model."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 
-from sakti.core.lazy import lazy_imports
-
-with lazy_imports:
-    from sakti.providers.local import install as local_install
+Progress: TypeAlias = Callable[[int, int, str], None]  # bytes so far, of how many, what is done
 
 
 class RunningActivity(Struct, eq=False):
@@ -72,10 +69,10 @@ class Activities:
 
 
 class Download:
-    """Download of the small model's weights. It continues when the welcome is closed; what is there is kept."""
+    """Download of the small model's weights; it continues when the welcome is closed."""
 
-    def __init__(self, workspace: Path, activities: Activities, name: Callable[[str], None]) -> None:
-        self._workspace, self._activities, self._name = workspace, activities, name
+    def __init__(self, activities: Activities, name: Callable[[str], None]) -> None:
+        self._activities, self._name = activities, name
         self.show: Callable[[str], None] = lambda text: None  # in an open welcome
         self._stop: threading.Event | None = None
 
@@ -87,8 +84,8 @@ class Download:
         if self._stop is not None:
             self._stop.set()
 
-    async def run(self) -> None:
-        """Download in a thread. Raises `SaktiError`, also if it was stopped."""
+    async def run(self, install: Callable[[Progress, Callable[[], bool]], object]) -> None:
+        """Run `install(progress, is_stopped)` in a thread. Raises `SaktiError`, also if it was stopped."""
         stop = self._stop = threading.Event()
         activity = self._activities.begin("download", stop.set)
         loop = asyncio.get_running_loop()
@@ -97,7 +94,7 @@ class Download:
             loop.call_soon_threadsafe(self._show, done, total, what)
 
         try:
-            await asyncio.to_thread(local_install.Installer(progress, stop.is_set, workspace=self._workspace).run)
+            await asyncio.to_thread(install, progress, stop.is_set)
         finally:
             stop.set()  # the window is closing
             self._stop = None

@@ -273,7 +273,7 @@ class SaktiApp(App[int]):
             self.exit(0)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Close the screen over the chat in which `error` was raised; end the program only if the chat itself broke.
+        """Close the screen in which `error` was raised; end the program only if the chat itself broke.
 
         A failed worker ends nothing: its screen is closed, and the chat continues.
         """
@@ -297,7 +297,7 @@ class SaktiApp(App[int]):
         return self.screen if self.screen_stack else self.chat
 
     async def _close_failed(self, failed: Screen[Any], error: str, path: Path | None) -> None:
-        """Take a failed screen, and what was opened over it, from the stack; what it was asked for is not done."""
+        """Take a failed screen, and what was opened over it, from the stack."""
         if failed is not self.chat:
             if failed not in self.screen_stack:
                 return

@@ -93,6 +93,63 @@ class Ending(threading.Event):
         return self.for_good or super().is_set()
 
 
+class Resuming:
+    """Suspension of a driver: it starts again in the foreground only, however often it is continued before."""
+
+    exit_event: Ending
+    _app: Any
+    _suspended = False
+    _writes = True
+    _resuming = False
+    _continued = False
+
+    def suspend_application_mode(self) -> None:
+        self._suspended = True
+        super().suspend_application_mode()  # pyright: ignore
+        self._writes = False
+
+    def resume_application_mode(self) -> None:
+        """Start again after a suspension. Without one, only paint: the shell may have written on the screen.
+
+        In the background the base class starts nothing and stops the process: the next SIGCONT tries again.
+        """
+        if self.exit_event.for_good:
+            return
+        self._continued = True
+        if self._resuming:
+            return  # a second SIGCONT while the first was answered
+        if not self._suspended:
+            self._ask_for_repaint()
+            return
+        self._resuming = True
+        try:
+            while self._continued and self._suspended:
+                self._continued = False
+                self._start_again()
+        finally:
+            self._resuming = False
+
+    def _start_again(self) -> None:
+        before = self._thread_of_writer()
+        self._writes = True
+        super().resume_application_mode()  # pyright: ignore
+        self._suspended = self._thread_of_writer() is before
+        self._writes = not self._suspended
+
+    def _thread_of_writer(self) -> object:
+        """Return the thread that writes; starting the application mode makes a new one."""
+        return getattr(self, "_writer_thread", None)
+
+    def _ask_for_repaint(self) -> None:
+        with contextlib.suppress(RuntimeError):  # no event loop runs at the end
+            self._app.post_message(Driver.SignalResume())
+
+    def write(self, data: str) -> None:
+        """Write unless the terminal is not ours: nobody takes it, and what is shown is painted on resuming."""
+        if self._writes:
+            super().write(data)  # pyright: ignore
+
+
 def forgiving(base: type[Driver]) -> type[Driver]:
     """Return the driver `base`, writing to an `Output`, reading nothing from a terminal that is gone.
 
@@ -101,11 +158,8 @@ def forgiving(base: type[Driver]) -> type[Driver]:
     ready to be read and gives nothing: a thread that is left would take a whole core for ever.
     """
 
-    class Forgiving(base):
+    class Forgiving(Resuming, base):  # pyright: ignore
         def __init__(self, *args: Any, **options: Any) -> None:
-            self._suspended = False
-            self._writes = True
-            self._resuming = self._continued = False
             super().__init__(*args, **options)
             if (file := getattr(self, "_file", None)) is not None:
                 self._file = Output(file)
@@ -114,52 +168,6 @@ def forgiving(base: type[Driver]) -> type[Driver]:
         def hang_up(self) -> None:
             """Read no more, and never begin again."""
             self.exit_event.for_good = True
-
-        def suspend_application_mode(self) -> None:
-            self._suspended = True
-            super().suspend_application_mode()
-            self._writes = False
-
-        def resume_application_mode(self) -> None:
-            """Start again after a suspension. Without one, only paint: the shell may have written on the screen.
-
-            In the background the base class starts nothing and stops the process: the next SIGCONT tries again.
-            """
-            if self.exit_event.for_good:
-                return
-            self._continued = True
-            if self._resuming:
-                return  # a second SIGCONT while the first was answered
-            if not self._suspended:
-                self._ask_for_repaint()
-                return
-            self._resuming = True
-            try:
-                while self._continued and self._suspended:
-                    self._continued = False
-                    self._start_again()
-            finally:
-                self._resuming = False
-
-        def _start_again(self) -> None:
-            before = self._thread_of_writer()
-            self._writes = True
-            super().resume_application_mode()
-            self._suspended = self._thread_of_writer() is before
-            self._writes = not self._suspended
-
-        def _thread_of_writer(self) -> object:
-            """Return the thread that writes; starting the application mode makes a new one."""
-            return getattr(self, "_writer_thread", None)
-
-        def _ask_for_repaint(self) -> None:
-            with contextlib.suppress(RuntimeError):  # no event loop runs at the end
-                self._app.post_message(self.SignalResume())
-
-        def write(self, data: str) -> None:
-            """Write unless the terminal is not ours: nobody takes it, and what is shown is painted on resuming."""
-            if self._writes:
-                super().write(data)
 
         def run_input_thread(self) -> None:
             """Read until the end. An error of a terminal that is gone is its end."""

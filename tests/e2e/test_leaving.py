@@ -199,7 +199,7 @@ SHELL = "import fcntl, os, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.exe
 
 
 def test_job_control_restores_the_screen_and_the_draft(place: Place) -> None:
-    """Ctrl+Z, bg and fg; a continue from outside in the background; stops from outside, with and without a warning."""
+    """Ctrl+Z, bg, a continue in the background, fg; then stops from outside."""
     with Terminal(place.folder, {**place.env, "PS1": "$"}, program=(sys.executable, "-c", SHELL)) as t:
         t.until("$")
         t.keys(f"{sys.executable} -m sakti --model openai/bench & echo $! > child; fg\r")

@@ -1,4 +1,4 @@
-"""Random but repeatable input: keys, text, clicks, wheels, sizes, suspensions. 300 run in the gate, 10,000 by hand.
+"""Random but repeatable input: keys, text, mouse, sizes, suspensions; also run by hand.
 
 `python -m tests.tui.random_input [INPUTS] [SEED]` starts three windows of the program on one database, in terminals of
 their own, and gives each its share.

@@ -10,6 +10,7 @@ import sys
 import threading
 
 import pytest
+from textual.driver import Driver
 from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 
@@ -52,10 +53,7 @@ class App:
 
 
 class Reading:
-    """A driver that counts how often it began to read and what it wrote; in the background it starts nothing."""
-
-    class SignalResume:
-        pass
+    """Driver that counts its starts and keeps what it wrote; in the background it starts nothing."""
 
     def __init__(self, app: App, **_: object) -> None:
         self._app = app
@@ -122,7 +120,7 @@ def test_a_resume_in_the_background_is_tried_again_in_the_foreground() -> None:
 def test_a_stop_without_warning_repaints_the_screen_on_resuming() -> None:
     driver = forgiving(Reading)(App())  # type: ignore[arg-type]
     driver.resume_application_mode()
-    assert [type(m) for m in driver._app.messages] == [Reading.SignalResume]
+    assert [type(m) for m in driver._app.messages] == [Driver.SignalResume]
 
 
 def test_what_reads_a_terminal_that_is_gone_ends_for_good(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from sakti.tui.app import SaktiApp
 from sakti.tui.error_log import log_path
 from sakti.tui.screens.panel import Panel
-from tests.tui.conftest import chat_text, settle
+from tests.tui.conftest import chat_text, quiet, settle
 
 
 class Broken(Exception):
@@ -78,12 +78,12 @@ WHEN = ["compose", "mount", "child mount", "render", "worker", "timer", "refresh
 async def test_a_failed_screen_is_closed_and_the_chat_continues(running, session, when):
     async with running() as (app, pilot):
         app.push(BrokenScreen(when))
-        await asyncio.sleep(0.02)  # Textual's own waits time out on a screen that ends meanwhile
-        await pilot.pause()
+        await quiet()  # Textual's own waits time out on a screen that ends meanwhile
         if when in ("key", "priority key"):
             await pilot.press({"key": "z", "priority key": "ctrl+t"}[when])
-        if when == "below another":
-            await pilot.pause(0.1)
+        end = asyncio.get_running_loop().time() + 20
+        while "was closed" not in chat_text(app) and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(0.02)
         await settle(app, pilot)
         assert app.screen is app.chat and app.screen_stack == [app.chat]
         assert chat_text(app).count("failed (Broken) and was closed") == 1

@@ -104,7 +104,7 @@ async def test_a_pasted_block_is_a_sign_in_the_thread_with_the_words_around_it(s
     """Also after a restart, and for what was queued; the model gets everything, and unfolding shows it."""
     session = real_session(store, tmp_path / "w", "one", "two", "three")
     block = "\n".join(f"row {n}" for n in range(400))
-    whole = f"first words\n{block} explain\nthis"
+    sent = f"first words\n{block} explain\nthis"
     app = SaktiApp(session)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(app, pilot)
@@ -122,10 +122,10 @@ async def test_a_pasted_block_is_a_sign_in_the_thread_with_the_words_around_it(s
             assert "row 200" not in text
             await app.chat.view.load()
         mine = next(b for b in app.chat.transcript.document.blocks if isinstance(b, TextBlock))
-        assert mine.plain() == whole and mine.foldable
+        assert mine.plain() == sent and mine.foldable
         mine.toggle()
         assert "row 200" in "".join(s.text for line in mine.render(100, app.palette) for s in line)
-        assert session.workspace.models.provider.requests[0].messages[-1].text.startswith(whole[:50])
+        assert session.workspace.models.provider.requests[0].messages[-1].text.startswith(sent[:50])
     await session.close()
 
 

@@ -1,4 +1,4 @@
-"""Check what the small local model edited: whether files parse, and whether names that it removed are still used.
+"""Check edits of the small local model: do files parse, are names that it removed still used?
 
 The model itself does not notice. Searches and commands run only if the judge allows them without a question.
 """
@@ -123,8 +123,8 @@ def removed_definitions(diff: str) -> list[str]:
 
 
 def _defined(lines: Iterable[str]) -> list[str]:
-    found = (_DEFINITION.match(line) for line in lines)
-    return list(dict.fromkeys(m[1] or m[2] for m in found if m))
+    matches = (_DEFINITION.match(line) for line in lines)
+    return list(dict.fromkeys(m[1] or m[2] for m in matches if m))
 
 
 async def _check_use(turn: Turn, name: str) -> str:

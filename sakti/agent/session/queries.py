@@ -61,8 +61,8 @@ class ThreadSummary(Struct, frozen=True):
     @staticmethod
     def of(row: stored_threads.Summary) -> ThreadSummary:
         """Return the summary of a stored row."""
-        *facts, undone = row
-        return ThreadSummary(*facts, tuple(map(ThreadSummary.of, undone)))
+        thread, preview, messages, tokens, undone = row
+        return ThreadSummary(thread, preview, messages, tokens, tuple(map(ThreadSummary.of, undone)))
 
 
 class ContextBlock(Struct, frozen=True):

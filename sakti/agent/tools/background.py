@@ -26,7 +26,7 @@ def find(run: ToolContext, number: str) -> Running:
 
 
 def stop_own_command(state: ToolState, call_id: str = "") -> bool:
-    """Stop a command that the user typed (default: the newest) and all that it started; false if it does not run."""
+    """Stop a command that the user typed, the newest by default; false if it does not run."""
     task = state.own_commands.get(call_id or next(reversed(state.own_commands), ""))
     return task is not None and task.cancel()
 

@@ -169,7 +169,7 @@ Summary: TypeAlias = "tuple[Thread, str, int, int, tuple[Summary, ...]]"
 
 
 def summaries(db: Database, resource_id: str | None, limit: int) -> list[Summary]:
-    """Return recent threads: each with its last words, numbers of messages and tokens, and its undone branches."""
+    """Return recent threads with last words, counts of messages and tokens, and undone branches."""
     branches = undone_branches(db, resource_id)
     return [_summary(db, thread, branches.get(thread.id, ())) for thread in recent(db, resource_id, limit)]
 

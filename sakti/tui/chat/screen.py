@@ -98,8 +98,7 @@ class ChatScreen(Screen[None]):
         self.search = SearchHits(host, chat.view, self.panes, chat.prompt)
         self.drafts = Drafts(host, chat.prompt)
         self.stopping = Stopping(host, chat, self.status_line)
-        root = host.session.workspace.root
-        self.download = Download(root, self.stopping.activities, self._name_download)
+        self.download = Download(self.stopping.activities, self._name_download)
         self.welcome = Welcome(host, self.apply_setting, self.download)
         self._warmed = False
         self._rested = float("-inf")  # when Esc found nothing to do

@@ -35,18 +35,15 @@ class Stopping:
 
     def hear(self, event: Event) -> None:
         """Follow turns and the user's own commands."""
-        match event:
-            case TurnStarted() if TURN not in self._owned:
-                self._owned[TURN] = self.activities.begin(TURN, self._interrupt_turn)
-            case TurnFinished():
-                self.activities.end(self._owned.pop(TURN, None))
-            case ToolStarted(call, True):
-                call_id = call.id
-                self._owned[call_id] = self.activities.begin("command", lambda: self._stop_command(call_id))
-            case ToolFinished(result):
-                self.activities.end(self._owned.pop(result.call_id, None))
-            case _:
-                return
+        if isinstance(event, TurnStarted) and TURN not in self._owned:
+            self._owned[TURN] = self.activities.begin(TURN, self._interrupt_turn)
+        elif isinstance(event, TurnFinished):
+            self.activities.end(self._owned.pop(TURN, None))
+        elif isinstance(event, ToolStarted) and event.own:
+            call_id = event.call.id
+            self._owned[call_id] = self.activities.begin("command", lambda: self._stop_command(call_id))
+        elif isinstance(event, ToolFinished):
+            self.activities.end(self._owned.pop(event.result.call_id, None))
 
     def _interrupt_turn(self) -> None:
         """Keep the partial answer, and return queued messages to the prompt."""

@@ -87,5 +87,9 @@ def filtered(blocks: Iterable[Block], text: str) -> list[Block]:
     """Return the cards with the rows that have every word of `text`, in their title or themselves."""
     words = text.lower().split()
     cards = [b for b in blocks if isinstance(b, CardBlock)]
-    kept = [(c, tuple(r for r in c.rows if all(w in f"{c.title} {r[0]} {r[1]}".lower() for w in words))) for c in cards]
-    return [CardBlock(title=card.title, rows=rows) for card, rows in kept if rows]
+
+    def matches(card: CardBlock, row: tuple[str, str]) -> bool:
+        return all(word in f"{card.title} {row[0]} {row[1]}".lower() for word in words)
+
+    fitting = [(card.title, tuple(row for row in card.rows if matches(card, row))) for card in cards]
+    return [CardBlock(title=title, rows=rows) for title, rows in fitting if rows]

@@ -28,7 +28,7 @@ WRITING = (("enter write", ""), ("^t for this project", "turn"), ("esc cancel", 
 
 
 class ChoiceScreen(ListPanel):
-    """Choose one of a setting's values. Dismisses with its text ("": the default) and whether it is the project's."""
+    """Choose a value. Dismisses with its text ("": the default) and whether the project sets it."""
 
     HELP = "The values of one setting. Enter writes the chosen one."
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -80,8 +80,8 @@ class ThreadsScreen(ListPanel):
 
     def rows(self, text: str) -> list[ThreadSummary]:
         needle = text.lower()
-        found = [s for s in self._summaries if needle in f"{self._titles[s.thread.id]} {s.preview} {_tag(s)}".lower()]
-        return [row for s in found for row in (s, *(s.undone if s.thread.id in self._unfolded else ()))]
+        matches = [s for s in self._summaries if needle in f"{self._titles[s.thread.id]} {s.preview} {_tag(s)}".lower()]
+        return [row for s in matches for row in (s, *(s.undone if s.thread.id in self._unfolded else ()))]
 
     def action_branches(self) -> None:
         """Show or hide the undone branches of the thread under the cursor, or of the one it belongs to."""

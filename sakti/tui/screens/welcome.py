@@ -31,13 +31,14 @@ from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
 if TYPE_CHECKING:
-    from sakti.tui.activities import Download
+    from sakti.tui.activities import Download, Progress
 
 with lazy_imports:
     from sakti.agent import settings_file
     from sakti.core import resources
     from sakti.providers import keys as stored_keys
     from sakti.providers import presets as provider_presets
+    from sakti.providers.local import install as local_install
 
 NO_SERVER = (
     "No server answers. Start Ollama, LM Studio, llama.cpp or vLLM and press enter again.\n"
@@ -245,10 +246,13 @@ class WelcomeScreen(Panel[None]):
         """Download the weights; closing the screen does not stop it."""
         self.call_later(self._refresh)  # it has begun by then, and the list says so
         try:
-            await self._download.run()
+            await self._download.run(self._install_weights)
         finally:
             if self.is_attached:
                 self._refresh()
+
+    def _install_weights(self, progress: Progress, is_stopped: Callable[[], bool]) -> None:
+        local_install.Installer(progress, is_stopped, workspace=self.host.session.workspace.root).run()
 
     async def _tour(self) -> None:
         code = await editor.run(app_of(self), [sys.executable, "-P", "-m", "sakti", "tour"])

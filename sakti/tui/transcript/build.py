@@ -158,7 +158,7 @@ def user_blocks(message: Message) -> list[Block]:
 
 
 def _pasted_blocks(message: Message) -> tuple[tuple[int, int], ...]:
-    """Return where pasted blocks stand; of a long text that nobody knows more of, all but its first and last line."""
+    """Return where pasted blocks stand; of another long text, all but its first and last line."""
     text, spans = message.text, cast("list[list[int]]", message.metadata.get(PASTED) or [])
     if not spans and text.count("\n") >= FOLD_LINES:
         spans = [[text.index("\n") + 1, text.rindex("\n")]]

@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import os
 import selectors
+import signal
 import sys
 import threading
 import time
@@ -102,11 +103,27 @@ class Resuming:
     _writes = True
     _resuming = False
     _continued = False
+    _auto_restart: bool
+    _must_signal_resume = False
 
     def suspend_application_mode(self) -> None:
-        self._suspended = True
-        super().suspend_application_mode()  # pyright: ignore
+        self._suspended = self._resuming = True  # a SIGCONT in between is answered afterwards
+        self._continued = False
+        try:
+            super().suspend_application_mode()  # pyright: ignore
+        finally:
+            self._resuming = False
         self._writes = False
+
+    def _sigtstp_application(self, *_: object) -> None:
+        """Suspend and stop the process, unless it was continued meanwhile."""
+        if self._auto_restart:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+            if self._continued:
+                self.resume_application_mode()
+                return
+        os.kill(os.getpid(), signal.SIGSTOP)
 
     def resume_application_mode(self) -> None:
         """Start again after a suspension. Without one, only paint: the shell may have written on the screen.

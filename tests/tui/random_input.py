@@ -141,6 +141,7 @@ def answers(window: object) -> bool:
     if window.process.poll() is not None:
         print(f"ended with {window.process.poll()}:\n{window.raw[-2000:]!r}")
         return False
+    window.process.send_signal(signal.SIGCONT)
     window.resize(100, 30)
     end = time.monotonic() + 120
     for number in range(40):

@@ -136,6 +136,17 @@ def test_what_reads_a_terminal_that_is_gone_ends_for_good(monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_a_continue_during_the_suspension_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop and a continue at once, on a busy machine: the process must neither stop nor lose its screen."""
+    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
+    driver._auto_restart = True  # type: ignore[attr-defined]
+    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("stopped although it was continued"))
+    monkeypatch.setattr(driver, "close", driver.resume_application_mode)  # the signal comes in the middle
+    driver._sigtstp_application()  # type: ignore[attr-defined]
+    driver.write("picture")
+    assert (driver.begun, driver.written) == (2, ["stop", "start", "picture"])
+
+
 async def test_an_end_of_file_while_the_terminal_was_lent_does_not_end_reading() -> None:
     """ctrl+d ends a line there: the read gives nothing, and the terminal is still open."""
     other, tty_end = pty.openpty()

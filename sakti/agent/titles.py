@@ -24,6 +24,19 @@ _POLITE = lazy_pattern(
 )
 
 
+_SMALL_TALK = lazy_pattern(
+    r"^\W*(?:hi|hello|hey|yo|hallo|servus|moin|good (?:morning|afternoon|evening)|tests?|testing|ping|thanks?|thank you"
+    r"|ok|okay|yes|no|continue|go on)(?:\s+(?:there|all|everyone|again|sakti|you|a lot))*\W*$",
+    re.IGNORECASE,
+)
+_COMMAND = lazy_pattern(r"^(?:!|/[\w-]+(?:\s|$))")
+
+
+def says_little(title: str) -> bool:
+    """Return whether a title is a bare greeting or a command, so that the next message names the thread."""
+    return bool(_SMALL_TALK.match(title) or _COMMAND.match(title))
+
+
 def first_title(text: str) -> str:
     """Make a title from the first message.
 

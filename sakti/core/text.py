@@ -123,6 +123,15 @@ def byte_size(size: int) -> str:
     return f"{size} bytes"
 
 
+FOLD_LINES = 50  # lines from which a pasted block is shown as a sign
+
+
+def pasted_size(text: str) -> str:
+    """Return what the sign of a pasted block says."""
+    lines = text.count("\n") + 1
+    return f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters"
+
+
 def counted(count: int, one: str, many: str = "") -> str:
     """Format a count with its noun: `1 row`, `1,000 rows`; `many` where the plural is not `one` with an s."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -98,7 +98,7 @@ class ToolState(Struct):
     added: tuple[Path, ...] = ()  # folders that the user opened beside the workspace
     network: Network | None = None  # how commands in the sandbox reach hosts
     own_env: Mapping[str, str] | None = None  # of commands that the user types
-    own_commands: list[Task[Outcome]] = field(default_factory=list["Task[Outcome]"])  # that the user typed
+    own_commands: dict[str, Task[Outcome]] = field(default_factory=dict[str, "Task[Outcome]"])  # by call
     started: int = 0
 
     @property

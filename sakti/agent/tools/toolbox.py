@@ -171,6 +171,15 @@ class Toolbox(Struct):
         announced.begin()
         return await self._one(message, call, announced, 0, over=False)
 
+    async def runs_freely(self, call: ToolCallPart, thread_id: str) -> bool:
+        """Return whether a call would run now without a question."""
+        tool = self.tools.get(call.name)
+        if tool is None or call.arguments is None:
+            return False
+        run = self.state.context(call.id, thread_id, "")
+        decision = self._decided(run, tool, call.arguments, Judged(call))
+        return (await self._with_losses(run, tool, call.arguments, decision)).verdict == "allow"
+
     async def _one(
         self, message: Message, call: ToolCallPart, emit: _Announced, repeated: int, *, over: bool
     ) -> ToolResultPart:

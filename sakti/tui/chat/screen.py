@@ -20,11 +20,12 @@ from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Thread
+from sakti.tui.activities import Download
 from sakti.tui.chat.browsing import AREAS, after, area_of, is_for_the_prompt
 from sakti.tui.chat.conversation import Conversation
 from sakti.tui.chat.drafts import Drafts
 from sakti.tui.chat.panes import Panes
-from sakti.tui.chat.stopping import Compaction, Stopping
+from sakti.tui.chat.stopping import Stopping
 from sakti.tui.chat.thread_view import SearchHits
 from sakti.tui.chat.welcome import Welcome
 from sakti.tui.host import Host
@@ -63,7 +64,7 @@ class ChatScreen(Screen[None]):
         Binding(
             "escape",
             "interrupt",
-            "Back, or stop the agent; twice: undo",
+            "Close, or stop the newest activity; twice: undo",
             show=False,
             id="app.interrupt",
         ),
@@ -92,13 +93,13 @@ class ChatScreen(Screen[None]):
         self.header, self.status_line = Header(), StatusLine(host.session.workspace.clock)
         self.sidebar = Sidebar(id="side")
         self.panes = Panes(host, self.sidebar, self.status_line)
-        self.compaction = Compaction(self.status_line)
         self.conversation = chat = Conversation(host, self.panes.load_log)
         self.transcript, self.prompt, self.view = chat.transcript, chat.prompt, chat.view
         self.search = SearchHits(host, chat.view, self.panes, chat.prompt)
-        self.welcome = Welcome(host, self.apply_setting)
         self.drafts = Drafts(host, chat.prompt)
-        self.stopping = Stopping(host, chat, self.compaction)
+        self.stopping = Stopping(host, chat, self.status_line)
+        self.download = Download(self.stopping.activities, self._name_download)
+        self.welcome = Welcome(host, self.apply_setting, self.download)
         self._warmed = False
         self._rested = float("-inf")  # when Esc found nothing to do
         self._browsed = ""  # the area of `browsing` that has the keys; "": the prompt, or a question
@@ -143,6 +144,16 @@ class ChatScreen(Screen[None]):
         if focused is not None:  # else another window of the desktop has the keys
             self._browsed = area_of(focused)
             self.status_line.browsing = self._told(self._browsed)
+            self.name_escape()
+
+    def _name_download(self, text: str) -> None:
+        self.status_line.download = text
+
+    def name_escape(self) -> None:
+        """Name what Esc leaves before it stops anything: a question that has the keys, or panes over the chat."""
+        approval, overlay = self.conversation.approval, self.sidebar.has_overlay
+        at_question = self.focused is not None and approval in self.focused.ancestors_with_self
+        self.status_line.closes = "prompt" if at_question else "close panes" if overlay else ""
 
     def _told(self, area: str) -> Browsing | None:
         if area not in AREAS:
@@ -289,6 +300,7 @@ class ChatScreen(Screen[None]):
     @on(Sidebar.Rearranged)
     def _remember_panes(self) -> None:
         self.panes.remember()
+        self.name_escape()
 
     # --- keys -------------------------------------------------------------------------------------------------
 
@@ -302,7 +314,7 @@ class ChatScreen(Screen[None]):
             self.stopping.stop()
 
     def action_interrupt(self) -> None:
-        """Esc: one step back: to the prompt, else close what lies over the chat, else stop the agent.
+        """Esc: back to the prompt, else close what lies over the chat, else stop the newest activity.
 
         The partial answer is kept.
         """

@@ -6,6 +6,7 @@ from textual import events
 from textual.widgets import Input
 
 from sakti.core.text import sanitise
+from sakti.tui.keys import is_text
 
 PASTED = 10_000  # characters of a paste: with a million of them each key takes long
 
@@ -23,6 +24,11 @@ class SafeInput(Input):
                 event.stop()
                 event.prevent_default()
                 return
+        if is_text(event) and not event.is_printable:
+            event.stop()
+            event.prevent_default()
+            self.replace(event.character or "", *self.selection)
+            return
         await super()._on_key(event)
 
     def _on_paste(self, event: events.Paste) -> None:

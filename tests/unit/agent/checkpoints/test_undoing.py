@@ -68,6 +68,11 @@ async def test_repeated_undos_leave_one_entry_and_a_continued_branch_is_listed_a
         await here.ask("asked again")
     assert await listed(store, session) == [session.thread.id]
     latest = session.thread.id
+    [entry] = await session.views.threads()
+    assert len(entry.undone) == 2 and {b.preview for b in entry.undone} == {"two", "again"}
+    assert entry.undone[-1].thread.id == first
+    rows = await line.run(Scope(session, lambda value: None), line.parse("/threads"))
+    assert "↶ 2 undone branches" in (await rows.instead()).text[0]
     await session.open_thread(first)
     await here.ask("on in the first")
     assert set(await listed(store, session)) == {first, latest}

@@ -18,11 +18,11 @@ _SECRET_NAME = lazy_pattern(r"pass|secret|token|key|credential|pwd", re.IGNORECA
 _REST = lazy_pattern(
     r"(?P<rest>[\w-]{0,40}+)(?P<after>\\?[\"'`]?\]?)"
     r"(?P<sign>[ \t]{0,8}(?::=|=>|[:=])[ \t]{0,8}|[ \t]{1,4}is:?[ \t]{1,4}|[ \t]{1,4}|>)"
-    r"(?P<quote>\\?[\"'`]|)(?P<value>[^\s\"'`,;(){}<>\\\[\]|]{0,512})"
+    r"(?P<quote>\\?[\"'`]|)(?P<value>[^\s\"'`,;(){}<>\\\[\]|\0\u2400]{0,512})"
 )
 # What a value may hold besides, up to the quote that closes it or to the end of its line.
-_TO_QUOTE = lazy_pattern(r"[^\s\"'`\\]{1,512}(?=\\?[\"'`])")
-_TO_LINE_END = lazy_pattern(r"(?:[(\[{]|[)\]}](?=\w))[^\s\"'`\\,;]{0,512}(?=\s|\Z)")
+_TO_QUOTE = lazy_pattern(r"[^\s\"'`\\\0\u2400]{1,512}(?=\\?[\"'`])")
+_TO_LINE_END = lazy_pattern(r"(?:[(\[{]|[)\]}](?=\w))[^\s\"'`\\,;\0\u2400]{0,512}(?=[\s\0\u2400]|\Z)")
 # Brackets of a placeholder, a format or a pattern.
 _TEMPLATE = lazy_pattern(
     r"%\(\w+\)|[$#%]?\{(?:\w{2}[\w.:]*|\d*(?:,\d*)?)\}|<[\w -]{2,}>|\[\^|\[[^\]]{0,99}?\w-\w|[)\]][*+?]|\(\?"
@@ -206,7 +206,7 @@ def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: s
     if quoted and behind.isspace():  # a sentence in quotes
         return False
     alone = not start.rstrip(" -")[-1:].strip(_BEHIND_ANOTHER)
-    line = quoted or (sign == ": " and alone and behind in ("", "\n", "\r", "\t"))
+    line = quoted or (sign == ": " and alone and behind in ("", "\n", "\r", "\t", "\0", "\u2400"))
     tight = sign in ("=", ":", ">") or bare or spoken
     return _is_value(name, value, quoted=quoted, tight=tight, line=line)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sakti.agent.mentions import mention
 from sakti.core import images
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import one_line, sanitise_typed
 
 FOLD_CHARACTERS = 20_000
 FOLD_LINES = 50
@@ -33,7 +33,7 @@ class Placeholders:
         """Return `text` as it is shown: made safe, or a sign where it is long."""
         lines = text.count("\n") + 1
         if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
-            return sanitise(text)  # the editor would pass control characters to the terminal
+            return sanitise_typed(text)  # the editor would pass control characters to the terminal
         return self._sign(f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters", text)
 
     def image(self, path: Path, size: int) -> str:

@@ -13,7 +13,7 @@ from sakti.agent.judge.where import Place
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.patterns import lazy_pattern
-from sakti.core.text import counted, one_line, sanitise
+from sakti.core.text import counted, one_line, sanitise, strip_unseen
 from sakti.store.secrets import masked
 
 LONGEST = 1_000_000  # bytes of a file that is read
@@ -22,7 +22,6 @@ MOST = 100  # imports of one file, all in all
 # A name that ends like a text is meant as an import; any other word behind an @ is one where such a file is there.
 _IMPORT = lazy_pattern(r"(?<![\w`@/.])@((?:~/|(?:\.{1,2}/)+)?\w(?:[\w./-]*\w)?)(?![\w/])")
 _TEXT = (".md", ".markdown", ".txt")
-_HIDDEN = lazy_pattern("[\u200b\u2060-\u2064\ufeff]|(?<![\U0001f3f4\U000e0000-\U000e007f])[\U000e0000-\U000e007f]+")
 _FENCE = lazy_pattern(r"^ {0,3}(`{3,}|~{3,})")
 _CODE = lazy_pattern(r"(`+)(?:(?!\1).)*\1(?!`)")
 
@@ -64,7 +63,7 @@ class Reader(Struct):
         if data is None:
             return None
         text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
-        text, hidden = _HIDDEN.subn("", text)
+        text, hidden = strip_unseen(text)
         if hidden:
             self._note(f"{path.name}: {counted(hidden, 'hidden character')} left out.")
         return masked(sanitise(text)).strip()

@@ -42,7 +42,9 @@ MOST = 500  # files that are listed at once
 MOST_FOLDERS = 2_000
 MOST_ENTRIES = 20_000  # of a workspace that is searched for instructions
 DEEPEST = 4  # folders below one of the table
-_SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv"})
+# Made by tools and installed by others: nobody keeps secrets there, and no text in them instructs an agent.
+DEPENDENCIES = frozenset("node_modules .venv venv __pycache__ .tox .mypy_cache .ruff_cache".split())
+_SKIPPED = DEPENDENCIES | {".git"}
 _SCRIPTS = frozenset(".sh .bash .zsh .fish .py .js .mjs .cjs .ts .rb .pl .php .lua .ps1 .bat .cmd .jar .exe".split())
 
 
@@ -207,6 +209,19 @@ def _read_skills(workspace: Path) -> Iterator[ProjectFile]:
             data = _read(file.path)
             if data is not None:
                 yield ProjectFile(file.path.relative_to(workspace).as_posix(), file.kind, data)
+
+
+def read_as(workspace: Path, name: str, aside: str) -> Iterator[ProjectFile]:
+    """Yield the files of the table that a path was, or held, before it was set aside under another name."""
+    path = workspace / aside
+    if not DEPENDENCIES.isdisjoint(Path(name).parts):  # no thread reads what is there
+        return
+    for file in [path] if path.is_file() else walk_folder(path, workspace):
+        old = Path(name, file.relative_to(path)).as_posix()
+        location = next((one for one in TABLE if one.holds(old)), None)
+        data = _read(file) if location is not None and old.endswith(location.suffix) else None
+        if location is not None and data is not None:
+            yield ProjectFile(old, location.kind, data)
 
 
 def _is_script(path: Path) -> bool:

@@ -49,6 +49,7 @@ class Watch(Struct):
     _job: bool = False
     _instructing: frozenset[Path] = frozenset()
     _programs: dict[str, _Content] = field(default_factory=dict[str, "_Content"])
+    moved: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # old and new names, to be asked about
 
     def begin(self, *, running: bool) -> list[tuple[str, str]]:
         """Look before a command; `running`: another one still does. Returns what was set aside, old and new names."""
@@ -71,7 +72,9 @@ class Watch(Struct):
                 moved += _all_moved(self.workspace, repositories.runs(git))
         new = (text for text in self.texts() if text not in self._instructing)
         moved += _all_moved(self.workspace, (text for text in new if text.is_relative_to(self.workspace)))
-        return moved + (self._put_back() if self.compares else [])
+        moved += self._put_back() if self.compares else []
+        self.moved += [pair for pair in moved if pair[1]]
+        return moved
 
     def job(self) -> None:
         """Note that the command goes on in the background."""
@@ -153,6 +156,15 @@ def _seen(workspace: Path, name: str) -> str | None:
         except OSError:
             return None
     return ""
+
+
+def put_back(workspace: Path, name: str, aside: str) -> bool:
+    """Give what was set aside its name back, unless something is there; both names are in the same folder."""
+    with contextlib.suppress(OSError, SaktiError), places.parent(workspace, name) as (here, last):
+        if last not in os.listdir(here):  # noqa: PTH208 - of a descriptor
+            os.rename(aside.rpartition("/")[2], last, src_dir_fd=here, dst_dir_fd=here)
+            return True
+    return False
 
 
 def _content(workspace: Path, name: str) -> _Content | None:

@@ -97,7 +97,7 @@ class LinuxSandbox(Struct, dict=True):
     machine: str = field(default_factory=platform.machine)
 
     def __post_init__(self) -> None:
-        self.watch = aside.Watch(self.workspace, self._gits, self._texts)
+        self.watch = aside.Watch(self.workspace, self._gits, self._watched_texts)
         self._masks = [Masks(Place(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
         self._way: _Way = self._wrapped
@@ -199,6 +199,10 @@ class LinuxSandbox(Struct, dict=True):
     def _texts(self) -> tuple[Path, ...]:
         """Return what instructs an agent below the workspace, as it was looked at last."""
         return tuple(text for m in self._masks for text in m.texts)
+
+    def _watched_texts(self) -> tuple[Path, ...]:
+        """Return what must not appear below the workspace, in folders of dependencies, too."""
+        return (*self._texts(), *(text for m in self._masks for text in m.dependency_texts()))
 
     def boundary(self, shown: Iterable[Path] = (), read: Iterable[Path] = ()) -> Boundary:
         """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""

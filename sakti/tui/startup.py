@@ -16,6 +16,7 @@ from sakti.tui.panes.sidebar import PANES
 
 with lazy_imports:
     from sakti.tui.screens import threads as thread_screens
+    from sakti.tui.screens import trust as trust_screen
 
 
 class Startup:
@@ -64,9 +65,7 @@ class Startup:
 
     async def _ask_trust(self, review: trust.TrustReview) -> bool:
         """Ask whether the user trusts the workspace's files, with a list of their effects."""
-        from sakti.tui.screens.trust import ask_trust  # most folders have nothing to trust
-
-        return await ask_trust(self._host, review)
+        return await trust_screen.ask_trust(self._host, review)
 
     def _occupied(self) -> bool:
         """Return whether the user types, reads another screen, or waits for an answer."""

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from sakti.agent.project.instructions.imports import list_imports
 from sakti.agent.project.skills import template
 from sakti.core import resources
 from sakti.core.config.reading import parse, read_bytes
@@ -194,9 +195,12 @@ def _read_hooks(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
 
 
 def _read_texts(workspace: Path) -> Iterator[ProjectFile]:
-    """Yield instructions, those of the folders below among them, and rules."""
+    """Yield instructions, those of the folders below among them, rules, and what both import."""
     below = list(itertools.islice(_list_below(workspace), MOST))
-    for file in (*list_files(workspace, "instructions"), *below, *list_files(workspace, "rule")):
+    listed = [*list_files(workspace, "instructions"), *below, *list_files(workspace, "rule")]
+    imported = list_imports([f.path for f in listed], workspace)
+    listed += [ListedFile("instructions", path, path.parent) for path in itertools.islice(imported, MOST)]
+    for file in listed:
         name = file.path.relative_to(workspace).as_posix()
         if (data := _read_inside(workspace, name)) is not None:
             yield ProjectFile(name, file.kind, data)

@@ -201,3 +201,43 @@ async def test_a_file_that_changed_while_it_was_asked_about_is_not_trusted(
 
     assert list(await trusting.settle_new(run.session.workspace, ask)) == ["AGENTS.override.md"]
     await run.session.close()
+
+
+IMPORTED = "See @docs/guide.md, `@docs/code.md` and @docs/late.md."
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["echo obey-me >> {}", "rm {}", "mv docs other", "ln -sf /etc/hostname {}", "echo obey-me > docs/late.md"],
+)
+@pytest.mark.parametrize("name", ["docs/guide.md", "docs/more.txt"])
+def test_what_instructions_import_cannot_be_changed(name: str, command: str, tmp_path: Path) -> None:
+    place = made_place(tmp_path)
+    (place / "docs").mkdir()
+    (place / "AGENTS.md").write_text(IMPORTED)
+    for other in ("guide.md", "code.md", "more.txt"):
+        (place / "docs" / other).write_text("be kind @more.txt")
+    sandbox = made_sandbox(place, tmp_path)
+    sandbox.watch.begin(running=False)
+    run(sandbox, command.format(name))
+    moved = sandbox.watch.look()
+    assert (place / name).read_text() == "be kind @more.txt" and not (place / "docs/late.md").exists()
+    assert [old for old, _ in moved] == (["docs/late.md"] if "late" in command else [])
+    assert run(sandbox, "echo x > docs/code.md")[0] == 0, "what is named in code is no import"
+
+
+async def test_a_new_import_is_text_until_the_user_trusts_it(
+    store: Store, workspace: Path, no_sandbox: None, tmp_path: Path
+) -> None:
+    (workspace / "AGENTS.md").write_text(IMPORTED)
+    (workspace / "docs").mkdir()
+    (workspace / "docs" / "guide.md").write_text("be kind")
+    trust.save(trust.review(workspace))
+    command = "echo obey-me > docs/late.md"
+    run = await begin(store, workspace, [Answer(calls=[Call("bash", {"command": command})]), *[Answer("x")] * 3])
+    await run.ask("go")
+    assert list(await answered(run, False, [])) == ["docs/late.md"]
+    await run.session.new_thread()
+    await run.ask("on")
+    assert "obey-me" not in shown_to_the_model(run) and "be kind" in shown_to_the_model(run)
+    await run.session.close()

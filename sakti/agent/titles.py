@@ -7,10 +7,12 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from sakti.core.errors import ConfigError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 
+SHOWN = 3  # threads of one name in a sentence
 LENGTH = 60  # characters of a title
 FEW = 4  # words below which a first line says too little
 HEADLESS = "headless"  # key of a thread's metadata: nobody sat before it, as in `sakti run`
@@ -59,6 +61,24 @@ def told_apart(threads: Iterable[Thread]) -> dict[str, str]:
         count = counts[title.lower()] = counts.get(title.lower(), 0) + 1
         out[thread.id] = title if count == 1 else f"{title} ({count})"
     return out
+
+
+def choose_thread(text: str, matches: Sequence[Thread]) -> Thread | None:
+    """Return the one thread that a text names: by its id, its whole title, or a part of it; None if none does.
+
+    Raises `ConfigError` if several do.
+    """
+    if len(matches) < 2:
+        return next(iter(matches), None)
+    by_id = [t for t in matches if t.id.startswith(text) or t.id.endswith(text)]
+    by_title = [t for t in matches if t.title.casefold() == text.casefold()]
+    for named in (by_id, by_title):
+        if len(named) == 1:
+            return named[0]
+    shown = ", ".join(f"{t.id[-8:]} {one_line(t.title, 40)}".rstrip() for t in matches[:SHOWN])
+    more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
+    name = one_line(text, 80)
+    raise ConfigError(f"{len(matches)} threads match {name!r}: {shown}{more}. Name one by its id.")
 
 
 def explain_missing(text: str, elsewhere: Sequence[Thread], listing: str = "`sakti threads list`") -> str:

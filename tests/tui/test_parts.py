@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -24,11 +25,11 @@ class FakeHost:
         self.work: list = []
 
     def go(self, work, *args, group, exclusive=False):
-        self.work.append((group, work(*args)))
+        self.work.append((group, partial(work, *args)))
 
     async def done(self):
         while self.work:
-            await self.work.pop(0)[1]
+            await self.work.pop(0)[1]()
 
     def note(self, text, seconds=0):
         self.notes.append(text)
@@ -98,7 +99,6 @@ def test_esc_gives_up_a_compaction_before_the_turn(host):
     stopping = Stopping(host, FakeConversation(), SimpleNamespace(stop=lambda: not stopped and not stopped.append(1)))
     assert stopping.interrupt() and not host.work
     assert stopping.interrupt() and [group for group, _ in host.work] == ["interrupt"]
-    host.work.pop()[1].close()
 
 
 def test_quitting_asks_twice_while_the_agent_works(host):
@@ -210,7 +210,7 @@ async def test_a_load_that_ends_after_another_thread_was_opened_is_not_shown(hos
         return await read(thread_id, **options)
 
     session.views.transcript = read_late
-    late = asyncio.ensure_future(host.work.pop()[1])
+    late = asyncio.ensure_future(host.work.pop()[1]())
     await asyncio.sleep(0)
     session.views.transcript = read
     await session.open_thread("t7")

@@ -32,8 +32,8 @@ def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: boo
     `chosen` are arguments of `common.options`; an empty `resume` shows the threads first.
     """
     gc.disable()  # until the first picture: modules are made, and nothing of them is garbage
-    for name in (resume, chosen.get("fork")):
-        _require_thread(name)
+    if resume:
+        _require_thread(resume)
     session = sessions.Session(common.options(resume=resume or None, **chosen))
     common.log_to_file(debug=debug)
     had_terminal = sys.stdin.isatty()
@@ -43,10 +43,8 @@ def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: boo
     raise SystemExit(code)
 
 
-def _require_thread(name: str | None) -> None:
+def _require_thread(name: str) -> None:
     """Raise `ConfigError` if a name fits no thread, or several, before there is a screen."""
-    if not name:
-        return
     here = str(common.workspace().resolve())
 
     async def look(store: Store) -> None:

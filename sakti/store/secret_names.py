@@ -18,11 +18,12 @@ _SECRET_NAME = lazy_pattern(r"pass|secret|token|key|credential|pwd", re.IGNORECA
 _REST = lazy_pattern(
     r"(?P<rest>[\w-]{0,40}+)(?P<after>\\?[\"'`]?\]?)"
     r"(?P<sign>[ \t]{0,8}(?::=|=>|[:=])[ \t]{0,8}|[ \t]{1,4}is:?[ \t]{1,4}|[ \t]{1,4}|>)"
-    r"(?P<quote>\\?[\"'`]|)(?P<value>[^\s\"'`,;(){}<>\\\[\]|\0\u2400]{0,512})"
+    r"(?P<quote>(?:\b[bruBRU]{1,2}(?=[\"']))?(?:\"\"\"|'''|\\?[\"'`])|)(?P<value>[^\s\"'`,;(){}<>\\\[\]|\0\u2400]{0,512})"
 )
 # What a value may hold besides, up to the quote that closes it or to the end of its line.
 _TO_QUOTE = lazy_pattern(r"[^\s\"'`\\\0\u2400]{1,512}(?=\\?[\"'`])")
-_TO_LINE_END = lazy_pattern(r"(?:[(\[{]|[)\]}](?=\w))[^\s\"'`\\,;\0\u2400]{0,512}(?=[\s\0\u2400]|\Z)")
+_TO_LINE_END = lazy_pattern(r"(?:[(\[{]|[)\]}](?=\w))[^\s\"'`\\,;\0\u2400]{0,512}(?=[;,]?(?:[\s\0\u2400]|\Z))")
+_TO_TAG = lazy_pattern(r"[^\s<]{1,512}(?=</)")
 # Brackets of a placeholder, a format or a pattern.
 _TEMPLATE = lazy_pattern(
     r"%\(\w+\)|[$#%]?\{(?:\w{2}[\w.:]*|\d*(?:,\d*)?)\}|<[\w -]{2,}>|\[\^|\[[^\]]{0,99}?\w-\w|[)\]][*+?]|\(\?"
@@ -31,12 +32,14 @@ _TEMPLATE = lazy_pattern(
 _OPEN = lazy_pattern(r"[(\[{<]\Z")
 _CALLED = lazy_pattern(r"([A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)*)[(\[{]")
 _STUCK = lazy_pattern(r"[)\]}]\w")  # no language has a word directly behind a closed bracket
+_SHOUTED = lazy_pattern(r"[!@#$%^&?~]")  # signs that hardly a call has
 _RUNS = lazy_pattern(r"[A-Za-z]+|\d+|[^A-Za-z\d]+")
 # What grep, a diff, `git blame` or `nl` print in front of a line; a file's name may have spaces.
 _LINE_PREFIX = lazy_pattern(
     r"[^\0\u2400]{1,250}[\0\u2400](?:\d{1,7}[:=\0\u2400-])?|\^?[0-9a-f]{7,40}[ \t].{0,300}?\d\)[ \t]?"
     r"|(?:[^:]{1,100}:){0,2}?(?:[^:]{1,250}?[:=|-])?[ \t]{0,8}\d{1,7}[ \t]{0,8}[:=|\u2502-](?:\d{1,7}[:=-])?"
-    r"|[ \t]{0,8}\d{1,7}[ \t]{1,4}|[+<>!|]{1,2}|[ ]{1,2}[+-](?=\w|\Z)|-(?=--|[^-])|@@ [^@]{1,80} @@ |\[-|\{\+"
+    r"|[ \t]{0,8}\d{1,7}[ \t]{1,4}|[ |>+!*\\/]{0,20}(?:[+>!|]|< )|[ ]{1,2}[+-](?=\w|\Z)|-(?=--|[^-])"
+    r"|@@ [^@]{1,80} @@ |\[-|\{\+"
     r"|[^\s:]{1,250}:(?![/=])"
 )
 _LONGEST_PREFIX = 400  # characters
@@ -153,7 +156,9 @@ def _assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int] | N
     if _is_assigned(text, match, start, head, name, longer):
         return name, longer or match.end("value")
     value = text[match.start("value") : longer or match.end("value")]
-    if longer is not None and start[-1:] != "<" and match["sign"].strip() and _is_mixed_value(name, value):
+    in_tag, bare = start[-1:] == "<", not match["sign"].strip()
+    fits = in_tag == (match["sign"] == ">") and (not bare or head.startswith("--"))
+    if longer is not None and fits and _is_mixed_value(name, value):
         return name, longer
     return None
 
@@ -163,8 +168,10 @@ def _longer_end(text: str, match: re.Match[str]) -> int | None:
     end = match.end("value")
     if match["quote"]:
         longer = _TO_QUOTE.match(text, end)
+    elif match["sign"] == ">":
+        longer = _TO_TAG.match(text, end)
     else:
-        longer = _TO_LINE_END.match(text, end) if match["sign"] in ("=", ":", ": ") else None
+        longer = _TO_LINE_END.match(text, end) if match["sign"] in ("=", ":", ": ", " ") else None
     return longer.end() if longer else None
 
 
@@ -223,6 +230,8 @@ def _is_code(value: str) -> bool:
     """Return whether a value with brackets is a call, an index, a format or a pattern."""
     if _TEMPLATE.search(value) or (_OPEN.search(value) and not _is_jumbled(value)):
         return True
+    if len(_SHOUTED.findall(value)) > 1 and _is_jumbled(value):
+        return False
     call = _CALLED.match(value)
     return call is not None and len(_TURN.findall(call[1])) < 3 and not _STUCK.search(value, call.end())
 

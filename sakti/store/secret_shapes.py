@@ -30,6 +30,11 @@ _SHORT_HUGGINGFACE = (
     r"(?=(?:[A-Za-z]{0,12}\d){3}|[A-Za-z]{0,12}\d[A-Za-z]{1,12}\d)[A-Za-z0-9]{8,15}(?!\w)"
 )
 
+_NAMED_HUGGINGFACE = (
+    r"(?:(?<=(?i:token)=)|(?<=(?i:token): )|(?<=(?i:token)[=:][\"'])|(?<=(?i:token): [\"'])|(?<=(?i:token) = [\"'])"
+    r"|(?<=--token ))hf_[A-Za-z0-9]{6,255}(?!\w)"
+)
+
 # kind, sign in lower case, pattern at the sign; the value is group 1 where there is one, else all of it
 _TOKENS: tuple[tuple[str, str, str], ...] = (
     *(("github", sign, r"gh[pousr]_[A-Za-z0-9]{16,255}") for sign in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
@@ -47,8 +52,10 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
     ("replicate", "r8_", r"(?<!\w)r8_[A-Za-z0-9]{30,64}"),
     ("perplexity", "pplx-", r"pplx-[A-Za-z0-9]{30,255}"),
     ("huggingface", "hf_", r"hf_[A-Za-z0-9]{30,255}"),
-    ("huggingface", "hf_", r"(?<!\w)hf_(?=[A-Za-z]{0,32}\d)(?=[a-z\d]{0,32}[A-Z])[A-Za-z0-9]{16,29}(?!\w)"),
+    ("huggingface", "hf_", r"(?<!\w)hf_(?=[A-Za-z]{0,15}\d)[A-Za-z0-9]{16,29}(?!\w)"),
+    ("huggingface", "hf_", r"(?<!\w)hf_(?=(?:[A-Za-z]{0,12}\d){5})[A-Za-z0-9]{10,15}(?!\w)"),
     ("huggingface", "hf_", _SHORT_HUGGINGFACE),
+    ("huggingface", "hf_", _NAMED_HUGGINGFACE),
     ("npm", "npm_", r"npm_[A-Za-z0-9]{30,255}"),
     ("pypi", "pypi-", rf"pypi-(?=[\w-]{{0,200}}?[A-Z]){_DIGIT}[\w-]{{16,512}}"),
     *(("aws", sign, r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])") for sign in ("akia", "asia")),

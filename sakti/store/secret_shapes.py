@@ -52,7 +52,7 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
     ("replicate", "r8_", r"(?<!\w)r8_[A-Za-z0-9]{30,64}"),
     ("perplexity", "pplx-", r"pplx-[A-Za-z0-9]{30,255}"),
     ("huggingface", "hf_", r"hf_[A-Za-z0-9]{30,255}"),
-    ("huggingface", "hf_", r"(?<!\w)hf_(?=[A-Za-z]{0,15}\d)[A-Za-z0-9]{16,29}(?!\w)"),
+    ("huggingface", "hf_", r"(?<!\w)hf_(?=[A-Za-z]{0,28}\d)[A-Za-z0-9]{16,29}(?!\w)"),
     ("huggingface", "hf_", r"(?<!\w)hf_(?=(?:[A-Za-z]{0,12}\d){5})[A-Za-z0-9]{10,15}(?!\w)"),
     ("huggingface", "hf_", _SHORT_HUGGINGFACE),
     ("huggingface", "hf_", _NAMED_HUGGINGFACE),

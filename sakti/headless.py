@@ -289,6 +289,9 @@ class _Run:
         print(f"sakti: {sanitise(f'{title}: {message}' if title else message)}", file=sys.stderr)
         return self._end(status, "", error=message)
 
+    def _name_left_out(self) -> Json:
+        return {"left_out": list(self._left_out)} if self._left_out else {}
+
     def _end(self, status: str, text: str, *, error: str | None = None, value: Any = None) -> str:
         """Print the result of a message, or of a run that has none; returns `status`."""
         session, last = self._session, self._finished[-1] if self._finished else None
@@ -304,8 +307,7 @@ class _Run:
         }
         if last is not None and last.metadata:
             result["metadata"] = last.metadata
-        if self._left_out:
-            result["left_out"] = list(self._left_out)
+        result |= self._name_left_out()
         if self._schema is not None:
             result["structured_output"] = value
         if self._output == "json":

@@ -259,12 +259,14 @@ async def export_open(scope: Scope, form: str, file: Path | None) -> Value:
     if file is None and "." in form:
         file = Path(form)
         form = file.suffix.removeprefix(".").lower()
-    chosen = thread_actions.checked({"markdown": "md", "htm": "html"}.get(form, form))
+    chosen = {"markdown": "md", "htm": "html"}.get(form, form)
+    if chosen not in FORMS:
+        raise Refused(f"{form!r} is not one of {', '.join(FORMS)}: /export {FORMS[-1]}, or a file name that ends so.")
     session = scope.session
     if session.thread is None or session.current.is_new:
         raise Refused("This thread has no messages yet.")
     target = session.workspace.root / file.expanduser() if file else None
-    path = await thread_actions.ThreadActions(session).export(session.thread.id, chosen, target)
+    path = await thread_actions.ThreadActions(session).export(session.thread.id, thread_actions.checked(chosen), target)
     return Done(f"Written to {path}.", title="Export")
 
 

@@ -68,13 +68,12 @@ def choose_thread(text: str, matches: Sequence[Thread]) -> Thread | None:
 
     Raises `ConfigError` if several do.
     """
-    if len(matches) < 2:
-        return next(iter(matches), None)
     by_id = [t for t in matches if t.id.startswith(text) or t.id.endswith(text)]
     by_title = [t for t in matches if t.title.casefold() == text.casefold()]
-    for named in (by_id, by_title):
-        if len(named) == 1:
-            return named[0]
+    if one := next((named[0] for named in (matches, by_id, by_title) if len(named) == 1), None):
+        return one
+    if not matches:
+        return None
     shown = ", ".join(f"{t.id[-8:]} {one_line(t.title, 40)}".rstrip() for t in matches[:SHOWN])
     more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
     name = one_line(text, 80)

@@ -189,7 +189,7 @@ class Workspace:
         self.files.use(self.options)
 
     def take_moved(self) -> list[tuple[str, str]]:
-        """Return what commands left under protected names and was set aside since the last call: old and new names."""
+        """Return old and new names of what was set aside since the last call."""
         watch = self._sandbox.watch if self._sandbox is not None else None
         moved = list(watch.moved) if watch is not None else []
         if watch is not None:

@@ -24,7 +24,7 @@ TITLE = 60  # characters of a title
 
 
 def completer(kind: str | tuple[str, ...]) -> Callable[[str], list[Offer]]:
-    """Return the function that lists words: those of `kind`, or the names of that kind; values behind `NAME=`."""
+    """Return the function that lists the words of `kind`, or names of that kind and values of settings."""
 
     def complete(incomplete: str) -> list[Offer]:
         name, sign, _ = incomplete.partition("=")

@@ -48,7 +48,7 @@ def _show(match: re.Match[str]) -> str:
 
 
 def _has_effect(text: str, at: int) -> bool:
-    """Return whether a character without width changes the shape of its neighbours, as in emoji and many scripts."""
+    """Return whether a character without width changes the shape of its neighbours."""
     sign, before = text[at], text[at - 1 : at]
     if "\U000e0020" <= sign <= "\U000e007f":
         flag = text.rfind(_FLAG, max(0, at - len(_FLAG_TAGS[0])), at)
@@ -98,7 +98,7 @@ def sanitise(text: str) -> str:
 
 
 def sanitise_typed(text: str) -> str:
-    """Return text for an editor: as `sanitise`, but what has no width stays, or is dropped if it reorders text."""
+    """Sanitise text for an editor: invisible characters stay, those that reorder text are dropped."""
     text = _LOOSE_JOINER.sub("", _CARRIAGE.sub("\n", text))
     return _CONTROL.sub(_show, _REORDERING.sub("", text))
 

@@ -182,6 +182,10 @@ class Chat:
         if ask is None:
             self.say(left_out.values())
 
+    def _decide(self, line: str, review: trust.TrustReview, decided: asyncio.Future[bool]) -> None:
+        if (trusted := self._trusted(line, review)) is not None and not decided.done():
+            decided.set_result(trusted)
+
     async def _ask_about(self, review: trust.TrustReview) -> bool:
         self.say(["a command or a tool made files that change what sakti does:", *trust_view.effects(review), TRUST])
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -302,9 +306,7 @@ class Chat:
             )  # fmt: skip
             return
         if self._new_files is not None:
-            review, decided = self._new_files
-            if (trusted := self._trusted(line, review)) is not None and not decided.done():
-                decided.set_result(trusted)
+            self._decide(line, *self._new_files)
             return
         asked = self.speech.question
         if asked is not None and not self._begun and (given := answer(line, asked)) is not None:

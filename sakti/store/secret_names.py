@@ -236,6 +236,10 @@ def _is_code(value: str) -> bool:
     return call is not None and len(_TURN.findall(call[1])) < 3 and not _STUCK.search(value, call.end())
 
 
+def _is_reference(value: str, *, quoted: bool) -> bool:
+    return bool(_REFERENCE.match(value)) and not (quoted and _is_jumbled(value))
+
+
 def _is_jumbled(value: str) -> bool:
     """Return whether letters, digits and symbols take turns as they do in a generated password."""
     runs = _RUNS.findall(value)
@@ -250,10 +254,9 @@ def _is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = 
     variable = tight and bool(_ENVIRONMENT.match(name) or name.startswith("--"))
     if not _may_be(low) or value.lower() in COMMON or _ADDRESS.match(value):
         return False
-    if _REFERENCE.match(value) and not (quoted and _is_jumbled(value)):
-        return False
     if (
-        _PLACEHOLDER.match(value)
+        _is_reference(value, quoted=quoted)
+        or _PLACEHOLDER.match(value)
         or (not variable and low.replace("_", "") in value.lower())
         or len(set(value)) < 4
         or (not quoted and _CHAIN.match(value))

@@ -82,7 +82,7 @@ class Watch(Struct):
         self._job = True
 
     def _read_programs(self) -> dict[str, _Content]:
-        """Read the hooks and configurations of repositories before a command, and what hooks that are links name."""
+        """Read hooks and configurations of repositories, and the files that linked hooks name."""
         root = self.workspace
         places = {path for git in self._known for path in repositories.named(git, root) if path.is_relative_to(root)}
         self._places = tuple(sorted(places))
@@ -108,12 +108,17 @@ class Watch(Struct):
         for name, content in now.items():
             if self._programs.get(name) != content and repositories.runs_program(root / name):
                 moved.append((name, _moved(root, name)))
-        if any((git / "HEAD").exists() for git in self._known):
-            moved += [(name, name) for name in self._programs if not os.path.lexists(root / name) and name not in now]
-        for name in (old for old, new in moved if new and old in self._programs):
-            with contextlib.suppress(OSError, SaktiError):
-                places.write(root, name, *self._programs[name])
+        moved += [(name, name) for name in self._missing_programs()]
+        for old, new in moved:
+            if new and old in self._programs:
+                with contextlib.suppress(OSError, SaktiError):
+                    places.write(root, old, *self._programs[old])
         return moved
+
+    def _missing_programs(self) -> list[str]:
+        if not any((git / "HEAD").exists() for git in self._known):
+            return []
+        return [name for name in self._programs if not os.path.lexists(self.workspace / name)]
 
     def _folders(self) -> list[Path]:
         found = (repositories.kept_at(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))

@@ -102,7 +102,7 @@ class Masks(Struct):
     def _look(
         self, folder: str, relative: str, is_secret: Callable[[str], bool] | None, known: _Folder | None
     ) -> _Folder | None:
-        """Look at a folder unless it is as it was `known`; without `is_secret` only folders and texts matter."""
+        """Look at a folder unless it is as `known`; without `is_secret` only for folders and texts."""
         try:
             status = os.stat(folder)  # noqa: PTH116 - thousands of them
             changed = status.st_mtime_ns, status.st_ctime_ns

@@ -199,7 +199,7 @@ class LinuxSandbox(Struct, dict=True):
         return tuple(found for m in self._masks for found in m.repositories)
 
     def _texts(self) -> tuple[Path, ...]:
-        """Return what instructs an agent below the workspace, as it was looked at last, and what is imported there."""
+        """Return the files that instruct an agent below the workspace, and their imports."""
         texts = [text for m in self._masks for text in m.texts]
         sources = [text for text in texts if text.name in INSTRUCTIONS]
         at_root = [listed.path for listed in list_files(self.workspace, "instructions", "rule")]

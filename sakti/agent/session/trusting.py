@@ -1,4 +1,4 @@
-"""Decide whether the workspace's own files have an effect: at the start of a chat, and when a call made new ones."""
+"""Decide whether a workspace's files have an effect: at the start, and when a call made new ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def settle(workspace: Workspace, ask: Callable[[trust.TrustReview], Awaita
 async def settle_new(
     workspace: Workspace, ask: Callable[[trust.TrustReview], Awaitable[bool]] | None
 ) -> dict[str, str]:
-    """Ask about files with an effect that appeared since the start, each once; returns a sentence on each left out.
+    """Ask about files with an effect that are new, each once; returns a sentence on each left out.
 
     Without `ask` nobody is there to answer. What commands left under such a name was set aside: a yes gives it its name
     back. What runs code, and settings, have their effect from the next start on.
@@ -55,7 +55,9 @@ async def settle_new(
         workspace.emit(Notice("warning", "Trust", e.message))
         return left_out
     workspace.trust_texts(f.name for f in trusted if f.is_text)
-    return {name: text for name, text in left_out.items() if name not in {f.name for f in trusted}}
+    for file in trusted:
+        left_out.pop(file.name, None)
+    return left_out
 
 
 def _left_out(name: str, moved: Sequence[tuple[str, str]]) -> str:

@@ -64,7 +64,7 @@ def told_apart(threads: Iterable[Thread]) -> dict[str, str]:
 
 
 def choose_thread(text: str, matches: Sequence[Thread]) -> Thread | None:
-    """Return the one thread that a text names: by its id, its whole title, or a part of it; None if none does.
+    """Return the thread that a text names by its id, title or a part of the title; None if none does.
 
     Raises `ConfigError` if several do.
     """

@@ -216,7 +216,7 @@ def _read_skills(workspace: Path) -> Iterator[ProjectFile]:
 
 
 def read_as(workspace: Path, name: str, aside: str) -> Iterator[ProjectFile]:
-    """Yield the files of the table that a path was, or held, before it was set aside under another name."""
+    """Yield the files of the table that a path held before it was set aside."""
     path = workspace / aside
     if not DEPENDENCIES.isdisjoint(Path(name).parts):  # no thread reads what is there
         return

@@ -147,7 +147,7 @@ def review_new(workspace: Path, seen: Container[str], moved: Iterable[tuple[str,
 
 
 def add(workspace: Path, names: Container[str]) -> tuple[ProjectFile, ...]:
-    """Trust some files as they are now, beside those that are trusted; returns them. Raises `ConfigError`."""
+    """Trust further files as they are now; returns them. Raises `ConfigError`."""
     current = review(workspace)
     others = {c.name for c in current.changes if c.name not in names}
     save(current.without(others))

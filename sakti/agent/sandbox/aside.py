@@ -186,7 +186,7 @@ def _seen(workspace: Path, name: str) -> str | None:
 
 
 def put_back(workspace: Path, name: str, aside: str) -> bool:
-    """Give what was set aside its name back, unless something is there; both names are in the same folder."""
+    """Give a file that was set aside its name back; False if another has it."""
     with contextlib.suppress(OSError, SaktiError), places.parent(workspace, name) as (here, last):
         if last not in os.listdir(here):  # noqa: PTH208 - of a descriptor
             os.rename(aside.rpartition("/")[2], last, src_dir_fd=here, dst_dir_fd=here)

@@ -80,7 +80,7 @@ class TrustScreen(Panel[bool]):
 
 
 async def ask_trust(host: Host, review: trust.TrustReview, *, made: bool = False) -> bool:
-    """Ask whether the user trusts files, with a list of their effects; `made`: they are new since the start."""
+    """Ask whether the user trusts files, with their effects; `made`: they are new since the start."""
     answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     screen = TrustScreen(review, host.session.workspace.clock, made=made)
     host.push(screen, lambda given: None if answer.done() else answer.set_result(bool(given)))

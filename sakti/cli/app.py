@@ -133,8 +133,12 @@ def _build(args: Sequence[Arg], name: str, help: str, result: Callable[..., Any]
         vars(param)["process_value"] = partial(_convert, a, cast(Any, param).process_value)
         if not a.flags:  # typer writes {WORD} and <list[str]>
             word = (a.label if a.required else f"[{a.label}]") + ("..." if a.many else "")
-            vars(param).update(_usage_display_name=lambda word=word: word, display_type_rich=lambda ctx: None)
+            vars(param).update(_usage_display_name=lambda word=word: word, display_type_rich=_hide_type)
     return command
+
+
+def _hide_type(ctx: Any) -> None:
+    """Show no type beside an argument's name."""
 
 
 def _convert(a: Arg, convert_missing: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:

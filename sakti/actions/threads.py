@@ -254,7 +254,7 @@ async def export(scope: Scope, thread: str, form: str, output: Path | None) -> V
 
 
 @action(
-    arg("form", default="md", choices=FORMS),
+    arg("form", default="md", offers=FORMS),
     arg("file", kind="path", default=None),
     chat="export",
     hint="[md | json | html] [FILE]",
@@ -262,12 +262,18 @@ async def export(scope: Scope, thread: str, form: str, output: Path | None) -> V
     summary="export this thread as Markdown, JSON or HTML to a file, by default in the workspace",
 )
 async def export_open(scope: Scope, form: str, file: Path | None) -> Value:
-    """Export the open thread to a file."""
+    """Export the open thread to a file, whose name may say in which form."""
+    if file is None and "." in form:
+        file = Path(form)
+        form = file.suffix.removeprefix(".").lower()
+    chosen = {"markdown": "md", "htm": "html"}.get(form, form)
+    if chosen not in FORMS:
+        raise Refused(f"{form!r} is not one of {', '.join(FORMS)}: /export {FORMS[-1]}, or a file name that ends so.")
     session = scope.session
     if session.thread is None or session.current.is_new:
         raise Refused("This thread has no messages yet.")
     target = session.workspace.root / file.expanduser() if file else None
-    path = await thread_actions.ThreadActions(session).export(session.thread.id, form, target)
+    path = await thread_actions.ThreadActions(session).export(session.thread.id, thread_actions.checked(chosen), target)
     return Done(f"Written to {path}.", title="Export")
 
 

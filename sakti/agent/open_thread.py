@@ -203,8 +203,8 @@ class OpenThread:
     async def _find(self, name: str) -> Thread:
         """Return the thread of an id or a part of its title. Raises `ConfigError`."""
         ws = self.workspace
-        if matches := await ws.store.read(stored_threads.find, ws.resource_id, name):
-            return matches[0]
+        if thread := titles.choose_thread(name, await ws.store.read(stored_threads.find, ws.resource_id, name)):
+            return thread
         raise ConfigError(titles.explain_missing(name, await ws.store.read(stored_threads.find, None, name)))
 
     async def open_read_only(self) -> None:

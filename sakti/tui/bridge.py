@@ -181,6 +181,7 @@ def _turn_finished(chat: ChatScreen, event: TurnFinished) -> None:
     live.end_turn()
     chat.panes.load_usage()
     chat.show_git()
+    chat.host.go(chat.ask_about_new_files, group="trust")
     chat.notifier.turn_ended(event.error_title or ENDS.get(event.status, "The answer is there"))
     if event.status == "answered":
         return

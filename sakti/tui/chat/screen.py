@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import events, on
@@ -16,6 +17,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from sakti.agent.judge.modes import IN_SHORT
+from sakti.agent.session import trusting
 from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
@@ -47,6 +49,7 @@ with lazy_imports:
     from sakti.tui.screens import help as help_screen
     from sakti.tui.screens import text as text_screens
     from sakti.tui.screens import threads as thread_screens
+    from sakti.tui.screens import trust as trust_screen
     from sakti.tui.screens import undo as undo_screen
 
 REWIND_S = 0.5  # seconds in which a second Esc offers turns to undo
@@ -209,6 +212,10 @@ class ChatScreen(Screen[None]):
     def show_git(self) -> None:
         git = self.host.session.workspace.files.git
         self.header.branch, self.header.changed = (git.branch, git.changed) if git else ("", 0)
+
+    async def ask_about_new_files(self) -> None:
+        """Ask about files that the turn made and that would instruct later threads, or run."""
+        await trusting.settle_new(self.host.session.workspace, partial(trust_screen.ask_trust, self.host, made=True))
 
     def show_approvals(self, event: ApprovalRequested | ApprovalResolved) -> None:
         pending = self.host.session.approvals

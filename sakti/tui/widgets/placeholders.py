@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sakti.agent.mentions import mention
 from sakti.core import images
-from sakti.core.text import FOLD_LINES, one_line, pasted_size, sanitise
+from sakti.core.text import FOLD_LINES, one_line, pasted_size, sanitise_typed
 
 FOLD_CHARACTERS = 20_000
 _IMAGE = "[image "
@@ -36,7 +36,7 @@ class Placeholders:
         """Return `text` as it is shown: made safe, or a sign where it is long."""
         lines = text.count("\n") + 1
         if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
-            return sanitise(text)  # the editor would pass control characters to the terminal
+            return sanitise_typed(text)  # the editor would pass control characters to the terminal
         return self._sign(pasted_size(text), text)
 
     def image(self, path: Path, size: int) -> str:

@@ -285,8 +285,8 @@ def test_objects_for_which_there_is_no_room_are_named(place: Place, monkeypatch:
     repository(place.root)
     monkeypatch.setattr(history, "SPARE", shutil.disk_usage(place.root).total * 2)
     looked = place.shadow.before()
-    assert "no room" in looked.history.problem
+    assert "no room" in looked.before.history.problem
     shutil.rmtree(place.root / ".git/objects")
-    lost = place.shadow.after(looked, "thread", 1)
+    lost = place.shadow.after(looked)
     assert lost
     assert all(path.startswith(".git/objects/") for path in lost)

@@ -140,7 +140,7 @@ def write(root: Path, path: str, entry: Entry, content: bytes | Path, temporary:
             if entry.is_folder:
                 return
             _remove_folder(here, name, path)
-        elif there is not None and entry.is_folder:
+        elif there is not None and (entry.is_folder or stat.S_ISFIFO(entry.mode)):
             os.unlink(name, dir_fd=here)
         if entry.is_folder or stat.S_ISFIFO(entry.mode):
             _make(here, name, entry)

@@ -147,7 +147,7 @@ def _is_torn(root: Path, step: Change, now: Entry | None) -> bool:
     if step.after is None or (now is not None and now.oid == "other"):
         return False
     if now is None:
-        return step.before is not None and step.before.is_folder != step.after.is_folder
+        return step.before is not None and step.before.kind != step.after.kind
     try:
         with places.parent(root, step.path) as (here, name):
             found = os.lstat(name, dir_fd=here)

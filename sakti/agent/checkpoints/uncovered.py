@@ -164,6 +164,7 @@ def compare(
     covered = {p for p in old.keys() | new.keys() if old.get(p) is not new.get(p)}
     replaced = set(_replaced(before, after))
     above = _above(kept)
+    moves = Moves(moves.files, {path: place for path, place in moves.folders.items() if path not in above})
     moved_files, moved_folders = set(moves.files.values()), set(moves.folders.values())
     changes: list[Change] = []
     lost = [f"{path} (is now {place})" for path, place in moves.folders.items()]
@@ -257,11 +258,9 @@ def _is_undoable(was: Entry | None, now: Entry | None, *, new: bool) -> bool:
     """Return whether no content is needed or it is known: permissions, a link or pipe, or something `new`."""
     if was is None:
         return new or (now is not None and stat.S_ISFIFO(now.mode))
-    if stat.S_ISLNK(was.mode) or (was.is_folder and now is not None):
-        return True
-    if now is None:
-        return stat.S_ISFIFO(was.mode)
-    return (was.kind, was.oid) == (now.kind, now.oid)
+    if now is None or stat.S_ISLNK(was.mode) or stat.S_ISFIFO(was.mode):
+        return not was.is_folder and not stat.S_ISREG(was.mode) and not stat.S_ISSOCK(was.mode)
+    return was.is_folder or (was.kind, was.oid) == (now.kind, now.oid)
 
 
 def _folder_changes(before: Moment, after: Moment, changes: Sequence[Change]) -> Iterator[Change]:

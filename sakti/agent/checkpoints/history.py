@@ -117,11 +117,17 @@ class History(Struct):
                 yield git, status
                 folder = repositories.kept_at(self.workspace / git, self.workspace)
                 bare += [folder.relative_to(self.workspace)] if folder and ".git" not in folder.parts else []
-        if (outside := worktree.kept_at(self.workspace)) is not None:
+        if (outside := worktree.kept_at(self.workspace) or self._separate()) is not None:
             yield from _below("", str(outside))
         for folder in bare:  # its small files are covered like others
             objects = _below(top, (folder / "objects").as_posix())
             yield from ((path, status) for path, status in objects if _is_object(path) and status.st_size > COVERED)
+
+    def _separate(self) -> Path | None:
+        """Return the repository outside of the workspace that its `.git` names, as a link or file."""
+        folder = repositories.named_by(self.workspace / ".git")
+        outside = folder is not None and not folder.is_relative_to(self.workspace)
+        return folder if outside and _is_repository(folder) else None
 
     def _entry(self, name: str, status: os.stat_result) -> Entry | None:
         """Return a small file's entry, its content kept; None for what is neither file nor link, or is gone."""

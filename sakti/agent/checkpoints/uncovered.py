@@ -390,7 +390,7 @@ def _at_and_below(start: Path) -> Iterator[str]:
         return
     for folder, folders, names in os.walk(start):
         folders[:] = [f for f in folders if f != ".git"]
-        yield from (f"{folder}/{name}" for name in (*names, *folders))
+        yield from (f"{folder}/{name}" for name in (*names, *folders) if name != ".git")
 
 
 def _is_file_or_link(path: str) -> bool:

@@ -173,7 +173,8 @@ class Shadow(Struct, dict=True):
             for path in look.links.keys() & {c.path for c in result.undoable}:
                 self.objects.put(os.fsencode(look.links[path]))
         gits = tuple(dict.fromkeys((*before.beside.gits, *beside.gits)))
-        return result, *self.history.changes(before.history, self.history.look(gits, keep=False))
+        look = self.history.look(gits, keep=False, outside=before.history.outside)
+        return result, *self.history.changes(before.history, look)
 
     def _only_new(self, changes: Iterable[Change], recorded: Mapping[str, Change]) -> list[Change]:
         """Leave out what other calls recorded meanwhile."""

@@ -35,7 +35,8 @@ _TYPES = {("posix", "stat_result"), ("os", "stat_result"), ("builtins", "frozens
 class PendingCall(Struct, frozen=True):
     """One call: its turn, when it began (Unix ms), what it is called, and what it is known to do.
 
-    `job`: a command in the background. `writes` are the changes of a file tool, `temporaries` files that it renames.
+    `job`: a command in the background, of the call with the id `began_as`. `writes` are the changes of a file tool,
+    `temporaries` files that it renames.
     """
 
     id: str
@@ -44,6 +45,7 @@ class PendingCall(Struct, frozen=True):
     at: int
     command: str = ""
     job: bool = False
+    began_as: str = ""
     writes: tuple[Change, ...] = ()
     temporaries: tuple[str, ...] = ()
 
@@ -168,7 +170,8 @@ def _read(file: Path) -> PendingCall | None:
     try:
         with file.open("rb") as f:
             row = json.loads(f.readline())
-        writes = tuple(Change.of(c) for c in row.pop("writes"))
-        return PendingCall(**{**row, "temporaries": tuple(row["temporaries"])}, writes=writes)
+        changes_ = tuple(Change.of(c) for c in row.pop("writes"))
+        temporaries = tuple(row.pop("temporaries"))
+        return PendingCall(**row, writes=changes_, temporaries=temporaries)
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -230,17 +230,20 @@ def _item(path: str, net: Net, now: Entry | None) -> Item | None:
     if want is None and now is not None and now.is_folder and not (net.after and net.after.is_folder):
         return None  # a folder stands where a file was made: not ours to delete
     action: Action = "delete" if want is None else "create" if now is None else "change"
-    conflict = ""
-    if not same(now, net.after) and not (net.after is None and now is not None and now.is_folder):
-        conflict = GONE if now is None else CHANGED
-    elif net.broken:
-        conflict = BETWEEN
+    conflict = _conflict(net, now)
     if conflict and now is not None and now.is_folder and want is None:
         return None  # nobody loses anything by a folder
-    if now is None and want is not None and want.is_folder:
-        conflict = ""
     emptied = now is not None and now.is_folder and net.after is None  # what is in it is deleted before
     return Item(path, action, None if emptied else now, _with_permissions(want, net.after, now), conflict)
+
+
+def _conflict(net: Net, now: Entry | None) -> str:
+    """Return why a path is asked about; "" if what is there now is what the calls left, or nobody loses anything."""
+    if now is None and net.before is not None and net.before.is_folder:
+        return ""
+    if not same(now, net.after) and not (net.after is None and now is not None and now.is_folder):
+        return GONE if now is None else CHANGED
+    return BETWEEN if net.broken else ""
 
 
 def _mode_item(path: str, net: Net, now: Entry | None) -> Item | None:

@@ -95,23 +95,34 @@ class Recorder:
         if turn is None or effect != "run" or _only_reads(command, place):
             yield record
             return
-        named = targets.read_targets(command, place)
-        first = await asyncio.to_thread(self._before, command, turn, named)
-        beating = asyncio.create_task(_beat(first)) if first is not None else None
+        first = await self._look(command, turn, targets.read_targets(command, place))
+        if first is None:
+            yield record
+            return
+        beating = asyncio.create_task(_beat(first))
         try:
             yield record
-        finally:
-            if beating is not None and first is not None:  # to its end, also where the call was cancelled
-                beating.cancel()
-                record.lost += await asyncio.shield(asyncio.to_thread(self._after, first))
-        if record.jobs and first is not None:
-            self._follow(record.jobs, await asyncio.to_thread(self._before, command, turn, job=True))
+        finally:  # to its end, also where the call was cancelled
+            beating.cancel()
+            after = asyncio.to_thread(self._after, first, goes_on=bool(record.jobs))
+            names, job = await asyncio.shield(after)
+            record.lost += names
+            if job is not None:
+                self._follow(record.jobs, job)
 
-    def _follow(self, jobs: Sequence[Running], first: FirstLook | None) -> None:
-        if first is not None:
-            job = _Job(first, tuple(jobs))
-            job.task = asyncio.create_task(self._record_at_end(job))
-            self._jobs.append(job)
+    async def _look(self, command: str, turn: tuple[str, int], named: targets.Targets) -> FirstLook | None:
+        look = asyncio.create_task(asyncio.to_thread(self._before, command, turn, named))
+        try:
+            return await asyncio.shield(look)
+        except asyncio.CancelledError:
+            if (first := await look) is not None:
+                first.mark.end()  # the command never began
+            raise
+
+    def _follow(self, jobs: Sequence[Running], first: FirstLook) -> None:
+        job = _Job(first, tuple(jobs))
+        job.task = asyncio.create_task(self._record_at_end(job))
+        self._jobs.append(job)
 
     async def _record_at_end(self, job: _Job) -> None:
         while not job.is_over():
@@ -132,11 +143,9 @@ class Recorder:
         if tasks := [job.task for job in ended if job.task is not None]:
             await asyncio.wait(tasks)
 
-    def _before(
-        self, command: str, turn: tuple[str, int], named: targets.Targets = targets.NOTHING, *, job: bool = False
-    ) -> FirstLook | None:
+    def _before(self, command: str, turn: tuple[str, int], named: targets.Targets) -> FirstLook | None:
         try:
-            first = self.shadow.before(named, turn, masked(command), job=job)
+            first = self.shadow.before(named, turn, masked(command))
         except (OSError, SaktiError) as e:
             self._uncovered(e)
             with contextlib.suppress(OSError):
@@ -146,14 +155,17 @@ class Recorder:
             self._tell_once(first.before.history.problem)
         return first
 
-    def _after(self, first: FirstLook) -> list[str]:
+    def _after(self, first: FirstLook, *, goes_on: bool = False) -> tuple[list[str], FirstLook | None]:
+        """Take the second look; `goes_on`: in the background, which is followed by the look that is returned."""
+        following = None
         try:
-            lost = uncovered.summarise(self.shadow.after(first))
+            following = self.shadow.follow(first) if goes_on else None
+            lost = uncovered.summarise(self.shadow.after(first, goes_on=following is not None))
             self.shadow.prune()  # here, where nobody waits for it, and not on leaving
         except (OSError, SaktiError) as e:
             self._uncovered(e)
-            return []
-        return lost
+            return [], following
+        return lost, following
 
     def _uncovered(self, error: Exception) -> None:
         why = error.message if isinstance(error, SaktiError) else str(error)

@@ -107,10 +107,13 @@ class Records(Struct):
         """Return whether the changes of a call are recorded."""
         return any(row.get("call") == call for row in read(self._file(turn)))
 
-    def changed_since(self, at: int) -> dict[str, Change]:
-        """Return the last change of each path by any call that was recorded at a time (Unix ms) or later."""
+    def changed_since(self, at: int, call: str) -> dict[str, Change]:
+        """Return the last change of each path by a call, or by any that was recorded after a time (Unix ms)."""
         files = [f for f in (self.folder / "turns").glob("*/*.jsonl") if f.stat().st_mtime * 1000 >= at - 1000]
-        rows = sorted((r for f in files for r in read(f) if r["at"] >= at), key=lambda r: r["at"])
+        rows = sorted(
+            (r for f in files for r in read(f) if r["at"] > at or (call and r.get("call") == call)),
+            key=lambda r: r["at"],
+        )
         return {c[0]: Change.of(c) for r in rows for c in r["changes"]}
 
     def turns(self, thread_id: str) -> list[Turn]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.agent.checkpoints import history, pending, places, restore, uncovered
+from sakti.agent.checkpoints import history, keeping, pending, places, restore, uncovered
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints.objects import FILE, HISTORY, Objects, index_entries
 from sakti.agent.checkpoints.pending import Mark, PendingCall
@@ -91,22 +91,20 @@ class Shadow(Struct, dict=True):
 
     # --- what calls do --------------------------------------------------------------------------------------
 
-    def before(
-        self, named: Targets = NOTHING, turn: tuple[str, int] = ("", 0), command: str = "", *, job: bool = False
-    ) -> FirstLook:
+    def before(self, named: Targets = NOTHING, turn: tuple[str, int] = ("", 0), command: str = "") -> FirstLook:
         """Look at the workspace before a command of a turn that names these files. Raises `SaktiError`, OSError.
 
-        `job`: it runs in the background, beside others. What it changes is recorded even if sakti is killed.
+        What the command changes is recorded even if sakti is killed.
         """
         with self.locked():
             self._settle()
             picture = self.scanner().scan(modes=True)
             beside = uncovered.look(self.workspace, picture.entries)
             history = self.history.look(beside.gits, keep=True)
-            keeping = self._keeping(named, picture)
-            kept = uncovered.keep(self.workspace, keeping, self.objects)
-            before = Before(picture, beside, history, kept, keeping.refused)
-            call = PendingCall(self.ids.new(), *turn, self.clock.now(), command, job)
+            wanted = self._keeping(named, picture)
+            kept = keeping.keep(self.workspace, wanted, self.objects)
+            before = Before(picture, beside, history, kept, wanted.refused)
+            call = PendingCall(self.ids.new(), *turn, self.clock.now(), command)
             mark = pending.begin(self.folder, call, before)
         return FirstLook(mark, before)
 
@@ -118,29 +116,38 @@ class Shadow(Struct, dict=True):
         with self.locked():
             return self._keeping(named, self.scanner().scan()).refused
 
-    def _keeping(self, named: Targets, picture: Picture) -> uncovered.Keeping:
+    def _keeping(self, named: Targets, picture: Picture) -> keeping.Keeping:
         if named == NOTHING:
-            return uncovered.Keeping()
+            return keeping.Keeping()
         tops = tuple(f"{t.relative_to(self.workspace)}/" for t in named.unignored if t.is_relative_to(self.workspace))
         visible = [self.workspace / p for p in picture.left_out if "./" in tops or p.startswith(tops)]
         small = [p for p in named.mentioned if p.stat().st_size <= COVERED]
         removed, written = (*named.removed, *visible), (*named.written, *small)
-        return uncovered.plan_keeping(self.workspace, removed, written, picture.entries, self.objects)
+        return keeping.plan_keeping(self.workspace, removed, written, picture.entries, self.objects)
 
-    def after(self, first: FirstLook) -> tuple[str, ...]:
+    def follow(self, first: FirstLook) -> FirstLook:
+        """Go on with a command in the background, before the second look after its call. Raises OSError."""
+        began = first.mark.call
+        call = PendingCall(self.ids.new(), *began.key, began.at, began.command, job=True, began_as=began.id)
+        with self.locked():
+            return FirstLook(pending.begin(self.folder, call, first.before), first.before)
+
+    def after(self, first: FirstLook, *, goes_on: bool = False) -> tuple[str, ...]:
         """Record what changed since the first look; return the paths of files that an undo cannot restore.
 
-        Raises `SaktiError`, OSError.
+        `goes_on`: it is followed in the background. Raises `SaktiError`, OSError.
         """
         call = first.mark.call
         with self.locked():
             try:
                 disputes = call.job and self.clock.now() - call.at > SHARED_MS
-                return self._record(call, first.before, disputed_after=0 if disputes else None)
+                return self._record(call, first.before, disputed_after=0 if disputes else None, goes_on=goes_on)
             finally:
                 first.mark.end()
 
-    def _record(self, call: PendingCall, before: Before, *, disputed_after: int | None) -> tuple[str, ...]:
+    def _record(
+        self, call: PendingCall, before: Before, *, disputed_after: int | None, goes_on: bool = False
+    ) -> tuple[str, ...]:
         """Take the second look of a call. Changes after a time (ns, of the file system) may be somebody else's."""
         try:
             found, history, gone = self._compare(before)
@@ -148,14 +155,14 @@ class Shadow(Struct, dict=True):
             self.note_uncovered(call.key, call.command, call.id)
             raise
         changes, lost = [*found.undoable, *history], (*found.lost, *gone)
-        if call.job or disputed_after is not None:
-            changes = self._only_new(changes, self.records.changed_since(call.at))
+        changes = self._only_new(changes, self.records.changed_since(call.at, call.began_as))
         if disputed_after is not None:
             changes = [row for c in changes for row in self._with_dispute(c, disputed_after)]
         if changes or lost or found.stays:
             self.records.add(call.key, self.clock.now(), changes, lost, stays=found.stays, call=call.id)
-        used = {c.path for c in changes}
-        self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
+        if not goes_on:
+            used = {c.path for c in changes}
+            self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
         return lost
 
     def _compare(self, before: Before) -> tuple[uncovered.Changes, list[Change], list[str]]:
@@ -165,7 +172,7 @@ class Shadow(Struct, dict=True):
         ours = self._without_unhidden(scanner, before, picture)
         old, new = uncovered.Moment(before.picture.entries, before.beside), uncovered.Moment(ours, beside)
         moves = uncovered.find_moves(self.workspace, old, new)
-        moved = uncovered.keep_moved(self.workspace, moves, old, new, self.objects)
+        moved = keeping.keep_moved(self.workspace, moves, old, new, self.objects)
         moves = moves.limited_to(moved)
         kept = {**moved, **before.kept}
         result = uncovered.compare(self.workspace, old, new, kept, picture.left_out, moves)

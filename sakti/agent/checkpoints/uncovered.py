@@ -10,21 +10,17 @@ import contextlib
 import os
 import stat
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from sakti.agent.checkpoints import places
-from sakti.agent.checkpoints.objects import FILE, Objects, blob_id
+from sakti.agent.checkpoints.objects import blob_id
 from sakti.agent.checkpoints.plan import Change, Entry, has_same_mode, same
 from sakti.agent.tools.changes import current_umask
-from sakti.core.text import byte_size, counted
 
 MOST = 20_000  # files that are noted
-MOST_KEPT = 50_000  # files that are kept for one command
-LARGEST = 2_000_000_000  # bytes of all files kept as a whole, and of those that one command may have copied
-SPARE = 500_000_000  # bytes that stay free on the disk of the checkpoints
 NAMED = 20  # names of what was lost
 # Folders that programs fill, and fill again: only the folder itself is noted.
 _FILLED = frozenset(("node_modules", ".venv", "venv"))
@@ -148,6 +144,63 @@ class Moves(Struct, frozen=True):
         return Moves({p: q for p, q in self.files.items() if p in kept}, {**self.folders, **lost})
 
 
+class _Comparison:
+    """Compare two moments; `kept` are files kept before the command, `visible` those left out unignored.
+
+    What a folder that was moved entirely holds is left out: it may be nowhere else.
+    """
+
+    def __init__(self, workspace: Path, before: Moment, after: Moment, kept: Mapping[str, Entry], moves: Moves) -> None:
+        self.workspace, self.kept = workspace, kept
+        self.before, self.after = before, after
+        self.above = _above(kept)
+        self.moved_folders = {path: place for path, place in moves.folders.items() if path not in self.above}
+        self.undoable: list[Change] = []
+        self.lost = [f"{path} (is now {place})" for path, place in self.moved_folders.items()]
+        self.stays: list[str] = []
+        self.replaced = set(_replaced(self.before, self.after))
+        self.made = set(moves.files.values())
+
+    def run(self, visible: Container[str]) -> Changes:
+        old, new = self.before.covered, self.after.covered
+        covered = {p for p in old.keys() | new.keys() if old.get(p) is not new.get(p)}
+        beside = self.before.look.files.keys() | self.after.look.files.keys()
+        paths = covered | beside | self.kept.keys() | self.replaced
+        for path in sorted(paths - self.moved_folders.keys()):
+            change = self._change_at(path)
+            if change is not None:
+                self._sort(change, is_new=path in visible or self._is_new(path))
+        folders = _folder_changes(self.before, self.after, {c.path for c in self.undoable})
+        seen = self.before.look
+        stays = [p for p in self.stays if len(seen.files) < MOST and not _is_unseen(p, seen.unseen)]
+        return Changes((*folders, *self.undoable), tuple(self.lost), tuple(stays))
+
+    def _change_at(self, path: str) -> Change | None:
+        old, new = self.before.covered, self.after.covered
+        was = old.get(path) or self.kept.get(path) or self.before.any_entry(path)
+        look_again = path in self.kept and path not in new
+        now = _entry_at(self.workspace, path) if look_again else self.after.any_entry(path)
+        if _are_folders(was, now):
+            was, now = old.get(path), new.get(path)  # that is: an empty folder was filled, or a folder emptied
+        unseen = now is None and _is_unseen(path, self.after.look.unseen)
+        if unseen or _is_equal(was, now) or _is_at_or_below(path, set(self.moved_folders.values())):
+            return None
+        return Change(path, was, now)
+
+    def _is_new(self, path: str) -> bool:
+        return path in self.after.covered or path in self.made or _is_at_or_below(path, self.replaced)
+
+    def _sort(self, change: Change, *, is_new: bool) -> None:
+        path, is_filled = change.path, change.path in self.before.look.filled
+        if path in self.before.covered or path in self.kept or _is_undoable(change, is_new=is_new):
+            self.undoable.append(change)
+            self.lost += [path] if is_filled else []
+        elif change.before is None:
+            self.stays.append(path)
+        elif path not in self.above:
+            self.lost.append(path)
+
+
 def compare(
     workspace: Path,
     before: Moment,
@@ -156,62 +209,37 @@ def compare(
     visible: Container[str],
     moves: Moves,
 ) -> Changes:
-    """Compare two moments; `kept` are files kept before the command, `visible` those left out unignored.
-
-    What a folder that was moved entirely holds is left out: it may be nowhere else.
-    """
-    old, new = before.covered, after.covered
-    covered = {p for p in old.keys() | new.keys() if old.get(p) is not new.get(p)}
-    replaced = set(_replaced(before, after))
-    above = _above(kept)
-    moves = Moves(moves.files, {path: place for path, place in moves.folders.items() if path not in above})
-    moved_files, moved_folders = set(moves.files.values()), set(moves.folders.values())
-    changes: list[Change] = []
-    lost = [f"{path} (is now {place})" for path, place in moves.folders.items()]
-    stays: list[str] = []
-    for path in sorted(covered | before.look.files.keys() | after.look.files.keys() | kept.keys() | replaced):
-        was = old.get(path) or kept.get(path) or before.any_entry(path)
-        now = _entry_at(workspace, path) if path in kept and path not in new else after.any_entry(path)
-        if was is not None and was.is_folder and now is not None and now.is_folder:
-            was, now = old.get(path), new.get(path)  # that is: an empty folder was filled or a folder emptied
-        if _is_equal(was, now) or (now is None and _is_unseen(path, after.look.unseen)):
-            continue
-        if _is_at_or_below(path, moved_folders) or path in moves.folders:
-            continue
-        is_new = path in new or path in visible or path in moved_files or _is_at_or_below(path, replaced)
-        if path in old or path in kept or _is_undoable(was, now, new=is_new):
-            changes.append(Change(path, was, now))
-            lost += [path] if path in before.look.filled else []
-        elif was is None:
-            stays.append(path)
-        elif path not in above:
-            lost.append(path)
-    if len(before.look.files) >= MOST:
-        stays = []  # it may have been there, unseen
-    stays = [p for p in stays if not _is_unseen(p, before.look.unseen)]
-    return Changes((*_folder_changes(before, after, changes), *changes), tuple(lost), tuple(stays))
+    """Compare two moments; `kept` are files kept before the command, `visible` those left out unignored."""
+    return _Comparison(workspace, before, after, kept, moves).run(visible)
 
 
 def find_moves(workspace: Path, before: Moment, after: Moment) -> Moves:
     """Find where files and folders went that are not covered and are no longer at their paths."""
-    old, new = before.look, after.look
-    regular = (p for p, s in old.files.items() if stat.S_ISREG(s.st_mode))
-    gone = [p for p in regular if p not in new.files and p not in after.covered]
-    files: dict[str, str] = {}
-    if gone:
-        appeared = {p: s for p, s in new.files.items() if p not in old.files}
-        for path in after.covered.keys() - before.covered.keys():
-            with contextlib.suppress(OSError):
-                appeared[path] = os.lstat(workspace / path)
-        by_file = {_identity(s): p for p, s in appeared.items()}
-        files = {p: by_file[i] for p in gone if (i := _identity(old.files[p])) in by_file}
-    closed = [p for p in (*old.filled, *old.unseen) if p not in new.folders and p in old.folders]
-    folders: dict[str, str] = {}
-    if closed:
-        by_number = {(s.st_dev, s.st_ino): p for p, s in new.folders.items() if p not in old.folders}
-        numbers = {p: (old.folders[p].st_dev, old.folders[p].st_ino) for p in closed}
-        folders = {p: by_number[number] for p, number in numbers.items() if number in by_number}
-    return Moves(files, {p: place for p, place in folders.items() if p.rpartition("/")[2] != _CACHE})
+    return Moves(_find_moved_files(workspace, before, after), _find_moved_folders(before.look, after.look))
+
+
+def _find_moved_files(workspace: Path, before: Moment, after: Moment) -> dict[str, str]:
+    old, new = before.look.files, after.look.files
+    regular = (p for p, s in old.items() if stat.S_ISREG(s.st_mode))
+    gone = [p for p in regular if p not in new and p not in after.covered]
+    if not gone:
+        return {}
+    appeared = {p: s for p, s in new.items() if p not in old}
+    for path in after.covered.keys() - before.covered.keys():
+        with contextlib.suppress(OSError):
+            appeared[path] = os.lstat(workspace / path)
+    by_file = {_identity(s): p for p, s in appeared.items()}
+    return {p: by_file[i] for p in gone if (i := _identity(old[p])) in by_file}
+
+
+def _find_moved_folders(old: Surroundings, new: Surroundings) -> dict[str, str]:
+    """Return the new paths of folders whose files were not looked at, but caches."""
+    closed = [p for p in old.filled | old.unseen if p not in new.folders and p.rpartition("/")[2] != _CACHE]
+    if not closed:
+        return {}
+    appeared = {(s.st_dev, s.st_ino): p for p, s in new.folders.items() if p not in old.folders}
+    numbers = {p: (old.folders[p].st_dev, old.folders[p].st_ino) for p in closed if p in old.folders}
+    return {p: appeared[number] for p, number in numbers.items() if number in appeared}
 
 
 def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
@@ -228,10 +256,12 @@ def _replaced(before: Moment, after: Moment) -> Iterator[str]:
             yield path
 
 
+def _are_folders(was: Entry | None, now: Entry | None) -> bool:
+    return was is not None and now is not None and was.is_folder and now.is_folder
+
+
 def _is_equal(was: Entry | None, now: Entry | None) -> bool:
-    if was is not None and now is not None and was.is_folder and now.is_folder:
-        return True
-    return same(was, now) and has_same_mode(was, now)
+    return _are_folders(was, now) or (same(was, now) and has_same_mode(was, now))
 
 
 def _entry_at(workspace: Path, path: str) -> Entry | None:
@@ -254,35 +284,42 @@ def _entry(path: str, status: os.stat_result | None, target: str | None) -> Entr
     return Entry(status.st_mode, "" if stat.S_ISDIR(status.st_mode) else "other")
 
 
-def _is_undoable(was: Entry | None, now: Entry | None, *, new: bool) -> bool:
-    """Return whether no content is needed or it is known: permissions, a link or pipe, or something `new`."""
+def _is_undoable(change: Change, *, is_new: bool) -> bool:
+    """Return whether no content is needed, or it is known: permissions, a link or pipe, or something new."""
+    was, now = change.before, change.after
     if was is None:
-        return new or (now is not None and stat.S_ISFIFO(now.mode))
-    if now is None or stat.S_ISLNK(was.mode) or stat.S_ISFIFO(was.mode):
-        return not was.is_folder and not stat.S_ISREG(was.mode) and not stat.S_ISSOCK(was.mode)
-    return was.is_folder or (was.kind, was.oid) == (now.kind, now.oid)
+        return is_new or (now is not None and stat.S_ISFIFO(now.mode))
+    if stat.S_ISLNK(was.mode) or stat.S_ISFIFO(was.mode):
+        return True
+    return now is not None and (was.is_folder or (was.kind, was.oid) == (now.kind, now.oid))
 
 
-def _folder_changes(before: Moment, after: Moment, changes: Sequence[Change]) -> Iterator[Change]:
-    """Yield the folders whose permissions changed, and those that an undo of files would not create or remove."""
+def _folder_changes(before: Moment, after: Moment, changed: Container[str]) -> Iterator[Change]:
+    """Yield changes of folders that an undo of `changed` would not undo: permissions, and empty ones."""
     old, new = before.look, after.look
-    changed = {c.path for c in changes}
-    for path, status in old.folders.items():
-        now = new.folders.get(path)
-        if now is not None and now.st_mode != status.st_mode:
-            yield Change(path, Entry(status.st_mode), Entry(now.st_mode))
+    for path in old.folders.keys() & new.folders.keys():
+        was, now = old.folders[path].st_mode, new.folders[path].st_mode
+        if was != now:
+            yield Change(path, Entry(was), Entry(now))
     usual = 0o777 & ~current_umask()
-    gone = [p for p in old.folders if p not in new.folders and p not in changed and not _is_unseen(p, new.unseen)]
-    holding = _above((*before.covered, *old.files, *old.gits)) | old.filled | old.unseen if gone else ()
-    for path in gone:
+    empty = _empty_folders(before, after, changed)
+    for path in old.folders.keys() - new.folders.keys():
         mode = old.folders[path].st_mode
-        if stat.S_IMODE(mode) != usual or path not in holding:
+        is_other = path not in changed and not _is_unseen(path, new.unseen) and stat.S_IMODE(mode) != usual
+        if path in empty or is_other:
             yield Change(path, Entry(mode), None)
-    appeared = [p for p in new.folders if p not in old.folders and p not in changed and not _is_unseen(p, old.unseen)]
-    holding = _above((*after.covered, *new.files, *new.gits)) | new.filled | new.unseen if appeared else ()
-    for path in appeared:
-        if path not in holding:
-            yield Change(path, None, Entry(new.folders[path].st_mode))
+    for path in _empty_folders(after, before, changed):
+        yield Change(path, None, Entry(new.folders[path].st_mode))
+
+
+def _empty_folders(here: Moment, there: Moment, changed: Container[str]) -> set[str]:
+    """Return the empty folders of a moment that another one does not have."""
+    look, other = here.look, there.look
+    only = look.folders.keys() - other.folders.keys()
+    if not only:
+        return set()
+    holding = _above((*here.covered, *look.files, *look.gits)) | look.filled | look.unseen
+    return {p for p in only - holding if p not in changed and not _is_unseen(p, other.unseen)}
 
 
 def _above(paths: Iterable[str]) -> set[str]:
@@ -300,104 +337,6 @@ def _is_at_or_below(path: str, folders: Container[str]) -> bool:
             return True
         path = path.rpartition("/")[0]
     return False
-
-
-# --- keeping files that a command names -----------------------------------------------------------------------------
-
-
-class Keeping(Struct, frozen=True):
-    """Files to keep before a command: by a link those that it removes, by a copy those that it writes.
-
-    `refused` says why not all can be kept.
-    """
-
-    linked: tuple[str, ...] = ()
-    copied: tuple[str, ...] = ()
-    refused: str = ""
-
-
-def plan_keeping(
-    workspace: Path, removed: Iterable[Path], written: Iterable[Path], covered: Container[str], objects: Objects
-) -> Keeping:
-    """Decide which files to keep before a command that names these paths; raises nothing."""
-    linked, copied = set(_uncovered(workspace, removed, covered)), set(_uncovered(workspace, written, covered))
-    linked -= copied
-    inside = [p for p in (*removed, *written) if p.is_relative_to(workspace) and p.exists()]
-    names = ", ".join(sorted({str(p.relative_to(workspace)) for p in inside})[:3])
-    if len(linked) + len(copied) > MOST_KEPT:
-        return Keeping(refused=f"{names}: more than {MOST_KEPT:,} files")
-    folder = objects.folder_of(FILE)
-    device, disk = folder.stat().st_dev, os.statvfs(folder)
-    statuses = {path: os.lstat(workspace / path) for path in (*linked, *copied)}
-    size = sum(s.st_size for s in statuses.values())
-    by_copy = sum(s.st_size for path, s in statuses.items() if path in copied or s.st_dev != device)
-    if size + objects.size_of(FILE) > LARGEST:
-        return Keeping(refused=f"{names}: {byte_size(size)} in {counted(len(linked) + len(copied), 'file')}")
-    if by_copy + SPARE > disk.f_bavail * disk.f_frsize:
-        return Keeping(refused=f"{names}: there is no room for a copy of {byte_size(by_copy)}")
-    return Keeping(tuple(sorted(linked)), tuple(sorted(copied)))
-
-
-def keep_moved(workspace: Path, moves: Moves, before: Moment, after: Moment, objects: Objects) -> dict[str, Entry]:
-    """Keep files that a command moved, under the paths at which they were; return their entries there."""
-    targets = {path: place for path, place in moves.files.items() if place not in after.covered}
-    keeping = plan_keeping(workspace, [workspace / p for p in targets.values()], (), after.covered, objects)
-    entries = {
-        path: Entry(before.look.files[path].st_mode, after.covered[place].oid)
-        for path, place in moves.files.items()
-        if place in after.covered
-    }
-    for path, place in targets.items() if not keeping.refused else ():
-        oid = places.file_id(path, before.look.files[path])
-        with contextlib.suppress(OSError, places.Blocked), places.parent(workspace, place) as (here, name):
-            objects.keep(oid, name, here, link=True)
-            entries[path] = Entry(before.look.files[path].st_mode, oid)
-    return entries
-
-
-def keep(workspace: Path, keeping: Keeping, objects: Objects) -> dict[str, Entry]:
-    """Keep files before a command; return their entries. What cannot be kept is left out."""
-    entries: dict[str, Entry] = {}
-    for path in (*keeping.linked, *keeping.copied):
-        try:
-            with places.parent(workspace, path) as (here, name):
-                status = os.lstat(name, dir_fd=here)
-                if stat.S_ISLNK(status.st_mode):
-                    oid = objects.put(os.fsencode(os.readlink(name, dir_fd=here)), sync=False)
-                else:
-                    oid = places.file_id(path, status)
-                    objects.keep(oid, name, here, link=path in keeping.linked)
-                entries[path] = Entry(status.st_mode, oid)
-        except (OSError, places.Blocked):
-            continue
-    return entries
-
-
-def _uncovered(workspace: Path, paths: Iterable[Path], covered: Container[str]) -> Iterator[str]:
-    """Yield uncovered files and links at and below paths; git's own are kept in another way."""
-    top = f"{workspace}/"
-    for start in paths:
-        if not start.is_relative_to(workspace) or ".git" in start.relative_to(workspace).parts:
-            continue
-        for path in (p.removeprefix(top) for p in _at_and_below(start)):
-            if path not in covered and _is_file_or_link(top + path):
-                yield path
-
-
-def _at_and_below(start: Path) -> Iterator[str]:
-    if start.is_symlink() or not start.is_dir():
-        yield str(start)
-        return
-    for folder, folders, names in os.walk(start):
-        folders[:] = [f for f in folders if f != ".git"]
-        yield from (f"{folder}/{name}" for name in (*names, *folders) if name != ".git")
-
-
-def _is_file_or_link(path: str) -> bool:
-    try:
-        return stat.S_IFMT(os.lstat(path).st_mode) in (stat.S_IFREG, stat.S_IFLNK)
-    except OSError:
-        return False
 
 
 def summarise(lost: Iterable[str]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -190,8 +190,7 @@ class Undoing:
 
         For files alone turns count that changed some. An undo that could not write all is completed first.
         """
-        if self._live is not None and (recorder := self._live.current.recorder) is not None:
-            await recorder.settle()
+        await self._settle_jobs()
         if first is None and what != "conversation" and (last := await self._last_undo()) is not None and last.left:
             return await asyncio.to_thread(self._preview_rest, last)
         turns = await self.turns()
@@ -203,17 +202,26 @@ class Undoing:
             turns = [t for t in turns if counted_ and t.index >= start]
         return await asyncio.to_thread(self._preview, tuple(turns), what)
 
+    async def _settle_jobs(self) -> None:
+        """Record the changes of commands in the background that have ended."""
+        recorder = self._live.current.recorder if self._live is not None else None
+        if recorder is not None:
+            await recorder.settle()
+
     def _preview(self, turns: tuple[Past, ...], what: What) -> Preview:
         if what == "conversation":
             return Preview(turns, Plan(), what)
         changed = [t.changed for t in turns if t.changed is not None and not t.undone]
         plan = self.shadow.plan(c for t in changed for c in t.changes)
-        lost = uncovered.summarise(dict.fromkeys(p for t in changed for p in t.left_out))
-        there = dict.fromkeys(p for t in changed for p in t.stays if os.path.lexists(self.shadow.workspace / p))
         keys = {t.changed.key if t.changed is not None else (self._thread.id, t.index) for t in turns}
+        return Preview(turns, plan, what, self._remains(changed, keys), self._diffs(plan))
+
+    def _remains(self, changed: Sequence[Turn], keys: Container[tuple[str, int]]) -> Remains:
+        lost = dict.fromkeys(p for t in changed for p in t.left_out)
+        stays = dict.fromkeys(p for t in changed for p in t.stays)
+        there = [p for p in stays if os.path.lexists(self.shadow.workspace / p)]
         jobs = tuple(one_line(c.command, 80) for c in self.shadow.jobs() if c.key in keys)
-        remains = Remains(tuple(lost), tuple(uncovered.summarise(there)), jobs)
-        return Preview(turns, plan, what, remains, self._diffs(plan))
+        return Remains(tuple(uncovered.summarise(lost)), tuple(uncovered.summarise(there)), jobs)
 
     def _preview_rest(self, done: Undone) -> Preview:
         plan = self.shadow.plan(s.reversed() for s in done.steps if s.path in done.left)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import stat
@@ -13,6 +14,11 @@ import pytest
 from sakti.agent.checkpoints import pending
 from sakti.agent.checkpoints import shadow as shadows
 from sakti.agent.checkpoints.pending import Mark
+from sakti.agent.checkpoints.recorder import Recorder
+from sakti.agent.checkpoints.shadow import FirstLook
+from sakti.agent.tools import changes
+from sakti.agent.tools.context import ToolState
+from sakti.core.ids import TimeIds
 from tests.fakes.checkpoints import Place, git, tree
 
 FILE = stat.S_IFREG | 0o644
@@ -113,17 +119,20 @@ def test_a_call_of_a_living_process_is_left_to_it(place: Place) -> None:
     assert [c.path for t in place.shadow.records.turns("thread") for c in t.changes] == ["a"]
 
 
-def test_a_killed_file_tool_leaves_no_temporary_file(place: Place) -> None:
+def test_a_killed_file_tool_leaves_no_temporary_file(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     before = tree(place.root)
 
-    def work() -> None:
-        files = [(place.root / "a", b"new\n", FILE), (place.root / "sub/c", b"c\n", FILE)]
-        with place.opened().writing(files, ("thread", 1), [place.root / ".a.12", place.root / "sub/.c.34"]):
-            (place.root / ".a.12").write_text("half")
-            os.kill(os.getpid(), signal.SIGKILL)
+    async def write() -> None:
+        state = ToolState(place.root, place.root, place.root.parent, place.clock, TimeIds(place.clock), {})
+        state.recorder = recorder = Recorder(place.opened(), lambda _why: None)
+        recorder.begin("thread", 1)
+        new = [changes.Changed(place.root / name, name, None, "new\n", b"new\n") for name in ("a", "c")]
+        changes.put(state.context("call", "thread", "m"), new)
 
-    kill_in(work)
-    assert (place.root / ".a.12").exists()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+        kill_in(lambda: asyncio.run(write()))
+    assert len(tree(place.root)) == len(before) + 1
     place.shadow.recover()
     assert tree(place.root) == before
     assert place.plan().items == ()
@@ -153,18 +162,26 @@ def test_a_mark_that_cannot_be_read_is_named(place: Place) -> None:
     assert turn.left_out == ("anything that a command changed",)
 
 
+def begin_job(place: Place, turn: int, command: str) -> FirstLook:
+    first = place.shadow.before(turn=("thread", turn), command=command)
+    (place.root / f"at once {turn}").touch()
+    job = place.shadow.follow(first)
+    place.shadow.after(first, goes_on=True)
+    return job
+
+
 def test_a_background_command_does_not_take_what_other_calls_and_the_user_changed(place: Place) -> None:
-    job = place.shadow.before(turn=("thread", 1), command="make", job=True)
+    job = begin_job(place, 1, "make")
+    place.clock.advance(1)
     place.edit("a", b"of another call\n", turn=3)
     (place.root / "out").write_text("of the job\n")
     place.clock.advance(1)
     place.shadow.after(job)
-    assert [c.path for c in place.shadow.records.turns("thread")[0].changes] == ["out"]
-    job = place.shadow.before(turn=("thread", 5), command="npm run dev", job=True)
+    assert [c.path for c in place.shadow.records.turns("thread")[0].changes] == ["at once 1", "out"]
+    job = begin_job(place, 5, "npm run dev")
     assert [c.command for c in place.shadow.jobs()] == ["npm run dev"]
     (place.root / "b").write_text("of the user\n")
     place.clock.advance(600)
     place.shadow.after(job)
     assert place.shadow.jobs() == []
-    (item,) = place.plan(5).items
-    assert item.conflict
+    assert {i.path: bool(i.conflict) for i in place.plan(5).items} == {"at once 5": False, "b": True}

@@ -59,7 +59,10 @@ class History(Struct):
     _present: frozenset[str] | None = None  # ids of the objects at the last look
 
     def look(self, gits: Sequence[str], *, keep: bool, outside: str = "") -> GitFiles:
-        """Look at the `.git` of these relative paths, and `outside`; `keep` their objects, too. Raises OSError."""
+        """Look at the `.git` of these relative paths, and at `outside`.
+
+        `keep` their objects, too. Raises OSError.
+        """
         outside = outside or str(worktree.kept_at(self.workspace) or self._separate() or "")
         entries: dict[str, Entry] = {}
         objects: dict[str, os.stat_result] = {}

@@ -111,7 +111,10 @@ def begin(folder: Path, call: PendingCall, before: object = None) -> Mark:
 
 
 def list_dead(folder: Path) -> Iterator[Mark]:
-    """Yield the calls whose process is gone, oldest first, locked for this one; the workspace must be locked."""
+    """Yield the calls whose process is gone, oldest first, locked for this one.
+
+    The workspace must be locked.
+    """
     for file in _files(folder):
         if file.name in _own:
             continue

@@ -238,7 +238,7 @@ def _item(path: str, net: Net, now: Entry | None) -> Item | None:
 
 
 def _conflict(net: Net, now: Entry | None) -> str:
-    """Return why a path is asked about; "" if what is there now is what the calls left, or nobody loses anything."""
+    """Return why a path is asked about; "" if it is as the calls left it, or nobody loses anything."""
     if now is None and net.before is not None and net.before.is_folder:
         return ""
     if not same(now, net.after) and not (net.after is None and now is not None and now.is_folder):

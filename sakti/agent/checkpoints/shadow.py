@@ -92,9 +92,9 @@ class Shadow(Struct, dict=True):
     # --- what calls do --------------------------------------------------------------------------------------
 
     def before(self, named: Targets = NOTHING, turn: tuple[str, int] = ("", 0), command: str = "") -> FirstLook:
-        """Look at the workspace before a command of a turn that names these files. Raises `SaktiError`, OSError.
+        """Look at the workspace before a command of a turn that names these files.
 
-        What the command changes is recorded even if sakti is killed.
+        What the command changes is recorded even if sakti is killed. Raises `SaktiError`, OSError.
         """
         with self.locked():
             self._settle()
@@ -148,18 +148,21 @@ class Shadow(Struct, dict=True):
     def _record(
         self, call: PendingCall, before: Before, *, disputed_after: int | None, goes_on: bool = False
     ) -> tuple[str, ...]:
-        """Take the second look of a call. Changes after a time (ns, of the file system) may be somebody else's."""
+        """Take the second look of a call.
+
+        Changes after `disputed_after` (ns, of the file system) may be somebody else's.
+        """
         try:
-            found, history, gone = self._compare(before)
+            comparison, history, gone = self._compare(before)
         except (OSError, SaktiError):
             self.note_uncovered(call.key, call.command, call.id)
             raise
-        changes, lost = [*found.undoable, *history], (*found.lost, *gone)
+        changes, lost = [*comparison.undoable, *history], (*comparison.lost, *gone)
         changes = self._only_new(changes, self.records.changed_since(call.at, call.began_as))
         if disputed_after is not None:
             changes = [row for c in changes for row in self._with_dispute(c, disputed_after)]
-        if changes or lost or found.stays:
-            self.records.add(call.key, self.clock.now(), changes, lost, stays=found.stays, call=call.id)
+        if changes or lost or comparison.stays:
+            self.records.add(call.key, self.clock.now(), changes, lost, stays=comparison.stays, call=call.id)
         if not goes_on:
             used = {c.path for c in changes}
             self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
@@ -174,8 +177,7 @@ class Shadow(Struct, dict=True):
         moves = uncovered.find_moves(self.workspace, old, new)
         moved = keeping.keep_moved(self.workspace, moves, old, new, self.objects)
         moves = moves.limited_to(moved)
-        kept = {**moved, **before.kept}
-        result = uncovered.compare(self.workspace, old, new, kept, picture.left_out, moves)
+        result = uncovered.compare(self.workspace, old, new, {**moved, **before.kept}, picture.left_out, moves)
         for look in (before.beside, beside):
             for path in look.links.keys() & {c.path for c in result.undoable}:
                 self.objects.put(os.fsencode(look.links[path]))
@@ -256,32 +258,33 @@ class Shadow(Struct, dict=True):
     def writing(
         self, files: Sequence[tuple[Path, bytes | None, int]], turn: tuple[str, int], temporaries: Sequence[Path] = ()
     ) -> Generator[None]:
-        """Record what a file tool writes meanwhile: path, new content (None: deleted), permissions of a new file.
+        """Record the files that a tool writes meanwhile.
 
-        `temporaries` are files that it renames: a kill leaves none of them. Raises OSError, `SaktiError`.
+        Of each its path, new content (None: deleted) and permissions if it is new; `temporaries` are files that it
+        renames: a kill leaves none of them. Raises OSError, `SaktiError`.
         """
         changes: list[Change] = []
         for path, data, mode in files:
             name = self.name_of(path)
             secret = self.is_secret(path)
-            found, old = places.look(self.workspace, name)
-            if found is not None and found.oid.startswith(FILE):
+            before, old = places.look(self.workspace, name)
+            if before is not None and before.oid.startswith(FILE):
                 with places.parent(self.workspace, name) as (here, last):
-                    self.objects.keep(found.oid, last, here)
-            elif found is not None and found.oid not in ("", "other"):
-                found = Entry(found.mode, self.objects.put(old, secret=secret))
+                    self.objects.keep(before.oid, last, here)
+            elif before is not None and before.oid not in ("", "other"):
+                before = Entry(before.mode, self.objects.put(old, secret=secret))
             after = None
             if data is not None:
-                after = Entry(found.mode if found is not None else mode, self.objects.put(data, secret=secret))
-            changes += [*self._folder_filled(path, name), Change(name, found, after)]
+                after = Entry(before.mode if before is not None else mode, self.objects.put(data, secret=secret))
+            changes += [*self._folder_filled(path, name), Change(name, before, after)]
         names = tuple(self.name_of(t) for t in temporaries)
         with self.locked():
             self._settle()
-            now = self.clock.now()
-            call = PendingCall(self.ids.new(), *turn, now, writes=tuple(changes), temporaries=names)
+            call = PendingCall(self.ids.new(), *turn, self.clock.now(), writes=tuple(changes), temporaries=names)
             mark = pending.begin(self.folder, call)
-            self.records.add(turn, now, changes, call=call.id)
         try:
+            with self.locked():
+                self.records.add(turn, self.clock.now(), changes, call=call.id)
             yield
         finally:
             mark.end()
@@ -350,9 +353,9 @@ class Shadow(Struct, dict=True):
         if not interrupted and not pending.list_calls(self.folder):
             return None
         with self.locked():
-            left = self.restorer().recover() if interrupted else None
+            remaining = self.restorer().recover() if interrupted else None
             self._settle()
-        return left
+        return remaining
 
     def content(self, path: str, oid: str) -> bytes | None:
         """Return the content that stands at a path now, where it is the one of that id."""

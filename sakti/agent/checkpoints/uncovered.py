@@ -151,7 +151,7 @@ class _Comparison:
     """
 
     def __init__(self, workspace: Path, before: Moment, after: Moment, kept: Mapping[str, Entry], moves: Moves) -> None:
-        self.workspace, self.kept = workspace, kept
+        self.workspace, self.contents = workspace, kept
         self.before, self.after = before, after
         self.above = _above(kept)
         self.moved_folders = {path: place for path, place in moves.folders.items() if path not in self.above}
@@ -159,13 +159,13 @@ class _Comparison:
         self.lost = [f"{path} (is now {place})" for path, place in self.moved_folders.items()]
         self.stays: list[str] = []
         self.replaced = set(_replaced(self.before, self.after))
-        self.made = set(moves.files.values())
+        self.moved_files = set(moves.files.values())
 
     def run(self, visible: Container[str]) -> Changes:
         old, new = self.before.covered, self.after.covered
         covered = {p for p in old.keys() | new.keys() if old.get(p) is not new.get(p)}
         beside = self.before.look.files.keys() | self.after.look.files.keys()
-        paths = covered | beside | self.kept.keys() | self.replaced
+        paths = covered | beside | self.contents.keys() | self.replaced
         for path in sorted(paths - self.moved_folders.keys()):
             change = self._change_at(path)
             if change is not None:
@@ -177,8 +177,8 @@ class _Comparison:
 
     def _change_at(self, path: str) -> Change | None:
         old, new = self.before.covered, self.after.covered
-        was = old.get(path) or self.kept.get(path) or self.before.any_entry(path)
-        look_again = path in self.kept and path not in new
+        was = old.get(path) or self.contents.get(path) or self.before.any_entry(path)
+        look_again = path in self.contents and path not in new
         now = _entry_at(self.workspace, path) if look_again else self.after.any_entry(path)
         if _are_folders(was, now):
             was, now = old.get(path), new.get(path)  # that is: an empty folder was filled, or a folder emptied
@@ -188,11 +188,11 @@ class _Comparison:
         return Change(path, was, now)
 
     def _is_new(self, path: str) -> bool:
-        return path in self.after.covered or path in self.made or _is_at_or_below(path, self.replaced)
+        return path in self.after.covered or path in self.moved_files or _is_at_or_below(path, self.replaced)
 
     def _sort(self, change: Change, *, is_new: bool) -> None:
         path, is_filled = change.path, change.path in self.before.look.filled
-        if path in self.before.covered or path in self.kept or _is_undoable(change, is_new=is_new):
+        if path in self.before.covered or path in self.contents or _is_undoable(change, is_new=is_new):
             self.undoable.append(change)
             self.lost += [path] if is_filled else []
         elif change.before is None:

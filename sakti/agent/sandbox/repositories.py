@@ -72,7 +72,7 @@ def _named(git: Path, workspace: Path) -> Iterator[Path]:
 
 
 def kept_at(git: Path, workspace: Path) -> Path | None:
-    """Return the folder that a `.git` is, or names as a link or file; None where it is not in the workspace."""
+    """Return the folder that a `.git` is or names; None if it is not in the workspace."""
     folder = named_by(git)
     return folder if folder is not None and folder.is_relative_to(workspace) else None
 

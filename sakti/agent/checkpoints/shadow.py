@@ -187,8 +187,14 @@ class Shadow(Struct, dict=True):
 
     def _only_new(self, changes: Iterable[Change], recorded: Mapping[str, Change]) -> list[Change]:
         """Leave out what other calls recorded meanwhile."""
-        rest = (replace(c, before=recorded[c.path].after) if c.path in recorded else c for c in changes)
-        return [c for c in rest if not (same(c.before, c.after) and has_same_mode(c.before, c.after))]
+        rest: list[Change] = []
+        for change in changes:
+            before = recorded[change.path].after if change.path in recorded else None
+            if change.path not in recorded:
+                rest.append(change)
+            elif not (same(before, change.after) and has_same_mode(before, change.after)):
+                rest.append(replace(change, before=before))
+        return rest
 
     def _with_dispute(self, change: Change, after: int) -> list[Change]:
         """Split a change that somebody else may have made: so an undo asks about it."""
@@ -216,10 +222,9 @@ class Shadow(Struct, dict=True):
     def _settle(self) -> None:
         """Record what calls changed whose process is gone. Raises OSError, `SaktiError`."""
         for mark in pending.list_dead(self.folder):
-            try:
+            with contextlib.suppress(SaktiError):  # it is recorded as not covered
                 self._settle_one(mark)
-            finally:
-                mark.end()
+            mark.end()
 
     def _settle_one(self, mark: Mark) -> None:
         call, until = mark.call, mark.last_beat_ns() + MARGIN_NS
@@ -345,7 +350,7 @@ class Shadow(Struct, dict=True):
             return self.restorer().run(again, redoes=done.id)
 
     def recover(self) -> list[str] | None:
-        """Complete a restore that a kill interrupted, and record calls of which it took the second look.
+        """Complete a restore that a kill interrupted, and take the second look after calls that one interrupted.
 
         Returns the paths that the restore left; None if there was none. Raises OSError, `SaktiError`.
         """

@@ -344,3 +344,13 @@ def test_objects_for_which_there_is_no_room_are_named(place: Place, monkeypatch:
     lost = place.shadow.after(looked)
     assert lost
     assert all(path.startswith(".git/objects/") for path in lost)
+
+
+def test_a_branch_that_the_user_committed_to_keeps_its_other_files(place: Place) -> None:
+    repository(place.root)
+    git(place.root, "commit", "-qam", "start")
+    place.run("git tag mine; git branch third")
+    git(place.root, "commit", "-q", "--allow-empty", "-m", "user")
+    plan = place.plan()
+    assert {i.path for i in plan.items if not i.conflict} == set()
+    assert ".git/refs/tags/mine" in {i.path for i in plan.conflicts}

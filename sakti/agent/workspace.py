@@ -23,7 +23,7 @@ from sakti.agent.threads.reindexing import Indexing
 from sakti.core import resources
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import SessionMode, model_choices
-from sakti.core.errors import StoreError
+from sakti.core.errors import SaktiError, StoreError
 from sakti.core.events import Event, Notice, StoreWaiting
 from sakti.core.lazy import lazy_imports, load
 from sakti.core.tokens import Counter, O200k
@@ -394,8 +394,8 @@ class Workspace:
             shadow = checkpoints.open_shadow(self.root, self.clock, self.store.ids)
             try:
                 shadow.recover()
-            except OSError as e:  # the next undo says it
-                log.warning("unfinished undo: %s", e)
+            except (OSError, SaktiError) as e:  # the next undo says it
+                log.warning("unfinished undo or call: %s", e)
             state.recorder = recording.Recorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))
         return state
 

@@ -73,7 +73,13 @@ def named(git: Path, workspace: Path) -> Iterator[Path]:
 
 
 def kept_at(git: Path, workspace: Path) -> Path | None:
-    """Return the folder that a `.git` is, or names as a link or file; None where it is not in the workspace."""
+    """Return the folder that a `.git` is or names; None if it is not in the workspace."""
+    folder = named_by(git)
+    return folder if folder is not None and folder.is_relative_to(workspace) else None
+
+
+def named_by(git: Path) -> Path | None:
+    """Return the folder that a `.git` is, or names as a link or file; None if there is none."""
     folder = git
     if git.is_file():
         found = re.match(r"gitdir: (.+)\n?", read_text(git)[:4_096])
@@ -81,7 +87,7 @@ def kept_at(git: Path, workspace: Path) -> Path | None:
             return None
         folder = git.parent / found[1].rstrip("\r\n")
     folder = Path(os.path.realpath(folder))
-    return folder if folder.is_relative_to(workspace) and folder.is_dir() else None
+    return folder if folder.is_dir() else None
 
 
 def runs(git: Path) -> list[Path]:

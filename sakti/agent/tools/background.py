@@ -47,4 +47,5 @@ async def stop_all(state: ToolState) -> list[str]:
     for running in list(state.background.values()):
         survivors += await running.stop()
     state.background.clear()
+    await state.recorder.settle(ends=True)
     return survivors

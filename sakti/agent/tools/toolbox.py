@@ -219,10 +219,12 @@ class Toolbox(Struct):
             run.read_only = self.mode == "plan" or decision.only_reads
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(found.effect, arguments, run.place()) as lost:
+            async with self.state.recorder.around(found.effect, arguments, run.place()) as record:
+                earlier = self.state.background.keys() | ()
                 outcome = await found(run, arguments)
-            if lost:
-                note = f"[removed or changed, and /undo cannot restore it: {', '.join(lost)}]"
+                record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
+            if record.lost:
+                note = f"[removed or changed, and /undo cannot restore it: {', '.join(record.lost)}]"
                 outcome = structs.replace(outcome, content=f"{outcome.content}\n{note}")
             if found.effect == "write" and not outcome.is_error:
                 self._note_changes(run, found, arguments, outcome)

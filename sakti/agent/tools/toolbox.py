@@ -171,6 +171,15 @@ class Toolbox(Struct):
         announced.begin()
         return await self._one(message, call, announced, 0, over=False)
 
+    async def runs_freely(self, call: ToolCallPart, thread_id: str) -> bool:
+        """Return whether a call would run now without a question."""
+        tool = self.tools.get(call.name)
+        if tool is None or call.arguments is None:
+            return False
+        run = self.state.context(call.id, thread_id, "")
+        decision = self._decided(run, tool, call.arguments, Judged(call))
+        return (await self._with_losses(run, tool, call.arguments, decision)).verdict == "allow"
+
     async def _one(
         self, message: Message, call: ToolCallPart, emit: _Announced, repeated: int, *, over: bool
     ) -> ToolResultPart:
@@ -210,10 +219,12 @@ class Toolbox(Struct):
             run.read_only = self.mode == "plan" or decision.only_reads
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(found.effect, arguments, run.place()) as lost:
+            async with self.state.recorder.around(found.effect, arguments, run.place()) as record:
+                earlier = self.state.background.keys() | ()
                 outcome = await found(run, arguments)
-            if lost:
-                note = f"[removed or changed, and /undo cannot restore it: {', '.join(lost)}]"
+                record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
+            if record.lost:
+                note = f"[removed or changed, and /undo cannot restore it: {', '.join(record.lost)}]"
                 outcome = structs.replace(outcome, content=f"{outcome.content}\n{note}")
             if found.effect == "write" and not outcome.is_error:
                 self._note_changes(run, found, arguments, outcome)

@@ -153,6 +153,10 @@ class Panes:
     def follow_windows(self) -> None:
         """Show the windows a few times a second from now on, as long as they change."""
         if self._timer is None:
+            self._sidebar.call_next(self._start)  # in its own task: events may come from outside the app's
+
+    def _start(self) -> None:
+        if self._timer is None:
             self._timer = self._sidebar.set_interval(LIVE, self._follow)
 
     def _follow(self) -> None:

@@ -34,7 +34,10 @@ _CLAUSE_END = lazy_pattern(
     r"\b(?:and|but|so|und|aber)(?=\s(?:the|our|we|i|it|its|my|der|die|das|wir|ich|unser|is|are|ist)\b)"
 )
 # A scope in front belongs to what follows: "in staging, the log level is debug".
-_SCOPE = lazy_pattern(r"\W*(?:in|on|at|for|with|im|in|auf|bei|beim|für|mit|am)\s[^,;.:]{1,40}", re.IGNORECASE)
+_SCOPE = lazy_pattern(
+    r"\W*(?:in|on|at|for|with|if|when|after|before|once|im|auf|bei|beim|für|mit|am|nach|wenn|falls|sobald)\s[^,;.:]{1,40}",
+    re.IGNORECASE,
+)
 _RUN_ON = lazy_pattern(r"(?<=[a-z0-9)`\"]) (?=(?P<word>(?!May|Herr|Frau|Mrs?\b)[A-Z][a-z]{1,20})\b)")
 _NOUN = lazy_pattern(r"(?<=\w{4})(?:ances?|ences?|ations?|at(?:e[sd]?|ing)|ments?)$")
 _END = lazy_pattern(r"(?:ings?|ed|es|s|e|en|er)$")
@@ -107,10 +110,16 @@ class Clause(Struct, frozen=True, dict=True):
         return self._is_label(value) or any(at > value.end - self.start for _, at in self.items())
 
     def _is_label(self, value: Value) -> bool:
-        """Return whether a number is the name of a thing ("page 3"), and not what something is set to ("port 81")."""
-        before = self.text[: value.start - self.start].casefold().split()[-1:]
-        is_plain = value.shape == "number" and not value.unit and bool(before) and before[0].isalnum()
-        return is_plain and before[0] not in lexicon.words("empty") | lexicon.words("single")
+        """Return whether a value names a thing ("page 3", "blocks FTP"), and is not what something is set to.
+
+        After an attribute with one value ("on port 81") it is no label.
+        """
+        before = self.text[: value.start - self.start].casefold().split()
+        if value.shape == "date" or value.unit or not before or not before[-1].isalnum():
+            return False
+        empty = lexicon.words("empty")
+        is_attribute = before[-1] in lexicon.words("single") and (len(before) == 1 or before[-2] in empty)
+        return before[-1] not in empty and not is_attribute
 
 
 @lru_cache(4_096)

@@ -68,6 +68,12 @@ _LEADING = (
     r"(?:(?:please|now|then|and|also|so|ok|next|first|later|bitte|jetzt|dann|danach|und|nun|let['’]s|"
     r"you may|(?:could|can|would|will) you|now please)\b[\s,:]*)*"
 )
+_ASKS_POLITELY = lazy_pattern(  # for work, and not for a value
+    r"\W*(?:please|bitte|(?:could|can|would|will) you|kannst du|könntest du)\s(?!use|set|keep|make|change|take|name|call|"
+    r"raise|lower|increase|reduce|switch|replace|rename|move|drop|write|nimm|nutz|setz|änder|verwend|erhöh|senk|"
+    r"schreib)",
+    re.IGNORECASE,
+)
 _NO_VERB = (
     r"(?!(?:\s[\w-]+)?\s(?:is|are|was|were|has|will|got|gets|ist|sind|wird|moved|postponed|changed|slipped|pushed|"
     r"should|must)\b|"
@@ -146,6 +152,8 @@ class StatementIndex:
 def is_act(text: str) -> bool:
     """Return whether a sentence is a request, a report of work, or a rule about one thing."""
     asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}|{lexicon.phrases('did').pattern}"
+    if _ASKS_POLITELY.match(text):
+        return True
     if lexicon.phrases("change_reports").search(text):
         asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}"
     elif lexicon.phrases("reports").search(text):

@@ -32,6 +32,7 @@ from sakti.memory.observe.claims import (
     claims,
 )
 from sakti.memory.observe.speaking import Said, Voices, plain
+from sakti.memory.statements.units import LEAD
 
 _QUOTES = '`"“”'
 _MARKS = "`'\"“”.,:;!?()[]{}<>*"
@@ -396,12 +397,13 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
     found = list(claims(content))
     open_claims = [claim for claim in found if not source.has_exactly(claim)]
     verbatim = source.voices.verbatim(content)
-    if verbatim and not open_claims and (not speaking.is_checked(content) or source.has(content)):
+    is_quoted = source.has(LEAD.sub("", content)) or (verbatim and speaking.is_attributed(content))
+    counts = [] if is_quoted else [n for n in map(_count_of, found) if n]
+    if verbatim and not (open_claims or counts) and (not speaking.is_checked(content) or source.has(content)):
         return ()
     source.read()
     out = {f"{c.kind}: {c.text.strip(_QUOTES)}": None for c in open_claims if not source.supports(c, content)}
-    numbers = [c.text for c in found if c.kind == "number" and c.text.isdigit()] if not verbatim else []
-    out |= {f"number: {n}": None for n in numbers if not source.voices.binds(n, _near(content, n))}
+    out |= {f"number: {n}": None for n in counts if not source.voices.binds(n, _near(content, n))}
     if not verbatim and (words := source.voices.wrong(content)):
         out[f"speaker: {words}"] = None
     if words := source.voices.undecided(content):
@@ -411,9 +413,14 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
     return tuple(out)
 
 
+def _count_of(claim: Claim) -> str:
+    """Return the digits of a number that may belong to a noun; empty for other claims."""
+    return claim.text.split()[0] if claim.kind == "number" and claim.text.split()[0].isdigit() else ""
+
+
 def _near(content: str, number: str) -> list[str]:
     """Return the words at a number: the noun that it counts or belongs to is among them."""
-    before, _, behind = content.partition(number)
+    before, behind = re.split(rf"(?<![\d.,]){number}(?!\d)", f"{content} ", maxsplit=1)
     return [*before.split()[-1:], *behind.split()[:NEAR_WORDS]]
 
 

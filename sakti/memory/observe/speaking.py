@@ -42,7 +42,8 @@ _DECIDES = lazy_pattern(
 _PERMITS = lazy_pattern(r"approv|allow|permit|authori", re.IGNORECASE)
 _YES = lazy_pattern(
     r"\W*(?:yes|yep|yeah|ok(?:ay)?|sure|right|correct|agreed|fine|do (?:it|that)|go (?:on|ahead)|please do|"
-    r"makes sense|sounds good|ja|genau|klar|gern|passt|mach (?:das|es)|einverstanden|stimmt)\b",
+    r"makes sense|sounds good|good idea|exactly|absolutely|gute idee|ja|genau|klar|gern|passt|mach (?:das|es)|"
+    r"einverstanden|stimmt)\b",
     re.IGNORECASE,
 )
 _NEGATED = lazy_pattern(
@@ -175,6 +176,11 @@ class Voices:
 def is_checked(content: str) -> bool:
     """Return whether a line reports a decision of the user or a good result, which need a source."""
     return _DECIDES.match(content) is not None or _RESULT.search(content) is not None
+
+
+def is_attributed(content: str) -> bool:
+    """Return whether a line says who stated it."""
+    return _STATES.match(content) is not None
 
 
 def plain(text: str) -> str:

@@ -69,9 +69,9 @@ _LEADING = (
     r"you may|(?:could|can|would|will) you|now please)\b[\s,:]*)*"
 )
 _ASKS_POLITELY = lazy_pattern(  # for work, and not for a value
-    r"\W*(?:please|bitte|(?:could|can|would|will) you|kannst du|könntest du)\s(?!use|set|keep|make|change|take|name|call|"
-    r"raise|lower|increase|reduce|switch|replace|rename|move|drop|write|nimm|nutz|setz|änder|verwend|erhöh|senk|"
-    r"schreib)",
+    r"\W*(?:please|bitte|(?:could|can|would|will) you|kannst du|könntest du)\s(?!use|set|keep|make|change|take|name|"
+    r"call|raise|lower|increase|reduce|switch|replace|rename|move|drop|write|nimm|nutz|setz|änder|verwend|erhöh|"
+    r"senk|schreib)",
     re.IGNORECASE,
 )
 _NO_VERB = (

@@ -27,13 +27,17 @@ def ends(old: str, new: str) -> list[Ended]:
     return [one for one in find_ended(said) if one.old == 1]
 
 
-@pytest.mark.parametrize("name", ["changes_dev.txt", "changes_heldout.txt", "changes_after.txt", "changes_parallel.txt"])
+@pytest.mark.parametrize(
+    "name", ["changes_dev.txt", "changes_heldout.txt", "changes_after.txt", "changes_parallel.txt"]
+)
 def test_explicit_changes_are_marked(name: str) -> None:
     changes = pairs(name, "+")
     assert sum(bool(ends(*pair)) for pair in changes) >= CHANGED_SHARE * len(changes)
 
 
-@pytest.mark.parametrize("name", ["changes_dev.txt", "changes_heldout.txt", "changes_after.txt", "changes_parallel.txt", "pairs.txt"])
+@pytest.mark.parametrize(
+    "name", ["changes_dev.txt", "changes_heldout.txt", "changes_after.txt", "changes_parallel.txt", "pairs.txt"]
+)
 def test_pairs_that_both_hold_are_not_marked(name: str) -> None:
     both_hold = pairs(name, "-")
     marked = [pair for pair in both_hold if ends(*pair)]
@@ -41,7 +45,9 @@ def test_pairs_that_both_hold_are_not_marked(name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", ["changes_dev.txt", "changes_heldout.txt", "changes_after.txt", "changes_parallel.txt", "pairs.txt"])
+@pytest.mark.parametrize(
+    "name", ["changes_dev.txt", "changes_heldout.txt", "changes_after.txt", "changes_parallel.txt", "pairs.txt"]
+)
 def test_long_talks_of_parallel_statements_have_few_marks(name: str, seed: int) -> None:
     talk = list(dict.fromkeys(text for pair in pairs(name, "-") for text in pair))
     random.Random(seed).shuffle(talk)

@@ -63,6 +63,11 @@ _IN_USE = (
     r"brauchen)\s(?:ich |wir )?(?:an? |the |our |eine?n? |den |die |das )?[`\"']?"
 )
 _SETS = lazy_pattern(r"\b(?:is|are|set|should|must|has to|ist|sind|soll|lautet|beträgt|setze?)\b|[=:]", re.IGNORECASE)
+_CHANGER = lazy_pattern(  # who changes it is no part of the subject: "ops switched the log level"
+    r"\W*(?:[\w'’]+\s){1,3}?(?:changed|switched|moved|raised|lowered|set|bumped|cut|reduced|increased|extended)\s"
+    r"(?=(?:the|our|it|its)\b)",
+    re.IGNORECASE,
+)
 _RESULTS_IN = lazy_pattern(r"\b(?:to|on|with|for|that|auf|für|mit|nach|dass)\b", re.IGNORECASE)  # what holds since
 _LEADING = (
     r"(?:(?:please|now|then|and|also|so|ok|next|first|later|bitte|jetzt|dann|danach|und|nun|let['’]s|"
@@ -270,7 +275,8 @@ def _gives_other(old: Clause, new: Clause, text: str) -> bool:
     if len(lost) > 1:
         one = _is_one_value(lost) and all(map(_alike, lost, given))
         return one and not any(map(old.is_subject, lost)) and _is_same_subject(old, new)
-    defines = changes and old.keys == new.keys and _SETS.search(old.text) and _SETS.search(new.text)
+    sets = _SETS.search(new.text) or _CHANGER.match(new.text)
+    defines = changes and old.keys == _changed_keys(new) and _SETS.search(old.text) and sets
     is_one_date = "date" in {lost[0].shape, given[0].shape}
     if not (_alike(lost[0], given[0]) or (defines and not is_one_date)):
         return False
@@ -294,12 +300,17 @@ def _sets_single(old: Clause, new: Clause) -> bool:
 
 
 def _is_same_subject(old: Clause, new: Clause) -> bool:
-    new_words = new.keys
+    new_words = _changed_keys(new)
     extra = {word for word in new_words - old.value_keys if not _is_like(word, old.keys)}
     missing = {word for word in old.keys - new.value_keys if not _is_like(word, new_words)}
     if extra or not (old.keys & new_words or old.value_keys & (new.value_keys | new_words) or not missing):
         return False
-    return not missing & (old.subject or old.keys) and 2 * len(missing) <= len(old.keys)
+    return not missing & (old.subject if old.verb >= 0 else old.keys) and 2 * len(missing) <= len(old.keys)
+
+
+def _changed_keys(clause: Clause) -> frozenset[str]:
+    match = _CHANGER.match(clause.text)
+    return frozenset(key for key, at in clause.words if match is None or at >= match.end())
 
 
 def _is_like(word: str, others: frozenset[str]) -> bool:

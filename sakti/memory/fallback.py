@@ -88,7 +88,7 @@ class FallbackObserver:
                 note=f"{self._model.name} cannot observe ({e.message}) "
                 f"{until} observations are extracted without a model.",
             )
-        if isinstance(result, float):
+        if not isinstance(result, ObserveResult):
             await self._count(Failures(FAILURE_LIMIT, self._clock.now() - REST_MS + SLOW_REST_MS))
             return structs.replace(
                 await self._extractive.observe(request),

@@ -217,13 +217,21 @@ def _order_replaced(lines: Sequence[_Line]) -> None:
             times = {match["when"] for match in MARK.finditer(unit.text)}
             unit.replaced = bool(times) and _statements(unit.text) <= len(MARK.findall(unit.text))
             for newer in lines[number + 1 :] if times else ():
-                if when(*_moment(newer), _date(older)) in times:
+                if when(*_moment(newer), _date(older)) in times and _may_end(newer, unit):
                     _outlive(newer, unit)
 
 
 def _statements(text: str) -> int:
     """Return how many clauses of a sentence state something by themselves."""
     return sum(bool(c.values) or len(c.words) >= STATES for c in clauses(MARK.sub("", text)))
+
+
+def _may_end(newer: _Line, older: _Unit) -> bool:
+    """Return whether a line of the time that a mark names can be the one that ends a sentence.
+
+    The agent's lines of that minute cannot, and requests end no statement unless a note says so.
+    """
+    return bool(newer.notes) or newer.sign == "high" or (newer.user and older.rank < STATED)
 
 
 def _outlive(newer: _Line, older: _Unit) -> None:

@@ -173,26 +173,26 @@ def find_ended(statements: Sequence[str]) -> Iterator[Ended]:
     for text in statements:
         new = index.add(text)
         for old in index.sharing(new):
-            span = ended_by(old, new)
-            if span is not None and (old.place, span[0]) not in gone:
-                gone.add((old.place, span[0]))
-                yield Ended(old.place, new.place, *span)
+            for span in ended_by(old, new):
+                if (old.place, span[0]) not in gone:
+                    gone.add((old.place, span[0]))
+                    yield Ended(old.place, new.place, *span)
 
 
-def ended_by(old: Statement, new: Statement) -> tuple[int, int] | None:
-    """Return the part of an older statement that a newer one ends; None where both hold."""
+def ended_by(old: Statement, new: Statement) -> list[tuple[int, int]]:
+    """Return the parts of an older statement that a newer one ends; empty if both hold."""
     if not new.can_end or _means_same(old, new):
-        return None
+        return []
     if old.is_act:
-        return _cancelled(old, new)
+        return [(0, len(old.text))] if _is_called_off(old, new) else []
+    out: list[tuple[int, int]] = []
     for clause in () if old.is_question else old.clauses:
         if clause.start > 0 and is_act(clause.text.strip()):
             continue
-        if new.ended and _names_ended(clause, new, new.ended):
-            return clause.start, clause.end
-        if any(_gives_other(clause, other, new.text) for other in new.clauses):
-            return clause.start, clause.end
-    return None
+        is_named = new.ended and _names_ended(clause, new, new.ended)
+        if is_named or any(_gives_other(clause, other, new.text) for other in new.clauses):
+            out.append((clause.start, clause.end))
+    return out
 
 
 def _means_same(old: Statement, new: Statement) -> bool:
@@ -248,15 +248,14 @@ def is_cancelled(text: str) -> bool:
     return lexicon.phrases("cancel").search(text) is not None
 
 
-def _cancelled(old: Statement, new: Statement) -> tuple[int, int] | None:
-    """Return the part of a request or rule that the user calls off."""
+def _is_called_off(old: Statement, new: Statement) -> bool:
+    """Return whether the user calls off a request or rule."""
     if not is_cancelled(new.text):
-        return None
+        return False
     keys, values = _said(old.clauses), _values(old.clauses)
     said = _said(new.clauses) | _values(new.clauses)
-    if values <= said and (values or len(keys & said) > 1 or keys <= said) and _share(keys, said) >= COVERED:
-        return 0, len(old.text)
-    return None
+    is_meant = bool(values) or len(keys & said) > 1 or keys <= said
+    return values <= said and is_meant and _share(keys, said) >= COVERED
 
 
 def _gives_other(old: Clause, new: Clause, text: str) -> bool:

@@ -15,6 +15,7 @@ from sakti.memory.statements.superseding import COMPARED, Ended, Statement, find
 
 FOLDER = Path(__file__).parents[2] / "talks"
 FALSE_SHARE, CHANGED_SHARE = 0.02, 0.7
+CHANGES = ["changes_dev.txt", "changes_heldout.txt", "changes_after.txt", "changes_parallel.txt"]
 
 
 def pairs(name: str, sign: str) -> list[tuple[str, str]]:
@@ -27,17 +28,13 @@ def ends(old: str, new: str) -> list[Ended]:
     return [one for one in find_ended(said) if one.old == 1]
 
 
-@pytest.mark.parametrize(
-    "name", ["changes_dev.txt", "changes_heldout.txt", "changes_after.txt", "changes_parallel.txt"]
-)
+@pytest.mark.parametrize("name", CHANGES)
 def test_explicit_changes_are_marked(name: str) -> None:
     changes = pairs(name, "+")
     assert sum(bool(ends(*pair)) for pair in changes) >= CHANGED_SHARE * len(changes)
 
 
-@pytest.mark.parametrize(
-    "name", ["changes_dev.txt", "changes_heldout.txt", "changes_after.txt", "changes_parallel.txt", "pairs.txt"]
-)
+@pytest.mark.parametrize("name", [*CHANGES, "pairs.txt"])
 def test_pairs_that_both_hold_are_not_marked(name: str) -> None:
     both_hold = pairs(name, "-")
     marked = [pair for pair in both_hold if ends(*pair)]
@@ -45,9 +42,7 @@ def test_pairs_that_both_hold_are_not_marked(name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(
-    "name", ["changes_dev.txt", "changes_heldout.txt", "changes_after.txt", "changes_parallel.txt", "pairs.txt"]
-)
+@pytest.mark.parametrize("name", [*CHANGES, "pairs.txt"])
 def test_long_talks_of_parallel_statements_have_few_marks(name: str, seed: int) -> None:
     talk = list(dict.fromkeys(text for pair in pairs(name, "-") for text in pair))
     random.Random(seed).shuffle(talk)
@@ -115,7 +110,7 @@ def test_statements_about_others_end_nothing() -> None:
 
 def test_work_grows_with_the_statements(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[Statement] = []
-    monkeypatch.setattr(superseding, "ended_by", lambda old, new: compared.append(old))
+    monkeypatch.setattr(superseding, "ended_by", lambda old, new: compared.append(old) or [])
     for count in (200, 400):
         compared.clear()
         list(find_ended([f"the port of server {n} is now {n}, says the team" for n in range(count)]))

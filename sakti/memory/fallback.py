@@ -92,8 +92,8 @@ class FallbackObserver:
             await self._count(Failures(FAILURE_LIMIT, self._clock.now() - REST_MS + SLOW_REST_MS))
             return structs.replace(
                 await self._extractive.observe(request),
-                note=f"{self._model.name} has not answered for {result:g} seconds. For the next ten minutes observations "
-                "are extracted without a model.",
+                note=f"{self._model.name} has not answered for {result:g} seconds. For the next ten minutes "
+                "observations are extracted without a model.",
             )
         self._malformed = 0
         await self._count(Failures())

@@ -132,11 +132,10 @@ _COMMON = frozenset(
 )
 _PERSON_DOES = lazy_pattern(
     r"\s(?:from \w+ )?(?:said|says|told|asked|asks|wants|wanted|approved|reviewed|reviews|confirmed|decided|agreed|"
-    r"requested|prefers|preferred|owns|leads|maintains|joined|left|quit|signs|signed|suggested|proposed|recommended|wrote|rebuilt|built|"
-    r"fixed|promised|insists|thinks|believes|takes over|took over|"
-    r"is (?:on (?:call|leave|vacation|holiday|duty)|sick|ill|away|responsible|in charge|"
-    r"the (?:lead|owner|maintainer|contact|manager|author))|and [A-Z][a-z]+ (?:are|maintain|"
-    r"own|lead|want|agreed|decided))\b"
+    r"requested|prefers|preferred|owns|leads|maintains|joined|left|quit|signs|signed|suggested|proposed|recommended|"
+    r"wrote|rebuilt|built|fixed|promised|insists|thinks|believes|takes over|took over|is (?:on (?:call|leave|vacation|"
+    r"holiday|duty)|sick|ill|away|responsible|in charge|the (?:lead|owner|maintainer|contact|manager|author))|"
+    r"and [A-Z][a-z]+ (?:are|maintain|own|lead|want|agreed|decided))\b"
 )
 _NO_PERSON = lazy_pattern(
     r".*(?:s|tion|ment|ance|ence|ity|ness|ing|er|or|age|ure|ship|ism|ed|ody|one)|Team|Client|Staff|Management|Marketing|"

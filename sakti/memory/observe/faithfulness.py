@@ -223,7 +223,7 @@ class Source:
                 return self._has_quote(claim.text)
             case "number":
                 rough = bool(_ROUGH.search(content[: content.find(claim.text)]))
-                return self._has_amount(claim.text, ROUGHLY if rough else NEAR if _has_unit(claim.text) else 0)
+                return self._has_amount(claim.text, ROUGHLY if rough else NEAR if QUANTITY.search(claim.text) else 0)
             case "version":
                 return self._has_version(claim.text)
             case "date":
@@ -324,10 +324,6 @@ def amounts(match: re.Match[str]) -> Iterator[tuple[str, float]]:
         yield kind, value * size
 
 
-def _has_unit(text: str) -> bool:
-    return QUANTITY.search(text) is not None
-
-
 def _within(ordered: Sequence[float], value: float, reach: float) -> bool:
     """Return whether one of the sorted values is within `reach`."""
     reach += 1e-9 * abs(value)
@@ -397,8 +393,8 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
     found = list(claims(content))
     open_claims = [claim for claim in found if not source.has_exactly(claim)]
     verbatim = source.voices.verbatim(content)
-    is_quoted = source.has(LEAD.sub("", content)) or (verbatim and speaking.is_attributed(content))
-    counts = [] if is_quoted else [n for n in map(_count_of, found) if n]
+    is_quoted = source.has(LEAD.sub("", content)) or (verbatim and speaking.STATES.match(content) is not None)
+    counts = [n for c in found if c.kind == "number" and (n := c.text.split()[0]).isdigit() and not is_quoted]
     if verbatim and not (open_claims or counts) and (not speaking.is_checked(content) or source.has(content)):
         return ()
     source.read()
@@ -411,11 +407,6 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
     if words := source.voices.unproven(content):
         out[f"result: {words}"] = None
     return tuple(out)
-
-
-def _count_of(claim: Claim) -> str:
-    """Return the digits of a number that may belong to a noun; empty for other claims."""
-    return claim.text.split()[0] if claim.kind == "number" and claim.text.split()[0].isdigit() else ""
 
 
 def _near(content: str, number: str) -> list[str]:

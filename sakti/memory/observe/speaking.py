@@ -25,7 +25,7 @@ COVERED = 0.6  # share of a sentence's words that another one said in one senten
 AGREED = 600  # characters at the end of an answer that a yes agrees to
 SENTENCES = 20_000  # of each voice that are looked at
 
-_STATES = lazy_pattern(
+STATES = lazy_pattern(
     r"(?:the )?(?P<who>user|agent|assistant)(?: \([^)]{1,60}\))? (?:also |now |then |explicitly |always |never )*"
     r"(?:(?P<agreeing>agree[ds]?|confirm(?:s|ed)|accept(?:s|ed)|approve[ds]?)|state[ds]?|said|says|stated|note[ds]|"
     r"decide[ds]?|prefer(?:s|red)|want(?:s|ed)|propose[ds]|suggest(?:s|ed)|recommend(?:s|ed)|insist(?:s|ed)|"
@@ -97,7 +97,7 @@ class Voices:
 
     def verbatim(self, content: str) -> bool:
         """Return whether a line attributes nothing, or only what the speaker did say, word for word."""
-        states = _STATES.match(content)
+        states = STATES.match(content)
         if states is None:
             return True
         said = self._plain["user" if states["who"].casefold() == "user" else "agent"]
@@ -108,7 +108,7 @@ class Voices:
 
         An example: "User stated: never run tests" where only a file says that.
         """
-        states = _STATES.match(content)
+        states = STATES.match(content)
         if states is None:
             return None
         who: Voice = "user" if states["who"].casefold() == "user" else "agent"
@@ -145,7 +145,7 @@ class Voices:
 
     def unproven(self, content: str) -> str | None:
         """Return the words of a good result of work of which the source has no trace."""
-        who = _STATES.match(content)
+        who = STATES.match(content)
         if not _RESULT.search(content) or (who is not None and who["who"].casefold() == "user"):
             return None
         words = _words(_RESULT.sub(" ", content))
@@ -176,11 +176,6 @@ class Voices:
 def is_checked(content: str) -> bool:
     """Return whether a line reports a decision of the user or a good result, which need a source."""
     return _DECIDES.match(content) is not None or _RESULT.search(content) is not None
-
-
-def is_attributed(content: str) -> bool:
-    """Return whether a line says who stated it."""
-    return _STATES.match(content) is not None
 
 
 def plain(text: str) -> str:

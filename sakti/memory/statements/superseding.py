@@ -25,9 +25,8 @@ COVERED = 0.5  # share of an older statement's words that one which ends it repe
 _X = r"(?P<old>(?:[^,;.!?\n]|[.,](?=\w)|(?<=\d)\.(?=\s[A-Z]\w{2})){1,60}?)"
 _THE = r"(?:the |our |my |using |to use |den |die |das |der |dem |vom |von )?"
 _STOP = (
-    r"(?=\s*(?:[,;!?]|\.(?:\s|$)|$|\b(?:for|because|but|and|any ?more|any longer|as|in|on|when|with|by|to|from|"
-    r"und|aber|"
-    r"sondern|für|weil|mehr|mit|durch|auf|now|wir|we|nutze\w*|verwende\w*|take\w*|use\w*)\b))"
+    r"(?=\s*(?:[,;!?]|\.(?:\s|$)|$|\b(?:for|because|but|and|any ?more|any longer|as|in|on|when|with|by|to|from|und|"
+    r"aber|sondern|für|weil|mehr|mit|durch|auf|now|wir|we|nutze\w*|verwende\w*|take\w*|use\w*)\b))"
 )
 _DROP = (
     r"(?:scratch|(?:decided? )?against|"
@@ -50,9 +49,8 @@ _ENDED = tuple(
         rf"(?:^|[,;.]\s|\b(?:und|and|but|aber|so)\s){_THE}{_X}\s(?:is|are|was|were|has been|turned out to be|ist|"
         rf"sind|wurde|wird)\s(?:now |jetzt )?"
         r"(?:gone|out\b|unnecessary|history|dropped|scrapped|cancel\w+|retired|obsolete|deprecated|off the table|"
-        r"no longer\b|over\b|"
-        r"not needed|on leave|on vacation|raus|weg\b|gestrichen|hinfällig|abgelöst|passé|renamed|umbenannt|"
-        r"replaced|ersetzt)",
+        r"no longer\b|over\b|not needed|on leave|on vacation|raus|weg\b|gestrichen|hinfällig|abgelöst|passé|renamed|"
+        r"umbenannt|replaced|ersetzt)",
         rf"(?:^|[,;.]\s)(?:{_THE}{_X})\s(?:brauchen?|wollen|will|nutzen|verwenden|benutzen|gibt es)\s(?:\w+\s)?"
         r"nicht mehr\b",
         rf"(?:^|[\s(]){_X}\s?(?:->|→|=>)\s",
@@ -81,8 +79,7 @@ _ASKS_POLITELY = lazy_pattern(  # for work, and not for a value
 )
 _NO_VERB = (
     r"(?!(?:\s[\w-]+)?\s(?:is|are|was|were|has|will|got|gets|ist|sind|wird|moved|postponed|changed|slipped|pushed|"
-    r"should|must)\b|"
-    r"(?:\s[\w-]+){1,2}\s?[:=]\s)"
+    r"should|must)\b|(?:\s[\w-]+){1,2}\s?[:=]\s)"
 )
 _NEGATED = lazy_pattern(r"\b(?:not|never|no longer|\w+n['’]t|nicht|kein\w*|nie)\b", re.IGNORECASE)
 _GENERIC = frozenset("rule idea plan thing requirement regel idee tool library bibliothek us name valu".split())
@@ -181,22 +178,16 @@ def find_ended(statements: Sequence[str]) -> Iterator[Ended]:
 
 def ended_by(old: Statement, new: Statement) -> list[tuple[int, int]]:
     """Return the parts of an older statement that a newer one ends; empty if both hold."""
-    if not new.can_end or _means_same(old, new):
+    if not new.can_end:
         return []
     if old.is_act:
         return [(0, len(old.text))] if _is_called_off(old, new) else []
     out: list[tuple[int, int]] = []
     for clause in () if old.is_question else old.clauses:
-        if clause.start > 0 and is_act(clause.text.strip()):
-            continue
         is_named = new.ended and _names_ended(clause, new, new.ended)
         if is_named or any(_gives_other(clause, other, new.text) for other in new.clauses):
             out.append((clause.start, clause.end))
     return out
-
-
-def _means_same(old: Statement, new: Statement) -> bool:
-    return old.text.casefold().strip(" .!") == new.text.casefold().strip(" .!")
 
 
 def _ended_keys(new: Statement) -> Iterator[str]:

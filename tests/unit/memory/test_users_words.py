@@ -113,7 +113,8 @@ def test_a_paste_says_how_much_is_left_out() -> None:
 
 
 JUDGING = ["I disagree with that.", "We won't do this.", "Never do it.", "What do you think?", "Please fix it.",
-           "Ich sehe das anders.", "Bitte nicht machen.", "But I prefer rebasing."]  # fmt: skip
+           "Ich sehe das anders.", "Bitte nicht machen.", "But I prefer rebasing.", "Why does it fail?",
+           "Woran liegt das?"]  # fmt: skip
 PAIRS = [("'", "'"), ('"', '"'), ("“", "”"), ("„", "“"), ("‘", "’"), ("«", "»"), ("`", "`")]
 
 

@@ -176,6 +176,13 @@ def test_decisions_need_the_users_words_and_their_polarity(answer: str, line: st
     assert bool(flags(line, source)) == doubtful
 
 
+@pytest.mark.parametrize(("reply", "agrees"), [("yes, go ahead", True), ("good idea", True), ("hm, later", False)])
+def test_only_a_yes_agrees_to_what_the_agent_said(reply: str, agrees: bool) -> None:
+    said = [Message("a", "t", "r", "assistant", (TextPart("Shall I drop the table?"),), told_claims.START)]
+    said.append(Message("u", "t", "r", "user", (TextPart(reply),), told_claims.START + 1))
+    assert ("agreed" in [voice for voice, _ in speaking.of_messages(said)]) == agrees
+
+
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [

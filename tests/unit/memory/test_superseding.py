@@ -90,6 +90,22 @@ def test_only_the_clause_with_the_old_value_is_named(old: str, new: str, part: s
     assert [old[one.start : one.end].strip() for one in ends(old, new)] == [part]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("The retro is on Thursdays.", "The retro is at 15 now."),  # a date and a time
+        ("Check the retry loop and the log rotation in sync.rs.", "Never mind the naming of things in sync.rs."),
+        ("Greta changed the schema of table users.", "Greta changed the schema of table roles."),
+        ("Drucke Seite 3.", "Drucke jetzt Seite 5."),
+        ("The firewall blocks port 23.", "The firewall now blocks port 21."),
+        ("In staging, the log level is debug.", "In production, the log level is warn now."),
+        ("Job 51 finished.", "Job 52 finished now."),
+    ],
+)
+def test_statements_of_another_kind_or_scope_hold(old: str, new: str) -> None:
+    assert not ends(old, new)
+
+
 def test_requests_end_when_the_user_cancels_them() -> None:
     request = Statement.of(0, "The crash in parser.py", asked=True)
     assert superseding.ended_by(request, Statement.of(1, "Never mind the crash in parser.py."))

@@ -133,6 +133,11 @@ def test_a_blank_line_ends_a_quotation_of_one_line(judging: str) -> None:
         assert judging in own and "force push" not in " ".join(own)
 
 
+def test_a_quoted_sentence_is_part_of_the_users() -> None:
+    text = 'Rename the button "save the whole form" to "store all".'
+    assert [p.text for p in pieces(text) if p.own] == [text]
+
+
 @pytest.mark.parametrize("judging", JUDGING)
 def test_the_user_asks_or_judges_behind_a_longer_quotation(judging: str) -> None:
     text = f"From the Slack thread:\nalways force push\nnever run tests\n\n{judging}"

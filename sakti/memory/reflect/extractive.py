@@ -217,7 +217,7 @@ def _order_replaced(lines: Sequence[_Line]) -> None:
             times = {match["when"] for match in MARK.finditer(unit.text)}
             unit.replaced = bool(times) and _statements(unit.text) <= len(MARK.findall(unit.text))
             for newer in lines[number + 1 :] if times else ():
-                if when(*_moment(newer), _date(older)) in times and _may_end(newer, unit):
+                if when(*_moment(newer), _date(older)) in times:
                     _outlive(newer, unit)
 
 
@@ -226,17 +226,14 @@ def _statements(text: str) -> int:
     return sum(bool(c.values) or len(c.words) >= STATES for c in clauses(MARK.sub("", text)))
 
 
-def _may_end(newer: _Line, older: _Unit) -> bool:
-    """Return whether a line of the time that a mark names can be the one that ends a sentence.
-
-    The agent's lines of that minute cannot, and requests end no statement unless a note says so.
-    """
-    return bool(newer.notes) or newer.sign == "high" or (newer.user and older.rank < STATED)
-
-
 def _outlive(newer: _Line, older: _Unit) -> None:
-    for unit in newer.units:
-        unit.rank = max(unit.rank, older.rank)
+    """Raise a line of the time that a mark names to the rank of the sentence that it ends.
+
+    The agent's lines of that minute end nothing, and requests end no statement unless a note says so.
+    """
+    if newer.notes or newer.sign == "high" or (newer.user and older.rank < STATED):
+        for unit in newer.units:
+            unit.rank = max(unit.rank, older.rank)
 
 
 def _moment(line: _Line) -> tuple[str, str]:

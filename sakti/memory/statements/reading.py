@@ -110,10 +110,7 @@ class Clause(Struct, frozen=True, dict=True):
         return self._is_label(value) or any(at > value.end - self.start for _, at in self.items())
 
     def _is_label(self, value: Value) -> bool:
-        """Return whether a value names a thing ("page 3", "blocks FTP"), and is not what something is set to.
-
-        After an attribute with one value ("on port 81") it is no label.
-        """
+        """Return whether a value names a thing ("page 3", "blocks FTP"); "on port 81" sets an attribute."""
         before = self.text[: value.start - self.start].casefold().split()
         if value.shape == "date" or value.unit or not before or not before[-1].isalnum():
             return False
@@ -142,7 +139,7 @@ def clauses(text: str) -> tuple[Clause, ...]:
     start = 0
     for match in [*_CLAUSE_END.finditer(text), None]:
         end = match.start() if match else len(text)
-        if match and match[0] == "," and not out and _SCOPE.fullmatch(text, start, end):
+        if start == 0 and _is_scope(match, text):
             continue
         clause = _clause(text, start, end, german)
         if out and clause.values and not clause.words and _SAME.match(clause.text):
@@ -151,6 +148,10 @@ def clauses(text: str) -> tuple[Clause, ...]:
             out.append(clause)
         start = match.end() if match else end
     return tuple(out)
+
+
+def _is_scope(match: re.Match[str] | None, text: str) -> bool:
+    return match is not None and match[0] == "," and _SCOPE.fullmatch(text, 0, match.start()) is not None
 
 
 def _clause(text: str, start: int, end: int, german: bool) -> Clause:

@@ -262,15 +262,19 @@ def _gives_other(old: Clause, new: Clause, text: str) -> bool:
         return not lexicon.phrases("many").search(old.text)
     if not lost or len(lost) != len(given):
         return False
-    if len(lost) > 1:
-        one = _is_one_value(lost) and all(map(_alike, lost, given))
-        return one and not any(map(old.is_subject, lost)) and _is_same_subject(old, new)
+    if len(lost) > 1 and not (_is_one_value(lost) and all(map(_alike, lost, given))):
+        return False
+    return not any(map(old.is_subject, lost)) and _can_replace(old, new, lost, given, changes)
+
+
+def _can_replace(old: Clause, new: Clause, lost: Sequence[Value], given: Sequence[Value], changes: bool) -> bool:
+    """Return whether one value can be put in the place of another for the same subject."""
     sets = _SETS.search(new.text) or _CHANGER.match(new.text)
     defines = changes and old.keys == _changed_keys(new) and _SETS.search(old.text) and sets
     is_one_date = "date" in {lost[0].shape, given[0].shape}
     if not (_alike(lost[0], given[0]) or (defines and not is_one_date)):
         return False
-    if old.is_subject(lost[0]) or (new.is_subject(given[0]) and new.verb >= 0 and not new.is_inverted):
+    if new.is_subject(given[0]) and new.verb >= 0 and not new.is_inverted:
         return False
     if lexicon.phrases("many").search(old.text) and not lost[0].unit:
         return False

@@ -31,12 +31,26 @@ _WRITES = frozenset({">", ">>", "&>", "&>>", ">|"})
 _COPIES = frozenset({">&", "<&"})
 _SPACE = b" \t\n;"
 _BEFORE = b" \t\n;&|()<>"  # what may stand before a comment or the number of a file
+_ENDS_WITH_NUMBER = re.compile(rb"(?:^|[\s;&|()<>])\d+\Z")
 # What the shell replaces, outside of quotes; `~` only where a home folder may stand.
 _EXPANDS = lazy_pattern(r"[\[\]*?{}$`!\\]|(?:^|[=:])~|^=")
 _HOME = lazy_pattern(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
 _ESCAPED = frozenset({r"\;", r"\(", r"\)", r"\!"})  # words that programs take as signs
 # Comparisons in `[[ ]]` that compute, and with that may run, what stands in a word.
 _COMPUTES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
+
+
+# Variables that only say how much is shown, in which language, and in which environment a project runs.
+_HARMLESS_VARIABLES = lazy_pattern(
+    r"CI|COLUMNS|DEBUG|FORCE_COLOR|LANG|LANGUAGE|LC_[A-Z]+|LINES|LOG_LEVEL|NO_COLOR|NODE_ENV|TERM|TZ|VERBOSE"
+    r"|(?:APP|FLASK|RAILS|RACK|MIX)_(?:DEBUG|ENV)|DJANGO_SETTINGS_MODULE|RUST_(?:BACKTRACE|LOG)|CARGO_TERM_COLOR"
+    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8)|GOOS|GOARCH|PORT"
+)
+
+
+def is_harmless_variable(name: str) -> bool:
+    """Return whether a variable of this name names no program and no code."""
+    return _HARMLESS_VARIABLES.fullmatch(name) is not None
 
 
 class Word(Struct, frozen=True):
@@ -148,7 +162,9 @@ class Reader:
         for child in node.children:
             if not child.is_named:
                 sign = child.type
-                if sign in _SIGNS:
+                if sign == "!" and self._source[child.end_byte : child.end_byte + 1] not in (b" ", b"\t"):
+                    self._note("cannot be parsed")
+                elif sign in _SIGNS:
                     self._account(child)
                 else:
                     self._note("holds shell syntax")
@@ -196,6 +212,8 @@ class Reader:
             self._walk(child, piped=True, before=len(self.commands) - 1, sure=False)
 
     def _redirect(self, node: Node, redirects: _Redirects) -> None:
+        if _ENDS_WITH_NUMBER.search(self._source, 0, node.start_byte):
+            self._note("holds a redirection that is not plain")  # the number of a file, read as a word
         match node.type:
             case "file_redirect":
                 self._redirect_file(node, redirects)
@@ -252,9 +270,7 @@ class Reader:
         redirects = _Redirects()
         for child in node.children:
             if child.type == "variable_assignment":
-                assigned.append(self._text(child).partition("=")[0].rstrip("+"))
-                self._note("sets a variable")
-                self._nested(child)
+                assigned.append(self._assignment(child))
             elif child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
                 self._redirect(child, redirects)
             elif child.type == "command_name":
@@ -267,6 +283,16 @@ class Reader:
                 self._note("holds shell syntax")
         return redirects.add_to(Simple(tuple(words), tuple(assigned), ends=tuple(ends)))
 
+    def _assignment(self, node: Node) -> str:
+        """Read a variable that is set for one command; one that no program takes for a command is plain."""
+        name = self._text(node).partition("=")[0].rstrip("+")
+        if is_harmless_variable(name) and re.fullmatch(r"\w+=[\w./:,@%-]*", self._text(node)):
+            self._account(node)
+        else:
+            self._note("sets a variable")
+            self._nested(node)
+        return name
+
     def _name(self, node: Node) -> Word:
         word = self._word(node.children[0] if node.children else node)
         if not word.literal:
@@ -277,6 +303,11 @@ class Reader:
         """Read `[ ]` and `[[ ]]` as `test`."""
         words = [Word("test")]
         double = any(c.type == "[[" for c in node.children)
+        if (
+            re.match(rb"\[\[?[ \t\n]", node.text or b"") is None
+            or re.search(rb"[ \t\n]\]\]?\Z", node.text or b"") is None
+        ):
+            self._note("cannot be parsed")  # a word of the shell only between spaces: `[1]` is a pattern
         self._test_words(node, words)
         if double and (has_output(words) or not _COMPUTES.isdisjoint(w.text for w in words)):
             self._note("computes what stands in a word")
@@ -349,6 +380,8 @@ class Reader:
         """Read a word without quotes."""
         if raw == "{}" or raw in _ESCAPED:
             return Word(raw.removeprefix("\\"))
+        if re.search(r"(?<!\\)['\"]", raw):
+            self._note("cannot be parsed")  # quotes that the grammar took for a part of the word
         signs = set(_EXPANDS.findall(raw))
         if signs and signs <= set("*?[]"):
             return Word(raw, literal=False, pattern=raw)

@@ -17,26 +17,11 @@ from msgspec import Struct
 from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure, SaktiError, StoreError
-from sakti.core.events import (
-    CompactionFinished,
-    Event,
-    MemoryStatus,
-    Notice,
-    StaleLeases,
-)
+from sakti.core.events import CompactionFinished, Event, MemoryStatus, Notice, StaleLeases
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
-from sakti.memory import (
-    backlog,
-    compaction,
-    corrections,
-    failpoints,
-    modes,
-    policy,
-    status,
-    told_facts,
-)
+from sakti.memory import backlog, compaction, corrections, failpoints, modes, policy, status, told_facts
 from sakti.memory.fallback import FallbackObserver
 from sakti.memory.jobs import leaving as exit_work
 from sakti.memory.jobs.lease import PATIENCE_S, Leases

@@ -24,7 +24,7 @@ class Rates(Struct, frozen=True):
 
 
 def rates(observer: str) -> Rates | None:
-    """Return the price of `observer` (provider/model), None where unknown; 0 without a model."""
+    """Return the prices of `observer` (provider/model); None if unknown, 0 without a model."""
     provider, slash, model = observer.partition("/")
     if not slash:
         return Rates(0.0, 0.0)
@@ -35,7 +35,7 @@ def rates(observer: str) -> Rates | None:
 
 
 def left(state: MemoryState, observer: str, rates: Rates | None) -> Backlog | None:
-    """Return what is still to be observed in the background; None where the thread is up to date and not paused.
+    """Return the backlog of background observation; None if the thread is up to date and not paused.
 
     The cost is an estimate: the input is what is left, plus the end of the log per call; the output is in proportion
     to former observations.

@@ -1,4 +1,4 @@
-"""Export a thread as a file that the replay benchmark plays: messages, times, settings, without secrets.
+"""Export a thread as a file for the replay benchmark: messages, times, settings, no secrets.
 
 One JSON object a line: a `config` line, then a line a turn. A step is one text or tool call of the agent with its
 result; several calls of one answer become steps of their own. Thinking, images and what a guardrail withheld stay

@@ -1,4 +1,4 @@
-"""Compact a thread on request: observe what is pending except the last exchange; and undo that."""
+"""Compact a thread on request: observe pending messages except the last exchange; undo that."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def to_compact(state: MemoryState, *, whole_turn: bool = True) -> list[Message]:
 
 
 async def observe_all(observation: Observation, focus: str, own: list[Group], *, whole_turn: bool) -> list[Message]:
-    """Activate what is buffered of `to_compact` and observe the rest now; return those messages.
+    """Activate the buffered groups of `to_compact`, observe the rest now; return those messages.
 
     `own` gets the activated groups. Groups are never split: one that begins in the range goes whole, even where it
     reaches into the last exchange.
@@ -72,7 +72,7 @@ async def _completes(work: Coroutine[Any, Any, object]) -> bool:
 
 
 async def compact(observation: Observation, focus: str) -> CompactionFinished:
-    """Compact the thread; a cancelled run ends with what was done by then, recorded so that it can be undone.
+    """Compact the thread; a cancelled run keeps and records its finished part, so it can be undone.
 
     `warnings` says what stays. The record covers exactly what this run activated itself.
     """
@@ -139,7 +139,7 @@ def _record(
 
 
 async def undo(observation: Observation) -> CompactionFinished | None:
-    """Undo the thread's last compaction; None where there is none or the undo would change anything else.
+    """Undo the thread's last compaction; None if it has no compaction, or other data would change.
 
     A Notice gives the reason.
     """

@@ -1,7 +1,7 @@
-"""Build the memory part of a request: working memory, carry-over, reflections, observations, in this order.
+"""Build memory's part of a request: working memory, carry-over, reflections, observations.
 
-Every group is a block of its own and nothing in a block changes within a day, so the prompt's prefix stays cached.
-Volatile facts go into the tail.
+They come in this order. Every group is a separate block and nothing in a block changes within a day, so the prompt's
+prefix stays cached. Volatile facts go into the tail.
 """
 
 from __future__ import annotations

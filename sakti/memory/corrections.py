@@ -50,7 +50,7 @@ async def erase(state: MemoryState, line: str) -> Corrected:
 
 
 async def undo(state: MemoryState, line: str | None = None) -> Corrected:
-    """Undo the newest correction of a line, or of the whole log. Raises `MemoryFailure` (not_found)."""
+    """Undo the newest correction of a line, or of the log. Raises `MemoryFailure` (not_found)."""
 
     def store(db: Database) -> Corrected:
         record = state.window.record.id
@@ -63,7 +63,7 @@ async def undo(state: MemoryState, line: str | None = None) -> Corrected:
 
 
 def parse_time(text: str, now: int, timezone: str) -> int | None:
-    """Parse "now", "yesterday", "90m" or "2d ago", a date, a date with a time, or Unix ms; None for anything else.
+    """Parse "now", "yesterday", "90m", "2d ago", a date, a date and time, or Unix ms; else None.
 
     A date alone is its beginning, in `timezone`.
     """

@@ -207,7 +207,7 @@ class MemoryEngine:
         await self._request.open(thread.id)
 
     async def _open_record(self, thread: Thread) -> Record:
-        """Return the thread's record; events report what was cleared, repaired or could not be written."""
+        """Return the thread's record; emit events for cleared leases, repairs and failed writes."""
         opened = await open_record(
             self._store,
             thread,
@@ -322,7 +322,7 @@ class MemoryEngine:
         return self._prepared(state, now)
 
     def next_facts(self, facts: Mapping[str, str]) -> dict[str, str]:
-        """Return the facts, with memory's own, that the next request would add to what is stored."""
+        """Return the facts, memory's included, that the next request would add to the stored ones."""
         state, request = self.state, self._request
         return told_facts.due_next(request.messages(state), {**facts, **request.tail(state)}, self._clock.now())
 
@@ -335,7 +335,7 @@ class MemoryEngine:
         return Prepared(request.blocks(state), request.messages(state), tuple(request.tail(state).values()), now)
 
     async def _move(self, state: MemoryState, facts: Mapping[str, str] | None) -> None:
-        """Activate and start what is due before a request; wait where it must."""
+        """Activate and start due work before a request; wait if it must."""
         state.settle()
         if not state.held:
             if state.full():  # what another window has made ready is activated before anything is asked or waited for
@@ -434,7 +434,7 @@ class MemoryEngine:
         await self.state.refresh()
 
     async def observe_now(self, focus: str = "") -> bool:
-        """Shrink the window after the provider found the request too long; False when nothing can be made smaller.
+        """Shrink the window after the provider found the request too long; False if impossible.
 
         Buffered groups are activated and all but the last exchange is observed; where even that fails, less of it is
         sent.
@@ -469,7 +469,7 @@ class MemoryEngine:
         return done
 
     async def undo_compaction(self) -> CompactionFinished | None:
-        """Restore log and window as before the last compaction; None (with a Notice) if impossible. Raises busy."""
+        """Restore the state before the last compaction; None, with a Notice, if impossible. Raises busy."""
         async with self._manual_operation():
             done = await compaction.undo(self._observation)
         if done is not None:
@@ -487,7 +487,7 @@ class MemoryEngine:
         return done
 
     async def correct(self, line: str, action: Action, text: str = "") -> Corrected:
-        """Correct a line, named by its id or the end of it. Raises not_found, ambiguous, empty, unchanged, busy."""
+        """Correct a line, named by id or its end. Raises not_found, ambiguous, empty, unchanged, busy."""
         async with self._manual_operation() as state:
             return await corrections.correct(state, line, action, text)
 
@@ -501,7 +501,7 @@ class MemoryEngine:
         await self._request.remove_carried(self.state, line, removed=removed)
 
     async def undo_correction(self, line: str | None = None) -> Corrected:
-        """Undo the newest correction, of a line or of the whole log. Raises `MemoryFailure` (not_found, busy)."""
+        """Undo the newest correction, of a line or the log. Raises `MemoryFailure` (not_found, busy)."""
         async with self._manual_operation() as state:
             return await corrections.undo(state, line)
 
@@ -510,7 +510,7 @@ class MemoryEngine:
         await compaction.observe_all(self._observation, focus, [], whole_turn=False)
 
     async def reflect_now(self) -> bool:
-        """Condense the whole log now and wait for the Reflector.
+        """Condense the complete log now and wait for the Reflector.
 
         False when there is nothing to condense, or it failed (`status().note` says why). Raises `MemoryFailure`
         (busy).
@@ -545,7 +545,7 @@ class MemoryEngine:
         return exit_work.left(self.state) if self._observes and self.state.phase is not Phase.PAUSED else 0
 
     async def pause(self) -> None:
-        """Stop model calls in the background for this memory until `resume`, in all windows and after restarts.
+        """Stop background model calls of this memory until `resume`, in all windows, across restarts.
 
         Meanwhile the newest messages that fit are sent; manual operations (`compact`, `reflect_now`) still work.
         """
@@ -564,7 +564,7 @@ class MemoryEngine:
             self._observation.start()
 
     def compact_preview(self) -> tuple[int, int, int]:
-        """Return (messages that /compact would observe, tokens of messages and log now, estimated tokens after)."""
+        """Return (messages /compact would observe, tokens of messages and log now, estimate for after)."""
         return compaction.preview(self.state)
 
     def tasks(self) -> list[asyncio.Task[Any]]:

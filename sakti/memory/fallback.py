@@ -108,7 +108,7 @@ class FallbackObserver:
         return True
 
     async def _ask(self, request: ObserveInput) -> ObserveResult | float:
-        """Return the model's answer, or the seconds after which nobody waits for it any longer."""
+        """Return the model's answer, or the seconds waited if the call was given up."""
         answer = asyncio.ensure_future(self._model.observe(request))
         call = self._calls[request.thread_id] = asyncio.get_running_loop().create_future()
         try:
@@ -137,7 +137,10 @@ class FallbackObserver:
 
 
 class FallbackReflector:
-    """Reflector that falls back to the extractive one; after three malformed answers in a row for the thread's life."""
+    """Reflector that falls back to the extractive one.
+
+    Three malformed answers in a row make that permanent for the thread.
+    """
 
     def __init__(self, model: Reflector, extractive: Reflector) -> None:
         self._model, self._extractive = model, extractive

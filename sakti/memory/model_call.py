@@ -55,7 +55,7 @@ class MemoryModel:
         return f"{self.provider.name}/{self.model}"
 
     async def ask(self, system: str, prompt: str, images: Sequence[ImagePart] = ()) -> tuple[str, ModelCall]:
-        """Return the model's whole answer and its figures.
+        """Return the model's complete answer and its figures.
 
         `images` go with the prompt, each under its number; a model that refuses them gets none from then on. Raises
         `ProviderError` when it stays unavailable, or for a failure that a retry cannot help.

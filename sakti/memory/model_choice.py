@@ -1,4 +1,4 @@
-"""Choose among several models for one task of memory: the first that takes the input, the next when it fails."""
+"""Choose among models for one task of memory: the first that takes the input; next on failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a mode's settings for memory: `prompts/modes/<mode>.md`, with numbers as front matter and named parts."""
+"""Read a mode's memory settings: `prompts/modes/<mode>.md`, numbers in front matter, named parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT = "default"
 
 
 class ModeNumbers(Struct, frozen=True):
-    """Thresholds in tokens for observing, reflecting and buffering, and the messages sent when memory is off."""
+    """Thresholds in tokens for observing, reflecting and buffering; messages sent with memory off."""
 
     message_tokens: int = 30_000
     observation_tokens: int = 40_000
@@ -26,7 +26,7 @@ class ModeNumbers(Struct, frozen=True):
 
 @lru_cache(maxsize=64)
 def numbers(mode: str) -> ModeNumbers:
-    """Return the numbers of a mode; the default's where it has none."""
+    """Return the numbers of a mode; the default mode's if it has none."""
     name = f"modes/{mode}"
     return ModeNumbers(**tomllib.loads(read_prompt(name).strip("+"))) if has_prompt(name) else ModeNumbers()
 

@@ -1,4 +1,7 @@
-"""Open a thread's memory: its record with ended processes' leases cleared, its first window, its newest prompt."""
+"""Open a thread's memory: its record, its first window and its newest prompt.
+
+Leases of ended processes are cleared.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from sakti.store.threads import messages as message_store
 
 
 class Opened(Struct, frozen=True):
-    """Record of a thread's memory, and what was cleared and repaired when it was opened.
+    """Record of a thread's memory, with the leases cleared and the repairs made on opening.
 
     `failure`: why it could not be written; the record has no id then, where there was none before.
     """
@@ -29,7 +32,7 @@ class Opened(Struct, frozen=True):
 async def open_record(
     store: Store, thread: Thread, *, scope: str, timezone: str | None, new_id: str, now: int, read_only: bool
 ) -> Opened:
-    """Return the thread's record, made as `new_id` where there is none, with wrong states repaired.
+    """Return the thread's record, created as `new_id` if missing, with wrong states repaired.
 
     `read_only`: it is read as it is.
     """
@@ -64,7 +67,7 @@ async def open_record(
 
 
 async def first_window(store: Store, thread: Thread, record: Record, *, newest: int | None) -> Window:
-    """Return the thread's window; `newest`: where nothing is observed, its newest messages, so many."""
+    """Return the thread's window; with `newest` (nothing is observed), only that many messages."""
     if newest is None:
         return await store.read(load, Window(thread, record))
     messages = await store.read(message_store.page, thread.id, limit=newest)

@@ -115,7 +115,7 @@ def calculate_projected_message_removal(
 
 
 def interval_crossed(tokens: float, last_boundary: float, buffer: float, threshold: float) -> bool:
-    """Return whether background observation is due: a multiple of `buffer` lies between the last boundary and now.
+    """Return whether background observation is due: the tokens crossed a multiple of `buffer`.
 
     Near the threshold the interval is halved, so that something is buffered when it is reached; a boundary above the
     context (which has shrunk since) counts as none.
@@ -203,7 +203,7 @@ def select_safe_buffer_prefix(messages: Sequence[Message]) -> tuple[Message, ...
 
 
 def safe_cuts(messages: Sequence[Message]) -> list[int]:
-    """Return every length of a prefix of `messages` that separates no call from its result, ascending from 0.
+    """Return each prefix length of `messages` that keeps calls with results, ascending from 0.
 
     Unanswered calls are over at the next message that is not a result.
     """

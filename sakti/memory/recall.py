@@ -144,7 +144,7 @@ def _row(message: Message, detail: str, counter: Counter) -> Json:
 
 
 def _text(part: Part) -> tuple[str, str]:
-    """Return (kind, text) of a part; the kind is empty for what is not recalled."""
+    """Return (kind, text) of a part; the kind is empty for parts that are not recalled."""
     match part:
         case TextPart(text):
             return "text", text

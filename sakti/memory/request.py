@@ -1,4 +1,4 @@
-"""Select what of memory goes into a request: blocks before the messages, the messages that fit, the volatile facts.
+"""Select memory's part of a request: blocks before the messages, fitting messages, volatile facts.
 
 Pages, carry-over and other threads' messages are read once per turn, so that a turn's requests share a prefix.
 """
@@ -33,7 +33,10 @@ NO_WINDOW = 1 << 60  # where nothing is observed no message is in the way of its
 
 
 class RequestBuilder:
-    """Builds memory's part of the requests of one open thread; `last_messages` are sent where nothing is observed."""
+    """Builds memory's part of the requests of one open thread.
+
+    `last_messages` are sent if nothing is observed.
+    """
 
     def __init__(
         self, store: Store, counter: Counter, settings: MemorySettings, thread: Thread, *, mode: str, last_messages: int
@@ -164,7 +167,7 @@ class RequestBuilder:
     # --- the request --------------------------------------------------------------------------------------
 
     def halve(self, pending: int) -> None:
-        """Send half of what was sent, of at most `pending` tokens: the provider found it too long."""
+        """Halve the tokens to send (from at most `pending`): the provider found the request too long."""
         self._room = max(1, (self._room or pending) // 2)
 
     def unlimit(self) -> None:
@@ -229,7 +232,9 @@ class RequestBuilder:
         return context.tail(metadata.get("current_task"), response, self.gap) | tasks_line
 
     async def attach_facts(self, state: MemoryState, facts: Mapping[str, str], now: int, *, begins: bool) -> None:
-        """Attach the changed facts, with memory's own, to the newest message. Raises `StoreError`: it stays as it is.
+        """Attach the changed facts, memory's included, to the newest message.
+
+        Raises `StoreError`: the message stays as it is.
 
         `begins`: the message begins a turn.
         """

@@ -1,4 +1,4 @@
-"""Support one log for the threads of a workspace: tags of groups, and which messages are a thread's own. Pure.
+"""Support one log for the threads of a workspace: tags of groups, and each thread's messages. Pure.
 
 The store decides which thread a line is from, never the model: names are put around the text when it is rendered and
 into the Reflector's input, and are never stored with it.
@@ -32,7 +32,7 @@ def thread_alias(thread_id: str) -> str:
 
 
 def safe_title(title: str) -> str:
-    """Return a thread's title as it may stand in a tag."""
+    """Escape a thread's title for use in a tag."""
     return _UNSAFE.sub("'", one_line(title, _TITLE))
 
 
@@ -133,7 +133,7 @@ def joined(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Se
 
 
 def corrected(group: Group, changes: Mapping[int, str | None]) -> Group:
-    """Apply corrections (line number → text) to a group, section by section so that none runs into the next."""
+    """Apply corrections (line number → text) to a group, section by section, never across sections."""
     found = sections(group)
     if not found:
         return structs.replace(group, text=lines.corrected(group.text, changes))
@@ -157,7 +157,7 @@ class Part(Struct, frozen=True):
 
 
 def parts(groups: Sequence[Group], count: Callable[[str], int]) -> list[Part]:
-    """Split groups by thread, so that no reflection mixes threads; the one with the newest notes comes last.
+    """Split groups by thread, so that no reflection mixes threads; the newest notes come last.
 
     Threads with little text share one part: each part is a call of the Reflector. A group without text (it covers
     messages that are noted elsewhere) is a part without groups where its thread has none.

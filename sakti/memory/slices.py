@@ -1,4 +1,4 @@
-"""Run pure computation beside the event loop, or on it in slices that leave time for the screen and the model."""
+"""Run pure computation beside the event loop, or on it in slices that let screen and model run."""
 
 from __future__ import annotations
 

@@ -235,7 +235,10 @@ class MemoryState:
 
     @property
     def held(self) -> bool:
-        """Return whether a compaction was undone and less than one more interval is pending since, paused or not."""
+        """Return whether an undone compaction still holds back memory, paused or not.
+
+        It does until one more interval is pending.
+        """
         hold = self.window.thread.metadata.get(threads.HOLD)
         return hold is not None and self.window.pending < hold
 
@@ -266,7 +269,7 @@ class MemoryState:
         self.reflection_phase = REFLECTION_TRANSITIONS[self.reflection_phase][signal]
 
     def settle(self) -> None:
-        """Update the phases to what is stored and pending; a running wait takes precedence."""
+        """Update the phases from stored and pending messages; a running wait takes precedence."""
         self._settle_reflection()
         if self.phase is Phase.WAITING:
             return
@@ -367,7 +370,7 @@ class MemoryState:
         return done
 
     async def read(self, work: Callable[[Database], T]) -> T:
-        """Read from the store while no move of this window is running, so that answer and window are consistent."""
+        """Read from the store while no move of this window is running, so that the two are consistent."""
         async with self._lock:
             return await self.store.read(work)
 
@@ -423,7 +426,7 @@ class MemoryState:
     # --- activation ---------------------------------------------------------------------------------------
 
     async def activate_due(self, trigger: Trigger = "threshold") -> bool:
-        """Activate what is buffered while its threshold is reached; calls no model."""
+        """Activate buffered groups while their threshold is reached; calls no model."""
         done = False
         while True:
             async with self._lock:  # what is chosen here is what goes, whatever is buffered meanwhile

@@ -90,7 +90,7 @@ def _explain_rest(state: MemoryState) -> str:
 
 
 def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str:
-    """Explain why much is pending although nothing is buffered or running; empty where that is not so."""
+    """Explain why much is pending although nothing is buffered or running; empty if that is not so."""
     window = state.window
     if state.settings.read_only:
         return "memory is read-only: nothing is observed"

@@ -1,4 +1,4 @@
-"""Summarise older messages ten at a time, for search, and for requests where nothing is observed.
+"""Summarise older messages ten at a time, for search, and for requests without observations.
 
 When a thread has thirty messages the oldest ten get a summary of two or three sentences with the lines of code that
 matter (level 1), at ninety a shorter one (level 2), and so on by tens. No model is called: every sentence, path and
@@ -80,7 +80,7 @@ _CODE = lazy_pattern(
 
 
 class Summary(Struct, frozen=True):
-    """Summary: the whole `text`, and `taken`: message id → what of it is from that message."""
+    """Summary: the complete `text`, and `taken`: message id → its share of the text."""
 
     text: str
     taken: dict[str, str]
@@ -99,7 +99,10 @@ class _Found(Struct):
 
 
 def summarise(messages: Sequence[Message], level: int) -> Summary:
-    """Summarise what was built, decided, preferred, what blocks and is open, files, and code at level 1. Pure."""
+    """Summarise work, decisions, preferences, blockers, open points, files; at level 1 also code.
+
+    Pure.
+    """
     size, found = SIZES[level - 1], _Found()
     for message in messages:
         _look(message, found)
@@ -236,7 +239,7 @@ class Due(Struct, frozen=True):
 
 
 def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
-    """Return what is to be summarised next; runs as a read, so that no write is delayed."""
+    """Return the next messages due for a summary; runs as a read, so that no write is delayed."""
     thread = threads.get(db, thread_id)
     marks = level_store.done(thread.metadata if thread else {})
     level = due(marks, level_store.count(db, thread_id), seen)
@@ -278,7 +281,7 @@ class Levels:
             self.shown, self.blocks = found, [self._block(s, thread) for s in found]
 
     def start(self, window: Window, seen: int) -> None:
-        """Summarise what is due after a turn, in the background."""
+        """Start the summaries that are due after a turn, in the background."""
         count = window.messages[-1].index + 1 if window.messages else window.cursor + 1
         if not self.running() and due(level_store.done(window.thread.metadata), count, seen):
             self.task = asyncio.create_task(self._work(window, seen))

@@ -187,7 +187,7 @@ def sync_cut(messages: Sequence[Message], threshold: int, floor: float) -> int:
 
 
 def newest_that_fit(messages: Sequence[Message], room: int, keep: Sequence[Message]) -> list[Message]:
-    """Return the newest whole exchanges of at most `room` tokens.
+    """Return the newest complete exchanges of at most `room` tokens.
 
     The last exchange and the messages of `keep` stay at any cost: a request without them could not be answered.
     """
@@ -214,7 +214,7 @@ def newest_from(sizes: Sequence[int], room: int, before: int) -> int:
 
 
 def newest_messages(messages: Sequence[Message], count: int, keep: Sequence[Message]) -> list[Message]:
-    """Return the newest `count` messages, a few more where a tool exchange would be cut; the prompt always."""
+    """Return the newest `count` messages, more if that would cut a tool exchange, and the prompt."""
     start = max(0, len(messages) - count)
     start = max((c for c in policy.safe_cuts(messages) if c <= start), default=0)
     kept = {m.id for m in keep}

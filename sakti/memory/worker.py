@@ -39,7 +39,7 @@ ATTEMPTS = 2  # reflections that fail before a full log is condensed without a m
 
 
 class ToCondense(Struct, frozen=True):
-    """What a reflection has to keep of groups: pinned lines, the sections of lines, and what newer lines replace."""
+    """Content that a reflection must keep: pinned lines, sections of lines, and replaced words."""
 
     pinned: list[str]
     sections: Mapping[str, str]
@@ -333,7 +333,10 @@ def _clean(text: str | None) -> str | None:
 def _read(
     text: str, request: ObserveInput, by_model: bool, mark: Callable[[str], marking.Marked]
 ) -> tuple[marking.Marked, list[lines.LogRow], list[tuple[str, ...]]]:
-    """Clean and mark an Observer's answer; return it, its lines, and of each the claims that its source lacks."""
+    """Clean and mark an Observer's answer.
+
+    Returns it, its lines, and for each line the claims that its source lacks.
+    """
     text = parse.clean(parse.sanitize_observation_lines(masked(answer.cut_lines(text))))
     if by_model:
         text = answer.checked(text, request)
@@ -349,7 +352,10 @@ def _read(
 def _checked(
     inputs: Sequence[str], text: str, texts: Sequence[str]
 ) -> tuple[Dropped, list[lines.LogRow], list[tuple[str, ...]]]:
-    """Return what a reflection lost of its input, the lines of its `texts`, and their claims that the input lacks."""
+    """Return a reflection's losses, the lines of its `texts`, and their unsupported claims.
+
+    Losses and claims are measured against its input.
+    """
     found = [row for one in texts for row in lines.rows(one)]
     source = Source(*inputs, said=(s for t in inputs for s in speaking.of_log(t)))
     return dropped(inputs, text), found, _flags(found, source)
@@ -362,7 +368,7 @@ def _flags(found: Sequence[lines.LogRow], source: Source) -> list[tuple[str, ...
 
 
 def source_of(request: ObserveInput) -> Source:
-    """Return what an observation may draw on: the whole messages, and the log before them."""
+    """Return the source of an observation: the complete messages, and the log before them."""
     texts = [plain_text(m.parts) for m in request.messages]
     zones = f"{request.timezone} {request.zone_before}"
     aims = [request.current_task or "", request.goal, request.focus]

@@ -1,4 +1,4 @@
-"""Hold a lease during some work: acquired in one transaction, renewed by heartbeat, released at the end."""
+"""Hold a lease during some work: acquired in a transaction, renewed by heartbeat, released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observe what is left when the user exits."""
+"""Observe the remaining messages when the user exits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def left(state: MemoryState) -> int:
 
 
 async def observe_left(observation: Observation) -> bool:
-    """Observe all of it and activate what is buffered; False when nothing came of it.
+    """Observe all remaining messages and activate the buffered ones; False if that had no effect.
 
     A running observation is awaited first.
     """

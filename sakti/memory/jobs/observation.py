@@ -78,7 +78,7 @@ class Observation:
         self._begin(messages, "buffering", "", [])
 
     async def now(self, found: Sequence[Message], focus: str = "", into: list[Group] | None = None) -> bool:
-        """Observe `found`, which begins right behind the cursor, slice by slice; False when nothing came of it.
+        """Observe `found`, right behind the cursor, slice by slice; False if that had no effect.
 
         `into` gets the groups made. The work continues when the caller is cancelled, unless it is stopped.
         """
@@ -126,7 +126,7 @@ class Observation:
     async def _run(
         self, found: list[Message], name: Literal["observation", "buffering"], focus: str, made: list[Group]
     ) -> bool:
-        """Run the whole job: any error becomes an event, and the chat continues."""
+        """Run the job; any error becomes an event, and the chat continues."""
         state = self.state
         tokens = sum(m.tokens for m in found)
         operation = Operation.of(state, name, "observation", tokens)
@@ -186,7 +186,10 @@ class Observation:
             operation.end(state, made)
 
     def _pending(self, found: list[Message]) -> list[Message]:
-        """Return what no other window has observed meanwhile. Raises `MemoryFailure` (conflict) if nothing is left."""
+        """Return the messages not yet observed by another window.
+
+        Raises `MemoryFailure` (conflict) if there are no such messages.
+        """
         ids = {m.id for m in found}
         pending = [m for m in self.state.window.uncovered() if m.id in ids]
         if not pending:

@@ -1,4 +1,4 @@
-"""Condense the log: older groups become one reflection, in the background from a share of the threshold on."""
+"""Condense the log: older groups become one reflection, made in the background ahead of time."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Reflection:
     # --- one reflection -----------------------------------------------------------------------------------
 
     async def _run(self, groups: list[Group], level: int, tokens: int, corrections: int) -> None:
-        """Run the whole job: any error becomes an event, and the chat continues."""
+        """Run the job; any error becomes an event, and the chat continues."""
         state = self.state
         operation = Operation.of(state, "buffering" if level else "observation", "reflection", tokens)
         signal = ReflectionSignal.GONE

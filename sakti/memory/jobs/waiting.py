@@ -36,7 +36,7 @@ class Patience:
         return self._late is not None and not self._late.done()
 
     async def wait(self, task: asyncio.Task[object]) -> bool:
-        """Return whether a job ended within the time that is left of the turn's; it goes on in any case."""
+        """Wait for a job within the turn's remaining time; return whether it ended. It may go on."""
         if task is not self._late:
             started = time.monotonic()
             await asyncio.wait([task], timeout=max(0.0, self._left))

@@ -79,7 +79,7 @@ _PART_DAY = {"early": 7, "mid": 15, "late": 23}
 
 
 def parse_date_from_content(text: str) -> int | None:
-    """Return the date that a phrase names; None where it is too vague.
+    """Return the date that a phrase names; None if it is too vague.
 
     `May 27-28, 2023` gives its first day, `late April 2023` the 23rd, `May to June 2023` the first of June.
     """
@@ -132,7 +132,7 @@ def header_date(text: str) -> int | None:
 
 
 def last_header(text: str) -> int | None:
-    """Return the date of the last `Date:` line of a text; None where it has none."""
+    """Return the date of the last `Date:` line of a text, or None."""
     dates = [d for m in _HEADER.finditer(text) if (d := header_date(m[2])) is not None]
     return dates[-1] if dates else None
 
@@ -169,7 +169,10 @@ GAP_FROM = 10 * MINUTE
 
 
 def format_temporal_gap(gap: float) -> str | None:
-    """Format `gap` milliseconds as `1 hour 5 minutes later`, in the two largest units; None below ten minutes."""
+    """Format `gap` milliseconds in the two largest units; None below ten minutes.
+
+    Example: `1 hour 5 minutes later`.
+    """
     if gap < GAP_FROM:
         return None
     for unit, length, (smaller, smaller_length) in _GAP_UNITS:
@@ -229,7 +232,7 @@ def _days_ahead(match: re.Match[str], weekday: int) -> int | None:
 
 
 def zone(name: str | None) -> ZoneInfo:
-    """Return the time zone of that name, UTC where it is unknown."""
+    """Return the time zone of that name; UTC if it is unknown."""
     try:
         return ZoneInfo(name or "UTC")
     except (ZoneInfoNotFoundError, ValueError, OSError):

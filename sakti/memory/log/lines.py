@@ -45,7 +45,7 @@ class LogRow(Struct, frozen=True):
 
 
 def rows(text: str) -> Iterator[LogRow]:
-    """Yield the lines of a log in order, with the date of their header; empty lines are left out."""
+    """Yield the lines of a log in order, with the date of their header; skip empty lines."""
     date, number = "", 0
     for raw in text.split("\n"):
         if not raw.strip():

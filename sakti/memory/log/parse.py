@@ -88,7 +88,7 @@ def parse_observer_output(text: str) -> Parsed:
 
 
 def parse_reflector_output(text: str) -> Parsed:
-    """Parse as `parse_observer_output`, but take an answer without any tag or list whole."""
+    """Parse like `parse_observer_output`, but accept a complete answer without any tag or list."""
     if detect_degenerate_repetition(text):
         return Parsed("", degenerate=True)
     observations = sanitize_observation_lines(_observations(text, utf16.trim(text)))
@@ -217,7 +217,7 @@ def clean(text: str) -> str:
 
 
 def clean_line(text: str | None, limit: int = 2_000) -> str | None:
-    """Clean a current task or suggested response for storing; None where nothing is left."""
+    """Clean a current task or suggested response for storing; None if the result is empty."""
     if text is None:
         return None
     text = clean(text).strip()

@@ -1,4 +1,4 @@
-"""Render the log for the model: one block per group, so that earlier blocks stay byte for byte the same."""
+"""Render the log for the model, a block per group, so that earlier blocks stay byte-identical."""
 
 from __future__ import annotations
 

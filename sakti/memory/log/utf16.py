@@ -28,7 +28,7 @@ def units(text: str) -> bytes:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the first `limit` UTF-16 units; a surrogate pair across the end is left out."""
+    """Return the first `limit` UTF-16 units; drop a surrogate pair across the end."""
     if length(text) <= limit:
         return text
     kept = units(text)[: 2 * limit].decode("utf-16-le", "surrogatepass")

@@ -1,4 +1,6 @@
-"""Extract exact claims of a log line: addresses, quotations, paths, hashes, dates, figures, names. Pure.
+"""Extract exact claims of a log line: addresses, quotations, paths, hashes, dates, figures, names.
+
+Pure.
 
 Every pattern looks at a bounded part of a line, so that the time for any line grows with its length only.
 """
@@ -199,7 +201,7 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def _names(whole: str, rest: str) -> Iterator[str]:
-    """Yield names: capitalised words that do not just begin a sentence, and subjects of what only people do.
+    """Yield names: capitalised words inside sentences, and subjects of verbs that only fit people.
 
     In German, where every noun has a capital, those after "Herr" and "Frau".
     """

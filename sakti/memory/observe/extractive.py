@@ -210,7 +210,7 @@ def _own_words(piece: Piece, answers: bool) -> Iterator[Step]:
 
 
 def _quoted(text: str, message_id: str) -> list[str]:
-    """Return what is kept of a quotation: a short one whole, of a longer one an error, else its beginning.
+    """Shorten a quotation: a short one stays, a longer one becomes its error or its beginning.
 
     The rest can be recalled by the id of its message.
     """
@@ -317,7 +317,10 @@ def _own_sentences(message: Message) -> Iterator[str]:
 
 
 def _log(chosen: Sequence[Candidate], timezone: str) -> str:
-    """Write the log: sentences of a message with the same beginning share a line, also files of one tool in a row."""
+    """Write the log; sentences of a message with the same beginning share a line.
+
+    So do files of one tool in a row.
+    """
     lines: dict[tuple[str, str, str], list[Candidate]] = {}
     run = ""  # the key under which files of the same tool still gather
     for candidate in chosen:

@@ -151,7 +151,7 @@ class Source:
         self._ready = True
 
     def read(self) -> None:
-        """Parse figures and dates; once, and only where a line has words of its own."""
+        """Parse figures and dates once, when the first line needs them."""
         if self._read:
             return
         self._figures |= {float(WORDS[w]) for w in self._letters & WORDS.keys()}
@@ -259,7 +259,7 @@ class Source:
         return quoted[0] == "`" and all(self.has(part) for part in re.findall(r"[\w.-]+", inside))
 
     def _has_amount(self, text: str, share: float) -> bool:
-        """Return whether a figure occurs, or one that rounds to it; with a unit also in another one of its kind."""
+        """Return whether a figure occurs, or one that rounds to it; with a unit also in a related unit."""
         quantity = QUANTITY.search(text)
         for kind, amount in amounts(quantity) if quantity else ():
             reach = max(share, NEAR) * amount
@@ -303,7 +303,10 @@ class Source:
 
 
 def figures(text: str) -> set[float]:
-    """Return the possible values of a figure: "1,500" is 1500 and 1.5, "40k" is 40000, "2 million" 2000000."""
+    """Return the possible values of a figure.
+
+    "1,500" is 1500 and 1.5, "40k" is 40000, "2 million" 2000000.
+    """
     match = _FIGURE.match(text.casefold())
     if match is None:
         return set()
@@ -346,7 +349,7 @@ def weekday(match: re.Match[str]) -> int:
 
 
 def days_of(match: re.Match[str]) -> set[tuple[int, int]]:
-    """Return (month, day) of a date, both ways where it is ambiguous; empty where it has no day."""
+    """Return (month, day) of a date, both ways if it is ambiguous; empty if it has no day."""
     g = match.groupdict()
     for month, day in (("m", "d"), ("m2", "d2"), ("m3", "d3"), ("m4", "d4")):
         if g[month] is not None:
@@ -387,7 +390,10 @@ def _by_size(text: str) -> Iterator[str]:
 
 
 def flags(content: str, source: Source) -> tuple[str, ...]:
-    """Return the claims of a line that its source lacks, as "path: src/auth.ts"; empty for a faithful line."""
+    """Return the claims of a line that its source lacks; empty for a faithful line.
+
+    Example: "path: src/auth.ts".
+    """
     source.ready()
     content = _RECALL.sub("", content)
     found = list(claims(content))
@@ -442,6 +448,6 @@ def words_by_line(text: str) -> list[set[str]]:
 
 
 def is_represented(content: str, have: Sequence[set[str]]) -> bool:
-    """Return whether most words of a line stand in one of the lines `have`."""
+    """Return whether most words of a line occur in one of the lines `have`."""
     words = set(_WORD.findall(plain(content)))
     return not words or any(len(words & other) >= KEPT_SHARE * len(words) for other in have)

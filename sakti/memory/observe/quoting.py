@@ -263,7 +263,7 @@ def _delimited(lines: Sequence[str], number: int) -> bool:
 
 
 def _is_mail(lines: Sequence[str], number: int) -> bool:
-    """Return whether a mail's header stands there: two of its lines, or an unmistakable one."""
+    """Return whether a mail's header begins at a line: two of its lines, or an unmistakable one."""
     if not lines[number].lower().startswith(("from:", "to:", "subject:", "sent:", "date:", "cc:", "von:", "an:")):
         return not lines[number].lower().startswith(("betreff:", "gesendet:"))
     return any(_MAIL.match(line) for line in lines[number + 1 : number + 3])

@@ -104,7 +104,7 @@ class Voices:
         return all(plain(text).rstrip("…") in said for text in _sayings(content, states.end()))
 
     def wrong(self, content: str) -> str | None:
-        """Return the words of a line that it attributes to the wrong speaker; None where nothing contradicts it.
+        """Return the words that a line attributes to the wrong speaker; None without a contradiction.
 
         An example: "User stated: never run tests" where only a file says that.
         """
@@ -184,7 +184,7 @@ def plain(text: str) -> str:
 
 
 def of_messages(messages: Iterable[Message]) -> Iterator[Said]:
-    """Yield what the messages say, by speaker; what a user only quotes belongs to nobody."""
+    """Yield the text of messages by speaker; a user's quotations belong to no speaker."""
     asked = ""
     for message in messages:
         if message.role == "user":

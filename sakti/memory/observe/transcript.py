@@ -134,7 +134,7 @@ def cut(text: str, limit: int, count: Callable[[str], int], *, tail: bool = Fals
 
 
 def log_tail(log: str, limit: int, count: Callable[[str], int]) -> str:
-    """Return the newest whole lines of a log that fit `limit` tokens, under their date."""
+    """Return the newest complete lines of a log that fit `limit` tokens, under their date."""
     kept: list[str] = []
     tokens = 0
     lines = log.split("\n")

@@ -180,7 +180,7 @@ def _bare(line: str) -> str:
 
 
 def _drop_repeated(lines: Sequence[_Line]) -> None:
-    """Drop repeated sentences: the first of equals stays, of equal file names and command outcomes the newest."""
+    """Drop repeats: keep the first of equal sentences, the newest of equal files and commands."""
     seen: set[tuple[bool, str]] = set()
     newest: set[str] = set()
     for line in lines:
@@ -205,7 +205,7 @@ def _drop_repeated(lines: Sequence[_Line]) -> None:
 
 
 def _order_replaced(lines: Sequence[_Line]) -> None:
-    """Mark what later lines replace, from their notes, and raise those lines to the rank of what they end."""
+    """Mark words replaced by later lines, from their notes; raise those lines to the replaced rank."""
     for number, newer in enumerate(lines):
         for words in newer.notes:
             for older in lines[:number]:

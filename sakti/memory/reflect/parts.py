@@ -1,4 +1,4 @@
-"""Condense a log that several threads share, each thread's lines apart, so that they keep their thread."""
+"""Condense a log that several threads share, each thread's lines apart, so they keep their thread."""
 
 from __future__ import annotations
 

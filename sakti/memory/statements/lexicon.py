@@ -58,6 +58,6 @@ def phrases(name: str) -> re.Pattern[str]:
 
 @cache
 def synonyms() -> dict[str, str]:
-    """Return for each word the one that stands for all with its meaning."""
+    """Map each word to the one that represents all words of its meaning."""
     lines = (line.split() for line in _sections()["same"].strip().split("\n"))
     return {word: line[-1] for line in lines for word in line}

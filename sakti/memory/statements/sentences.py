@@ -235,12 +235,12 @@ def _gives_value(sentence: str) -> bool:
 
 
 def agent_kind(sentence: str) -> AgentKind:
-    """Classify an agent's sentence: what was done or concluded, what was seen, or what is intended."""
+    """Classify an agent's sentence: work or a conclusion, a finding, or an intention."""
     if _INTENT.search(sentence):
         return "intent"
     return "work" if _CONCLUSION.search(sentence) or _DID.search(sentence) else "finding"
 
 
 def lasts(sentence: str) -> bool:
-    """Return whether a statement has something exact or lasting, which nobody could paraphrase."""
+    """Return whether a statement has something exact or lasting, which no paraphrase could keep."""
     return bool(SPECIFIC.search(sentence) or _LASTING.search(sentence))

@@ -315,7 +315,7 @@ def _is_like(word: str, others: frozenset[str]) -> bool:
 
 
 def _turns_last_word(old: Clause, new: Clause) -> bool:
-    """Return whether two clauses say the same but for what they end with: "daily", "hourly"."""
+    """Return whether two clauses differ only in their last word: "daily", "hourly"."""
     before, after = old.items(), new.items()
     lost = [item for item in before if not _is_like(item[0], frozenset(k for k, _ in after))]
     given = [item for item in after if not _is_like(item[0], frozenset(k for k, _ in before))]

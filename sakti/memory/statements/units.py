@@ -36,7 +36,7 @@ class Unit(Struct, frozen=True):
 
 
 def speaker(content: str, priority: str) -> Speaker:
-    """Return the speaker of a line; empty where it states nothing that could last.
+    """Return the speaker of a line; empty if it states nothing that could last.
 
     An important line that names nobody counts as the user's.
     """

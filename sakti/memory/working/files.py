@@ -42,7 +42,10 @@ def read(setting: str, path: Path, longest: int) -> str:
 
 
 def template(name: str | None, workspace: Path) -> str:
-    """Return the initial page: the Markdown file `name`, the built-in one where None. Raises `ConfigError`."""
+    """Return the initial page: the Markdown file `name`, or the built-in one for None.
+
+    Raises `ConfigError`.
+    """
     if name is None:
         return read_prompt("working-memory")
     path = find(TEMPLATE, name, workspace)

@@ -67,20 +67,22 @@ class Pages:
         return tuple(texts)
 
     async def read(self, thread_id: str | None = None) -> str:
-        """Return the workspace's page, or a thread's own; the template where there is none yet."""
+        """Return the page of the workspace or of a thread; the template before the first version."""
         scope: Scope = "thread" if thread_id else "resource"
         page = await self.store.read(rows.working_memory, scope, self._owner(scope, thread_id or ""))
         return page[0] if page else await self.template()
 
     async def own(self, thread_id: str) -> str:
-        """Return a thread's own page; empty where it has none."""
+        """Return a thread's own page; empty if it has none."""
         page = await self.store.read(rows.working_memory, "thread", thread_id)
         return page[0] if page else ""
 
     async def update(
         self, thread_id: str, content: str, *, scope: Scope | None = None, replace: bool = False, actor: str
     ) -> tuple[str, tuple[str, ...]]:
-        """Merge `content` into a page (or replace it) and store a version; return the page and the changed headings.
+        """Merge `content` into a page, or replace it; return the page and the changed headings.
+
+        A version is stored.
 
         The page is that of the settings' scope unless one is named. Raises `MemoryFailure`: off, read_only, and as
         `working_memory.update`.

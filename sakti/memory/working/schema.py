@@ -17,7 +17,7 @@ LONGEST = 20_000  # characters: the model is told the whole of it
 
 
 def load(name: str | None, workspace: Path) -> Json | None:
-    """Load the schema in the file `name`, relative to the workspace; None where none is set.
+    """Load the schema in the file `name`, relative to the workspace; None if none is set.
 
     Raises `ConfigError` for a file without a schema, and for one outside of workspace and configuration.
     """

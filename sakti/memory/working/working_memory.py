@@ -130,7 +130,7 @@ def check_size(page: str, counter: Counter) -> int:
 async def read(
     store: Store, *, scope: Literal["resource", "thread"], owner_id: str, template: str | None = None
 ) -> str:
-    """Return the page, or the template (the built-in one where None) if there is none yet."""
+    """Return the page, or the template (the built-in one for None) if there is no page yet."""
     page = await store.read(pages.working_memory, scope, owner_id)
     return page[0] if page else read_prompt("working-memory") if template is None else template
 
@@ -148,7 +148,9 @@ async def update(
     schema: Json | None = None,
     template: str | None = None,
 ) -> tuple[str, tuple[str, ...]]:
-    """Merge `content` into the page (or replace it) and store a version; return the page and the changed headings.
+    """Merge `content` into the page, or replace it; return the page and the changed headings.
+
+    A version is stored.
 
     A new page begins as `template`. Nothing is written if nothing changed. A page that is a JSON object is merged in
     depth, null deletes; with a `schema` it must conform. Raises `MemoryFailure`: empty, too_long, conflict, bad_json,

@@ -1,4 +1,4 @@
-"""Read and write archives: a second file beside a database that holds parts of old messages, compressed.
+"""Read and write archives: files beside a database that hold compressed parts of old messages.
 
 In place of such parts a message has a *reference*: the archive's own random number and the key of a row in it. Who
 decodes parts has no connection, so the files in which to look are those beside the databases that this process opened
@@ -89,7 +89,7 @@ def key_of(found: bytes) -> int:
 
 
 def read(found: bytes) -> str | bytes | None:
-    """Return the part that a reference stands in for; None if the archive is missing or unreadable."""
+    """Return the part that a reference replaces; None if the archive is missing or unreadable."""
     with _lock:
         try:
             archive = _archive(number_of(found))

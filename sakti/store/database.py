@@ -1,4 +1,4 @@
-"""Open the database: one file, one writer thread, one read-only connection for panes and one for searches.
+"""Open the database: a file, a writer thread, a connection for panes and one for searches.
 
 Every write runs on the writer's thread in a BEGIN IMMEDIATE transaction (`Store.write`), every read of a pane on the
 reader's (`Store.read`), every search on the searcher's (`Store.search`); all are awaited, so the caller's event loop

@@ -1,4 +1,4 @@
-"""Manage leases: one process at a time observes a thread, reflects on a log or runs a turn in a thread.
+"""Manage leases: only one process at a time observes a thread, reflects on a log or runs a turn.
 
 A lease is one row per record, kind and thread. Acquiring, renewing and releasing are single statements with their
 whole condition in them; a commit of a result checks in its own transaction that the lease is still held.

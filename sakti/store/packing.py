@@ -1,4 +1,4 @@
-"""Pack what earlier versions wrote: texts that stand in the file several times, long parts, the index of trigrams.
+"""Pack data of earlier versions: texts stored several times, long parts, the trigram index.
 
 Migration 0010 only says what is to be done (`packing`: a step and the next row of it). The work goes in pieces, in the
 background of a session (`upkeep.pack`) or while a small database is opened, and a new process goes on where another one

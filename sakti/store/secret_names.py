@@ -90,7 +90,10 @@ COMMON = frozenset(
 
 
 def of_environment(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values of variables whose names look secret, longest first; paths and usual words are none."""
+    """Return the values of variables with secret names, longest first.
+
+    Paths and usual words are left out.
+    """
     values = {
         value
         for name, value in env.items()
@@ -116,7 +119,7 @@ def stands_for_another(value: str) -> bool:
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of what is assigned to a name."""
+    """Return the kind of secret that a name holds."""
     low = name.lower()
     for sign, kind in (("pass", "password"), ("pwd", "password"), ("token", "token"), ("cred", "credential")):
         if sign in low:
@@ -132,7 +135,7 @@ def assigns(name: str, value: str) -> bool:
 
 
 def find(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the secrets that are assigned to names; `lower` is the text in lower case, with the same positions."""
+    """Yield the secrets assigned to names; `lower` is the text in lower case, same positions."""
     for sign in SIGNS:
         at = lower.find(sign)
         while at >= 0:
@@ -193,7 +196,7 @@ def _before_name(text: str, at: int) -> tuple[str, str]:
 
 
 def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: str, longer: int | None) -> bool:
-    """Return whether the value up to the first bracket is a secret, after what stands before it."""
+    """Return whether the value up to the first bracket is a secret, judged by the text before it."""
     sign, value = match["sign"], match["value"]
     quoted, bare = bool(match["quote"]), not sign.strip()
     if bare and not (head.startswith("--") and name.lower() == name):  # as in .netrc, and in what people say
@@ -249,7 +252,7 @@ def _is_jumbled(value: str) -> bool:
 
 
 def _is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = False) -> bool:
-    """Return whether a value is a secret; `line`: it stands alone behind its name, as in YAML."""
+    """Return whether a value is a secret; `line`: it is alone behind its name, as in YAML."""
     low = name.lower().strip("-_")
     variable = tight and bool(_ENVIRONMENT.match(name) or name.startswith("--"))
     if not _may_be(low) or value.lower() in COMMON or _ADDRESS.match(value):
@@ -281,7 +284,7 @@ def _mixed(low: str, value: str) -> bool:
 
 
 def _is_random(value: str, low: str, *, quoted: bool) -> bool:
-    """Judge a value under a name that mostly means something else: only what nobody would write as words."""
+    """Judge a value under a name that mostly means something else: only a random one is a secret."""
     if _WORDS.match(value) or _CHAIN.match(value) or value.startswith("0x") or not any(map(str.isdigit, value)):
         return False
     turns = len(_TURN.findall(value))

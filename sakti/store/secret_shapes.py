@@ -157,7 +157,10 @@ def _api_key(match: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _credentials(match: re.Match[str]) -> tuple[int, int] | None:
-    """Return the place of Basic credentials: what decodes to user and password (RFC 7617), not the next word."""
+    """Return the place of Basic credentials: a value that decodes to user and password (RFC 7617).
+
+    Not just the next word.
+    """
     word = match[1]
     try:
         decoded = base64.b64decode(word + "=" * (-len(word) % 4), validate=True)

@@ -42,7 +42,7 @@ class Secret(Struct, frozen=True):
 
 
 class _State:
-    """What masking in this process goes by: the key of the marks, values of the environment, texts known as masked."""
+    """State of masking in this process: key of the marks, environment values, texts known as clean."""
 
     def __init__(self) -> None:
         self.key = randomness.token_bytes(16)
@@ -110,7 +110,10 @@ def masked(text: str) -> str:
 
 
 def whole_until(text: str) -> int:
-    """Return where a text that goes on may be cut without cutting a secret: behind a line, before an open key."""
+    """Return where a growing text can be cut without cutting a secret.
+
+    That is behind a line, and before an unfinished private key.
+    """
     line = last = text.rfind("\n") + 1
     while line and text.endswith(GOES_ON, 0, line):
         line = text.rfind("\n", 0, line - 1) + 1
@@ -120,7 +123,7 @@ def whole_until(text: str) -> int:
 
 
 def masked_lines(text: str) -> str:
-    """Mask secrets in `text` and keep the number of its lines: a file's lines stay where they are."""
+    """Mask secrets in `text` and keep the number of its lines, so that line numbers still fit."""
     spans = found(text)
     return masked(_replaced(text, spans, lines=True)) if spans else text
 

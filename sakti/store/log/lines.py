@@ -338,7 +338,7 @@ def has_earlier(db: Database, resource_id: str, thread_id: str) -> bool:
 
 
 def _is_worth_carrying(line: LogLine) -> bool:
-    """Tell whether a new thread is told a line: an important one of which newer lines replace less than half."""
+    """Return whether a new thread gets a line: an important one, less than half of it replaced."""
     if line.forgotten or not (line.pinned or (line.priority == "high" and not line.depth)):
         return False
     gone = sum(len(part.text.split()) for part in line.earlier)

@@ -63,12 +63,12 @@ class Group(Struct, frozen=True):
 
     @property
     def observes(self) -> bool:
-        """Return whether it covers messages of its own thread by itself: only then it moves the cursor."""
+        """Return whether it covers messages of its thread by itself; only then it moves the cursor."""
         return self.kind == "observation" and self.origin == "thread"
 
 
 class NewLine(Struct, frozen=True):
-    """Line of a group that is about to be stored; `thread_id` is empty for a line of the group's own thread."""
+    """Line of a group to be stored; `thread_id` is empty for a line of the group's own thread."""
 
     id: str
     line: int
@@ -130,7 +130,7 @@ def groups_by_id(db: Database, ids: Collection[str]) -> list[Group]:
 
 
 def cursor(db: Database, record_id: str, thread_id: str) -> int:
-    """Return the index of the last observed message of a thread, -1 where none is.
+    """Return the index of the last observed message of a thread, or -1.
 
     It is the end of the groups that are or were in the log.
     """
@@ -207,7 +207,7 @@ def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
 
 
 def categories(db: Database, group_ids: Sequence[str]) -> dict[str, str]:
-    """Map lines of these groups, by content, to the section of their mode; lines without one are left out."""
+    """Map the content of these groups' lines to the section of their mode; skip other lines."""
     marks = ",".join("?" * len(group_ids))
     rows = db.execute_sql(
         f"SELECT content, category FROM observations WHERE group_id IN ({marks}) AND category != ''", list(group_ids)

@@ -28,7 +28,7 @@ Between = Callable[[str, int, int], bool]
 
 
 class Span(Struct, frozen=True):
-    """Fields of a group that determine its state; indexes are -1 where it has no range of its own."""
+    """Fields of a group that determine its state; indexes are -1 if it lacks its own range."""
 
     id: str
     thread_id: str
@@ -40,7 +40,10 @@ class Span(Struct, frozen=True):
 
 
 class _Log(Struct):
-    """Computation of the states that a record's groups should have: reflection by reflection, then thread by thread."""
+    """Computation of the right states of a record's groups.
+
+    It goes reflection by reflection, then thread by thread.
+    """
 
     spans: Sequence[Span]
     between: Between
@@ -101,7 +104,7 @@ class _Log(Struct):
         self._behind(own, end)
 
     def _fill(self, own: Sequence[Span], thread: str, end: int, before: int) -> int:
-        """Use unused groups that fit the gap between `end` and `before`; return where it ends then."""
+        """Use unused groups that fit the gap between `end` and `before`; return the new end."""
         spare = [s for s in own if s.state in ("buffered", "discarded") and end < s.first and s.last < before]
         for span in sorted(spare, key=lambda s: (s.first, s.state)):
             if not self.between(thread, end, before):
@@ -111,7 +114,10 @@ class _Log(Struct):
         return end
 
     def _stop(self, log: Sequence[Span], hole: Span, claimed: dict[str, str]) -> None:
-        """Buffer the log from `hole` on, since no group covers the messages before it: it waits for observation."""
+        """Buffer the log from `hole` on, since no group covers the earlier messages.
+
+        It waits for observation.
+        """
         for span in log:
             if span.first < hole.first:
                 continue
@@ -140,7 +146,7 @@ def settle(
 
 
 def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
-    """Map a record's groups in a wrong state to the right one; empty where memory is consistent."""
+    """Map a record's groups in a wrong state to the right one; empty if memory is consistent."""
     found = db.execute_sql(
         "SELECT id, thread_id, kind, state, first_index, last_index, merged_group_ids FROM observation_groups"
         " WHERE record_id = ? ORDER BY pk",
@@ -165,7 +171,7 @@ def check(db: Database) -> dict[str, str]:
 
 
 def mend(db: Database, record_id: str, now: int) -> str:
-    """Put a record's groups into the right states; return what was done, empty where all was right."""
+    """Correct the states of a record's groups; return a description, empty if all were right."""
     wrong = wrong_states(db, record_id)
     db.execute_sql(
         f"UPDATE observational_memory SET metadata = json_remove(metadata, '$.{OBSERVED_TO}')"

@@ -1,4 +1,4 @@
-"""Store memory records: one for a thread, or one for a whole workspace.
+"""Store memory records: one for a thread, or one for a workspace.
 
 `get_record`, `revision` and `corrected` are raw SQL: every step queries them.
 """
@@ -18,7 +18,7 @@ PAUSED = "paused"  # the user wants nothing asked in the background
 
 
 class Record(Struct, frozen=True):
-    """One memory: of a thread, or of a whole workspace."""
+    """Memory of a thread or of a workspace."""
 
     id: str
     lookup_key: str
@@ -90,13 +90,19 @@ def set_record_metadata(db: Database, record_id: str, changes: Json) -> None:
 
 
 def revision(db: Database, record_id: str, thread_id: str) -> tuple[int, int]:
-    """Return (revision of a record, index of a thread's newest message): equal pairs mean an unchanged window."""
+    """Return (revision of a record, index of a thread's newest message).
+
+    Equal pairs mean an unchanged window.
+    """
     row = db.execute_sql(_REVISION, (thread_id, record_id)).fetchone()
     return (0, -1) if row is None else (row[0], row[1])
 
 
 def corrected(db: Database, record_id: str) -> int:
-    """Return the number of corrections of a record's log, undos included: it changes whenever the log is corrected."""
+    """Return the number of corrections of a record's log, undos included.
+
+    It changes with each correction.
+    """
     row = db.execute_sql(
         "SELECT json_extract(metadata, '$.corrections') FROM observational_memory WHERE id = ?", (record_id,)
     ).fetchone()

@@ -1,4 +1,4 @@
-"""Tell which thread each part of a group's text belongs to: a reflection of a shared log covers several.
+"""Map each part of a group's text to its thread: a reflection of a shared log covers several.
 
 The parts and their ranges stand in the group's metadata, written once with the group; its text has no sign of them.
 """
@@ -42,7 +42,7 @@ def stored(sections: Sequence[Section]) -> Json:
 
 
 def sections(group: Group) -> tuple[Section, ...]:
-    """Return the sections of a group, empty where its whole text is of its own thread."""
+    """Return the sections of a group; empty if all its text belongs to its own thread."""
     return tuple(
         Section(lines, rows, tuple(Span(*span) for span in spans))
         for lines, rows, spans in group.metadata.get(SECTIONS, ())
@@ -50,7 +50,7 @@ def sections(group: Group) -> tuple[Section, ...]:
 
 
 def own_span(group: Group) -> tuple[Span, ...]:
-    """Return the messages of its own thread that a group covers; empty for a report or an import."""
+    """Return the group's messages from its own thread; empty for a report or an import."""
     if group.first_index is None or group.last_index is None:
         return ()
     return (Span(group.thread_id, group.first_index, group.last_index, str(group.metadata.get(TITLE, ""))),)
@@ -72,7 +72,7 @@ def spans_of_row(group: Group, row: int) -> tuple[Span, ...]:
 
 
 def thread_of_row(group: Group, row: int) -> str:
-    """Return the thread of one line of a group's log; the group's own where it covers several."""
+    """Return the thread of one line of a group's log; the group's thread if it covers several."""
     found = spans_of_row(group, row)
     return found[0].thread_id if len(found) == 1 else group.thread_id
 

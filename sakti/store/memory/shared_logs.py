@@ -1,4 +1,4 @@
-"""Remove a thread from the logs that it shares with others, so that only the others' text is left.
+"""Remove a thread from the logs that it shares with others; only the others' text remains.
 
 Its groups go with the thread's rows. Here the reflections that were made of them go, and their other sources become
 active again; so does what others' lines quote of the thread's where they replace it. The first transaction removes it

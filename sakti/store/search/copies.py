@@ -16,7 +16,7 @@ _BETWEEN_NUMBERS = lazy_pattern(r"\D+")
 
 
 class Folded(Struct, frozen=True):
-    """Each text once: the first candidate that has it, how many copies of it follow, and what they have in common."""
+    """Each text once: its first candidate, the number of its copies, and their common key."""
 
     kept: list[Ranked]
     copies: list[int]
@@ -53,7 +53,7 @@ def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, 
 def fold_rest(
     folded: Folded, rest: Sequence[Row], texts: Mapping[int, str]
 ) -> tuple[list[tuple[Ranked, int]], list[tuple[Row, int]]]:
-    """Count the copies among the rows that were not measured, where `texts` has their text: the first of each is kept.
+    """Fold the copies among unmeasured rows with a text in `texts`: keep the first of each.
 
     Return the candidates with those that are copies of one of them, and the others with their copies.
     """
@@ -80,7 +80,7 @@ def _is_read(f: Features) -> bool:
 
 
 def _printed(text: str, role: str) -> str:
-    """Return a text as it counts: what tools print without its numbers, all without white space at the ends."""
+    """Normalise a text for comparison: no numbers in tools' output, no outer white space."""
     return ("0".join(_BETWEEN_NUMBERS.findall(text)) if role == "tool" else text).strip()
 
 

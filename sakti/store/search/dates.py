@@ -62,7 +62,9 @@ def names_time(text: str) -> bool:
 
 
 def named_times(text: str, newest: int) -> list[tuple[int, int]]:
-    """Return the spans (from, to; Unix ms, local time) that a question names; a month without a year is its last.
+    """Return the spans (from, to; Unix ms, local time) that a question names.
+
+    A month without a year is its last.
 
     `newest`: the time of the newest text, by which "its last" is told.
     """

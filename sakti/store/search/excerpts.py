@@ -1,4 +1,4 @@
-"""Cut what a hit shows of its text, and say why it is listed where that does not show the words that were typed. Pure.
+"""Cut the excerpt of a hit, and say why it is listed if no typed word shows. Pure.
 
 A page has more hits than are looked at, so each is cut when it is.
 """
@@ -34,7 +34,7 @@ class Excerpt(Struct, frozen=True):
 
 
 class Sought(Struct, frozen=True, dict=True):
-    """What was looked for, as it was typed and as it was read."""
+    """Searched words, as typed and as read."""
 
     typed: tuple[str, ...]
     pattern: Pattern
@@ -48,7 +48,7 @@ class Sought(Struct, frozen=True, dict=True):
 
     @cached_property
     def marked(self) -> tuple[str, ...]:
-        """Return what is marked in a text."""
+        """Return the words to mark in a text."""
         return (self.typed[0][:SNIPPET], *self.typed[1:], *(w for w, _ in self.words))
 
 
@@ -65,7 +65,7 @@ def excerpt_of(text: str, before: str | None, ranked: Ranked, sought: Sought) ->
 
 
 def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern: Pattern) -> tuple[str, Sequence[str]]:
-    """Return why a text is listed ("" where it shows), and the words of it to mark besides the typed ones."""
+    """Return why a text is listed ("" if it shows), and its words to mark besides the typed ones."""
     features = ranked.features
     if not features.own:
         return "", []

@@ -111,7 +111,7 @@ class Features(Struct, frozen=True):
 
 
 class Pattern(Struct, frozen=True):
-    """What is looked for: the terms, their forms with the number of their term, and the parts of words.
+    """Search pattern: the terms, their forms with the number of their term, and the parts of words.
 
     Forms from number `whole` on are those of code. Parts are counted in the text. `asks`: the query is a question;
     `when`: for a time.
@@ -131,7 +131,7 @@ class Pattern(Struct, frozen=True):
     meant: frozenset[str] = frozenset()  # of the parts: what was not typed, and may have been meant
 
     def has_all(self, own: Sequence[bool]) -> bool:
-        """Return whether a text has every word that was typed, where that is told."""
+        """Return whether a text has every typed word, if that is known."""
         return bool(self.required) and all(own[i] for i in self.required)
 
     def weights_of(self, *, document: bool) -> Weights:
@@ -192,7 +192,7 @@ def _is_remark(role: str, sizes: Sizes | None, text: str) -> bool:
 
 
 def is_document(role: str, sizes: Sizes | None, text: str) -> bool:
-    """Return whether a text is code, a diff, a log or long prose, rather than what is said in a conversation.
+    """Return whether a text is code, a diff, a log or long prose, rather than conversation.
 
     What a tool prints is one, however short: it answers nobody.
     """
@@ -205,7 +205,7 @@ def is_document(role: str, sizes: Sizes | None, text: str) -> bool:
 
 
 def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: Pattern, *, document: bool) -> Features:
-    """Return the features of a row; `text` is "" where it is long and nothing in it need be looked for.
+    """Return the features of a row; `text` is "" if it is long and need not be searched.
 
     A row in which nothing was `found` is there for what stands beside it, or for parts of words.
     """
@@ -244,7 +244,7 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
 
 
 def _plain(role: str, before: int, *, remark: bool) -> Weights:
-    """Return the weights where nothing is asked; `before`: tokens of the message before."""
+    """Return the weights for a query without a question; `before`: tokens of the message before."""
     if role == TOOL:
         return ANNOUNCED if before <= REMARK else PRINTED
     return REMARKED if remark else PLAIN
@@ -258,7 +258,7 @@ def _is_labelled(text: str, words: Set[str]) -> bool:
 
 
 def _count(found: Phrases, pattern: Pattern, weights: Weights) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
-    """Return the weighted occurrences, which terms the text itself has, and the first places of those in it."""
+    """Return weighted occurrences, flags of the terms in the text itself, and their first places."""
     total = len(pattern.terms) + len(pattern.parts)
     counts, own, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
     forms, whole = pattern.forms, pattern.whole

@@ -24,7 +24,10 @@ FEW = 2_000  # of them
 
 
 class Scope(Struct, frozen=True):
-    """Scope of a search: one thread, one workspace, or (both None) everywhere; `since`: from that time on, Unix ms."""
+    """Scope of a search: a thread, a workspace, or (both None) all.
+
+    `since`: from that time on, Unix ms.
+    """
 
     resource_id: str | None = None
     thread_id: str | None = None
@@ -33,7 +36,9 @@ class Scope(Struct, frozen=True):
 
 
 class Place(Struct):
-    """Filter of rows: the SQL condition over `d`, and its values; `narrow`: the user gave a filter or scope.
+    """Filter of rows: the SQL condition over `d`, and its values.
+
+    `narrow`: the user gave a filter or scope.
 
     `keys`: the rows that may pass in ascending order, where that is known; None: any.
     """
@@ -70,7 +75,10 @@ class Place(Struct):
         return replace(self, where=" AND ".join(clauses), values=values)
 
     def among(self, column: str) -> str:
-        """Return the condition that `column` is one of the rows; FTS5 takes `+rowid` as a condition, not as a list."""
+        """Return the condition that `column` is one of the rows.
+
+        FTS5 takes `+rowid` as a condition, not as a list.
+        """
         return "" if self.keys is None else f" AND {column} IN ({','.join(map(str, self.keys))})"
 
 
@@ -119,7 +127,10 @@ _TASK = "SELECT 1 FROM tasks WHERE id = ? UNION ALL SELECT 1 FROM tasks WHERE ha
 
 
 def _few(db: Connection, query: Query, scope: Scope, threads: str | None) -> Sequence[int] | None:
-    """Return the rows of a scope where they are FEW: the newest texts of a large store may have none of them."""
+    """Return the rows of a scope with at most `FEW`, else None.
+
+    The newest texts of a large store may have none of them.
+    """
     kinds = _kinds(query, scope)
     values: Sequence[str]
     if threads is not None:
@@ -182,7 +193,7 @@ def _filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list
 
 
 def _path(path: str) -> tuple[str, *tuple[object, ...]]:
-    """Return the condition for a path that a tool touched, or that stands in the text; a glob, or a part of it.
+    """Return the condition for a path touched by a tool or named in the text; a glob or a part of it.
 
     Case does not matter. Brackets stand for themselves: `app/[id]/page.tsx`.
     """

@@ -1,4 +1,4 @@
-"""Fold texts for the indexes: ß and ss, full width and ASCII, ligatures and letters are the same; lower case. Pure."""
+"""Fold texts for the indexes: lower case; ß and ss, full width and ASCII, ligatures alike. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ def lowered(text: str) -> str:
 
 
 def without_accents(text: str) -> str:
-    """Return `text` folded, without accents, in one spelling: `Straße`, `STRASSE`; `счёт`, `счет`; `ώρα`, `ΩΡΑ`."""
+    """Return `text` folded, without accents, in one spelling.
+
+    `Straße` is `STRASSE`, `счёт` is `счет`, `ώρα` is `ΩΡΑ`.
+    """
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded(text))))
 
 
 def other_accents(word: str) -> list[str]:
-    """Return how a Russian or Greek word may be written as well: ё for е and back, an accent on one vowel or none.
+    """Return other spellings of a Russian or Greek word: ё for е and back, one accent or none.
 
     The index tells these apart; Latin accents it does not.
     """

@@ -1,4 +1,4 @@
-"""Index messages, observations and tasks: where their text stands, and what search filters by.
+"""Index messages, observations and tasks: the places of their texts, and fields to filter by.
 
 Rows are written in the same transaction as what they describe; triggers keep the FTS5 tables in step. The text of a
 message stays in its row of `messages`: only what had to be masked is kept here. The view `search_texts` has the
@@ -30,7 +30,10 @@ _PIECE = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
 def pieces(token: str) -> list[str]:
-    """Split an identifier: `getUserId` → get, user, id; `refresh_tokens` → refresh, tokens; `auth.ts` → auth, ts."""
+    """Split an identifier.
+
+    `getUserId` → get, user, id; `refresh_tokens` → refresh, tokens; `auth.ts` → auth, ts.
+    """
     return [p.lower() for p in _PIECE.findall(token)]
 
 
@@ -97,12 +100,15 @@ class Doc(Struct, frozen=True, kw_only=True):
 
 
 def _referred(text: str, kept: str, message_pk: int | None) -> tuple[str, int | None]:
-    """Return what is stored of a message's text, and the message that has it: all of `kept` where it is masked."""
+    """Return the text to store and the message to refer to.
+
+    `kept` is stored only if it differs from the message's text, as masked text does.
+    """
     return ("", message_pk) if message_pk is not None and kept == text else (kept, None)
 
 
 def _previous(prev: str, prev_pk: int | None) -> tuple[str, int | None]:
-    """Return what is stored of the text of the message before, and that message."""
+    """Return the text to store for the message before, and that message."""
     said = prev[:PREVIOUS_LIMIT]
     return _referred(said, entering("search_docs", "prev", said), prev_pk)
 
@@ -116,7 +122,7 @@ _PUT = (
 
 
 def put(db: Database, **values: Any) -> None:
-    """Index a `Doc` of these values, replacing what was indexed under the same kind and id."""
+    """Index a `Doc` of these values, replacing the entry of the same kind and id."""
     db.execute_sql(_PUT, Doc(**values).row())
 
 

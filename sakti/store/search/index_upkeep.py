@@ -50,7 +50,7 @@ def count_orphans(db: Database, table: str) -> int:
 
 
 def count_differing(db: Database, table: str) -> int:
-    """Return for how many texts the word counts in an index are wrong: they were changed past the triggers."""
+    """Count the texts whose word counts in an index are wrong: changes that bypassed the triggers."""
     columns = _columns(db, table)
     model = _empty_copy(db, table)
     found = 0
@@ -94,7 +94,7 @@ def _sql(db: Database, name: str) -> str:
 
 
 def fill(db: Database, table: str, pks: Sequence[int]) -> None:
-    """Add texts (pks in ascending order) to an index where it lacks them."""
+    """Add texts (pks in ascending order) that an index lacks."""
     columns = _columns(db, table)
     for pk in pks:
         db.execute_sql(
@@ -105,7 +105,10 @@ def fill(db: Database, table: str, pks: Sequence[int]) -> None:
 
 
 def replace_by_empty(db: Database, table: str) -> None:
-    """Replace an index by an empty one; the old table stays under another name until `drop_some` removes it."""
+    """Replace an index by an empty one.
+
+    The old table keeps another name until `drop_some` removes it.
+    """
     sql = _sql(db, table)
     _rename(db, table, f"{table}{OLD}")
     _create(db, table, sql)
@@ -118,7 +121,10 @@ def _create(db: Database, table: str, sql: str) -> None:
 
 
 def replace(db: Database, table: str, new: str) -> None:
-    """Put the index `new` in the place of another one; that stays under another name until `drop_some` removes it."""
+    """Replace an index by the index `new`.
+
+    The old one keeps another name until `drop_some` removes it.
+    """
     held = [
         db.execute_sql(f"SELECT EXISTS (SELECT 1 FROM {name}_docsize WHERE id > 0)").fetchone()[0]
         for name in (table, new)
@@ -155,7 +161,7 @@ def replaced(db: Database) -> list[str]:
 
 
 def drop_some(db: Database, table: str, rows: int = 250) -> bool:
-    """Delete about `rows` rows of an unused index; False when nothing is left."""
+    """Delete about `rows` rows of an unused index; return whether more remain."""
     for part, key in (("data", f"id > {_KEPT}"), ("docsize", "1"), ("idx", "1")):
         name = f"{table}_{part}"
         column = "(segid, term)" if part == "idx" else "id"
@@ -170,7 +176,7 @@ def drop_some(db: Database, table: str, rows: int = 250) -> bool:
 
 @contextmanager
 def past_triggers(db: Database) -> Generator[None]:
-    """Write rows without triggers, where the indexes hold what they should or are made anew."""
+    """Write rows without triggers, if the indexes are already right or are rebuilt."""
     connection: Any = db.connection()
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     try:
@@ -213,7 +219,7 @@ def _marks(db: Database) -> int:
 
 
 def merge_some(db: Database, table: str, pages: int = 16, *, whole: bool = False) -> bool:
-    """Merge about `pages` pages of an index; False when nothing is left to merge.
+    """Merge about `pages` pages of an index; return whether more remain to merge.
 
     `whole` starts merging all of it into one segment, which later calls continue (FTS5 'merge').
     """
@@ -224,7 +230,7 @@ def merge_some(db: Database, table: str, pages: int = 16, *, whole: bool = False
 
 
 def is_scattered(db: Database, table: str) -> bool:
-    """Return whether an index has segments that are worth merging into one, when there is nothing else to do.
+    """Return whether an index has segments that are worth merging into one while idle.
 
     Every word of a search is looked up in each segment: eight of them cost a fifth to a quarter of its time.
     """

@@ -1,4 +1,4 @@
-"""Read from the word index where phrases stand in whole texts, without reading a text.
+"""Read the positions of phrases in complete texts from the word index, without reading a text.
 
 FTS5 calls an auxiliary function for each row of a query; this one keeps what it is called for. Raw SQL: MATCH.
 """
@@ -47,7 +47,10 @@ class _Collector:
         self.documents: Collection[int] = ()
 
     def look_at(self, phrases: int, whole: int, lead: int) -> None:
-        """Look at so many phrases, in rows that are no documents at the first `whole`; they begin at place `lead`."""
+        """Look at so many phrases, beginning at place `lead`.
+
+        In rows that are no documents only the first `whole` count.
+        """
         self.wide = [(lead + number, number) for number in range(phrases)]
         self.narrow = self.wide[:whole]
 
@@ -71,7 +74,9 @@ def occurrences(
     documents: Collection[int],
     newest: int,
 ) -> Occurrences:
-    """Return where phrases stand in the rows `keys`; those from number `whole` on only in the rows `documents`.
+    """Return the positions of phrases in the rows `keys`.
+
+    Those from number `whole` on are read only in the rows `documents`.
 
     `forms`: FTS5 phrases, each with the number of texts that have it. Those that few texts have are gone through, and
     the common ones only where they are (FTS5 skips to the row); a row with common ones only is looked up by itself.
@@ -134,7 +139,7 @@ def sizes_of(db: Connection, keys: Sequence[int]) -> dict[int, Sizes]:
 
 
 def likely_copies(db: Connection, keys: Sequence[int]) -> list[bytes]:
-    """Return what the sizes of copies of these rows begin with, as they are packed: those of text and identifiers."""
+    """Return how packed sizes of these rows' copies begin: with the sizes of text and identifiers."""
     sql = "SELECT sz FROM search_words_docsize WHERE id IN (SELECT value FROM json_each(?))"
     ends = (
         (packed, [i for i, byte in enumerate(packed, 1) if byte < 128])
@@ -145,7 +150,7 @@ def likely_copies(db: Connection, keys: Sequence[int]) -> list[bytes]:
 
 @lru_cache(10_000)
 def _numbers(packed: bytes) -> tuple[int, ...]:
-    """Return the numbers of FTS5's list of sizes: SQLite's varints, seven bits a byte, the last one below 128."""
+    """Decode FTS5's list of sizes: SQLite's varints, seven bits a byte, the last one below 128."""
     numbers, number = list[int](), 0
     for byte in packed:
         number = number << 7 | byte & 127

@@ -1,4 +1,4 @@
-"""Read AND, OR, NOT and parentheses in a query. Pure; what is no operator stays text."""
+"""Read AND, OR, NOT and parentheses in a query; anything else stays text. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Group = tuple[str, ...]
 
 
 class Operators(Struct, frozen=True):
-    """What a query says with operators: its `text` without them, the words after NOT, and the alternatives.
+    """Query with operators: its `text` without them, the words after NOT, and the alternatives.
 
     `alternatives`: the words of which a text must have all, of one alternative; () where neither AND nor OR was typed.
     """
@@ -65,7 +65,7 @@ def bare(token: str) -> str:
 
 
 def _is_operator(tokens: Sequence[str], at: int, is_said: Callable[[str], bool]) -> bool:
-    """Return whether a token is an operator or a parenthesis where it stands, and no word."""
+    """Return whether a token is an operator or a parenthesis in its place, and no word."""
     if tokens[at] in ("(", ")") or not OPERATORS.fullmatch(tokens[at]):
         return tokens[at] in ("(", ")")
     if tokens[at] != "NOT" or at == len(tokens) - 1:
@@ -84,7 +84,10 @@ class _Senseless(Exception):
 
 
 class _Reader:
-    """Recursive descent: alternatives are made of sequences, those of operands; each is read as its groups of words."""
+    """Recursive descent parser of operators.
+
+    Alternatives consist of sequences, those of operands; each is read as its groups of words.
+    """
 
     def __init__(self, tokens: Sequence[tuple[str, bool]]) -> None:
         self._left = tokens

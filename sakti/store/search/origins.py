@@ -33,7 +33,7 @@ class Origin(Struct, frozen=True):
 
 
 def origin(db: Database, line_id: str) -> Origin | None:
-    """Return where a line of the log comes from; None where it names no messages, or none is left."""
+    """Return the origin of a line of the log; None if it names no messages, or none remains."""
     row = db.execute_sql("SELECT group_id, line, content FROM observations WHERE id = ?", (line_id,)).fetchone()
     if row is None:
         return None

@@ -43,7 +43,7 @@ class Hit(Struct, frozen=True, dict=True):
 
     @cached_property
     def excerpt(self) -> Excerpt:
-        """Return what is shown of its text, cut at the first call."""
+        """Return the excerpt of its text, cut at the first call."""
         return self.cut()
 
     @property

@@ -1,4 +1,4 @@
-"""Find texts by parts of words: identifiers, scripts without spaces, signs; and words like a mistyped one."""
+"""Find texts by parts of words (identifiers, scripts without spaces, signs) and similar words."""
 
 from __future__ import annotations
 

@@ -178,7 +178,9 @@ def _either(match: re.Match[str]) -> str:
 
 
 def _exclusions(text: str, *, needed: bool) -> tuple[str, list[str]]:
-    """Read `-word`: the text without them, and the words; where that leaves nothing, but something is `needed`, none.
+    """Read `-word`: return the text without the exclusions, and the excluded words.
+
+    If that empties the text, but something is `needed`, nothing is excluded.
 
     In a sentence they are flags (`built with -fPIC to allow linking`), except at its end and not after a small word.
     """
@@ -257,7 +259,7 @@ def words_and_joined(text: str) -> tuple[list[str], list[str]]:
 
 
 def is_cjk(text: str) -> bool:
-    """Return whether a script stands in a text whose words are not told apart, such as Chinese or Thai."""
+    """Return whether a text has a script without separate words, such as Chinese or Thai."""
     return _CJK.search(text) is not None
 
 

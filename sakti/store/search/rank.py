@@ -1,4 +1,4 @@
-"""Rank the candidates of a search. Pure; this page is the whole ranking.
+"""Rank the candidates of a search. Pure; this page is the complete ranking.
 
 1. *Retrieve* (`retrieve.py`): two lists from FTS5. Words: stemmed, OR-ed, with the pieces of identifiers
    (`getUserId` → get, user, id, getuserid). Parts of words: trigrams, for what looks like an identifier, finds
@@ -181,7 +181,7 @@ def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
 
 
 def _neighbours(f: Features, weights: Weights, at: Mapping[Place, Features], words: Mapping[int, float]) -> float:
-    """Return what the messages before and after a message say of it; `at`: those with words by their places."""
+    """Return the score from the messages before and after a message; `at`: matches by place."""
     total = 0.0
     thread, position = f.row.thread_id, f.row.position
     for place in ((thread, position - 1), (thread, position + 1)):
@@ -194,7 +194,7 @@ def _neighbours(f: Features, weights: Weights, at: Mapping[Place, Features], wor
 
 
 def _words(f: Features, pattern: Pattern, mean: float) -> float:
-    """Return BM25 of the terms; a part of a word that was looked for counts as itself, however long the text is."""
+    """Return BM25 of the terms; a searched part of a word counts alike in texts of any length."""
     weights = pattern.weights_of(document=f.document)
     length = max(f.length, mean) if f.remark else f.length
     norm = weights.k1 * (1 - weights.b + weights.b * length / mean)

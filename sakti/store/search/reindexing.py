@@ -80,7 +80,7 @@ def has_hidden_rows(db: Connection) -> bool:
 
 
 def items(db: Database, noted: Note) -> list[Item]:
-    """Return what is to be removed or added back, in order."""
+    """Return the items to remove or add back, in order."""
     if noted.deleted:
         rows = db.execute_sql(
             f"SELECT d.kind, d.doc_id FROM search_docs d WHERE d.thread_id = ? AND {_GOES}", (noted.thread_id,)
@@ -92,7 +92,7 @@ def items(db: Database, noted: Note) -> list[Item]:
 
 
 def work_off(db: Database, some: Sequence[Item], noted: Note) -> None:
-    """Remove some items from search, or add them back; none where the thread's state changed meanwhile."""
+    """Remove some items from search, or add them back; none if the thread has changed meanwhile."""
     if _stands(db, noted):
         archive_file.refuse_missing(db, noted.thread_id)
         index_upkeep.with_deferred_merge(db, partial(_do, some=some, noted=noted))

@@ -52,7 +52,7 @@ OWN = "{text idents summary}"  # the columns of a text itself
 
 
 class Budget(Struct):
-    """Time for one query: `clock` in seconds, `end` by that clock; `last`: the end as long as nothing is found."""
+    """Time for one query: `clock` in seconds, `end` by that clock; `last`: the end without results."""
 
     clock: Callable[[], float]
     end: float
@@ -69,7 +69,7 @@ class Budget(Struct):
 
 
 class Matches(Struct):
-    """Rows that match, the likely ones first; `shares`: their scores in the index as shares of the best one.
+    """Rows that match, the likely ones first; `shares`: index scores as shares of the best one.
 
     `required`: all have a phrase or the like, which tells so much that little is left to tell them apart.
     """
@@ -79,7 +79,7 @@ class Matches(Struct):
     required: bool = False
 
     def worth_measuring(self) -> list[Row]:
-        """Return the rows that may come up: by their own words, or by what stands around them in their thread."""
+        """Return the rows that may come up: by their own words, or by their neighbours in the thread."""
         threads = Counter(r.thread_id or r.pk for r in self.rows[:BEST])
         shares = self.shares
         best = self.rows[:BEST]
@@ -121,7 +121,7 @@ def are_known(db: Connection, phrases: Iterable[str]) -> set[str]:
 
 
 def _of_each(db: Connection, select: str, phrases: Iterable[str]) -> dict[str, int]:
-    """Return what a statement selects for each phrase, its `w.value`, asked at once: half is the cost of a call."""
+    """Run a SELECT for each phrase, its `w.value`, in one statement: half is the cost of a call."""
     if not (asked := list(dict.fromkeys(phrases))):
         return {}
     rows = db.execute_sql(f"SELECT ({select}) FROM json_each(?) w", (json.encode(asked).decode(),)).fetchall()
@@ -129,7 +129,10 @@ def _of_each(db: Connection, select: str, phrases: Iterable[str]) -> dict[str, i
 
 
 def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
-    """Return the FTS5 query: texts with any of the terms, and what is required; `own`: not by the message before."""
+    """Return the FTS5 query: texts with any of the terms, and all required words.
+
+    `own`: not by the message before.
+    """
     phrases = [p for t in terms for p in t.phrases]
     columns = f"{OWN} : " if own or query.phrases else ""
     words = f"{columns}({' OR '.join(phrases)})" if phrases else ""
@@ -152,13 +155,13 @@ def _avoiding(match: str, query: Query) -> str:
 
 
 def any_word_of(words: Sequence[str]) -> str:
-    """Return the FTS5 query of texts in which one of `words` stands, in any form."""
+    """Return the FTS5 query of texts with one of `words`, in any form."""
     phrases = (spellings(word.rstrip("*"), prefix=word.endswith("*")) for word in words)
     return f"(text : ({' OR '.join(itertools.chain.from_iterable(phrases))}))"
 
 
 def required_of(query: Query) -> str:
-    """Return the FTS5 query of what texts must have, "" where that is nothing."""
+    """Return the FTS5 query of all requirements on texts; "" without any."""
     required = [f"{OWN} : ({' OR '.join(spellings(p))})" for p in query.phrases]
     if query.alternatives:
         groups = (" AND ".join(map(_operand, group)) for group in query.alternatives)
@@ -205,7 +208,7 @@ def by_words(
 def _by_required(
     db: Connection, terms: Sequence[Term], query: Query, place: Place, newest: int, budget: Budget
 ) -> Matches:
-    """Return the rows that have what is required, those with most of the other words first."""
+    """Return the rows that meet all requirements, those with most of the other words first."""
     phrases = [tuple(stems(folded(p))) for p in query.phrases]
     implied = {*phrases, *((s,) for phrase in phrases for s in phrase)}
     rarities = {match_of([t], query, own=True): t.rarity for t in terms if t.stem not in implied}
@@ -215,7 +218,10 @@ def _by_required(
 
 
 def _with_required(terms: Sequence[Term], query: Query) -> int:
-    """Return how many texts have what is required, at most; one in which a phrase is looked for counts less."""
+    """Estimate how many texts meet all requirements, at most.
+
+    A text to be searched for a phrase counts less.
+    """
     documents = {t.stem: t.documents for t in terms}
     every = sum(documents.values())
 
@@ -239,7 +245,7 @@ def _by_windows(
     newest: int,
     budget: Budget,
 ) -> Matches:
-    """Return `found` and behind them the rows that match, from the newest texts on, as far as the time suffices.
+    """Return `found` and then the matching rows, from the newest texts on, while time remains.
 
     `rarities`: of each term by its FTS5 query; `texts`: how many match, at most; `names`: of what is looked for.
     """
@@ -260,7 +266,7 @@ def _by_windows(
 
 
 def _with_most_words(db: Connection, rarities: Mapping[str, float], place: Place, within: tuple[int, int]) -> Matches:
-    """Return the rows of a window with most of the words, the rare ones counting more, of equals the newest.
+    """Return the rows of a window with most of the words; rare words count more, ties go to newer.
 
     bm25 would count each word in the whole index before it ranks the first row.
     """
@@ -297,7 +303,7 @@ def _by_score(db: Connection, match: str, place: Place) -> Any:
 
 
 def _with_rare_words(db: Connection, rare: str, common: Mapping[str, float], place: Place, budget: Budget) -> Matches:
-    """Return the rows with rare words, the likely ones first; `common`: the rarity of further words by FTS5 query.
+    """Return the rows with rare words, best first; `common`: rarity of further words by FTS5 query.
 
     The score is bm25 of the rare words and the rarity of those common ones that a row has: FTS5 skips to it in their
     lists. (Questions in a store of 112,000 messages: R@10 +2.4, MRR +1.2 against bm25 alone.)
@@ -328,7 +334,9 @@ def _matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
 def by_parts(
     db: Connection, parts: Sequence[str], place: Place, newest: int, budget: Budget
 ) -> tuple[list[Row], dict[str, float], bool]:
-    """Return the rows that may contain one of `parts` (folded, in lower case), the rarity of each part, and if more do.
+    """Return the rows that may contain one of `parts`, the rarity of each part, and if more do.
+
+    Parts are folded, in lower case.
 
     Those with the rarest first, equals newest first; older ones where a filter leaves out the newest.
     """
@@ -422,7 +430,7 @@ def _open_vocabulary(db: Connection) -> None:
 
 
 def _at_the_end(db: Connection, part: str, place: Place, newest: int, budget: Budget, *, found: bool) -> Sequence[int]:
-    """Return the keys of the rows whose text ends with a part that is shorter than the pieces of the index.
+    """Return the keys of the rows whose text ends with a part shorter than the index's pieces.
 
     Where words are not told apart, all up to the next sign is one word for the index: the words that end with it.
     """
@@ -444,7 +452,7 @@ def _at_the_end(db: Connection, part: str, place: Place, newest: int, budget: Bu
 
 
 def without_likely(db: Connection, place: Place, copies: Sequence[bytes], unwanted: Sequence[str]) -> Place:
-    """Return the filter of the rows that are likely no copies (of these sizes), and have none of `unwanted`."""
+    """Return the filter of rows that are likely no copies (of these sizes), without `unwanted`."""
     words = [w for w in unwanted if not is_unindexed(w)]
     parts = [folded(w).lower() for w in unwanted if is_unindexed(w)]
     pieces = [all_of(cut(p)) if len(p) >= SIZE else any_of(_pieces_from(db, p)) for p in parts]
@@ -471,7 +479,10 @@ def similar_parts(db: Connection, word: str, place: Place, newest: int, budget: 
 
 
 def contains(db: Connection, part: str) -> bool:
-    """Return whether one of the newest texts that have its pieces contains a part of three characters and more."""
+    """Return whether one of the newest texts with its pieces contains a part.
+
+    The part has three or more characters.
+    """
     if not (pieces := trigrams(part)):
         return False
     sql = "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? ORDER BY rowid DESC LIMIT ?"

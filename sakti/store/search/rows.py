@@ -1,4 +1,4 @@
-"""Read the rows of search, their texts from where they are stored, and what a hit shows of them.
+"""Read the rows of search, their stored texts, and the fields that a hit shows.
 
 Raw SQL: hundreds of texts for each query.
 """
@@ -52,7 +52,7 @@ def table_of(rows: Sequence[tuple[object, ...]]) -> tuple[str, list[object]]:
 
 
 class Stored(Struct, frozen=True):
-    """Text of a row as it is stored: its own where it has one, else in the columns of its message."""
+    """Stored text of a row: in the row itself, or in the columns of its message."""
 
     own: str
     said: str | None
@@ -64,7 +64,7 @@ class Stored(Struct, frozen=True):
 
 
 def _text(own: str, said: str | None, raw: str, parts: str | bytes | None) -> str:
-    """Return the text of a row: what the view `search_texts` has, without its detour through SQL functions."""
+    """Return the text of a row, as in the view `search_texts` but without SQL functions."""
     if parts is None:
         return own
     return (text_of(raw, parts) if said is None else said)[:TEXT_LIMIT]
@@ -97,14 +97,16 @@ def texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
 
 
 def _kept(own: str, said: str | None, raw: str, parts: str | bytes | None) -> Stored:
-    """Return a text that can be read later: what is in the archive is read now."""
+    """Return a text that can be read later; texts in the archive are read now."""
     if parts is not None and archive_file.is_reference(parts):
         return Stored(_text(own, said, raw, parts), None, "", None)
     return Stored(own, said, raw, parts)
 
 
 def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: str) -> set[int]:
-    """Return the keys of the rows whose text has one of `words`; `match`: the FTS5 query of texts that may have one.
+    """Return the keys of the rows whose text has one of `words`.
+
+    `match`: the FTS5 query of texts that may have one.
 
     A text in which it stands with its dash or behind NOT is not meant: `java -jar` looks for itself. Where the index
     does not have one of them all texts are read.
@@ -131,7 +133,7 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
 
 
 def _spelled(word: str) -> str:
-    """Return the pattern of a word, of its beginning (`word*`), or of a phrase that a line break may divide."""
+    """Return the pattern of a word, a prefix (`word*`), or a phrase that a line break may divide."""
     pattern = r"\s+".join(re.escape(w) for w in without_accents(word.rstrip("*")).split())
     return pattern + r"\w*" * word.endswith("*")
 
@@ -143,7 +145,7 @@ def is_unindexed(word: str) -> bool:
 
 
 def having(db: Connection, rows: Sequence[Row], alternatives: Sequence[Sequence[str]]) -> set[int]:
-    """Return the keys of the rows whose text has all words of one of the `alternatives`, read from the text."""
+    """Return the keys of the rows whose text itself has all words of one of the `alternatives`."""
     wanted = [[_Sought(folded(w.rstrip("*")).lower(), w.endswith("*")) for w in group] for group in alternatives]
     found: set[int] = set()
     for pk, text in texts_of(db, [r.pk for r in rows]).items():
@@ -155,7 +157,10 @@ def having(db: Connection, rows: Sequence[Row], alternatives: Sequence[Sequence[
 
 
 class _Sought(Struct, frozen=True):
-    """Word that a text must have: one of an alphabet in any form or with any ending, others wherever they stand."""
+    """Word that a text must have.
+
+    One of an alphabet in any form or with any ending, others anywhere in the text.
+    """
 
     word: str
     prefix: bool

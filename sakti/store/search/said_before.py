@@ -14,5 +14,5 @@ _SAID_BEFORE = (
 
 
 def said_before(db: Database, thread_id: str, index: int) -> tuple[int | None, str]:
-    """Return the last saved message (its pk) before an index, and its text to index; (None, "") where there is none."""
+    """Return the last saved message (its pk) before an index, and its text to index, or (None, "")."""
     return db.execute_sql(_SAID_BEFORE, (thread_id, index)).fetchone() or (None, "")

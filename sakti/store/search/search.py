@@ -83,7 +83,7 @@ LAST_TIME = 0.5  # seconds after which a query ends that has found nothing yet
 
 
 class _Found(Struct, frozen=True):
-    """Candidates in order, behind them those that were not measured, how their terms were read, what may be meant.
+    """Ranked candidates, unmeasured rows behind them, how terms were read, and a suggestion.
 
     `avoided`: there were so many with an unwanted word that it was looked for others. `more`: these are not all.
     """
@@ -102,7 +102,7 @@ class _Found(Struct, frozen=True):
         return [*(r.features.row for r in self.ranked), *self.rest]
 
     def and_behind(self, other: _Found, more: bool) -> _Found:
-        """Return what was found with what was looked for behind copies; `more`: there still are others."""
+        """Return these results with those found behind copies; `more`: there still are others."""
         ranked = ranking.in_order([*self.ranked, *other.ranked])
         return replace(self, ranked=ranked, rest=[*self.rest, *other.rest], more=more)
 
@@ -146,7 +146,7 @@ def search(
 
 
 class _Asking(Struct, frozen=True):
-    """What is asked for besides the query; see `search`."""
+    """Arguments of `search` besides the query."""
 
     text: str
     scope: Scope
@@ -204,7 +204,7 @@ def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
 
 
 def _is_unfinished(found: _Found, total: int, budget: Budget) -> bool:
-    """Return whether a first page lacks hits that a whole search may have."""
+    """Return whether a first page lacks hits that a complete search may have."""
     return (found.more and total < PAGE) or (budget.over and (not total or bool(budget.unread)))
 
 
@@ -218,7 +218,7 @@ def _search_elsewhere(db: Connection, query: Query, asking: _Asking) -> SearchPa
 
 
 class _Listed(Struct, frozen=True):
-    """What is listed, measured and not, each text with the number of its copies; and the keys of what is left out."""
+    """Listed rows, measured and not, each text with its number of copies; keys of those left out."""
 
     folded: list[tuple[Ranked, int]]
     rest: list[tuple[Row, int]]
@@ -245,7 +245,7 @@ def _look_behind(
     budget: Budget,
     now: int | None,
 ) -> tuple[_Found, _Listed]:
-    """Return more of what matches, where copies or what is left out took the places of the candidates.
+    """Find more matches if copies or excluded texts took the places of the candidates.
 
     What is likely neither (by sizes and index) comes first.
     """
@@ -337,13 +337,16 @@ def _find(
 
 
 def _to_be_read(query: Query) -> list[tuple[str, ...]]:
-    """Return the alternatives with the phrases where the index cannot tell which texts have them; [] where it can."""
+    """Return the alternatives with the phrases if texts must be read to check them; else [].
+
+    The index cannot check some words.
+    """
     groups = [(*query.phrases, *group) for group in query.alternatives or [()]]
     return groups if any(map(is_unindexed, chain.from_iterable(groups))) and query.text else []
 
 
 def _has_parts_alone(text: str) -> bool:
-    """Return whether words alone do not tell what is typed: an identifier, Chinese and the like, an emoji."""
+    """Return whether words do not suffice: an identifier, Chinese and the like, an emoji."""
     if looks_like_identifier(text) or is_cjk(text):
         return True
     typed = text.split()
@@ -351,7 +354,7 @@ def _has_parts_alone(text: str) -> bool:
 
 
 def _is_question(query: Query) -> bool:
-    """Return whether what is meant may stand beside what matches: not where words or a phrase are required.
+    """Return whether an answer may be next to a match: not if words or a phrase are required.
 
     In a sentence a quote names something, of which an answer need not repeat the name.
     """
@@ -377,7 +380,10 @@ def _unwanted(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
 
 
 def _as_one_word(word: str) -> str:
-    """Return `readfile` for `read_file`: the index has both, the second as a phrase of what may be common words."""
+    """Return `readfile` for `read_file`.
+
+    The index has both, the second as a phrase of perhaps common words.
+    """
     return "".join(pieces(word)) if "_" in word and word.isascii() else word
 
 
@@ -447,7 +453,7 @@ def _as_written(db: Connection, similar: Mapping[str, Sequence[str]], ranked: Se
 
 
 def _suggestion(text: str, meant: Mapping[str, Sequence[str]]) -> str:
-    """Return the query with the words that were probably meant; "" where none is unknown."""
+    """Return the query with the words that were probably meant; "" if all are known."""
     lower = asked = text.lower()
     for typed, words in meant.items():
         at = lower.find(typed)
@@ -512,7 +518,7 @@ def _without_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[list[
 def _beside(
     db: Connection, kept: Sequence[Features], words: Mapping[int, float], pattern: Pattern, place: Place
 ) -> list[Features]:
-    """Return the messages beside the best; where nothing is asked, the requests that they answer."""
+    """Return the messages beside the best; without a question, the requests that they answer."""
     best = sorted(kept, key=lambda f: -words[f.row.pk])
     owners = best[:ENTERING] if pattern.asks else [f for f in best[:ANSWERS] if f.is_answer]
     rows = retrieve.neighbours(db, [f.row for f in owners], place)
@@ -525,7 +531,7 @@ def _beside(
 
 
 def _measured_alone(db: Connection, rows: Sequence[Row], pattern: Pattern) -> list[Features]:
-    """Return the features of rows that are there for what stands beside them; long ones are not read."""
+    """Return the features of rows listed for their neighbours' words; long ones are not read."""
     sizes = sizes_of(db, [r.pk for r in rows])
     texts = texts_of(db, [r.pk for r in rows if _is_short(sizes.get(r.pk))])
     measured: list[Features] = []

@@ -60,7 +60,7 @@ def _word_start(lower: str, start: int, at: int) -> int:
 
 
 def _marks(snippet: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Return where the words stand in a snippet, longer ones first, none over another."""
+    """Return the places of the words in a snippet, longer ones first, without overlaps."""
     lower = lowered(snippet)
     marks: list[tuple[int, int]] = []
     for word in sorted((w for w in words if w in lower), key=lambda w: (-len(w), w)):

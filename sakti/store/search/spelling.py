@@ -1,4 +1,4 @@
-"""Find the words that were meant where no text has a typed one. Raw SQL: the vocabulary of the word index."""
+"""Correct typed words that no text has. Raw SQL: the vocabulary of the word index."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ _SEPARATORS = lazy_pattern(r"[/\\]")
 def corrections(
     db: Connection, words: Sequence[str], text: str, newest: int, known: Collection[str]
 ) -> dict[str, list[str]]:
-    """Return the nearest known words for each typed word that no text has; `known`: those that some text has.
+    """Return the nearest known words for each typed word that no text has.
+
+    `known`: those that some text has.
 
     Nearest is one letter away (one edit or transposition: 80 % of typing errors, Damerau 1964). The first two letters
     are taken as right (three in large stores); an identifier whose pieces are all known words is not corrected.
@@ -73,7 +75,7 @@ def is_known(db: Connection, word: str, *, parts: bool) -> bool:
 
 
 def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
-    """Return (texts, word) for the words one letter away that share the first `right` letters and some text has.
+    """Return (texts, word) for words of the texts one letter away, with the same `right` first letters.
 
     The index has stems: each word that may be meant is stemmed as it was (`configuraiton`: configuration, configur).
     """
@@ -90,13 +92,13 @@ def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
 
 
 def _stemmed(words: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Return each word with its stem, all stemmed at once; those that are no single word for the index are left out."""
+    """Return each word with its stem, all stemmed at once; nothing unless each is one indexed word."""
     found = stems(" ".join(words))
     return zip(words, found, strict=True) if len(found) == len(words) else ()
 
 
 def as_written(word: str, texts: Iterable[str]) -> str:
-    """Return the form that some texts have in their beginnings (expire for expir); the word itself if none has."""
+    """Return the form at the beginning of some text (expire for expir), or the word itself."""
     stem = stems(folded(word))
     begins = re.compile(rf"\b{re.escape(word[:2])}\w*", re.IGNORECASE)
     found = {token.lower() for text in texts for token in begins.findall(text[:LOOKED_AT])}
@@ -104,7 +106,9 @@ def as_written(word: str, texts: Iterable[str]) -> str:
 
 
 def one_letter_away(word: str, right: int) -> list[str]:
-    """Return what two swapped letters, one left out, changed or put in make of `word` behind its first `right` ones.
+    """Return the words one edit away from `word` behind its first `right` letters.
+
+    An edit swaps two letters, or removes, changes or inserts one.
 
     The likeliest first. Letters are those of the word's script (Latin, Greek, Cyrillic), else those of the word.
     """
@@ -129,7 +133,7 @@ def is_one_edit(a: str, b: str) -> bool:
 
 
 def similar_words(texts: Iterable[str], word: str) -> list[str]:
-    """Return the words of some texts that share at least half of their three-letter pieces with `word`, best first.
+    """Return words of the texts that share at least half of `word`'s trigrams, best first.
 
     They begin with the same letter. Those one letter away come first, then by Dice's measure: twice the shared pieces
     by all pieces of both. A part of a path is a word, too, unless the path is what was typed.

@@ -20,13 +20,16 @@ def trigrams(part: str) -> list[str]:
 
 
 def cut(lower: str) -> list[str]:
-    """Return the pieces of what is folded already: to fold twice is not always to fold once (ΐ)."""
+    """Cut a folded text into pieces: to fold twice is not always to fold once (ΐ)."""
     sought = lower[:LONGEST]
     return list(dict.fromkeys(sought[i : i + SIZE] for i in range(len(sought) - SIZE + 1)))
 
 
 def covering(pieces: list[str]) -> list[str]:
-    """Return every second one of many pieces, and the last: they have all characters of the part, at half the cost."""
+    """Return every second one of many pieces, and the last.
+
+    They have all characters of the part, at half the cost.
+    """
     return pieces if len(pieces) <= FEW else [*pieces[:-1:2], pieces[-1]]
 
 
@@ -46,5 +49,5 @@ def quoted(phrase: str) -> str:
 
 
 def for_like(text: str) -> str:
-    """Return a text for LIKE with `ESCAPE '\\'`: its signs stand for themselves."""
+    """Escape a text for LIKE with `ESCAPE '\\'`."""
     return re.sub(r"([\\%_])", r"\\\1", text)

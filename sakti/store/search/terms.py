@@ -25,7 +25,7 @@ SHORTEST = 3  # letters of a short form
 
 
 class Form(Struct, frozen=True):
-    """One FTS5 phrase that matches a term, what an occurrence of it counts, and the number of texts that have it."""
+    """FTS5 phrase that matches a term, the weight of an occurrence, and its number of texts."""
 
     phrase: str
     weight: float = 1.0
@@ -53,7 +53,7 @@ class Term(Struct, frozen=True):
 
     @property
     def phrases(self) -> list[str]:
-        """Return the phrases by which texts are looked up: those of code only rank what was found."""
+        """Return the phrases to look up texts by; those of code only rank texts."""
         return [f.phrase for f in self.forms if not f.only_ranks]
 
 
@@ -68,7 +68,7 @@ def phrase_as_typed(word: str) -> str:
 
 
 def spellings(word: str, *, prefix: bool = False) -> list[str]:
-    """Return the phrases of a word: as it is indexed, with other accents, and as rows have it that are not packed."""
+    """Return the phrases of a word: as indexed, with other accents, and as in rows not yet packed."""
     if word.isascii():
         return [phrase_of(word, prefix=prefix)]
     known = [phrase_of(w, prefix=prefix) for w in (word, *other_accents(word))]
@@ -76,7 +76,10 @@ def spellings(word: str, *, prefix: bool = False) -> list[str]:
 
 
 def inverse_frequency(documents: int, total: int) -> float:
-    """Return the weight of a term that is in `documents` of `total` texts (inverse document frequency, above 0)."""
+    """Return the weight (above 0) of a term that is in `documents` of `total` texts.
+
+    It is the inverse document frequency.
+    """
     return math.log(1 + max(0.0, total - documents + 0.5) / (documents + 0.5))
 
 
@@ -112,7 +115,7 @@ def make_terms(
 
 
 def forms_of_code(stem: tuple[str, ...]) -> list[Form]:
-    """Return what may stand for a word in code: its beginnings, and words that say the same there."""
+    """Return forms of a word in code: its beginnings, and words with that meaning in code."""
     if len(stem) != 1:
         return []
     beginnings = (stem[0][:end] for end in range(SHORTEST, len(stem[0])))

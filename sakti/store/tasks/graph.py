@@ -1,4 +1,4 @@
-"""Track blocked tasks: three cached columns in `tasks`, and walks that read only what they need.
+"""Track blocked tasks: three cached columns in `tasks`, and walks that read only needed rows.
 
 Problem. Whether a task can be started depends on its own blockers and on those of every ancestor. Computed for each
 of 50,000 tasks with 100,000 edges that takes seconds, and a board needs it after every change.

@@ -1,4 +1,4 @@
-"""Search tasks with an index of their own.
+"""Search tasks with an index for tasks alone.
 
 Neither a million messages nor a word that every task has makes it slow. Tasks with all words come first, then tasks
 where they are prefixes, then tasks with some of them; if nothing is found, the general search with its typing

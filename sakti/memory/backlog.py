@@ -29,8 +29,8 @@ def rates(observer: str) -> Rates | None:
     if not slash:
         return Rates(0.0, 0.0)
     sizes = Usage(input_tokens=SAMPLE), Usage(output_tokens=SAMPLE)
-    found = [prices.cost(usage, provider, model) for usage in sizes]
-    costs = [cost / SAMPLE for cost in found if cost is not None]
+    sample_costs = [prices.cost(usage, provider, model) for usage in sizes]
+    costs = [cost / SAMPLE for cost in sample_costs if cost is not None]
     return Rates(*costs) if len(costs) == len(sizes) else None
 
 
@@ -47,13 +47,15 @@ def left(state: MemoryState, observer: str, rates: Rates | None) -> Backlog | No
     if not tokens and not state.paused:
         return None
     calls = math.ceil(tokens / numbers.threshold) if "/" in observer else 0
-    made = [g for g in (*state.window.active, *state.window.buffered) if g.kind == "observation" and g.message_tokens]
-    read, written = sum(g.message_tokens for g in made), sum(g.observation_tokens for g in made)
+    observations = [
+        g for g in (*state.window.active, *state.window.buffered) if g.kind == "observation" and g.message_tokens
+    ]
+    read, written = sum(g.message_tokens for g in observations), sum(g.observation_tokens for g in observations)
     share = written / read if read else USUAL_SHARE
     cost = None
     if rates is not None:
-        told = tokens + calls * state.settings.observation.previous_observer_tokens
-        cost = told * rates.input + tokens * share * rates.output
+        input_tokens = tokens + calls * state.settings.observation.previous_observer_tokens
+        cost = input_tokens * rates.input + tokens * share * rates.output
     return Backlog(tokens, calls, cost, state.paused)
 
 

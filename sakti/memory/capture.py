@@ -46,8 +46,8 @@ class Redactor:
             return [self.value(v, name) for v in cast("list[Any]", value)]
         if not isinstance(value, str):
             return value
-        said = f"{name}: "
-        return self.text(said + value).removeprefix(said) if self._counter is None and name else self.text(value)
+        prefix = f"{name}: "
+        return self.text(prefix + value).removeprefix(prefix) if self._counter is None and name else self.text(value)
 
 
 def bundle(
@@ -58,19 +58,19 @@ def bundle(
     `actors`: (time, model) of the agent's calls. `settings` as they are in force.
     """
     yield {"type": "config", "config": config(settings)}
-    said = [m for m in messages if m.state == "saved" and m.role in ("user", "assistant")]
+    dialogue = [m for m in messages if m.state == "saved" and m.role in ("user", "assistant")]
     results = {r.call_id: r for m in messages if m.state == "saved" for r in m.tool_results}
-    starts = [i for i, m in enumerate(said) if i == 0 or m.role == "user"]
-    for number, (start, end) in enumerate(itertools.pairwise([*starts, len(said)])):
-        first, answers = said[start], said[start:end]
+    starts = [i for i, m in enumerate(dialogue) if i == 0 or m.role == "user"]
+    for number, (start, end) in enumerate(itertools.pairwise([*starts, len(dialogue)])):
+        first, answers = dialogue[start], dialogue[start:end]
         turn: Json = {
             "type": "input",
             "turn": number,
-            "gapMs": max(0, first.created_at - said[start - 1].created_at) if start else 0,
+            "gapMs": max(0, first.created_at - dialogue[start - 1].created_at) if start else 0,
             "user": redactor.text(plain_text(first.parts)) if first.role == "user" else "",
             "steps": [s for m in answers if m.role == "assistant" for s in _steps(m, results, redactor)],
         }
-        until = said[end].created_at if end < len(said) else math.inf
+        until = dialogue[end].created_at if end < len(dialogue) else math.inf
         if models := [model for time, model in actors if first.created_at <= time < until]:
             turn["model"] = models[-1]
         yield turn
@@ -103,8 +103,8 @@ def config(settings: MemorySettings) -> Json:
         return head + "".join(w.capitalize() for w in rest)
 
     def some(values: Any, *left_out: str) -> Json:
-        found = dataclasses.asdict(values)
-        return {camel(k): v for k, v in found.items() if k not in left_out and not isinstance(v, dict)}
+        fields = dataclasses.asdict(values)
+        return {camel(k): v for k, v in fields.items() if k not in left_out and not isinstance(v, dict)}
 
     observation = {**some(settings.observation, "model"), "threadTitle": settings.thread_title}
     general = ("scope", "retrieval", "share_token_budget", "activate_after_idle")

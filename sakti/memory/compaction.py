@@ -44,15 +44,15 @@ async def observe_all(observation: Observation, focus: str, own: list[Group], *,
     reaches into the last exchange.
     """
     state = observation.state
-    found = to_compact(state, whole_turn=whole_turn)
-    if not found:
+    selected = to_compact(state, whole_turn=whole_turn)
+    if not selected:
         return []
-    last = found[-1].index
+    last = selected[-1].index
     await state.activate_ready(last, own)
     rest = [m for m in state.window.uncovered() if m.index <= last]
     if not state.window.ready():
         await observation.now(rest, focus, own)
-    return found
+    return selected
 
 
 async def _join(observation: Observation) -> None:
@@ -79,18 +79,18 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
     state = observation.state
     stopped = not await _completes(_join(observation))
     tokens_before = state.window.pending + state.observation_tokens()
-    before, pending, found = _snapshot(state), list(state.window.messages), to_compact(state)
-    own: list[Group] = []
-    if not stopped and not await _completes(observe_all(observation, focus, own, whole_turn=True)):
+    before, pending, selected = _snapshot(state), list(state.window.messages), to_compact(state)
+    activated: list[Group] = []
+    if not stopped and not await _completes(observe_all(observation, focus, activated, whole_turn=True)):
         await observation.stop()
         stopped = True
     gone = [m for m in pending if m.index <= state.window.cursor]
-    if not own or not gone:
+    if not activated or not gone:
         why = "Stopped: nothing was changed." if stopped else state.note
-        warnings = (why or "Memory could not observe; nothing was changed.",) if found else ()
+        warnings = (why or "Memory could not observe; nothing was changed.",) if selected else ()
         return CompactionFinished(state.window.record.id, 0, tokens_before, tokens_before, 0, warnings)
-    done = _record(state, focus, own, gone, before, tokens_before)
-    left = sum(1 for m in found if m.index > state.window.cursor)
+    done = _record(state, focus, activated, gone, before, tokens_before)
+    unobserved = sum(1 for m in selected if m.index > state.window.cursor)
     why = "were not observed any more" if stopped else "could not be observed"
 
     def store(db: Database) -> tuple[int, int, int]:
@@ -107,7 +107,7 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
         tokens_before,
         done.tokens_after,
         lines,
-        (f"{left} messages {why} and stay as they are.",) if left else (),
+        (f"{unobserved} messages {why} and stay as they are.",) if unobserved else (),
         gone_tokens=sum(m.tokens for m in gone),
         kept=len(state.window.messages),
         kept_tokens=state.window.pending,
@@ -167,12 +167,12 @@ async def undo(observation: Observation) -> CompactionFinished | None:
 
 def preview(state: MemoryState) -> tuple[int, int, int]:
     """Return (messages that /compact would observe, tokens now, estimated tokens after)."""
-    found = to_compact(state)
+    selected = to_compact(state)
     before = state.window.pending + state.observation_tokens()
-    if not found:
+    if not selected:
         return 0, before, before
-    ready = [g for g in state.window.ready() if (g.first_index or 0) <= found[-1].index]
-    last = max([found[-1].index, *(g.last_index or 0 for g in ready)])
+    ready = [g for g in state.window.ready() if (g.first_index or 0) <= selected[-1].index]
+    last = max([selected[-1].index, *(g.last_index or 0 for g in ready)])
     gone = [m for m in state.window.messages if m.index <= last]
     covered = sum(g.message_tokens for g in ready)
     rest = sum(m.tokens for m in gone) - covered

@@ -51,9 +51,9 @@ class ContextBuilder:
         return self._render(active, now)[3]
 
     def _render(self, active: Sequence[Group], now: int) -> tuple[Sequence[Group], int, tuple[Block, ...], int]:
-        made = self._made
-        if made[0] is active and made[1] == now:  # a window's log is never changed, only replaced
-            return made
+        cached = self._made
+        if cached[0] is active and cached[1] == now:  # a window's log is never changed, only replaced
+            return cached
         if not any(g.text for g in active):  # nothing is counted, so a new thread does not load the tokenizer
             self._made = (active, now, (), 0)
             return self._made
@@ -143,10 +143,10 @@ def carried_over(earlier: CarryOver, head: str, counter: Counter, limit: int) ->
     pieces += [Piece("task", task_id, f"Open task: {text}") for task_id, text in earlier.tasks]
     pieces += [Piece("line", line_id, f"{LINE}{text}") for line_id, text in earlier.lines]
     tokens = counter.count(head)
-    kept: list[Piece] = []
+    remaining: list[Piece] = []
     for piece in pieces if tokens < limit else ():
         size = counter.count(piece.text) + 1
         if tokens + size <= limit:
             tokens += size
-            kept.append(piece)
-    return kept
+            remaining.append(piece)
+    return remaining

@@ -28,8 +28,8 @@ async def correct(state: MemoryState, line: str, action: Action, text: str = "")
 
     def store(db: Database) -> Corrected:
         record = state.window.record.id
-        found = memory_corrections.find_line(db, record, line)
-        done = memory_corrections.correct(db, record, found, action, text=text, now=state.clock.now())
+        line_id = memory_corrections.find_line(db, record, line)
+        done = memory_corrections.correct(db, record, line_id, action, text=text, now=state.clock.now())
         state.failpoint("edit.written")
         return done
 
@@ -54,8 +54,8 @@ async def undo(state: MemoryState, line: str | None = None) -> Corrected:
 
     def store(db: Database) -> Corrected:
         record = state.window.record.id
-        found = memory_corrections.find_line(db, record, line) if line else None
-        done = memory_corrections.undo(db, record, state.clock.now(), line_id=found)
+        line_id = memory_corrections.find_line(db, record, line) if line else None
+        done = memory_corrections.undo(db, record, state.clock.now(), line_id=line_id)
         state.failpoint("edit.written")
         return done
 

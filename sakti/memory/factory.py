@@ -54,8 +54,8 @@ def build_observers(
 
     `window` and `max_output` are the model's, in tokens, None where unknown.
     """
-    wanted = settings.model or settings.observation.model
-    observes = provider is not None and bool(model_name) and fit and wanted != EXTRACTIVE
+    model_setting = settings.model or settings.observation.model
+    observes = provider is not None and bool(model_name) and fit and model_setting != EXTRACTIVE
     observers = (Candidate(provider, model_name, None, window),) if observes else ()
     # a Reflector that is named reflects, whoever observes; one that is not goes with the Observer
     named = settings.reflection.model
@@ -98,8 +98,8 @@ def build(
     observer: Observer = extractive[0]
     if observers:
         chosen = [Choice(observing(c), c.up_to) for c in observers]
-        asked = chosen[0].worker if len(chosen) == 1 else ChosenObserver(chosen)
-        observer = asked if asked is extractive[0] else FallbackObserver(asked, extractive[0], clock)
+        primary = chosen[0].worker if len(chosen) == 1 else ChosenObserver(chosen)
+        observer = primary if primary is extractive[0] else FallbackObserver(primary, extractive[0], clock)
     if not reflectors:
         return observer, extractive[1]
     condensing = [Choice(reflecting(c), c.up_to) for c in reflectors]

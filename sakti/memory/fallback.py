@@ -62,10 +62,10 @@ class FallbackObserver:
 
     def remember(self, metadata: Mapping[str, Any], keep: Callable[[Json], Awaitable[None]]) -> None:
         """Load this model's failures from a record's metadata, and `keep` later ones there."""
-        known: Any = metadata.get(KEY)
-        if isinstance(known, dict) and known.get("model") == self._model.name:  # pyright: ignore[reportUnknownMemberType]
-            said = cast("Json", known)
-            self._failures = Failures(int(said.get("count") or 0), int(said.get("time") or 0))
+        entry: Any = metadata.get(KEY)
+        if isinstance(entry, dict) and entry.get("model") == self._model.name:  # pyright: ignore[reportUnknownMemberType]
+            stored = cast("Json", entry)
+            self._failures = Failures(int(stored.get("count") or 0), int(stored.get("time") or 0))
 
         async def write(failures: Failures) -> None:
             values = {"model": self._model.name, "count": failures.count, "time": failures.time}

@@ -24,8 +24,8 @@ class Choice(Struct, Generic[Worker], frozen=True):
 
 def fitting(choices: Sequence[Choice[Worker]], size: int) -> list[Worker]:
     """Return the workers for `size` tokens, in order; if all are too small, the largest."""
-    found = [c.worker for c in choices if c.up_to is None or size <= c.up_to]
-    return found or [max(choices, key=lambda c: c.up_to or 0).worker]
+    workers = [c.worker for c in choices if c.up_to is None or size <= c.up_to]
+    return workers or [max(choices, key=lambda c: c.up_to or 0).worker]
 
 
 class ChosenObserver:

@@ -61,9 +61,9 @@ async def open_record(
             return await store.write(make)
         except StoreError as e:
             failure = e.message
-    found = await store.read(memory_store.get_record, key)
+    existing = await store.read(memory_store.get_record, key)
     empty = Record("", key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, 0, {})
-    return Opened(found or empty, failure=failure)
+    return Opened(existing or empty, failure=failure)
 
 
 async def first_window(store: Store, thread: Thread, record: Record, *, newest: int | None) -> Window:

@@ -23,22 +23,22 @@ def text(said: Sequence[Said], counter: Counter, limit: int, timezone: str) -> s
     """
     head = read_prompt("memory#other-threads")
     used = counter.count(head) + 20
-    kept: dict[str, list[str]] = {}
+    by_thread: dict[str, list[str]] = {}
     titles = {one.thread_id: f' title="{safe_title(one.title)}"' if one.title.strip() else "" for one in said}
     for one in sorted(said, key=lambda s: (s.created_at, s.index), reverse=True):
         words = one_line(one.text, LINE_CHARACTERS)
         if not words:
             continue
         line = f"{_ROLES.get(one.role, one.role)} ({dates.clock_text(one.created_at, timezone)}): {words}"
-        size = counter.count(line) + (1 if one.thread_id in kept else 20 + counter.count(titles[one.thread_id]))
+        size = counter.count(line) + (1 if one.thread_id in by_thread else 20 + counter.count(titles[one.thread_id]))
         if used + size > limit:
             break
-        kept.setdefault(one.thread_id, []).append(line)
+        by_thread.setdefault(one.thread_id, []).append(line)
         used += size
-    if not kept:
+    if not by_thread:
         return ""
     parts = [
         "\n".join([f'<thread id="{thread_alias(thread)}"{titles[thread]}>', *reversed(lines), "</thread>"])
-        for thread, lines in reversed(kept.items())
+        for thread, lines in reversed(by_thread.items())
     ]
     return "\n".join(["<other-threads>", head, *parts, "</other-threads>"])

@@ -60,8 +60,8 @@ async def recall(
         raise MemoryFailure("Say what to recall: the id of an observation group or of a message.", code="bad_request")
     (thread, first, last), others = await _place(store, resource_id, thread_id, id.strip())
     if part_index is not None:
-        found = await store.read(message_store.between, thread, first, first)
-        return _one_part(found, part_index, char_offset, counter)
+        messages = await store.read(message_store.between, thread, first, first)
+        return _one_part(messages, part_index, char_offset, counter)
     if page >= 0:
         size = PAGE_MESSAGES
         start = first + page * size

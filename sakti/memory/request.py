@@ -90,8 +90,8 @@ class RequestBuilder:
         if writes or self._store.not_saved:
             with contextlib.suppress(StoreError):  # the block is made anew at the next start
                 await self._store.write(carry_over.keep, thread.id, head if pieces else "", pieces)
-                kept = {**thread.metadata, carry_over.KEY: head if pieces else ""}
-                state.window.thread = structs.replace(thread, metadata=kept)
+                metadata = {**thread.metadata, carry_over.KEY: head if pieces else ""}
+                state.window.thread = structs.replace(thread, metadata=metadata)
 
     def _may_carry(self, thread: Thread) -> bool:
         """Tell whether the first turn of a thread will build its carry-over."""
@@ -123,9 +123,9 @@ class RequestBuilder:
 
     def _build(self, pieces: list[carry_over.Piece]) -> list[carry_over.Piece]:
         """Send those of `pieces` that the user did not remove, and return them."""
-        wanted = [p for p in pieces if p not in self._unwanted]
-        self._carried = "\n".join([read_prompt("memory#carry-over"), *(p.text for p in wanted)]) if wanted else ""
-        return wanted
+        remaining = [p for p in pieces if p not in self._unwanted]
+        self._carried = "\n".join([read_prompt("memory#carry-over"), *(p.text for p in remaining)]) if remaining else ""
+        return remaining
 
     async def remove_carried(self, state: MemoryState, line: carry_over.CarriedLine, *, removed: bool) -> None:
         """Remove a line of the carry-over, or restore it.
@@ -150,11 +150,11 @@ class RequestBuilder:
         window = state.window
         if not self._settings.enabled or window.record.scope != "resource":
             return
-        found = await self._store.read(
+        others = await self._store.read(
             memory_log.unobserved_elsewhere, window.record.id, window.thread.resource_id, window.thread.id
         )
         limit = int(state.numbers().threshold * other_threads.SHARE)
-        self._other_threads = other_threads.text(found, self._counter, limit, state.timezone) if found else ""
+        self._other_threads = other_threads.text(others, self._counter, limit, state.timezone) if others else ""
 
     def summarise(self, window: Window) -> None:
         """Begin to summarise messages that have left the window."""
@@ -240,10 +240,10 @@ class RequestBuilder:
         """
         sent = self.messages(state)
         last = sent[-1] if sent else None
-        told = told_facts.due(sent, {**facts, **self.tail(state)}, now, begins=begins)
-        if last is None or not told or last.index < 0:
+        changed = told_facts.due(sent, {**facts, **self.tail(state)}, now, begins=begins)
+        if last is None or not changed or last.index < 0:
             return
-        part = ContextPart(told)
+        part = ContextPart(changed)
         counted = (*last.part_tokens, count_part(self._counter, part))
         amended = structs.replace(last, parts=(*last.parts, part), part_tokens=counted, tokens=message_tokens(counted))
         if await self._store.write(message_store.add_context, amended):

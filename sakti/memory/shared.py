@@ -93,7 +93,7 @@ def is_own(found: Sequence[Span], own: Mapping[str, int | None]) -> bool:
 
 def own_text(group: Group, own: Mapping[str, int | None]) -> str:
     """Return the parts of a group's text that are of a thread's own past."""
-    return "\n".join(text for text, found in pieces(group) if is_own(found, own))
+    return "\n".join(text for text, covered in pieces(group) if is_own(covered, own))
 
 
 def told(thread: Thread, *, recall: bool) -> str:
@@ -113,12 +113,12 @@ def told(thread: Thread, *, recall: bool) -> str:
 
 def pieces(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
     """Split a group's text into sections, each with the messages it covers."""
-    found = sections(group)
-    if not found:
+    ranges = sections(group)
+    if not ranges:
         return [(group.text, spans(group))]
     rest = group.text.split("\n")
     out: list[tuple[str, tuple[Span, ...]]] = []
-    for section in found:
+    for section in ranges:
         out.append(("\n".join(rest[: section.lines]), section.spans))
         rest = rest[section.lines :]
     return out
@@ -127,24 +127,25 @@ def pieces(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
 def joined(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Section, ...]]:
     """Join texts to one, with its sections."""
     out = [
-        Section(text.count("\n") + 1 if text else 0, sum(1 for _ in lines.rows(text)), found) for text, found in texts
+        Section(text.count("\n") + 1 if text else 0, sum(1 for _ in lines.rows(text)), covered)
+        for text, covered in texts
     ]
     return "\n".join(text for text, _ in texts if text), tuple(out)
 
 
 def corrected(group: Group, changes: Mapping[int, str | None]) -> Group:
     """Apply corrections (line number → text) to a group, section by section, never across sections."""
-    found = sections(group)
-    if not found:
+    ranges = sections(group)
+    if not ranges:
         return structs.replace(group, text=lines.corrected(group.text, changes))
     start = 0
     out: list[tuple[str, tuple[Span, ...]]] = []
-    for section, (text, owned) in zip(found, pieces(group), strict=True):
-        own = {n - start: change for n, change in changes.items() if start <= n < start + section.rows}
-        out.append((lines.corrected(text, own) if own else text, owned))
+    for section, (text, owned) in zip(ranges, pieces(group), strict=True):
+        local_changes = {n - start: change for n, change in changes.items() if start <= n < start + section.rows}
+        out.append((lines.corrected(text, local_changes) if local_changes else text, owned))
         start += section.rows
-    text, made = joined(out)
-    return structs.replace(group, text=text, metadata={**group.metadata, **stored(made)})
+    text, new_sections = joined(out)
+    return structs.replace(group, text=text, metadata={**group.metadata, **stored(new_sections)})
 
 
 class Part(Struct, frozen=True):
@@ -163,29 +164,29 @@ def parts(groups: Sequence[Group], count: Callable[[str], int]) -> list[Part]:
     messages that are noted elsewhere) is a part without groups where its thread has none.
     """
     named = [
-        (f"{group.id}/{number}", text, found, count(text) if text else 0)
+        (f"{group.id}/{number}", text, covered, count(text) if text else 0)
         for group in groups
-        for number, (text, found) in enumerate(pieces(group))
+        for number, (text, covered) in enumerate(pieces(group))
     ]
     sizes: dict[str, int] = {}
-    for _, _, found, tokens in named:
-        if len(found) == 1:
-            sizes[found[0].thread_id] = sizes.get(found[0].thread_id, 0) + tokens
+    for _, _, covered, tokens in named:
+        if len(covered) == 1:
+            sizes[covered[0].thread_id] = sizes.get(covered[0].thread_id, 0) + tokens
     least = OWN_PART * sum(tokens for *_, tokens in named)
     gathered: dict[str | None, list[tuple[str, str, tuple[Span, ...], int]]] = {}
     for piece in named:
-        _, text, found, _ = piece
-        thread = found[0].thread_id if len(found) == 1 else ""
+        _, text, covered, _ = piece
+        thread = covered[0].thread_id if len(covered) == 1 else ""
         key = thread if sizes.get(thread, 0) >= least else ""
         if not text and not sizes.get(thread):
             key = None
         gathered[key] = [*gathered.pop(key, []), piece]  # the newest comes last
     return [
         Part(
-            tuple((name, text) for name, text, _, _ in found if text),
-            {name: label(owned) for name, text, owned, _ in found if text},
-            union(x for _, _, owned, _ in found for x in owned),
-            sum(tokens for *_, tokens in found),
+            tuple((name, text) for name, text, _, _ in members if text),
+            {name: label(owned) for name, text, owned, _ in members if text},
+            union(x for _, _, owned, _ in members for x in owned),
+            sum(tokens for *_, tokens in members),
         )
-        for found in gathered.values()
+        for members in gathered.values()
     ]

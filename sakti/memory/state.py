@@ -430,12 +430,12 @@ class MemoryState:
         done = False
         while True:
             async with self._lock:  # what is chosen here is what goes, whatever is buffered meanwhile
-                move, known = self._due(trigger), self.window.record.revision
+                move, revision = self._due(trigger), self.window.record.revision
                 if move is None:
                     return done
                 self.changed()  # what is projected now is what goes
                 moved = await self._guarded(move, trigger)
-                if not moved and self.window.record.revision == known:
+                if not moved and self.window.record.revision == revision:
                     return done
             if not moved:
                 continue  # another window was first: chosen anew from what is there now

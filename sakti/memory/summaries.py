@@ -103,31 +103,33 @@ def summarise(messages: Sequence[Message], level: int) -> Summary:
 
     Pure.
     """
-    size, found = SIZES[level - 1], _Found()
+    size, extracts = SIZES[level - 1], _Found()
     for message in messages:
-        _look(message, found)
+        _look(message, extracts)
     taken: dict[str, list[str]] = {}
 
     def some(kind: str) -> str:
-        chosen = found.last(kind, size.items)
+        chosen = extracts.last(kind, size.items)
         for identifier, text in chosen:
             taken.setdefault(identifier, []).append(_cut(text, size.characters))
         return "; ".join(_cut(text, size.characters) for _, text in chosen)
 
-    paths = list(found.files)[: size.files]
+    paths = list(extracts.files)[: size.files]
     for path in paths:
-        taken.setdefault(found.files[path], []).append(path)
+        taken.setdefault(extracts.files[path], []).append(path)
     files = ", ".join(paths)
     built = some("built")
-    if not (built or files or any(found.said.get(k) for k in ("decided", "preferred", "blocked", "open"))):
+    if not (built or files or any(extracts.said.get(k) for k in ("decided", "preferred", "blocked", "open"))):
         built = some("said")
     sentences = [
         "; ".join(t for t in (f"Done: {built}" if built else "", f"files: {files}" if files else "") if t),
         "; ".join(f"{k}: {t}" for k in ("decided", "preferred") if (t := some(k))),
         "; ".join(f"{k}: {t}" for k in ("blocked", "open") if (t := some(k))),
     ]
-    text = " ".join(f"{s[0].upper()}{s[1:]}." for s in sentences if s) or f"Tools: {', '.join(found.tools) or 'none'}."
-    code = found.code[: size.code]
+    text = (
+        " ".join(f"{s[0].upper()}{s[1:]}." for s in sentences if s) or f"Tools: {', '.join(extracts.tools) or 'none'}."
+    )
+    code = extracts.code[: size.code]
     for identifier, line in code:
         taken.setdefault(identifier, []).append(line)
     if code:
@@ -276,9 +278,9 @@ class Levels:
 
     async def load(self, thread: Thread) -> None:
         """Load the summaries that replace older messages, between two turns only, so that the prefix stays."""
-        found = await self._store.read(level_store.summaries, thread.id, above=WORTH_TOKENS, limit=SENT)
-        if found != self.shown:
-            self.shown, self.blocks = found, [self._block(s, thread) for s in found]
+        summaries = await self._store.read(level_store.summaries, thread.id, above=WORTH_TOKENS, limit=SENT)
+        if summaries != self.shown:
+            self.shown, self.blocks = summaries, [self._block(s, thread) for s in summaries]
 
     def start(self, window: Window, seen: int) -> None:
         """Start the summaries that are due after a turn, in the background."""
@@ -289,17 +291,17 @@ class Levels:
     async def _work(self, window: Window, seen: int) -> None:
         with contextlib.suppress(SaktiError):  # nothing is lost by it: it is due again after the next turn
             for _ in range(AT_ONCE):
-                found = await self._store.read(next_due, window.thread.id, seen)
-                if found is None or not await self._store.write(store_due, found):
+                due = await self._store.read(next_due, window.thread.id, seen)
+                if due is None or not await self._store.write(store_due, due):
                     break
-                changed = {**window.thread.metadata, level_store.KEY: list(found.after)}
+                changed = {**window.thread.metadata, level_store.KEY: list(due.after)}
                 window.thread = structs.replace(window.thread, metadata=changed)
 
     def uncovered(self, messages: Sequence[Message], keep: Sequence[Message]) -> list[Message]:
         """Return the messages that no block replaces, and those of `keep`."""
-        kept = {m.id for m in keep}
+        keep_ids = {m.id for m in keep}
         covered = {i for s in self.shown for i in range(s.first, s.last + 1)}
-        return [m for m in messages if m.index not in covered or m.id in kept]
+        return [m for m in messages if m.index not in covered or m.id in keep_ids]
 
     def _block(self, summary: Summarised, thread: Thread) -> Message:
         head = f'<earlier-messages from="{summary.first}" to="{summary.last}">'

@@ -40,17 +40,17 @@ def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begi
     last = messages[-1] if messages else None
     if last is None or last.role == "assistant":
         return {}
-    told: dict[str, str] = {}
+    current: dict[str, str] = {}
     time = 0
     for message in messages:
         for part in message.parts:
             if isinstance(part, ContextPart):
-                told |= part.facts
+                current |= part.facts
                 time = message.created_at if NOW in part.facts else time
-    changed = {name: fact for name, fact in facts.items() if told.get(name) != fact}
+    changed = {name: fact for name, fact in facts.items() if current.get(name) != fact}
     here = {name for p in last.parts if isinstance(p, ContextPart) for name in p.facts}
     if begins and last.role == "user" and not here & facts.keys():
         return {name: fact for name, fact in facts.items() if name.partition(" ")[0] not in ONCE or name in changed}
-    if NOW in told and now - time < STALE_MS:
+    if NOW in current and now - time < STALE_MS:
         changed.pop(NOW, None)
     return changed

@@ -131,11 +131,11 @@ def load(db: Database, old: Window) -> Window:
 
 def _messages(db: Database, thread_id: str, cursor: int, old: Window) -> list[Message]:
     states = message_store.states_after(db, thread_id, cursor)
-    known = {m.id: m for m in old.messages}
-    fresh = [index for id, index, state in states if id not in known or known[id].state != state]
+    loaded = {m.id: m for m in old.messages}
+    fresh = [index for id, index, state in states if id not in loaded or loaded[id].state != state]
     if fresh:
-        known |= {m.id: m for m in message_store.between(db, thread_id, fresh[0], fresh[-1])}
-    return [known[id] for id, _, _ in states]
+        loaded |= {m.id: m for m in message_store.between(db, thread_id, fresh[0], fresh[-1])}
+    return [loaded[id] for id, _, _ in states]
 
 
 def _with_corrections(db: Database, record_id: str, groups: Sequence[Group], old: Window) -> list[Group]:
@@ -191,12 +191,12 @@ def newest_that_fit(messages: Sequence[Message], room: int, keep: Sequence[Messa
 
     The last exchange and the messages of `keep` stay at any cost: a request without them could not be answered.
     """
-    kept = {m.id for m in keep}
+    keep_ids = {m.id for m in keep}
     room -= sum(m.tokens for m in keep)
     cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
-    suffix = _suffix_sums([0 if m.id in kept else m.tokens for m in messages])
+    suffix = _suffix_sums([0 if m.id in keep_ids else m.tokens for m in messages])
     start = next((c for c in cuts if suffix[c] <= room), cuts[-1] if cuts else 0)
-    return [m for i, m in enumerate(messages) if i >= start or m.id in kept]
+    return [m for i, m in enumerate(messages) if i >= start or m.id in keep_ids]
 
 
 def newest_from(sizes: Sequence[int], room: int, before: int) -> int:
@@ -217,8 +217,8 @@ def newest_messages(messages: Sequence[Message], count: int, keep: Sequence[Mess
     """Return the newest `count` messages, more if that would cut a tool exchange, and the prompt."""
     start = max(0, len(messages) - count)
     start = max((c for c in policy.safe_cuts(messages) if c <= start), default=0)
-    kept = {m.id for m in keep}
-    return [m for i, m in enumerate(messages) if i >= start or m.id in kept]
+    keep_ids = {m.id for m in keep}
+    return [m for i, m in enumerate(messages) if i >= start or m.id in keep_ids]
 
 
 def _suffix_sums(sizes: Sequence[int]) -> list[int]:

@@ -69,8 +69,8 @@ class Worker:
 
     def log(self, db: Database, record_id: str) -> list[memory_log.LogLine]:
         """Return the lines that new ones may replace: of the log, and of buffered groups."""
-        self._log = found = memory_log.whole_log(db, record_id, self._log)
-        return found.lines
+        self._log = current = memory_log.whole_log(db, record_id, self._log)
+        return current.lines
 
     def to_condense(self, db: Database, record_id: str, merged: Sequence[str]) -> ToCondense:
         """Return what a reflection of these groups has to keep."""
@@ -98,7 +98,7 @@ class Worker:
         by_model = result.model != EXTRACTIVE
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        marked, found, claimed = await self._aside(
+        marked, rows, claimed = await self._aside(
             _read,
             result.text,
             request,
@@ -122,7 +122,7 @@ class Worker:
             suggested_response=_clean_state(result.suggested_response, request.suggested_response),
             metadata=metadata,
         )
-        return group, self._lines(found, claimed, result.categories, marked.metadata)
+        return group, self._lines(rows, claimed, result.categories, marked.metadata)
 
     def empty_group(self, record: Record, request: ObserveInput | ReflectInput, held: Held, cycle_id: str) -> Group:
         """Return a group without text."""
@@ -155,20 +155,22 @@ class Worker:
         """
         merged = [g.id for g in groups]
         inputs = [t for _, t in request.groups]
-        result, text, made = await self._condensed_somehow(record, groups, request, before)
-        group = self._as_reflection(self.empty_group(record, request, held, cycle_id), groups, result, text, made)
+        result, text, sections = await self._condensed_somehow(record, groups, request, before)
+        group = self._as_reflection(self.empty_group(record, request, held, cycle_id), groups, result, text, sections)
         group = structs.replace(group, generation=record.generation_count + 1, merged_group_ids=tuple(merged))
         pinned = {p.lstrip("* ").strip() for p in request.pinned}
-        lost, found, claimed = await self._aside(_checked, inputs, text, [t for t, _ in pieces(group)])
+        lost, log_rows, claimed = await self._aside(_checked, inputs, text, [t for t, _ in pieces(group)])
         counts: Json = {
             "dropped": {"lines": list(lost.lines), "paths": list(lost.paths)},
             "input_tokens": sum(self.counter.count(t) for t in inputs),
         }
         group = structs.replace(group, metadata=group.metadata | counts)
-        rows = self._lines(found, claimed, before.sections)
-        kept = {r.line for r in rows if pinned and _as_pinned(r) in pinned}
-        if kept or made:
-            rows = [structs.replace(r, pinned=r.line in kept, thread_id=thread_of_row(group, r.line)) for r in rows]
+        rows = self._lines(log_rows, claimed, before.sections)
+        pinned_lines = {r.line for r in rows if pinned and _as_pinned(r) in pinned}
+        if pinned_lines or sections:
+            rows = [
+                structs.replace(r, pinned=r.line in pinned_lines, thread_id=thread_of_row(group, r.line)) for r in rows
+            ]
         return group, rows
 
     def _as_reflection(
@@ -176,12 +178,12 @@ class Worker:
     ) -> Group:
         """Fill an empty group with a reflection of other groups."""
         # of several threads its own is the one with the newest notes
-        own = groups[-1].thread_id if made else group.thread_id
-        mine = [g for g in groups if g.thread_id == own]
-        span = next((s for s in union(s for g in groups for s in spans(g)) if s.thread_id == own), None)
+        thread_id = groups[-1].thread_id if made else group.thread_id
+        mine = [g for g in groups if g.thread_id == thread_id]
+        span = next((s for s in union(s for g in groups for s in spans(g)) if s.thread_id == thread_id), None)
         return structs.replace(
             group,
-            thread_id=own,
+            thread_id=thread_id,
             kind="reflection",
             text=text,
             first_message_id=mine[0].first_message_id if mine else None,
@@ -225,9 +227,9 @@ class Worker:
 
         Lines of the user that a model lost are put back as far as the target allows.
         """
-        made: tuple[Section, ...] = ()
+        sections: tuple[Section, ...] = ()
         if record.scope == "resource":
-            result, made = await reflect_parts.reflect(
+            result, sections = await reflect_parts.reflect(
                 reflector, groups, request, self.counter, before.replaced, self._aside
             )
             text = result.text
@@ -237,7 +239,7 @@ class Worker:
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        return result, await self._checked_text(reflector, request, before, masked(text), made), made
+        return result, await self._checked_text(reflector, request, before, masked(text), sections), sections
 
     async def _checked_text(
         self,
@@ -281,8 +283,8 @@ class Worker:
         sections = {unmarked(content): name for content, name in categories.items()}
         out: list[NewLine] = []
         for number, (r, doubts) in enumerate(zip(found, claimed, strict=True)):
-            said = unmarked(r.content).removesuffix(memory_log.UNVERIFIED) if sections else ""
-            metadata = r.metadata | ({"mode_specific": lines.fields(said)} if said in sections else {})
+            bare_content = unmarked(r.content).removesuffix(memory_log.UNVERIFIED) if sections else ""
+            metadata = r.metadata | ({"mode_specific": lines.fields(bare_content)} if bare_content in sections else {})
             out.append(
                 NewLine(
                     self.ids.new(),
@@ -294,7 +296,7 @@ class Worker:
                     r.content,
                     metadata | (more or {}).get(number, {}),
                     flags=doubts,
-                    category=sections.get(said, ""),
+                    category=sections.get(bare_content, ""),
                 )
             )
         return out
@@ -341,12 +343,12 @@ def _read(
     if by_model:
         text = answer.checked(text, request)
     marked = mark(with_zone(text, request))
-    found = list(lines.rows(marked.text))
-    doubts = _flags(found, source_of(request))
+    rows = list(lines.rows(marked.text))
+    doubts = _flags(rows, source_of(request))
     if by_model and any(doubts):
-        marked.text = answer.with_doubts(marked.text, (r.line for r, d in zip(found, doubts, strict=True) if d))
-        found = list(lines.rows(marked.text))
-    return marked, found, doubts
+        marked.text = answer.with_doubts(marked.text, (r.line for r, d in zip(rows, doubts, strict=True) if d))
+        rows = list(lines.rows(marked.text))
+    return marked, rows, doubts
 
 
 def _checked(
@@ -356,9 +358,9 @@ def _checked(
 
     Losses and claims are measured against its input.
     """
-    found = [row for one in texts for row in lines.rows(one)]
+    rows = [row for one in texts for row in lines.rows(one)]
     source = Source(*inputs, said=(s for t in inputs for s in speaking.of_log(t)))
-    return dropped(inputs, text), found, _flags(found, source)
+    return dropped(inputs, text), rows, _flags(rows, source)
 
 
 def _flags(found: Sequence[lines.LogRow], source: Source) -> list[tuple[str, ...]]:

@@ -240,18 +240,18 @@ class Observation:
         window = self.state.window
         if window.record.scope != "resource":
             return {}
-        made = "" if window.thread.title_pinned else str(group.metadata.get("title") or "")
-        return {TITLE: entering("threads", "title", made) or window.thread.title}
+        title = "" if window.thread.title_pinned else str(group.metadata.get("title") or "")
+        return {TITLE: entering("threads", "title", title) or window.thread.title}
 
     def _request(self, piece: list[Message], focus: str) -> ObserveInput:
         state, window = self.state, self.state.window
-        known = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < piece[0].index)]
-        texts = [g.text for g in known]
+        earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < piece[0].index)]
+        texts = [g.text for g in earlier]
         if window.record.scope == "resource":  # what other threads do is no part of how things stand in this one
-            own = shared.lineage(window.thread)
-            texts = [shared.own_text(g, own) for g in known]
-            known = [g for g in known if shared.is_own(spans(g), own)]
-        last = next((g for g in reversed(known) if g.current_task or g.suggested_response), None)
+            ancestry = shared.lineage(window.thread)
+            texts = [shared.own_text(g, ancestry) for g in earlier]
+            earlier = [g for g in earlier if shared.is_own(spans(g), ancestry)]
+        last = next((g for g in reversed(earlier) if g.current_task or g.suggested_response), None)
         left_out = window.thread.metadata.get(LEFT_OUT, {})
         return ObserveInput(
             window.thread.id,
@@ -264,6 +264,6 @@ class Observation:
             focus,
             state.goal,
             state.settings.thread_title and not window.thread.title_pinned,
-            next((str(g.metadata["timezone"]) for g in reversed(known) if "timezone" in g.metadata), ""),
+            next((str(g.metadata["timezone"]) for g in reversed(earlier) if "timezone" in g.metadata), ""),
             max(0, state.numbers().reflect_at - state.observation_tokens()),
         )

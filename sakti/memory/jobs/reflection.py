@@ -56,13 +56,13 @@ class Reflection:
         reflections = [g for g in active if g.kind == "reflection"]
         if len(reflections) > 1 and sum(g.observation_tokens for g in reflections) > numbers.reflect_at / 2:
             return reflections
-        kept, rows, tokens = 0, 0, 0
+        recent, rows, tokens = 0, 0, 0
         for group in reversed([g for g in active if g.kind == "observation"]):
             young = self.state.clock.now() - group.created_at < TAIL_MS
             if not (young or rows < TAIL_LINES) or tokens + group.observation_tokens > numbers.reflect_at / 3:
                 break
-            kept, rows, tokens = kept + 1, rows + group.text.count("\n") + 1, tokens + group.observation_tokens
-        return active[: len(active) - kept]
+            recent, rows, tokens = recent + 1, rows + group.text.count("\n") + 1, tokens + group.observation_tokens
+        return active[: len(active) - recent]
 
     def start(self) -> None:
         """Start in the background from the log's share of the threshold on; the result is buffered."""

@@ -177,9 +177,9 @@ def format_temporal_gap(gap: float) -> str | None:
         return None
     for unit, length, (smaller, smaller_length) in _GAP_UNITS:
         if gap >= length:
-            whole = int(gap // length)
-            rest = int((gap - whole * length) // smaller_length)
-            return f"{_count(whole, unit)}{f' {_count(rest, smaller)}' if rest else ''} later"
+            quantity = int(gap // length)
+            rest = int((gap - quantity * length) // smaller_length)
+            return f"{_count(quantity, unit)}{f' {_count(rest, smaller)}' if rest else ''} later"
     return f"{_count(math.floor(gap / MINUTE + 0.5), 'minute')} later"
 
 
@@ -219,10 +219,10 @@ def _days_ahead(match: re.Match[str], weekday: int) -> int | None:
     if day := match["day"] or match["morning"]:
         return _DAYS[day.casefold()]
     if match["which"]:
-        wanted = _WEEKDAYS[(match["english"] or match["german"]).casefold()]
+        target = _WEEKDAYS[(match["english"] or match["german"]).casefold()]
         if match["which"].casefold().startswith(("last", "letzte", "vergangene")):
-            return -((weekday - wanted - 1) % 7 + 1)
-        return (wanted - weekday - 1) % 7 + 1
+            return -((weekday - target - 1) % 7 + 1)
+        return (target - weekday - 1) % 7 + 1
     number, unit = match["count"] or match["count2"], match["unit"] or match["unit2"]
     days = int(number) * (7 if unit[0] in "wW" else 1)
     return days if match["ahead"] else -days if match["ago"] or match["back"] else None

@@ -93,13 +93,13 @@ def corrected(text: str, changes: Mapping[int, str | None]) -> str:
         if content is not None:
             out.append(raw[: match.start("content")] + content if number in changes else raw)
         number += 1
-    kept = [
+    remaining = [
         line
         for i, line in enumerate(out)
         if not _HEADER.fullmatch(line.strip())
         or next((not _HEADER.fullmatch(n.strip()) for n in out[i + 1 :] if n.strip()), False)
     ]
-    return "\n".join(kept).strip("\n")
+    return "\n".join(remaining).strip("\n")
 
 
 def with_high_priority(text: str, numbers: Collection[int]) -> str:
@@ -134,7 +134,7 @@ def with_sections(text: str, sections: Iterable[tuple[str, str]]) -> tuple[str, 
 def fields(content: str) -> dict[str, str]:
     """Parse the named fields at the end of a section's line: ` | outcome: failed | file: a.py`."""
     _, *pieces = content.split(" | ")
-    return {found[1].strip().lower(): found[2].strip() for piece in pieces if (found := _FIELD.fullmatch(piece))}
+    return {field[1].strip().lower(): field[2].strip() for piece in pieces if (field := _FIELD.fullmatch(piece))}
 
 
 def references(text: str) -> tuple[list[str], list[str]]:

@@ -31,5 +31,5 @@ def cut(text: str, limit: int) -> str:
     """Return the first `limit` UTF-16 units; drop a surrogate pair across the end."""
     if length(text) <= limit:
         return text
-    kept = units(text)[: 2 * limit].decode("utf-16-le", "surrogatepass")
-    return kept[:-1] if "\ud800" <= kept[-1:] <= "\udbff" else kept
+    head = units(text)[: 2 * limit].decode("utf-16-le", "surrogatepass")
+    return head[:-1] if "\ud800" <= head[-1:] <= "\udbff" else head

@@ -43,9 +43,9 @@ def checked(text: str, request: ObserveInput) -> str:
 
     Left out are lines of the prompt, lines about the Observer's own task, and lines that the log's end has already.
     """
-    known = {(x.time, unmarked(x.content).removesuffix(UNVERIFIED)) for x in _tail(request.log)}
+    seen = {(x.time, unmarked(x.content).removesuffix(UNVERIFIED)) for x in _tail(request.log)}
     out: list[str] = []
-    said = ""
+    source = ""
     for raw in text.split("\n")[:LINES]:
         if header := _HEADER.fullmatch(raw):
             out.append(f"Date: {_within(header['date'] or '', request)}")
@@ -55,10 +55,10 @@ def checked(text: str, request: ObserveInput) -> str:
             continue
         content = unmarked(row.content)
         if _OWN_TASK.search(content):
-            said = said or plain("\n".join(m.text for m in request.messages))
-        if (row.time, content) in known or is_of_prompt(content) or _is_own_task(content, said):
+            source = source or plain("\n".join(m.text for m in request.messages))
+        if (row.time, content) in seen or is_of_prompt(content) or _is_own_task(content, source):
             continue
-        known.add((row.time, content))
+        seen.add((row.time, content))
         out.append(raw)
     return lines.corrected("\n".join(out), {})
 
@@ -93,10 +93,10 @@ def _within(date: str, request: ObserveInput) -> str:
     days = {dates.day_text(m.created_at, request.timezone): m.created_at for m in request.messages}
     if not days or date in days:
         return date
-    wanted = dates.header_date(date)
-    if wanted is None:
+    target = dates.header_date(date)
+    if target is None:
         return next(iter(days))
-    return min(days, key=lambda day: abs((dates.header_date(day) or 0) - wanted))
+    return min(days, key=lambda day: abs((dates.header_date(day) or 0) - target))
 
 
 def _is_own_task(content: str, said: str) -> bool:

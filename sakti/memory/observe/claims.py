@@ -167,7 +167,7 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 
 def claims(content: str) -> Iterator[Claim]:
     """Yield everything in a line that can be checked; nothing twice."""
-    rest = whole = cut(content)
+    rest = original = cut(content)
     for match in _URL.finditer(rest):
         yield Claim("url", match[0].rstrip(".,;:"))
     rest = _URL.sub(_blank, rest)
@@ -188,7 +188,7 @@ def claims(content: str) -> Iterator[Claim]:
             continue
         if len(match[0]) > 1 or _COUNTS.match(rest, match.end()) or _IS_VALUE.search(rest, 0, match.start()):
             yield Claim("number", match[0])
-    yield from (Claim("name", name) for name in _names(whole, rest))
+    yield from (Claim("name", name) for name in _names(original, rest))
 
 
 def cut(text: str) -> str:

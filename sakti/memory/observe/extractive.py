@@ -92,19 +92,21 @@ class ExtractiveObserver:
         size = sum(m.tokens for m in request.messages) or sum(count(m.text) for m in request.messages)
         chosen: list[Candidate] = []
         lines: set[tuple[str, str, str]] = set()
-        found = yield from self._candidates(request.messages)
-        candidates = sorted(found, key=lambda c: (-c.weight, -c.order))
+        unsorted = yield from self._candidates(request.messages)
+        candidates = sorted(unsorted, key=lambda c: (-c.weight, -c.order))
         room, above = 0, float("inf")
         for least, share, few in ROOMS:
             usual = max(few, int(min(size * share, LONG + size * LONG_SHARE)))
             room += usual
             if least == STATED:
                 room = max(room, request.room if request.room is not None else sys.maxsize)
-            for found in (c for c in candidates if least <= c.weight < above):
-                cost = found.tokens + (0 if (found.message, found.lead, found.sign) in lines else LINE_TOKENS)
+            for candidate in (c for c in candidates if least <= c.weight < above):
+                cost = candidate.tokens + (
+                    0 if (candidate.message, candidate.lead, candidate.sign) in lines else LINE_TOKENS
+                )
                 if cost <= room or not chosen:
-                    chosen.append(found)
-                    lines.add((found.message, found.lead, found.sign))
+                    chosen.append(candidate)
+                    lines.add((candidate.message, candidate.lead, candidate.sign))
                     room -= cost
             above = least
             room = min(room, usual)  # of the log's room, only the user's statements get more
@@ -152,30 +154,30 @@ Step = Found | None  # None: looked at, nothing found
 
 def _found(messages: Sequence[Message]) -> Iterator[tuple[Message, Step]]:
     calls: dict[str, ToolCallPart] = {}
-    asked = False  # whether the agent's last words were a question
+    is_question = False  # whether the agent's last words were a question
     for message in messages:
         for part in message.parts:
-            found: Iterator[Step]
+            steps: Iterator[Step]
             ran = shell(message) if message.role == "user" else None
             match part:
                 case TextPart() | OutputPart() if ran is not None:
-                    found, asked = _of_shell(*ran), False
+                    steps, is_question = _of_shell(*ran), False
                 case TextPart(text) if message.role == "user":
-                    found, asked = _of_user(text, asked, message.id), False
+                    steps, is_question = _of_user(text, is_question, message.id), False
                 case TextPart(text) if message.role == "assistant":
-                    found, asked = _of_agent(text), text[-100:].rstrip("*_`) ").endswith("?")
+                    steps, is_question = _of_agent(text), text[-100:].rstrip("*_`) ").endswith("?")
                 case ToolCallPart(id=identifier):
                     calls[identifier] = part
                     continue
                 case ToolResultPart(call_id=identifier):
-                    found = _of_tool(calls.pop(identifier, None), part)
+                    steps = _of_tool(calls.pop(identifier, None), part)
                 case FilePart(path, _):
-                    found = iter([(4.5, "🟡", "User attached", path)])
+                    steps = iter([(4.5, "🟡", "User attached", path)])
                 case ImagePart(name=name):
-                    found = iter([(4.5, "🟡", "User attached the image", name or "without a name")])
+                    steps = iter([(4.5, "🟡", "User attached the image", name or "without a name")])
                 case _:
                     continue
-            for step in found:
+            for step in steps:
                 yield message, step
 
 
@@ -250,9 +252,9 @@ def _of_agent(text: str) -> Iterator[Step]:
         if last and sentence.endswith("?"):
             yield 4.0, "🟡", "Agent asked:", sentence
             continue
-        found = agent_kind(sentence)
-        weight = {"work": 4.5, "finding": 2.5, "intent": 1.0}[found]
-        if found == "work" and references(sentence)[0]:
+        sentence_kind = agent_kind(sentence)
+        weight = {"work": 4.5, "finding": 2.5, "intent": 1.0}[sentence_kind]
+        if sentence_kind == "work" and references(sentence)[0]:
             weight += 1.0
         weight += (0.5 if last else 0.0) - (0.0 if SPECIFIC.search(sentence) else 1.0)
         yield weight, "🟡" if weight >= 3 else "🟢", "Agent:", sentence
@@ -289,9 +291,11 @@ def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[Step
         return
     outcome = tests or last_error or (first if bad else "")
     failed = bad or (bool(error) and not tests)
-    said = f"`{_clip(' '.join(command.split()), COMMAND_CHARACTERS)}`" if command else _clip(target, COMMAND_CHARACTERS)
-    said += f": {_clip(outcome, 160)}" if outcome else " (failed)" if failed else ""
-    yield 5.5 if tests or failed else 3.0, "🟡", "Agent ran" if command else f"Agent used {result.name}", said
+    summary = (
+        f"`{_clip(' '.join(command.split()), COMMAND_CHARACTERS)}`" if command else _clip(target, COMMAND_CHARACTERS)
+    )
+    summary += f": {_clip(outcome, 160)}" if outcome else " (failed)" if failed else ""
+    yield 5.5 if tests or failed else 3.0, "🟡", "Agent ran" if command else f"Agent used {result.name}", summary
 
 
 def _task(request: ObserveInput) -> Generator[None, None, str | None]:
@@ -299,13 +303,13 @@ def _task(request: ObserveInput) -> Generator[None, None, str | None]:
     for message in reversed(request.messages):
         if message.role != "user":
             continue
-        found: list[tuple[str, Kind]] = []
+        sentences: list[tuple[str, Kind]] = []
         for sentence in _own_sentences(message):
             yield
-            if sentence and len(found) < TASK_SENTENCES and not sentence.endswith(":"):
-                found.append((sentence, kind(sentence)))
-        for wanted in ("request", "statement", "question", "remark"):
-            if wish := next((s for s, k in found if k == wanted), None):
+            if sentence and len(sentences) < TASK_SENTENCES and not sentence.endswith(":"):
+                sentences.append((sentence, kind(sentence)))
+        for wish_kind in ("request", "statement", "question", "remark"):
+            if wish := next((s for s, k in sentences if k == wish_kind), None):
                 return f"Primary: {_clip(wish, SENTENCE_CHARACTERS)}"
     return request.current_task
 

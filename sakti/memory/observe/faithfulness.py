@@ -92,13 +92,13 @@ class _Piece(Struct, frozen=True):
 
 @lru_cache(2_048)  # the log before is a part of every source
 def _read_piece(piece: str) -> _Piece:
-    found: set[float] = set()
+    numbers: set[float] = set()
     for match in NUMBER.finditer(HASH.sub(" ", piece)):
-        found |= figures(match[0])
+        numbers |= figures(match[0])
         major = match[0].partition(".")[0]
-        found |= {float(major)} if len(major) > 1 and major.isdigit() else set()  # of 15.4 is 15 known
+        numbers |= {float(major)} if len(major) > 1 and major.isdigit() else set()  # of 15.4 is 15 known
     return _Piece(
-        frozenset(found),
+        frozenset(numbers),
         tuple(_read_amounts(piece)),
         frozenset(t for match in CLOCK.finditer(piece) for t in clocks(match)),
         frozenset(day for match in DATE.finditer(piece) for day in days_of(match)),
@@ -111,11 +111,11 @@ def _read_amounts(piece: str) -> Iterator[tuple[str, float]]:
     """Yield figures with units, and the sums of adjacent ones ("1 min 20 s")."""
     last: tuple[int, list[tuple[str, float]]] = (-1, [])
     for match in QUANTITY.finditer(piece):
-        found = list(amounts(match))
-        yield from found
+        current = list(amounts(match))
+        yield from current
         if match.start() - last[0] <= 1:
-            yield from ((kind, a + b) for kind, a in found for other, b in last[1] if kind == other)
-        last = match.end(), found
+            yield from ((kind, a + b) for kind, a in current for other, b in last[1] if kind == other)
+        last = match.end(), current
 
 
 class Source:
@@ -158,8 +158,8 @@ class Source:
         for piece in (piece for text in self._raw for piece in _by_size(plain(text))):
             self._add(_read_piece(piece))
         self._in_order = sorted(self._figures)
-        for found in self._amounts.values():
-            found.sort()
+        for values in self._amounts.values():
+            values.sort()
         self.voices.index()
         self._read = True
 
@@ -173,9 +173,9 @@ class Source:
         for number in piece.weekdays:
             self._dates |= {
                 (day.month, day.day)
-                for said in self._days
+                for stated_day in self._days
                 for ahead in range(-8, 9)
-                if (day := said + timedelta(days=ahead)).weekday() == number
+                if (day := stated_day + timedelta(days=ahead)).weekday() == number
             }
         for match in piece.relative:
             for day in relative(match, self._days):
@@ -187,8 +187,8 @@ class Source:
 
     def has(self, words: str) -> bool:
         """Return whether the words occur, ignoring case and spaces."""
-        wanted = plain(words)
-        return wanted in self._words or wanted in self._text or wanted.replace(" ", "") in self._close
+        phrase = plain(words)
+        return phrase in self._words or phrase in self._text or phrase.replace(" ", "") in self._close
 
     def has_exactly(self, claim: Claim) -> bool:
         """Return whether a claim occurs exactly, not as a part of something longer."""
@@ -284,13 +284,13 @@ class Source:
         return self._has_amount(bare, 0) if bare.startswith("0.") else bool(figures(bare) & self._figures)
 
     def _has_date(self, text: str) -> bool:
-        if found := DATE.search(text):
-            days = days_of(found)
-            return bool(days & self._dates) if days else self._has_month(found)
-        if found := WEEKDAY.search(text):
-            return weekday(found) in self._weekdays
-        found = CLOCK.search(text)
-        return found is None or bool(clocks(found) & self._clocks)
+        if match := DATE.search(text):
+            days = days_of(match)
+            return bool(days & self._dates) if days else self._has_month(match)
+        if match := WEEKDAY.search(text):
+            return weekday(match) in self._weekdays
+        match = CLOCK.search(text)
+        return match is None or bool(clocks(match) & self._clocks)
 
     def _has_month(self, found: re.Match[str]) -> bool:
         month = _MONTHS[found["m5"][:3].casefold()]
@@ -396,11 +396,11 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
     """
     source.ready()
     content = _RECALL.sub("", content)
-    found = list(claims(content))
-    open_claims = [claim for claim in found if not source.has_exactly(claim)]
+    all_claims = list(claims(content))
+    open_claims = [claim for claim in all_claims if not source.has_exactly(claim)]
     verbatim = source.voices.verbatim(content)
     is_quoted = source.has(LEAD.sub("", content)) or (verbatim and speaking.STATES.match(content) is not None)
-    counts = [n for c in found if c.kind == "number" and (n := c.text.split()[0]).isdigit() and not is_quoted]
+    counts = [n for c in all_claims if c.kind == "number" and (n := c.text.split()[0]).isdigit() and not is_quoted]
     if verbatim and not (open_claims or counts) and (not speaking.is_checked(content) or source.has(content)):
         return ()
     source.read()
@@ -430,13 +430,13 @@ class Dropped(Struct, frozen=True):
 
 def dropped(inputs: Sequence[str], reflection: str) -> Dropped:
     """Return the 🔴 lines and paths that a reflection lost."""
-    have, kept = Source(reflection), words_by_line(reflection)
+    have, kept_words = Source(reflection), words_by_line(reflection)
     have.ready()
     lost: dict[str, None] = {}
     paths: dict[str, None] = {}
     for text in inputs:
         for row in lines.rows(text):
-            if row.priority == "high" and not have.has(row.content) and not is_represented(row.content, kept):
+            if row.priority == "high" and not have.has(row.content) and not is_represented(row.content, kept_words):
                 lost[row.content] = None
             paths.update((p, None) for p in row.metadata["files"] if not have.has(str(p)))
     return Dropped(tuple(lost)[:LISTED], tuple(paths)[:LISTED])

@@ -164,9 +164,9 @@ class ModelObserver:
             text = answer.cut_lines(text)
             if parse.detect_degenerate_repetition(text):
                 continue
-            body, own = parse.take_sections(text, modes.sections(request.mode))
+            body, sections = parse.take_sections(text, modes.sections(request.mode))
             parsed = parse.parse_observer_output(body)
-            observations, categories = lines.with_sections(parse.clean(parsed.observations), own)
+            observations, categories = lines.with_sections(parse.clean(parsed.observations), sections)
             if observations:
                 text, replaces = take_replaced(observations, self._shown(request))
                 return ObserveResult(

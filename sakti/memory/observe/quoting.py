@@ -234,14 +234,14 @@ def _opens(line: str) -> int | None:
     None where it is a setting, as in "log: debug".
     """
     head = line[:LINE_LIMIT]
-    found = [m.end() for p in (_HERE, _SAYS) if (m := p.search(head))]
+    ends = [m.end() for p in (_HERE, _SAYS) if (m := p.search(head))]
     named = _NAMED.match(head)
     if named is not None and not _WANTED.search(named["before"]):
-        found.append(named.end())
-    if not found:
+        ends.append(named.end())
+    if not ends:
         return None
-    behind = line[min(found) :].split(maxsplit=3)
-    return None if 0 < len(behind) <= 2 else min(found)
+    behind = line[min(ends) :].split(maxsplit=3)
+    return None if 0 < len(behind) <= 2 else min(ends)
 
 
 def _without_quotes(line: str) -> Iterator[tuple[str, bool]]:

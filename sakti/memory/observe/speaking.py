@@ -100,8 +100,8 @@ class Voices:
         states = STATES.match(content)
         if states is None:
             return True
-        said = self._plain["user" if states["who"].casefold() == "user" else "agent"]
-        return all(plain(text).rstrip("…") in said for text in _sayings(content, states.end()))
+        source = self._plain["user" if states["who"].casefold() == "user" else "agent"]
+        return all(plain(text).rstrip("…") in source for text in _sayings(content, states.end()))
 
     def wrong(self, content: str) -> str | None:
         """Return the words that a line attributes to the wrong speaker; None without a contradiction.
@@ -149,8 +149,8 @@ class Voices:
         if not _RESULT.search(content) or (who is not None and who["who"].casefold() == "user"):
             return None
         words = _words(_RESULT.sub(" ", content))
-        known = sum(any(word in having for having in self._having.values()) for word in words)
-        if known >= RESULT_SHARE * len(words) and any(_RESULT.search(text) for text in self._plain.values()):
+        supported = sum(any(word in having for having in self._having.values()) for word in words)
+        if supported >= RESULT_SHARE * len(words) and any(_RESULT.search(text) for text in self._plain.values()):
             return None
         return " ".join(content.split())[:80]
 
@@ -185,20 +185,20 @@ def plain(text: str) -> str:
 
 def of_messages(messages: Iterable[Message]) -> Iterator[Said]:
     """Yield the text of messages by speaker; a user's quotations belong to no speaker."""
-    asked = ""
+    proposal = ""
     for message in messages:
         if message.role == "user":
-            own = quoting.own(message)
-            yield "user", own
-            if asked and _YES.match(own):
-                yield "agreed", asked
+            typed = quoting.own(message)
+            yield "user", typed
+            if proposal and _YES.match(typed):
+                yield "agreed", proposal
             if quoting.shell(message) is not None:
                 yield "text", message.text
             else:
                 yield "text", "\n".join(p.text for p in quoting.pieces(message.text) if not p.own)
         elif message.role == "assistant":
             yield "agent", message.text
-            asked = message.text[-AGREED:]
+            proposal = message.text[-AGREED:]
         rest = [p for p in message.parts if not isinstance(p, TextPart)]
         yield "text", plain_text(rest)
 
@@ -231,5 +231,5 @@ def _sentences(voice: Voice, text: str) -> Iterator[str]:
 
 @lru_cache(8_192)  # most of a log was in the log before
 def _words(text: str) -> frozenset[str]:
-    found = (match[0].casefold().replace(",", "") for match in _WORD.finditer(cut(text)))
-    return frozenset(stem(word) for word in found if word not in _FUNCTION)
+    folded = (match[0].casefold().replace(",", "") for match in _WORD.finditer(cut(text)))
+    return frozenset(stem(word) for word in folded if word not in _FUNCTION)

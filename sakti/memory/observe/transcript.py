@@ -48,26 +48,26 @@ def format_messages(messages: Sequence[Message], timezone: str, count: Callable[
     out: list[str] = []
     day, images = "", 0
     for message in messages:
-        told: list[str] = []
+        texts: list[str] = []
         ran = shell(message) if message.role == "user" else None
         for part in () if ran is not None else message.parts:
             if isinstance(part, ImagePart):
                 images += 1
             if text := _part(part, images, count):
-                told.append(_as_said(text) if message.role == "user" and isinstance(part, TextPart) else text)
+                texts.append(_as_said(text) if message.role == "user" and isinstance(part, TextPart) else text)
         if ran is not None:
-            told = [
+            texts = [
                 f"[Command run by the user] {ran[0]}",
                 f"[Its output]\n{cut(_readable(ran[1]), RESULT_TOKENS, count)}",
             ]
-        if not told or message.role == "system":
+        if not texts or message.role == "system":
             continue
         today = dates.day_text(message.created_at, timezone)
         if today != day:
             day = today
             out.append(f"Date: {day}")
         role, clock = _ROLES.get(message.role, message.role), dates.clock_text(message.created_at, timezone)
-        out.append(f"**{role} ({clock}):**\n" + "\n".join(told))
+        out.append(f"**{role} ({clock}):**\n" + "\n".join(texts))
     return clean_surrogates("\n\n".join(out))
 
 
@@ -128,14 +128,14 @@ def cut(text: str, limit: int, count: Callable[[str], int], *, tail: bool = Fals
             low = middle
         else:
             high = middle
-    kept = text[-low:] if tail and low else text[:low] if not tail else ""
-    note = f"[… {total - count(kept)} tokens left out …]"
-    return f"{note}\n{kept}" if tail else f"{kept}\n{note}"
+    excerpt = text[-low:] if tail and low else text[:low] if not tail else ""
+    note = f"[… {total - count(excerpt)} tokens left out …]"
+    return f"{note}\n{excerpt}" if tail else f"{excerpt}\n{note}"
 
 
 def log_tail(log: str, limit: int, count: Callable[[str], int]) -> str:
     """Return the newest complete lines of a log that fit `limit` tokens, under their date."""
-    kept: list[str] = []
+    newest: list[str] = []
     tokens = 0
     lines = log.split("\n")
     position = len(lines)
@@ -144,10 +144,10 @@ def log_tail(log: str, limit: int, count: Callable[[str], int]) -> str:
         if tokens + size > limit:
             break
         position, tokens = position - 1, tokens + size
-        kept.append(lines[position])
-    kept.reverse()
-    if kept and not kept[0].startswith("Date:"):
+        newest.append(lines[position])
+    newest.reverse()
+    if newest and not newest[0].startswith("Date:"):
         header = next((line for line in reversed(lines[:position]) if line.startswith("Date:")), None)
         if header:
-            kept.insert(0, header)
-    return "\n".join(kept)
+            newest.insert(0, header)
+    return "\n".join(newest)

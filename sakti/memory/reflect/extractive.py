@@ -167,8 +167,8 @@ def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, tex
         return WORK if tool["files"] else OUTCOME if tool["command"] else TRACE
     if lead is not None and lead[1].startswith("User"):
         return ASKED
-    if lead is not None and (found := agent_kind(text)) != "work":
-        return DOUBTFUL if found == "intent" else OUTCOME
+    if lead is not None and (sentence_kind := agent_kind(text)) != "work":
+        return DOUBTFUL if sentence_kind == "intent" else OUTCOME
     return WORK if exact else OUTCOME
 
 

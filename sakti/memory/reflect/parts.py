@@ -30,12 +30,12 @@ async def reflect(
     A part that cannot be made smaller stays as it is; raises as the Reflector does where none can. Task and response
     are taken from a log of one thread only.
     """
-    found = parts(groups, counter.count)
-    total = sum(part.tokens for part in found)
+    units = parts(groups, counter.count)
+    total = sum(part.tokens for part in units)
     results: list[ReflectResult] = []
     texts: list[tuple[str, tuple[Span, ...]]] = []
     failure: MemoryFailure | None = None
-    for part in found:
+    for part in units:
         text = "\n".join(text for _, text in part.groups)
         if text:
             piece = _request(request, part, text, total)
@@ -47,17 +47,17 @@ async def reflect(
         texts.append((text, part.spans))
     if not results:
         raise failure or MemoryFailure("There is nothing to condense.", code="not_smaller")
-    whole, made = joined(texts)
-    alone = len(found) == 1 and len(found[0].spans) == 1
+    joined_text, sections = joined(texts)
+    alone = len(units) == 1 and len(units[0].spans) == 1
     return structs.replace(
         results[-1],
-        text=whole,
+        text=joined_text,
         level=max(r.level for r in results),
         calls=tuple(c for r in results for c in r.calls),
         current_task=results[-1].current_task if alone else None,
         suggested_response=results[-1].suggested_response if alone else None,
         note=next((r.note for r in results if r.note), ""),
-    ), made
+    ), sections
 
 
 def _request(whole: ReflectInput, part: Part, text: str, total: int) -> ReflectInput:

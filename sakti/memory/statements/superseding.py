@@ -203,14 +203,14 @@ def _ended_keys(new: Statement) -> Iterator[str]:
 
 def _names_ended(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
     """Return whether a statement says that what a clause says is over."""
-    said, values = _said(new.clauses), _values(new.clauses)
+    new_words, values = _said(new.clauses), _values(new.clauses)
     lost = [v for v in old.values if v.key in ended]
-    if any(v.key not in values | said for v in old.values):
+    if any(v.key not in values | new_words for v in old.values):
         return False
     rest = old.keys - ended - _GENERIC
-    covers = not rest or _share(rest, said) >= COVERED
+    covers = not rest or _share(rest, new_words) >= COVERED
     if lost:
-        return covers or _is_needed(old, lost) or (_is_in_use(old, lost[0].key) and len(said - ended) <= 1)
+        return covers or _is_needed(old, lost) or (_is_in_use(old, lost[0].key) and len(new_words - ended) <= 1)
     words, here = ended - _GENERIC, [c for c in new.clauses if ended & c.keys]
     if not words or _share(words, old.keys) < 1:
         return False
@@ -244,9 +244,9 @@ def _is_called_off(old: Statement, new: Statement) -> bool:
     if not is_cancelled(new.text):
         return False
     keys, values = _said(old.clauses), _values(old.clauses)
-    said = _said(new.clauses) | _values(new.clauses)
-    is_meant = bool(values) or len(keys & said) > 1 or keys <= said
-    return values <= said and is_meant and _share(keys, said) >= COVERED
+    words = _said(new.clauses) | _values(new.clauses)
+    is_meant = bool(values) or len(keys & words) > 1 or keys <= words
+    return values <= words and is_meant and _share(keys, words) >= COVERED
 
 
 def _gives_other(old: Clause, new: Clause, text: str) -> bool:
@@ -255,16 +255,16 @@ def _gives_other(old: Clause, new: Clause, text: str) -> bool:
     if lexicon.phrases("adds").search(new.text) or not (changes or _sets_single(old, new)):
         return False
     lost = [v for v in old.values if v.key not in new.value_keys | new.keys]
-    given = [v for v in new.values if v.key not in old.value_keys | old.keys]
+    new_values = [v for v in new.values if v.key not in old.value_keys | old.keys]
     if bool(_NEGATED.search(old.text)) != bool(_NEGATED.search(new.text)):
         return changes and old.items_like(new) and bool(old.keys)  # one denies what the other says
     if changes and _turns_last_word(old, new):
         return not lexicon.phrases("many").search(old.text)
-    if not lost or len(lost) != len(given):
+    if not lost or len(lost) != len(new_values):
         return False
-    if len(lost) > 1 and not (_is_one_value(lost) and all(map(_alike, lost, given))):
+    if len(lost) > 1 and not (_is_one_value(lost) and all(map(_alike, lost, new_values))):
         return False
-    return not any(map(old.is_subject, lost)) and _can_replace(old, new, lost, given, changes)
+    return not any(map(old.is_subject, lost)) and _can_replace(old, new, lost, new_values, changes)
 
 
 def _can_replace(old: Clause, new: Clause, lost: Sequence[Value], given: Sequence[Value], changes: bool) -> bool:
@@ -318,14 +318,14 @@ def _turns_last_word(old: Clause, new: Clause) -> bool:
     """Return whether two clauses differ only in their last word: "daily", "hourly"."""
     before, after = old.items(), new.items()
     lost = [item for item in before if not _is_like(item[0], frozenset(k for k, _ in after))]
-    given = [item for item in after if not _is_like(item[0], frozenset(k for k, _ in before))]
-    if len(lost) != 1 or len(given) != 1 or len(before) < 2 or old.verb < 0:
+    gained = [item for item in after if not _is_like(item[0], frozenset(k for k, _ in before))]
+    if len(lost) != 1 or len(gained) != 1 or len(before) < 2 or old.verb < 0:
         return False
-    last = lost[0] == before[-1] and given[0] == after[-1] and lost[0][1] > old.verb
+    last = lost[0] == before[-1] and gained[0] == after[-1] and lost[0][1] > old.verb
     same_subject = old.subject == new.subject or new.verb < 0
-    if lost[0][0][0].isdigit() or given[0][0][0].isdigit():
+    if lost[0][0][0].isdigit() or gained[0][0][0].isdigit():
         return False
-    return last and same_subject and bool(old.subject) and not {lost[0][0], given[0][0]} & lexicon.words("states")
+    return last and same_subject and bool(old.subject) and not {lost[0][0], gained[0][0]} & lexicon.words("states")
 
 
 def _alike(a: Value, b: Value) -> bool:

@@ -45,10 +45,10 @@ def check(page: str, schema: Json) -> None:
     except ValueError:
         raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="schema") from None
     try:
-        found = json_schema.violations(value, schema)
+        violations = json_schema.violations(value, schema)
     except json_schema.UnusableSchema as e:
         raise MemoryFailure(f"The page's schema {e}.", code="schema") from e
-    for path, message in found[:1]:
+    for path, message in violations[:1]:
         raise MemoryFailure(f"Working memory would break its schema at {path}: {message}.", code="schema")
 
 

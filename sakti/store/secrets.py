@@ -181,8 +181,8 @@ def _marks(value: Any) -> Iterator[str]:
 
 def marks_of(source: str) -> frozenset[str]:
     """Return the marks of the secrets in a text, and those that it contains itself."""
-    own = (mark(one.kind, source[one.start : one.end]) for one in found(source))
-    return frozenset((*own, *marks_in(source)))
+    secret_marks = (mark(one.kind, source[one.start : one.end]) for one in found(source))
+    return frozenset((*secret_marks, *marks_in(source)))
 
 
 def revealed(text: str, source: str) -> str:
@@ -190,13 +190,13 @@ def revealed(text: str, source: str) -> str:
 
     A mark that stands for no value in `source`, or for two, or that `source` itself contains, stays.
     """
-    wanted = set(marks_in(text)) - set(marks_in(source))
-    if not wanted:
+    new_marks = set(marks_in(text)) - set(marks_in(source))
+    if not new_marks:
         return text
     values: dict[str, set[str]] = {}
     for one in found(source):
         value = source[one.start : one.end]
-        if (name := mark(one.kind, value)) in wanted:
+        if (name := mark(one.kind, value)) in new_marks:
             values.setdefault(name, set()).add(value)
     for name, held in values.items():
         if len(held) == 1:

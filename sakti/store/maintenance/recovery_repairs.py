@@ -207,15 +207,15 @@ def _missing_records(db: Database) -> None:
         " WHERE g.record_id NOT IN (SELECT id FROM observational_memory) GROUP BY g.record_id"
     ).fetchall()
     for record_id, thread_id, count, created_at, resource_id in lost:
-        own = count == 1
-        key = f"thread:{thread_id}" if own else f"resource:{resource_id}"
-        made = db.execute_sql(
+        is_single = count == 1
+        key = f"thread:{thread_id}" if is_single else f"resource:{resource_id}"
+        created = db.execute_sql(
             "INSERT OR IGNORE INTO observational_memory (id, lookup_key, scope, thread_id, resource_id, origin_type,"
             " created_at, updated_at) VALUES (?, ?, ?, ?, ?, 'observation', ?, ?) RETURNING 1",
-            (record_id, key, "thread" if own else "resource", thread_id if own else None, resource_id, created_at,
-             created_at),
+            (record_id, key, "thread" if is_single else "resource", thread_id if is_single else None, resource_id,
+             created_at, created_at),
         ).fetchone()  # fmt: skip
-        if made is None:
+        if created is None:
             db.execute_sql(
                 "UPDATE observation_groups SET record_id = (SELECT id FROM observational_memory WHERE lookup_key = ?)"
                 " WHERE record_id = ?",

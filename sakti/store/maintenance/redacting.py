@@ -111,9 +111,9 @@ async def _dirty(store: Store, model: type[Model]) -> AsyncIterator[list[_Dirty]
     """Yield the rows of a table with secrets, some at a time."""
     last: Any = None
     while True:
-        found, last = await store.read(_look, model, last)
-        if found:
-            yield found
+        batch, last = await store.read(_look, model, last)
+        if batch:
+            yield batch
         if last is None:
             return
 
@@ -123,16 +123,16 @@ def _look(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], An
 
     A table without a number for each row is small, and is read at once.
     """
-    number, own = _meta(model).fields.get("pk"), _meta(model).primary_key
+    number, key = _meta(model).fields.get("pk"), _meta(model).primary_key
     query: Any = model.select()
     if number is None:
-        query = query.where(_meta(model).fields[own.field_names[0] if isinstance(own, CompositeKey) else own.name] > "")
+        query = query.where(_meta(model).fields[key.field_names[0] if isinstance(key, CompositeKey) else key.name] > "")
     else:
         query = query.where(number > (-1 if last is None else last)).order_by(number).limit(BATCH)
-    found = list(query.execute(db))
-    dirty = [one for row in found if (one := _find_dirty(model, row)) is not None]
-    more = number is not None and len(found) == BATCH
-    return dirty, found[-1].pk if more else None
+    rows = list(query.execute(db))
+    dirty = [one for row in rows if (one := _find_dirty(model, row)) is not None]
+    more = number is not None and len(rows) == BATCH
+    return dirty, rows[-1].pk if more else None
 
 
 def _find_dirty(model: type[Model], row: Any) -> _Dirty | None:
@@ -144,8 +144,11 @@ def _find_dirty(model: type[Model], row: Any) -> _Dirty | None:
     changed = {name: value for name, value in after.items() if value != before[name]}
     if not changed:
         return None
-    own = meta.primary_key
-    key = {name: getattr(row, name) for name in (own.field_names if isinstance(own, CompositeKey) else [own.name])}
+    primary_key = meta.primary_key
+    key = {
+        name: getattr(row, name)
+        for name in (primary_key.field_names if isinstance(primary_key, CompositeKey) else [primary_key.name])
+    }
     return _Dirty(key, {name: before[name] for name in changed}, changed)
 
 
@@ -174,9 +177,9 @@ def _derive_values(model: type[Model], row: Any, changed: Values) -> Values:
     if model is SearchDocRow and "text" in changed and row.form == 0:
         return {"idents": search_index.identifiers(changed["text"])}
     if model is MessageRow and "parts" in changed and len(changed["parts"]) != len(row.parts):
-        said = Message(row.id, "", "", row.role, row.parts, 0, tokens=row.token_count, part_tokens=row.part_tokens)
-        kept = masking.message(said)
-        return {"part_tokens": kept.part_tokens, "token_count": kept.tokens}
+        message = Message(row.id, "", "", row.role, row.parts, 0, tokens=row.token_count, part_tokens=row.part_tokens)
+        clean = masking.message(message)
+        return {"part_tokens": clean.part_tokens, "token_count": clean.tokens}
     return {}
 
 
@@ -201,15 +204,15 @@ _REFERRING = (
 async def _spanning(store: Store) -> AsyncIterator[list[_Joined]]:
     last: int | None = -1
     while last is not None:
-        found, last = await store.read(_look_at_joined, last)
-        if found:
-            yield found
+        batch, last = await store.read(_look_at_joined, last)
+        if batch:
+            yield batch
 
 
 def _look_at_joined(db: Database, last: int) -> tuple[list[_Joined], int | None]:
     rows = db.execute_sql(_REFERRING, (last, BATCH)).fetchall()
-    found = [one for row in rows if (one := _mask_joined(*row)) is not None]
-    return found, rows[-1][0] if len(rows) == BATCH else None
+    joined = [one for row in rows if (one := _mask_joined(*row)) is not None]
+    return joined, rows[-1][0] if len(rows) == BATCH else None
 
 
 def _mask_joined(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
@@ -219,9 +222,9 @@ def _mask_joined(pk: int, message_pk: int, raw: str, parts: str | bytes, said: s
     text = codec.text_of(raw, parts)
     if masked(text) == text:
         return None
-    own = plain_text(masking.parts([codec.decode(part) for part in json.loads(codec.readable(parts))]))
-    clean = masked(own)
-    return _Joined(pk, message_pk, text, clean) if clean != own else None
+    message_text = plain_text(masking.parts([codec.decode(part) for part in json.loads(codec.readable(parts))]))
+    clean = masked(message_text)
+    return _Joined(pk, message_pk, text, clean) if clean != message_text else None
 
 
 def _add_spanning(out: Found, rows: Sequence[_Joined]) -> None:

@@ -118,8 +118,8 @@ async def pack_quietly(store: Store) -> None:
 
 async def check(store: Store) -> list[Finding]:
     """Check everything, on the reader, then repair what code alone can; repaired findings say so."""
-    found = await store.read(maintenance.check)
-    return [f if f.ok or not f.mendable else await mended(store, f) for f in found]
+    findings = await store.read(maintenance.check)
+    return [f if f.ok or not f.mendable else await mended(store, f) for f in findings]
 
 
 async def mended(store: Store, finding: Finding) -> Finding:
@@ -131,8 +131,8 @@ async def _add_messages(store: Store, finding: Finding) -> Finding:
     pks = await store.read(message_index.unindexed)
     await each(store, pks, message_index.index_messages)
     await reindex(store)
-    told = f"{len(pks)} messages were not searchable: added" if pks else f"{finding.detail}: done now"
-    return Finding("search", True, told)
+    outcome = f"{len(pks)} messages were not searchable: added" if pks else f"{finding.detail}: done now"
+    return Finding("search", True, outcome)
 
 
 async def _pack(store: Store, finding: Finding) -> Finding:

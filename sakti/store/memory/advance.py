@@ -148,8 +148,10 @@ def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
         " last_buffered_at_tokens = max(0, last_buffered_at_tokens - ?) WHERE id = ?",
         (now, (observed := sum(g.message_tokens for g in entering)), observed, first.record_id),
     )
-    told = next((g for g in reversed(entering) if g.current_task or g.suggested_response), None)
-    threads.update_metadata(db, first.thread_id, {"last_observed_at": now, HOLD: None, **(task(told) if told else {})})
+    source = next((g for g in reversed(entering) if g.current_task or g.suggested_response), None)
+    threads.update_metadata(
+        db, first.thread_id, {"last_observed_at": now, HOLD: None, **(task(source) if source else {})}
+    )
 
 
 def _condense(

@@ -45,11 +45,11 @@ def noted(db: Database, done: Compaction) -> tuple[int, int, int]:
     """Count lines of the log after a compaction: its own, the pinned ones, and its own with flags."""
     line, group = ObservationRow, GroupRow
     in_log = (group.record_id == done.record_id) & (group.state == "active")
-    kept = group.select(fn.COUNT(line.pk)).join(line, on=line.group_id == group.id).where(in_log)
-    pinned = kept.where(line.pinned == 1, line.forgotten == 0).scalar(db)
+    pinned_lines = group.select(fn.COUNT(line.pk)).join(line, on=line.group_id == group.id).where(in_log)
+    pinned = pinned_lines.where(line.pinned == 1, line.forgotten == 0).scalar(db)
     flagged = fn.COALESCE(fn.SUM(fn.json_array_length(line.flags) > 0), 0)
-    own = line.select(fn.COUNT(line.pk), flagged.coerce(False)).where(line.group_id.in_(done.group_ids))
-    lines, doubtful = first(db, own.where(line.forgotten == 0))
+    new_lines = line.select(fn.COUNT(line.pk), flagged.coerce(False)).where(line.group_id.in_(done.group_ids))
+    lines, doubtful = first(db, new_lines.where(line.forgotten == 0))
     return lines, pinned, doubtful
 
 

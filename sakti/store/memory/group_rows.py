@@ -119,8 +119,8 @@ def current(db: Database, record_id: str, known: dict[str, Group]) -> list[Group
         (record_id,),
     ).fetchall()
     fresh = [i for i, state in rows if i not in known or known[i].state != state]
-    found = {**known, **{g.id: g for g in groups_by_id(db, fresh)}} if fresh else known
-    return [found[i] for i, _ in rows]
+    by_id = {**known, **{g.id: g for g in groups_by_id(db, fresh)}} if fresh else known
+    return [by_id[i] for i, _ in rows]
 
 
 def groups_by_id(db: Database, ids: Collection[str]) -> list[Group]:

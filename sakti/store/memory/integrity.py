@@ -65,8 +65,8 @@ class _Log(Struct):
         """Map group ids to the reflection in the log that covers them; newer reflections come first."""
         by_id = {s.id: s for s in self.spans}
         claimed: dict[str, str] = {}
-        made = [s for s in self.spans if s.kind == "reflection"]
-        for span in reversed(made):
+        reflections = [s for s in self.spans if s.kind == "reflection"]
+        for span in reversed(reflections):
             if span.id in self.dissolved:
                 self.states[span.id] = "discarded"
             stands = span.id in claimed or (span.state == "active" and span.id not in self.dissolved)
@@ -84,15 +84,15 @@ class _Log(Struct):
 
     def _thread(self, thread: str, claimed: dict[str, str]) -> None:
         """Walk along a thread: keep each group right behind the last, fill gaps from unused groups."""
-        own = [s for s in self.spans if s.thread_id == thread and s.kind == "observation" and s.first >= 0]
-        log = [s for s in own if s.id in claimed or s.state in ("active", "superseded")]
+        observations = [s for s in self.spans if s.thread_id == thread and s.kind == "observation" and s.first >= 0]
+        log = [s for s in observations if s.id in claimed or s.state in ("active", "superseded")]
         end = -1
         for span in sorted(log, key=lambda s: (s.first, s.id not in claimed)):
             if span.first <= end:
                 if span.id not in claimed:
                     self.states[span.id] = "discarded"  # its messages are covered already
                 continue
-            end = self._fill(own, thread, end, span.first)
+            end = self._fill(observations, thread, end, span.first)
             if self.between(thread, end, span.first):
                 self._stop(log, span, claimed)
                 break
@@ -100,8 +100,8 @@ class _Log(Struct):
             end = span.last
         else:
             if self.observed_to.get(thread, -1) > end:
-                end = self._fill(own, thread, end, self.observed_to[thread] + 1)
-        self._behind(own, end)
+                end = self._fill(observations, thread, end, self.observed_to[thread] + 1)
+        self._behind(observations, end)
 
     def _fill(self, own: Sequence[Span], thread: str, end: int, before: int) -> int:
         """Use unused groups that fit the gap between `end` and `before`; return the new end."""
@@ -147,14 +147,14 @@ def settle(
 
 def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
     """Map a record's groups in a wrong state to the right one; empty if memory is consistent."""
-    found = db.execute_sql(
+    rows = db.execute_sql(
         "SELECT id, thread_id, kind, state, first_index, last_index, merged_group_ids FROM observation_groups"
         " WHERE record_id = ? ORDER BY pk",
         (record_id,),
     ).fetchall()
     spans = [
         Span(i, t, kind, state, -1 if a is None else a, -1 if b is None else b, tuple(json.loads(m)))
-        for i, t, kind, state, a, b, m in found
+        for i, t, kind, state, a, b, m in rows
     ]
     (once,) = db.execute_sql(
         f"SELECT coalesce(json_extract(metadata, '$.{OBSERVED_TO}'), '{{}}') FROM observational_memory WHERE id = ?",
@@ -166,8 +166,8 @@ def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
 def check(db: Database) -> dict[str, str]:
     """Map each record with groups in a wrong state to a sentence that says which."""
     rows = db.execute_sql("SELECT id, lookup_key FROM observational_memory").fetchall()
-    found = {i: (key, wrong_states(db, i)) for i, key in rows}
-    return {i: f"{key}: {_words(wrong.values(), _SHOULD)}" for i, (key, wrong) in found.items() if wrong}
+    wrong_by_record = {i: (key, wrong_states(db, i)) for i, key in rows}
+    return {i: f"{key}: {_words(wrong.values(), _SHOULD)}" for i, (key, wrong) in wrong_by_record.items() if wrong}
 
 
 def mend(db: Database, record_id: str, now: int) -> str:
@@ -230,6 +230,6 @@ _WERE = {
 
 
 def _words(states: Iterable[str], words: Mapping[str, str]) -> str:
-    found = list(states)
-    parts = [f"{found.count(s)} {said}" for s, said in words.items() if s in found]
+    counted = list(states)
+    parts = [f"{counted.count(s)} {phrase}" for s, phrase in words.items() if s in counted]
     return f"Groups of observations: {', '.join(parts)}"

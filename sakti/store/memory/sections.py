@@ -58,8 +58,8 @@ def own_span(group: Group) -> tuple[Span, ...]:
 
 def spans(group: Group) -> tuple[Span, ...]:
     """Return all messages that a group covers, one span per thread."""
-    found = sections(group)
-    return union(x for s in found for x in s.spans) if found else own_span(group)
+    parts = sections(group)
+    return union(x for s in parts for x in s.spans) if parts else own_span(group)
 
 
 def spans_of_row(group: Group, row: int) -> tuple[Span, ...]:
@@ -73,8 +73,8 @@ def spans_of_row(group: Group, row: int) -> tuple[Span, ...]:
 
 def thread_of_row(group: Group, row: int) -> str:
     """Return the thread of one line of a group's log; the group's thread if it covers several."""
-    found = spans_of_row(group, row)
-    return found[0].thread_id if len(found) == 1 else group.thread_id
+    covered = spans_of_row(group, row)
+    return covered[0].thread_id if len(covered) == 1 else group.thread_id
 
 
 def union(found: Iterable[Span]) -> tuple[Span, ...]:

@@ -36,7 +36,7 @@ def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, 
     ]
     texts = read(long) if long else {}
     first: dict[Hashable, int] = {}
-    kept: list[Ranked] = []
+    uniques: list[Ranked] = []
     copies: list[int] = []
     for r, key in zip(ranked, keys, strict=True):
         pk = r.features.row.pk
@@ -44,10 +44,10 @@ def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, 
         if same in first:
             copies[first[same]] += 1
         else:
-            first[same] = len(kept)
-            kept.append(r)
+            first[same] = len(uniques)
+            uniques.append(r)
             copies.append(0)
-    return Folded(kept, copies, list(first))
+    return Folded(uniques, copies, list(first))
 
 
 def fold_rest(
@@ -60,7 +60,7 @@ def fold_rest(
     measured = {key: i for i, key in enumerate(folded.keys)}
     more = list(folded.copies)
     first: dict[Hashable, int] = {}
-    kept: list[Row] = []
+    uniques: list[Row] = []
     copies: list[int] = []
     for row in rest:
         key = (row.kind, row.role, _printed(texts[row.pk], row.role)) if row.pk in texts else row.pk
@@ -69,10 +69,10 @@ def fold_rest(
         elif key in first:
             copies[first[key]] += 1
         else:
-            first[key] = len(kept)
-            kept.append(row)
+            first[key] = len(uniques)
+            uniques.append(row)
             copies.append(0)
-    return list(zip(folded.kept, more, strict=True)), list(zip(kept, copies, strict=True))
+    return list(zip(folded.kept, more, strict=True)), list(zip(uniques, copies, strict=True))
 
 
 def _is_read(f: Features) -> bool:

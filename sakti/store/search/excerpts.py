@@ -57,9 +57,9 @@ def excerpt_of(text: str, before: str | None, ranked: Ranked, sought: Sought) ->
     lower = lowered(text)
     reason, shown = reason_of(text, lower, before, ranked, sought.pattern)
     held = None
-    if own := ranked.features.own:
+    if has_term := ranked.features.own:
         typed = (w.lower() for w in sought.typed if w.strip())
-        held = [*(w.lower() for w in shown), *typed, *(w for w, i in sought.words if own[i])]
+        held = [*(w.lower() for w in shown), *typed, *(w for w, i in sought.words if has_term[i])]
     snippet, marks, start = snippet_of(text, (*shown, *sought.marked), lower, held)
     return Excerpt(text, snippet, marks, start, reason)
 
@@ -70,10 +70,10 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
     if not features.own:
         return "", []
     if not features.has_words:
-        said = (before or "").strip() if ranked.answers else ""
-        return f"answer to “{one_line(said, QUOTED)}”" if said else "next to a match", []
-    matched = [t for t, own in zip(pattern.terms, features.own, strict=False) if own]
-    parts = [p for (p, _), own in zip(pattern.parts, features.own[len(pattern.terms) :], strict=True) if own]
+        question = (before or "").strip() if ranked.answers else ""
+        return f"answer to “{one_line(question, QUOTED)}”" if question else "next to a match", []
+    matched = [t for t, has_it in zip(pattern.terms, features.own, strict=False) if has_it]
+    parts = [p for (p, _), has_it in zip(pattern.parts, features.own[len(pattern.terms) :], strict=True) if has_it]
     typed = [p for p in parts if p not in pattern.meant]
     if any(p in lower for p in typed) or any(t.text in lower for t in matched):
         return "", []
@@ -81,7 +81,7 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
         return "", [t for t in TOKEN.findall(text) if any(p in folded(t).lower() for p in typed)][:1]
     if parts:
         return f"similar: {parts[0]}", [parts[0]]
-    wanted = {stem for t in matched for stem in t.stem}
+    matched_stems = {stem for t in matched for stem in t.stem}
     joined = {t.text for t in matched}
     accents = set() if text.isascii() else {without_accents(t.text) for t in matched}
     for token in TOKEN.findall(text):
@@ -89,7 +89,7 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
             return "", [token]
         if accents and without_accents(token) in accents:  # счёт for счет
             return "", [token]
-        if not wanted.isdisjoint(stems(folded(token))):
+        if not matched_stems.isdisjoint(stems(folded(token))):
             return f"same stem: {token}", [token]
     for term in matched:
         for form in (f for f in term.forms if f.how != "word"):

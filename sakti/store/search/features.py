@@ -141,8 +141,8 @@ class Pattern(Struct, frozen=True):
 
     def with_code(self, are_known: Callable[[list[str]], set[str]]) -> Pattern:
         """Return the pattern with those forms of code only that some text has."""
-        known = are_known([form.phrase for form, _ in self.forms[self.whole :]])
-        code = [(form, i) for form, i in self.forms[self.whole :] if form.phrase in known]
+        existing = are_known([form.phrase for form, _ in self.forms[self.whole :]])
+        code = [(form, i) for form, i in self.forms[self.whole :] if form.phrase in existing]
         return replace(self, forms=(*self.forms[: self.whole], *code))
 
 
@@ -163,14 +163,14 @@ def pattern_of(
     forms = [(form, i) for i, term in enumerate(terms) for form in term.forms]
     forms.sort(key=lambda form: form[0].only_ranks)
     index = {term.text: i for i, term in enumerate(terms)}
-    known = [index[w] for w in order if w in index]
+    numbers = [index[w] for w in order if w in index]
     rare = sorted(t.rarity for t in terms)
     return Pattern(
         tuple(terms),
         tuple(forms),
         len([form for form, _ in forms if not form.only_ranks]),
         tuple(parts.items()),
-        frozenset(p for p in itertools.pairwise(known) if p[0] != p[1]),
+        frozenset(p for p in itertools.pairwise(numbers) if p[0] != p[1]),
         sum(value * (len(rare) - 1 - i) for i, value in enumerate(rare)),
         frozenset(index),
         bool(typed) and not asks,
@@ -214,23 +214,23 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     remark = not pattern.asks and _is_remark(row.role, sizes, text)
     if not pattern.asks:
         weights = _plain(row.role, before, remark=remark)
-    counts, own, places = _count(found, pattern, weights)
+    counts, has_term, places = _count(found, pattern, weights)
     adjacent, near = _together(places, pattern) if len(places) > 1 else (0.0, 0.0)
     if text and pattern.parts:
-        verbatim = _count_parts(text, pattern, counts, own)
+        verbatim = _count_parts(text, pattern, counts, has_term)
         adjacent, near = max(adjacent, verbatim), max(near, verbatim)
     length = size + identifiers + weights.before_length * before
     asks = pattern.asks and size <= SHORT and text.rstrip().endswith("?")
     labelled = pattern.asks and not document and _is_labelled(text, pattern.words)
     timed = pattern.when and not document and says_when(text)
-    complete = pattern.has_all(own)
+    complete = pattern.has_all(has_term)
     beginning = text if size <= SHORT else text[:BEGINNING]
     return Features(
         row,
         document,
         length,
         tuple(counts),
-        tuple(own),
+        tuple(has_term),
         adjacent,
         near,
         complete,
@@ -260,15 +260,15 @@ def _is_labelled(text: str, words: Set[str]) -> bool:
 def _count(found: Phrases, pattern: Pattern, weights: Weights) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
     """Return weighted occurrences, flags of the terms in the text itself, and their first places."""
     total = len(pattern.terms) + len(pattern.parts)
-    counts, own, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
-    forms, whole = pattern.forms, pattern.whole
+    counts, has_term, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
+    forms, first_code = pattern.forms, pattern.whole
     in_identifiers, in_before, leading = weights.identifiers, weights.before, weights.leading
     for number, (text, identifiers, before, summary) in found:  # each word of a hundred texts: no comprehensions
         form, i = forms[number]
         n = len(text) + in_identifiers * len(identifiers) + IN_SUMMARY * len(summary)
         if n:
-            own[i] = True
-        if number < whole:
+            has_term[i] = True
+        if number < first_code:
             for place in text[:OF_A_TERM]:
                 places.append((place, i))
             if leading and text:
@@ -277,7 +277,7 @@ def _count(found: Phrases, pattern: Pattern, weights: Weights) -> tuple[list[flo
                 n += in_before * len(before) - weights.echo * n
         counts[i] += form.weight * n
     places.sort()
-    return counts, own, places[:PLACES]
+    return counts, has_term, places[:PLACES]
 
 
 def _count_parts(text: str, pattern: Pattern, counts: list[float], own: list[bool]) -> float:

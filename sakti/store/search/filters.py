@@ -113,14 +113,14 @@ def _named(db: Connection, thread: str) -> set[str]:
 
 def unknown(db: Connection, query: Query) -> dict[str, str]:
     """Return the filters by thread and task that nothing has, with their values: they are words of a text."""
-    found: dict[str, str] = {}
+    missing: dict[str, str] = {}
     if query.thread and not _named(db, query.thread):
         sql = "SELECT 1 FROM search_docs WHERE thread_id = ? LIMIT 1"
         if not db.execute_sql(sql, (query.thread,)).fetchone():
-            found["thread"] = query.thread
+            missing["thread"] = query.thread
     if query.task and not db.execute_sql(_TASK, (query.task, query.task)).fetchone():
-        found["task"] = query.task
-    return found
+        missing["task"] = query.task
+    return missing
 
 
 _TASK = "SELECT 1 FROM tasks WHERE id = ? UNION ALL SELECT 1 FROM tasks WHERE handle = ? LIMIT 1"

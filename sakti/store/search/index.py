@@ -81,8 +81,8 @@ class Doc(Struct, frozen=True, kw_only=True):
 
     def row(self) -> tuple[Any, ...]:
         """Return the row for the table, secrets masked."""
-        said = self.text[:TEXT_LIMIT]
-        text, message_pk = _referred(said, entering("search_docs", "text", said), self.message_pk)
+        head = self.text[:TEXT_LIMIT]
+        text, message_pk = _referred(head, entering("search_docs", "text", head), self.message_pk)
         return (
             self.kind,
             self.doc_id,
@@ -109,8 +109,8 @@ def _referred(text: str, kept: str, message_pk: int | None) -> tuple[str, int | 
 
 def _previous(prev: str, prev_pk: int | None) -> tuple[str, int | None]:
     """Return the text to store for the message before, and that message."""
-    said = prev[:PREVIOUS_LIMIT]
-    return _referred(said, entering("search_docs", "prev", said), prev_pk)
+    head = prev[:PREVIOUS_LIMIT]
+    return _referred(head, entering("search_docs", "prev", head), prev_pk)
 
 
 _PUT = (

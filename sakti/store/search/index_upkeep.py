@@ -53,22 +53,22 @@ def count_differing(db: Database, table: str) -> int:
     """Count the texts whose word counts in an index are wrong: changes that bypassed the triggers."""
     columns = _columns(db, table)
     model = _empty_copy(db, table)
-    found = 0
+    differing = 0
     try:
         for rows in _batches(db, f"SELECT pk, {columns} FROM search_terms WHERE pk > ? ORDER BY pk LIMIT {_COMPARED}"):
             marks = ", ".join("?" * len(rows[0]))
             with model:
                 model.executemany(f"INSERT INTO {table} (rowid, {columns}) VALUES ({marks})", rows)
-            made: list[Any] = model.execute(f"SELECT id, sz FROM {table}_docsize").fetchall()
-            sizes = dict(made)
+            expected: list[Any] = model.execute(f"SELECT id, sz FROM {table}_docsize").fetchall()
+            sizes = dict(expected)
             held: Sequence[tuple[int, Any]] = db.execute_sql(
                 f"SELECT id, sz FROM {table}_docsize WHERE id BETWEEN ? AND ?", (rows[0][0], rows[-1][0])
             ).fetchall()
-            found += sum(i in sizes and sizes[i] != size for i, size in held)
+            differing += sum(i in sizes and sizes[i] != size for i, size in held)
             model.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
     finally:
         model.close()
-    return found
+    return differing
 
 
 def _batches(db: Database, sql: str) -> Iterator[list[Any]]:

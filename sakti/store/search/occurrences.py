@@ -58,8 +58,8 @@ class _Collector:
         rows, key, columns, locations = self.found.rows, api.rowid, api.phrase_columns, api.phrase_locations
         if not rows:
             self.found.means = tuple(api.column_total_size(c) / (api.row_count or 1) for c in range(COLUMNS))
-        wanted = self.wide if key in self.documents else self.narrow
-        rows[key] = [(number, locations(place)) for place, number in wanted if columns(place)]
+        phrases = self.wide if key in self.documents else self.narrow
+        rows[key] = [(number, locations(place)) for place, number in phrases if columns(place)]
         return 0
 
 
@@ -96,17 +96,17 @@ def occurrences(
     if rare:
         collector.look_at(len(forms), whole, lead)
         _go_through(db, f"({' OR '.join(rare)}) AND ({every})" if lead else every, keys)
-    left = [k for k in keys if k not in collector.found.rows] if lead or not rare else []
-    if left:
+    remaining = [k for k in keys if k not in collector.found.rows] if lead or not rare else []
+    if remaining:
         collector.look_at(len(forms), whole, 0)
-        between = sum(n for _, n in forms) * (max(left) - min(left)) / newest
-        if between * GONE_THROUGH < len(left) * (SOUGHT + SOUGHT_PHRASE * len(forms)):
-            _go_through(db, every, left)
+        between = sum(n for _, n in forms) * (max(remaining) - min(remaining)) / newest
+        if between * GONE_THROUGH < len(remaining) * (SOUGHT + SOUGHT_PHRASE * len(forms)):
+            _go_through(db, every, remaining)
         else:
-            for key in left:
+            for key in remaining:
                 db.execute_sql(f"{_SQL} rowid = ?", (every, key)).fetchall()
-    found, collector.found = collector.found, Occurrences()
-    return found
+    result, collector.found = collector.found, Occurrences()
+    return result
 
 
 _SQL = f"SELECT {NAME}(search_words) FROM search_words WHERE search_words MATCH ? AND"
@@ -119,11 +119,11 @@ def _go_through(db: Connection, match: str, keys: Collection[int]) -> None:
 
 def _rare(forms: Sequence[tuple[str, int]], whole: int) -> list[str]:
     """Return the phrases that can be gone through: the rarest, as long as they are in few texts together."""
-    left = SCANNED
+    budget = SCANNED
     out: list[str] = []
     for phrase, texts in sorted(forms[:whole], key=lambda form: form[1]):
-        left -= texts
-        if left < 0:
+        budget -= texts
+        if budget < 0:
             break
         out.append(phrase)
     return out

@@ -53,8 +53,8 @@ def read_operators(text: str, is_said: Callable[[str], bool], *, alone: bool = T
     if not operators or words > _MOST or operators > _MOST:
         return Operators(text)
     try:
-        found = _Reader(read).read()
-        return Operators(text) if alone and not found.text else found
+        parsed = _Reader(read).read()
+        return Operators(text) if alone and not parsed.text else parsed
     except _Senseless:
         return Operators(text)
 
@@ -100,10 +100,10 @@ class _Reader:
         if self._at < len(self._left):
             raise _Senseless
         joined = any(token in ("AND", "OR") for token, is_operator in self._left if is_operator)
-        kept, unwanted = " ".join(self._kept), tuple(self._unwanted)
+        text, unwanted = " ".join(self._kept), tuple(self._unwanted)
         if not joined:
-            return Operators(kept, unwanted)
-        return Operators(kept.replace('"', " "), unwanted, tuple(g for g in groups if g))
+            return Operators(text, unwanted)
+        return Operators(text.replace('"', " "), unwanted, tuple(g for g in groups if g))
 
     def _next(self) -> str:
         """Return the next operator or parenthesis, "word" before a word, "" at the end."""
@@ -144,11 +144,11 @@ class _Reader:
             self._at += 1
             return groups
         if kind == "NOT":
-            kept = len(self._kept)
+            start = len(self._kept)
             groups = self._operand()
             if any(len(g) != 1 for g in groups):
                 raise _Senseless
-            del self._kept[kept:]
+            del self._kept[start:]
             self._unwanted += [w for (w,) in groups]
             return [()]
         raise _Senseless
@@ -168,8 +168,8 @@ def _split(token: str) -> Iterator[str]:
     """Return the parentheses around a word, and the word: `(b` is `(` and `b`, `f(x)` is a word."""
     inside = token.lstrip("(")
     word = inside.rstrip(")")
-    own = 0 if word.startswith('"') else max(0, word.count("(") - word.count(")"))  # that the word itself opens
-    word = inside[: len(word) + own]
+    opened = 0 if word.startswith('"') else max(0, word.count("(") - word.count(")"))  # that the word itself opens
+    word = inside[: len(word) + opened]
     yield from "(" * (len(token) - len(inside))
     if word:
         yield word

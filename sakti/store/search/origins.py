@@ -39,10 +39,10 @@ def origin(db: Database, line_id: str) -> Origin | None:
         return None
     group_id, line, content = row
     messages = [
-        (span, *found)
+        (span, *message)
         for group in groups_by_id(db, [group_id])
         for span in spans_of_row(group, line)
-        for found in db.execute_sql(
+        for message in db.execute_sql(
             f"SELECT id, message_index, substr(sakti_text(raw_content, parts), 1, {HEAD}) FROM messages"
             " WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index LIMIT ?",
             (span.thread_id, span.first, span.last, LOOKED_AT),
@@ -56,8 +56,8 @@ def origin(db: Database, line_id: str) -> Origin | None:
 
 def _closest(content: str, texts: Iterable[str]) -> int:
     """Return the index of the text that shares most words with `content`; the earliest of equals."""
-    wanted = _words(content)
-    shared = [len(wanted & _words(text)) for text in texts]
+    words = _words(content)
+    shared = [len(words & _words(text)) for text in texts]
     return shared.index(max(shared))
 
 

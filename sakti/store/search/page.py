@@ -121,20 +121,20 @@ class SearchPage(Struct, frozen=True):
     @property
     def notes(self) -> list[str]:
         """Describe what else there is to know, a phrase each."""
-        told: list[str] = [f"only {self.when}"] if self.when else []
+        texts: list[str] = [f"only {self.when}"] if self.when else []
         if self.suggestion:
-            told.append(f"did you mean “{self.suggestion}”?")
-        told += [f"no text has “{phrase}”: its words were looked for" for phrase in self.unquoted]
-        told += [f"“{phrase}” read as text" for phrase in self.said]
-        told += [f"no {_NAMES.get(name, name)} “{value}”: looked for as words" for name, value in self.unknown]
+            texts.append(f"did you mean “{self.suggestion}”?")
+        texts += [f"no text has “{phrase}”: its words were looked for" for phrase in self.unquoted]
+        texts += [f"“{phrase}” read as text" for phrase in self.said]
+        texts += [f"no {_NAMES.get(name, name)} “{value}”: looked for as words" for name, value in self.unknown]
         if self.without:
-            told.append(f"without texts that have {', '.join(f'“{word}”' for word in self.without)}")
+            texts.append(f"without texts that have {', '.join(f'“{word}”' for word in self.without)}")
         if self.unread:
             words = ", ".join(dict.fromkeys(word for word, _ in self.unread))
             since = time.strftime("%Y-%m-%d", time.localtime(max(at for _, at in self.unread) / 1000))
-            told.append(f"{words}: only texts since {since}")
+            texts.append(f"{words}: only texts since {since}")
         if self.more and not self.total:
-            told.append("not all texts were looked at")
+            texts.append("not all texts were looked at")
         if self.elsewhere:
-            told.append(f"{self.elsewhere}{'+' * self.more_elsewhere} in other workspaces")
-        return told
+            texts.append(f"{self.elsewhere}{'+' * self.more_elsewhere} in other workspaces")
+        return texts

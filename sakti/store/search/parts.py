@@ -46,9 +46,9 @@ def find_parts(
     `similar`: words that are corrected already, and not guessed.
     """
     tokens = _tokens(text)
-    found = _containing(db, list(filter(_is_part, tokens)), place, newest, budget)
-    if found.texts or not looks_like_identifier(text):
-        return found
+    matches = _containing(db, list(filter(_is_part, tokens)), place, newest, budget)
+    if matches.texts or not looks_like_identifier(text):
+        return matches
     meant: dict[str, list[str]] = {}
     for token in (t for t in tokens if len(t) >= 4 and t not in similar and not _pieces_known(db, t, newest)):
         near = retrieve.similar_parts(db, token, place, newest, budget)[:SIMILAR]
@@ -71,9 +71,9 @@ def _containing(db: Connection, parts: Sequence[str], place: Place, newest: int,
     rows, rarity, more = retrieve.by_parts(db, parts, place, newest, budget)
     texts = texts_of(db, [r.pk for r in rows])
     lower = {r: folded(texts[r.pk]).lower() for r in rows if r.pk in texts}
-    found = {r: texts[r.pk] for r, text in lower.items() if any(part in text for part in rarity)}
-    held = {p: value for p, value in rarity.items() if any(p in lower[r] for r in found)}
-    return PartMatches(found, held, more=more)
+    matching = {r: texts[r.pk] for r, text in lower.items() if any(part in text for part in rarity)}
+    held = {p: value for p, value in rarity.items() if any(p in lower[r] for r in matching)}
+    return PartMatches(matching, held, more=more)
 
 
 def _pieces_known(db: Connection, token: str, newest: int) -> bool:

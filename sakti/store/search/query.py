@@ -188,10 +188,10 @@ def _exclusions(text: str, *, needed: bool) -> tuple[str, list[str]]:
     if not STOP_WORDS.isdisjoint(OPERATORS.sub(" ", text).lower().split()):
         last = _LAST_EXCLUDED.search(text)
         start = last.start() if last and not _ends_small(text[: last.start()]) else len(text)
-    kept = text[:start] + _EXCLUDED.sub(" ", text[start:])
-    if needed and not kept.strip():
+    included = text[:start] + _EXCLUDED.sub(" ", text[start:])
+    if needed and not included.strip():
         return text, []
-    return kept, [bare(m[1]) for m in _EXCLUDED.finditer(text, start)]
+    return included, [bare(m[1]) for m in _EXCLUDED.finditer(text, start)]
 
 
 def _ends_small(text: str) -> bool:
@@ -246,16 +246,16 @@ def words_and_joined(text: str) -> tuple[list[str], list[str]]:
         parts = pieces(token)
         words.update(dict.fromkeys(w.lower() for w in WORD.findall(token)))
         if len(parts) > 1:
-            told = [p for p in parts if len(p) > 1]  # a11y: y says nothing
-            words.update(dict.fromkeys(told))
-            inside.update(told)
+            telling = [p for p in parts if len(p) > 1]  # a11y: y says nothing
+            words.update(dict.fromkeys(telling))
+            inside.update(telling)
             joined["".join(parts)] = None
     plain = [t.lower() for t in tokens if t.isalnum()]
     if len(plain) == len(tokens) <= JOINED:
         joined["".join(plain)] = None
         joined.update(dict.fromkeys(a + b for a, b in itertools.pairwise(plain)))
-    kept = [w for w in words if w not in STOP_WORDS or w in inside] or list(words)
-    return kept[:MAX_TERMS], [j for j in joined if j and j not in kept[:MAX_TERMS]]
+    chosen = [w for w in words if w not in STOP_WORDS or w in inside] or list(words)
+    return chosen[:MAX_TERMS], [j for j in joined if j and j not in chosen[:MAX_TERMS]]
 
 
 def is_cjk(text: str) -> bool:

@@ -134,7 +134,7 @@ def rank(
     for f in candidates:
         threads.setdefault(f.row.thread_id or f.row.pk, []).append(words[f.row.pk])
     around = ASIDE if pattern.parts else 1.0
-    best = {t: around * sum(sorted(found)[-THREAD_BEST:]) / THREAD_BEST for t, found in threads.items()}
+    best = {t: around * sum(sorted(scores)[-THREAD_BEST:]) / THREAD_BEST for t, scores in threads.items()}
     spans = tuple(dates)
     ranked: list[Ranked] = []
     for f in (*candidates, *entering):
@@ -198,8 +198,8 @@ def _words(f: Features, pattern: Pattern, mean: float) -> float:
     weights = pattern.weights_of(document=f.document)
     length = max(f.length, mean) if f.remark else f.length
     norm = weights.k1 * (1 - weights.b + weights.b * length / mean)
-    found = sum([t.rarity * n / (n + norm) for t, n in zip(pattern.terms, f.counts, strict=False) if n])
+    score = sum([t.rarity * n / (n + norm) for t, n in zip(pattern.terms, f.counts, strict=False) if n])
     if not pattern.parts:
-        return found
+        return score
     parts = zip(pattern.parts, f.counts[len(pattern.terms) :], strict=True)
-    return found + PART * sum([rarity * n / (n + 1) for (_, rarity), n in parts])
+    return score + PART * sum([rarity * n / (n + 1) for (_, rarity), n in parts])

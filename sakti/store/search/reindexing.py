@@ -144,10 +144,10 @@ def index_line(db: Database, pk: int) -> None:
     if row is None:
         return
     line_id, kind, thread_id, resource_id, created_at, text, first, metadata, prev = row
-    known = db.execute_sql(
+    stored = db.execute_sql(
         "SELECT text, prev FROM search_docs WHERE kind = ? AND doc_id = ?", (kind, line_id)
     ).fetchone()
-    if known == (
+    if stored == (
         entering("search_docs", "text", text[: search_index.TEXT_LIMIT]),
         entering("search_docs", "prev", prev[: search_index.PREVIOUS_LIMIT]),
     ):

@@ -104,28 +104,28 @@ def count(db: Connection, phrases: Iterable[str], newest: int) -> dict[str, int]
     floor = newest - SAMPLE
     if floor <= 0:
         return _of_each(db, "SELECT count(*) FROM search_words WHERE search_words MATCH w.value", phrases)
-    asked = list(phrases)
-    most = COUNTED if len(asked) < MANY else COUNTED_OF_MANY
+    phrase_list = list(phrases)
+    most = COUNTED if len(phrase_list) < MANY else COUNTED_OF_MANY
     looked_at = f"SELECT rowid FROM search_words WHERE search_words MATCH w.value AND rowid > {floor} LIMIT {most}"
     share = f"CASE WHEN count(*) < {most} THEN {SAMPLE} ELSE max(rowid) - {floor} END"
     estimate = f"CASE WHEN count(*) > 1 THEN count(*) * {newest} / ({share}) ELSE count(*) END"
-    counts = _of_each(db, f"SELECT {estimate} FROM ({looked_at})", asked)
-    known = are_known(db, [p for p, n in counts.items() if not n])  # rare ones may have all their texts before
-    return counts | {p: int(p in known) for p, n in counts.items() if not n}
+    counts = _of_each(db, f"SELECT {estimate} FROM ({looked_at})", phrase_list)
+    existing = are_known(db, [p for p, n in counts.items() if not n])  # rare ones may have all their texts before
+    return counts | {p: int(p in existing) for p, n in counts.items() if not n}
 
 
 def are_known(db: Connection, phrases: Iterable[str]) -> set[str]:
     """Return those phrases that any text has."""
-    found = _of_each(db, "SELECT 1 FROM search_words WHERE search_words MATCH w.value LIMIT 1", phrases)
-    return {phrase for phrase, known in found.items() if known}
+    flags = _of_each(db, "SELECT 1 FROM search_words WHERE search_words MATCH w.value LIMIT 1", phrases)
+    return {phrase for phrase, exists in flags.items() if exists}
 
 
 def _of_each(db: Connection, select: str, phrases: Iterable[str]) -> dict[str, int]:
     """Run a SELECT for each phrase, its `w.value`, in one statement: half is the cost of a call."""
-    if not (asked := list(dict.fromkeys(phrases))):
+    if not (unique := list(dict.fromkeys(phrases))):
         return {}
-    rows = db.execute_sql(f"SELECT ({select}) FROM json_each(?) w", (json.encode(asked).decode(),)).fetchall()
-    return dict(zip(asked, itertools.chain.from_iterable(rows), strict=True))
+    rows = db.execute_sql(f"SELECT ({select}) FROM json_each(?) w", (json.encode(unique).decode(),)).fetchall()
+    return dict(zip(unique, itertools.chain.from_iterable(rows), strict=True))
 
 
 def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
@@ -192,17 +192,17 @@ def by_words(
         return _ranked_by_index(db, f"({match}) OR ({required})" if required else match, place)
     if required:
         return _by_required(db, terms, query, place, newest, budget)
-    found = Matches([])
-    rare, left = _up_to(sorted(terms, key=lambda t: t.documents), ranked)
+    matches = Matches([])
+    rare, common = _up_to(sorted(terms, key=lambda t: t.documents), ranked)
     if rare:
-        added = {match_of([t], query, own=own): t.rarity for t in left[:ADDED] if not own}
-        found = _with_rare_words(db, match_of(rare, query, own=own), added, place, budget)
-    typed = [t.text for t in left if t.text in query.text.lower()]  # not what was joined
-    if own and len(found.rows) >= ENOUGH_RARE:
+        added = {match_of([t], query, own=own): t.rarity for t in common[:ADDED] if not own}
+        matches = _with_rare_words(db, match_of(rare, query, own=own), added, place, budget)
+    typed = [t.text for t in common if t.text in query.text.lower()]  # not what was joined
+    if own and len(matches.rows) >= ENOUGH_RARE:
         budget.unread |= dict.fromkeys(typed, newest)
-        return found
+        return matches
     rarities = {match_of([t], query, own=own): t.rarity for t in terms}
-    return _by_windows(db, rarities, sum(t.documents for t in left), typed, found, place, newest, budget)
+    return _by_windows(db, rarities, sum(t.documents for t in common), typed, matches, place, newest, budget)
 
 
 def _by_required(
@@ -345,8 +345,8 @@ def by_parts(
     rows: dict[int, Row] = {}
     seen: set[int] = set()
     while slices:
-        for part, left in list(slices.items()):
-            if (some := next(left, None)) is None:
+        for part, remaining in list(slices.items()):
+            if (some := next(remaining, None)) is None:
                 del slices[part]
             else:
                 keys.setdefault(part, []).extend(some)
@@ -356,9 +356,9 @@ def by_parts(
         if len(rows) >= MEASURED:
             break
     rarity = {
-        part: inverse_frequency(min(len(found), newest // 2), max(newest, 2)) + 1e-3
-        for part, found in keys.items()
-        if found
+        part: inverse_frequency(min(len(part_keys), newest // 2), max(newest, 2)) + 1e-3
+        for part, part_keys in keys.items()
+        if part_keys
     }
     scores = dict.fromkeys(rows, 0.0)
     for part, weight in rarity.items():
@@ -378,11 +378,11 @@ def _slices(db: Connection, part: str, place: Place, newest: int, budget: Budget
     elif len(longer := _pieces_from(db, part)) == MOST_PIECES:
         yield [row.pk for row in by_reading(db, [part], place, newest, budget)]
     else:
-        found = False
+        any_found = False
         for keys in _with_pieces(db, any_of(longer), part, place, newest, budget):
-            found = True
+            any_found = True
             yield keys
-        yield _at_the_end(db, part, place, newest, budget, found=found)
+        yield _at_the_end(db, part, place, newest, budget, found=any_found)
 
 
 def _with_pieces(
@@ -394,15 +394,15 @@ def _with_pieces(
         "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? AND rowid > ? AND rowid <= ?"
         f"{place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
     )
-    found: Sequence[int] = ()
+    first_keys: Sequence[int] = ()
     while match and high > last:
         low = max(last, high - SPAN)
         keys = [row[0] for row in db.execute_sql(sql, (match, low, high, SLICE))]
         high = keys[-1] - 1 if len(keys) == SLICE else low
-        found = found or keys
+        first_keys = first_keys or keys
         if keys:
             yield keys
-        if high > last and budget.over_with(found):
+        if high > last and budget.over_with(first_keys):
             budget.unread[part] = high
             return
 
@@ -498,23 +498,25 @@ def rows_of(
     db: Connection, keys: Sequence[int], place: Place, budget: Budget | None = None, *, most: int = CANDIDATES
 ) -> list[Row]:
     """Return those of `keys` that pass the filters, in order, at most `most`."""
-    found: list[Row] = []
+    result: list[Row] = []
     for start in range(0, len(keys), most):
         some = keys[start : start + most]
         rows = db.execute_sql(
             f"SELECT {ROW} FROM json_each(?) k CROSS JOIN search_docs d ON d.pk = k.value WHERE {place.where}",
             (listed(some), *place.values),
         ).fetchall()
-        found += itertools.starmap(Row, rows)
-        if len(found) >= most or (budget is not None and start and budget.over):
+        result += itertools.starmap(Row, rows)
+        if len(result) >= most or (budget is not None and start and budget.over):
             break
-    return found[:most]
+    return result[:most]
 
 
 def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
     """Return the messages before and after each of `found` that pass the filters."""
-    own = {(r.thread_id, r.position) for r in found if r.kind == "message" and r.thread_id is not None}
-    places = sorted({(thread, at + step) for thread, at in own for step in (-1, 1) if at + step >= 0} - own)
+    places_of_rows = {(r.thread_id, r.position) for r in found if r.kind == "message" and r.thread_id is not None}
+    places = sorted(
+        {(thread, at + step) for thread, at in places_of_rows for step in (-1, 1) if at + step >= 0} - places_of_rows
+    )
     if not places:
         return []
     table, values = table_of(places)
@@ -536,23 +538,23 @@ def by_reading(
     """
     clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
     values = [f"%{for_like(n[:200])}{'' if ends else '%'}" for n in needles]
-    found: list[Row] = []
+    result: list[Row] = []
     most = CANDIDATES if needles else LISTED
     last, high = place.bounds(newest)
     span = newest if place.keys is not None else LIKE_SPAN if needles else SPAN
-    while high > last and len(found) < most:
+    while high > last and len(result) < most:
         low = max(last, high - span)
         rows = db.execute_sql(
             f"SELECT {ROW} FROM {'search_texts' if needles else 'search_docs'} d"
             f" WHERE d.pk > ? AND d.pk <= ?{place.among('d.pk')} AND {place.where}{clause} ORDER BY d.pk DESC LIMIT ?",
-            (low, high, *place.values, *values, most - len(found)),
+            (low, high, *place.values, *values, most - len(result)),
         ).fetchall()
-        found += itertools.starmap(Row, rows)
+        result += itertools.starmap(Row, rows)
         high = low
         if high > last and budget.over:
             budget.unread[" ".join(needles) or "filters"] = high
             break
-    return found[:most]
+    return result[:most]
 
 
 def time_of(db: Connection, key: int) -> int:

@@ -80,20 +80,20 @@ def texts_of(db: Connection, keys: Sequence[int]) -> dict[int, str]:
         return {}
     sql = f"SELECT d.pk, {_STORED} FROM search_docs d {_MESSAGE} WHERE d.pk IN (SELECT value FROM json_each(?))"
     rows = db.execute_sql(sql, (listed(keys),)).fetchall()
-    return {pk: _text(own, said, raw, parts) for pk, own, said, raw, parts in rows}
+    return {pk: _text(text, search_text, raw, parts) for pk, text, search_text, raw, parts in rows}
 
 
 def texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
     """Return the texts of the messages before those of `rows`, by the keys of `rows`."""
     if not rows:
         return {}
-    wanted, values = table_of([(r.pk, r.thread_id, r.position - 1) for r in rows])
-    found = db.execute_sql(
-        f"SELECT w.column1, {_STORED} FROM {wanted} w CROSS JOIN search_docs d"
+    table, values = table_of([(r.pk, r.thread_id, r.position - 1) for r in rows])
+    records = db.execute_sql(
+        f"SELECT w.column1, {_STORED} FROM {table} w CROSS JOIN search_docs d"
         f" ON d.thread_id = w.column2 AND d.kind = 'message' AND d.position = w.column3 {_MESSAGE}",
         values,
     ).fetchall()
-    return {pk: _kept(*columns) for pk, *columns in found}
+    return {pk: _kept(*columns) for pk, *columns in records}
 
 
 def _kept(own: str, said: str | None, raw: str, parts: str | bytes | None) -> Stored:
@@ -114,18 +114,20 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
     if not words or not rows:
         return set()
     keys = [r.pk for r in rows]
-    whole = "|".join(_spelled(w) for w in words if not is_unindexed(w))
+    spelled = "|".join(_spelled(w) for w in words if not is_unindexed(w))
     inside = "|".join(re.escape(without_accents(w)) for w in words if is_unindexed(w))
     if not inside:
         among = " AND rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"
         sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ?{among}"
-        found = db.execute_sql(sql, (match, min(keys), max(keys), listed(keys))).fetchall()
+        matches = db.execute_sql(sql, (match, min(keys), max(keys), listed(keys))).fetchall()
         if glued := " OR ".join(f"({all_of(pieces)})" for w in words if (pieces := trigrams(w.rstrip("*")))):
             sql = f"SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?{among}"  # 重启nginx
-            found += db.execute_sql(sql, (glued, min(keys), max(keys), listed(keys))).fetchall()
-        keys = list({key for (key,) in found})
+            matches += db.execute_sql(sql, (glued, min(keys), max(keys), listed(keys))).fetchall()
+        keys = list({key for (key,) in matches})
     letter = rf"[^\W_{CJK_SIGNS}]"
-    unwanted = re.compile("|".join([rf"(?<!{letter})(?:{whole})(?!{letter})"] * bool(whole) + [inside] * bool(inside)))
+    unwanted = re.compile(
+        "|".join([rf"(?<!{letter})(?:{spelled})(?!{letter})"] * bool(spelled) + [inside] * bool(inside))
+    )
     as_typed = "|".join(re.escape(w.rstrip("*")) for w in words)
     typed = re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT[\s(\"'`{{]+)(?i:{as_typed})(?!\w)")
     texts = texts_of(db, keys)
@@ -146,14 +148,14 @@ def is_unindexed(word: str) -> bool:
 
 def having(db: Connection, rows: Sequence[Row], alternatives: Sequence[Sequence[str]]) -> set[int]:
     """Return the keys of the rows whose text itself has all words of one of the `alternatives`."""
-    wanted = [[_Sought(folded(w.rstrip("*")).lower(), w.endswith("*")) for w in group] for group in alternatives]
-    found: set[int] = set()
+    required = [[_Sought(folded(w.rstrip("*")).lower(), w.endswith("*")) for w in group] for group in alternatives]
+    matching: set[int] = set()
     for pk, text in texts_of(db, [r.pk for r in rows]).items():
         lower = folded(text).lower()
-        known = {*stems(lower), *unstemmed(lower)}
-        if any(all(word.stands_in(lower, known) for word in group) for group in wanted):
-            found.add(pk)
-    return found
+        forms = {*stems(lower), *unstemmed(lower)}
+        if any(all(word.stands_in(lower, forms) for word in group) for group in required):
+            matching.add(pk)
+    return matching
 
 
 class _Sought(Struct, frozen=True):
@@ -201,6 +203,6 @@ def shown_of(db: Connection, keys: Sequence[int]) -> dict[int, Shown]:
         (listed(keys),),
     ).fetchall()
     return {
-        pk: Shown(doc_id, title, task, source, _kept(own, said, raw, parts))
-        for pk, doc_id, title, task, source, own, said, raw, parts in rows
+        pk: Shown(doc_id, title, task, source, _kept(text, search_text, raw, parts))
+        for pk, doc_id, title, task, source, text, search_text, raw, parts in rows
     }

@@ -124,19 +124,19 @@ def search(
     soon; in large stores it may be `partial`. `clock` in seconds: of this thread, so that other work
     on the machine changes no result.
     """
-    asked = unicodedata.normalize("NFC", text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
-    said: dict[str, bool] = {}
+    normalized = unicodedata.normalize("NFC", text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
+    phrases: dict[str, bool] = {}
 
     def is_said(phrase: str) -> bool:
-        said[phrase] = bool(retrieve.are_known(db, [phrase_of(phrase)]))
-        return said[phrase]
+        phrases[phrase] = bool(retrieve.are_known(db, [phrase_of(phrase)]))
+        return phrases[phrase]
 
-    query = parse_query(asked, is_said)
+    query = parse_query(normalized, is_said)
     if unknown := filters.unknown(db, query):
-        query = parse_query(asked, is_said, unknown=unknown)
+        query = parse_query(normalized, is_said, unknown=unknown)
     unread = [(name, value) for name, value in query.unknown if not is_said(f"{name}:{value}")]
     query = replace(query, unknown=(*unknown.items(), *unread))
-    said_so = tuple(phrase for phrase, known in said.items() if known and ":" not in phrase)
+    said_so = tuple(phrase for phrase, exists in phrases.items() if exists and ":" not in phrase)
     asking = _Asking(text, scope, limit, offset, now, first, clock)
     if timed := _relative_time(query, now):
         page = _search(db, _in_time(query, timed), asking)
@@ -177,29 +177,29 @@ def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
     place = place_of(db, query, asking.scope, newest)
     start = clock()
     budget = Budget(clock, start + (FIRST_TIME if first else TIME), start + (FIRST_TIME if first else LAST_TIME))
-    found = _find(db, query, place, newest, budget, first=first, now=asking.now)
-    listed = _listed(db, found, query)
-    if found.more and not first and listed.total < PAGE:
+    candidates = _find(db, query, place, newest, budget, first=first, now=asking.now)
+    listed = _listed(db, candidates, query)
+    if candidates.more and not first and listed.total < PAGE:
         longer = Budget(clock, start + BEHIND_COPIES, start + BEHIND_COPIES, budget.unread)
-        found, listed = _look_behind(db, found, listed, query, place, newest, longer, asking.now)
+        candidates, listed = _look_behind(db, candidates, listed, query, place, newest, longer, asking.now)
     total = listed.total
-    unfinished = found.partial or (first and _is_unfinished(found, total, budget))
+    unfinished = candidates.partial or (first and _is_unfinished(candidates, total, budget))
     others = SearchPage(asking.text, 0) if total or unfinished else _search_elsewhere(db, query, asking)
     since = {key: retrieve.time_of(db, key) for key in set(budget.unread.values())}
     return SearchPage(
         asking.text,
         total,
-        _hits(db, listed, asking, query, found),
-        more=found.more,
+        _hits(db, listed, asking, query, candidates),
+        more=candidates.more,
         partial=unfinished,
         unread=tuple((name, since[key]) for name, key in budget.unread.items()),
-        suggestion="" if query.unknown else found.suggestion,
+        suggestion="" if query.unknown else candidates.suggestion,
         elsewhere=others.total,
         more_elsewhere=others.more or others.partial,
-        without=query.excluded if listed.gone or found.avoided else (),
-        unquoted=found.unquoted,
+        without=query.excluded if listed.gone or candidates.avoided else (),
+        unquoted=candidates.unquoted,
         unknown=query.unknown,
-        with_all=sum(r.features.complete for r, _ in listed.folded) if found.pattern.tells_all else None,
+        with_all=sum(r.features.complete for r, _ in listed.folded) if candidates.pattern.tells_all else None,
     )
 
 
@@ -231,13 +231,13 @@ class _Listed(Struct, frozen=True):
 
 def _listed(db: Connection, found: _Found, query: Query) -> _Listed:
     gone = _unwanted(db, found.rows, query)
-    kept = [r for r in found.ranked if r.features.row.pk not in gone]
-    return _Listed(*_folded(db, kept, [row for row in found.rest if row.pk not in gone]), gone)
+    allowed = [r for r in found.ranked if r.features.row.pk not in gone]
+    return _Listed(*_folded(db, allowed, [row for row in found.rest if row.pk not in gone]), gone)
 
 
 def _look_behind(
     db: Connection,
-    found: _Found,
+    candidates: _Found,
     listed: _Listed,
     query: Query,
     place: Place,
@@ -251,18 +251,18 @@ def _look_behind(
     """
     copied = [r.features.row.pk for r, copies in listed.folded if copies >= MANY_COPIES]
     likely_first = bool(copied or listed.gone)
-    while found.more and listed.total < PAGE and not budget.over:
-        others = place.without([row.pk for row in found.rows])
+    while candidates.more and listed.total < PAGE and not budget.over:
+        others = place.without([row.pk for row in candidates.rows])
         if likely_first:
             unwanted = query.excluded if listed.gone else ()
             others = retrieve.without_likely(db, others, likely_copies(db, copied), unwanted)
         more = _find(db, query, others, newest, budget, first=False, now=now)
-        found = found.and_behind(more, likely_first or more.more)
-        listed = _listed(db, found, query)
+        candidates = candidates.and_behind(more, likely_first or more.more)
+        listed = _listed(db, candidates, query)
         if not (more.rows or likely_first):  # what is required is in none of these: they would be found again
             break
         likely_first = False
-    return found, listed
+    return candidates, listed
 
 
 def _folded(
@@ -296,15 +296,15 @@ def _find(
     words = list(dict.fromkeys(words))[:MAX_TERMS]
     unquoted = _phrases_of_no_text(db, query)
     query = _without_phrases(query, unquoted)
-    known, similar = _terms(db, words, joined, query, newest)
+    found_terms, similar = _terms(db, words, joined, query, newest)
     question = _is_question(query)
     required = _to_be_read(query)
     indexed = replace(query, alternatives=(), phrases=()) if required else query  # what the index of words can answer
-    matches = retrieve.by_words(db, known, indexed, place, newest, budget, own=not question)
+    matches = retrieve.by_words(db, found_terms, indexed, place, newest, budget, own=not question)
     avoided = len(matches.rows) >= retrieve.CANDIDATES and bool(_unwanted(db, matches.rows, query))
     if avoided:
         others = replace(indexed, avoided=query.excluded)
-        matches = retrieve.by_words(db, known, others, place, newest, budget, own=not question)
+        matches = retrieve.by_words(db, found_terms, others, place, newest, budget, own=not question)
     few = len(matches.rows) < FEW or bool(required) or _has_parts_alone(query.text)
     wanting = bool(query.text) and not (indexed.alternatives or indexed.phrases) and few
     unfinished = first and budget.over and bool(budget.unread or (wanting and matches.rows))
@@ -324,10 +324,10 @@ def _find(
         needles = _needles(query, place)
         matches = Matches(retrieve.by_reading(db, needles, place, newest, budget))
         more = len(matches.rows) >= (retrieve.CANDIDATES if needles else retrieve.LISTED)
-    not_typed = frozenset(folded(w).lower() for found in parts.meant.values() for w in found)
+    not_typed = frozenset(folded(w).lower() for near in parts.meant.values() for w in near)
     when = question and asks_when(query.text)
     typed_words = [w for w in words if w not in joined] if _may_have_all(query) else []
-    pattern = pattern_of(known, parts.rarity, words, typed_words, asks=question, when=when, meant=not_typed)
+    pattern = pattern_of(found_terms, parts.rarity, words, typed_words, asks=question, when=when, meant=not_typed)
     around = place if question or _has_requests(query) else None
     matches = replace(matches, required=bool(query.alternatives or query.phrases))
     ranked, rest = _measured(db, pattern, matches, parts.texts, around, _times(db, query, newest, now), newest)
@@ -392,8 +392,8 @@ def _phrases_of_no_text(db: Connection, query: Query) -> tuple[str, ...]:
     if not query.phrases or not query.text:
         return ()
     phrases = [p for p in query.phrases if not is_unindexed(p)]
-    known = retrieve.are_known(db, chain.from_iterable(map(spellings, phrases)))
-    required = tuple(p for p in phrases if not known.isdisjoint(spellings(p)))
+    existing = retrieve.are_known(db, chain.from_iterable(map(spellings, phrases)))
+    required = tuple(p for p in phrases if not existing.isdisjoint(spellings(p)))
     is_met = required and retrieve.are_known(db, [retrieve.required_of(Query("", phrases=required))])
     return tuple(p for p in phrases if not is_met or p not in required)
 
@@ -417,10 +417,10 @@ def _terms(
     begun = chain.from_iterable(spellings(p, prefix=True) for p in query.prefixes)
     phrases = dict.fromkeys([*plain, *begun])
     documents = retrieve.count(db, phrases, newest)
-    known = {w for w in words if any(map(documents.get, spellings(w)))}
-    similar = spelling.corrections(db, words, query.text, newest, known)
+    existing = {w for w in words if any(map(documents.get, spellings(w)))}
+    similar = spelling.corrections(db, words, query.text, newest, existing)
     documents |= retrieve.count(db, dict.fromkeys(map(phrase_of, chain.from_iterable(similar.values()))), newest)
-    made = make_terms(
+    terms = make_terms(
         words,
         similar,
         documents,
@@ -429,7 +429,7 @@ def _terms(
         prefixes=query.prefixes,
         phrases=query.phrases,
     )
-    return sorted(sorted(made, key=lambda t: t.documents)[:RAREST], key=made.index), similar
+    return sorted(sorted(terms, key=lambda t: t.documents)[:RAREST], key=terms.index), similar
 
 
 def _readable(query: Query, place: Place) -> bool:
@@ -454,13 +454,13 @@ def _as_written(db: Connection, similar: Mapping[str, Sequence[str]], ranked: Se
 
 def _suggestion(text: str, meant: Mapping[str, Sequence[str]]) -> str:
     """Return the query with the words that were probably meant; "" if all are known."""
-    lower = asked = text.lower()
+    lower = typed_text = text.lower()
     for typed, words in meant.items():
         at = lower.find(typed)
         if at >= 0 and words:
             text = text[:at] + words[0] + text[at + len(typed) :]
             lower = text.lower()
-    return " ".join(text.split()) if lower != asked else ""
+    return " ".join(text.split()) if lower != typed_text else ""
 
 
 # --- measuring ----------------------------------------------------------------------------------------------
@@ -486,27 +486,27 @@ def _measured(
         chosen |= {pk: others[pk] for pk in every}
     sizes = sizes_of(db, list(chosen))
     texts = {r.pk: text for r, text in by_parts.items()}
-    wanted = (k for k in chosen if k not in texts and (pattern.parts or _is_short(sizes.get(k))))
-    texts |= texts_of(db, list(wanted))
+    unread = (k for k in chosen if k not in texts and (pattern.parts or _is_short(sizes.get(k))))
+    texts |= texts_of(db, list(unread))
     documents = {k for k, r in chosen.items() if is_document(r.role, sizes.get(k), texts.get(k, ""))}
     if documents:
         pattern = pattern.with_code(partial(retrieve.are_known, db))
     forms = [(form.phrase, form.documents) for form, _ in pattern.forms]
     code = {k for k in documents if chosen[k].role != TOOL and not texts.get(k, "").startswith(DIFF)}
-    found = occurrences(db, chosen.keys(), forms, pattern.whole, code, newest)
+    places = occurrences(db, chosen.keys(), forms, pattern.whole, code, newest)
     features = {
-        k: measure(r, sizes.get(k), found.rows.get(k, ()), texts.get(k, ""), pattern, document=k in documents)
+        k: measure(r, sizes.get(k), places.rows.get(k, ()), texts.get(k, ""), pattern, document=k in documents)
         for k, r in chosen.items()
     }
     looked_for = bool(pattern.terms or pattern.parts)
     from_words = {r.pk for r in matches.rows}
-    kept = [features[k] for k in chosen if k in from_words or features[k].has_words or not looked_for]
-    words = ranking.words_of(kept, pattern, found.means)
-    beside = _beside(db, kept, words, pattern, around) if around is not None else []
-    ranked = ranking.rank(kept, words, beside, pattern, times)
-    known = {*chosen, *(r.features.row.pk for r in ranked)}
+    candidates = [features[k] for k in chosen if k in from_words or features[k].has_words or not looked_for]
+    words = ranking.words_of(candidates, pattern, places.means)
+    beside = _beside(db, candidates, words, pattern, around) if around is not None else []
+    ranked = ranking.rank(candidates, words, beside, pattern, times)
+    listed_keys = {*chosen, *(r.features.row.pk for r in ranked)}
     listed, unowned = _without_unowned(ranked, by_words=bool(pattern.terms))
-    return listed, [*(r for r in matches.rows if r.pk not in known), *unowned]
+    return listed, [*(r for r in matches.rows if r.pk not in listed_keys), *unowned]
 
 
 def _without_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[list[Ranked], list[Row]]:
@@ -523,8 +523,8 @@ def _beside(
     owners = best[:ENTERING] if pattern.asks else [f for f in best[:ANSWERS] if f.is_answer]
     rows = retrieve.neighbours(db, [f.row for f in owners], place)
     requests = {(f.row.thread_id, f.row.position - 1) for f in owners}
-    known = {f.row.pk for f in kept}
-    rows = [r for r in rows if r.pk not in known]
+    listed_keys = {f.row.pk for f in kept}
+    rows = [r for r in rows if r.pk not in listed_keys]
     if not pattern.asks:
         rows = [r for r in rows if r.role == USER and (r.thread_id, r.position) in requests]
     return _measured_alone(db, rows, pattern)

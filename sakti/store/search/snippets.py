@@ -22,11 +22,11 @@ def snippet_of(
     Return it, the matches in it as (start, end), and its offset in `text`; `lower`: the text in lower case; `held`:
     those of the words that it has, in lower case, where that is known.
     """
-    wanted = _lowered(tuple(words[:MARKED]))
-    start = _best_place(lowered(text) if lower is None else lower, wanted if held is None else held)
+    targets = _lowered(tuple(words[:MARKED]))
+    start = _best_place(lowered(text) if lower is None else lower, targets if held is None else held)
     cut = " ".join(text[start : start + SNIPPET].split())
     snippet = ("…" if start else "") + cut + ("…" if start + SNIPPET < len(text) else "")
-    return snippet, _marks(snippet, wanted), start
+    return snippet, _marks(snippet, targets), start
 
 
 def _best_place(lower: str, words: Sequence[str]) -> int:

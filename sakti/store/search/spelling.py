@@ -49,22 +49,24 @@ def corrections(
         return {}
     large = newest > LARGE
     parts = [pieces(token) for token in TOKEN.findall(text)]
-    whole = {"".join(p): p for p in parts if len(p) > 1}
-    typed = {w.lower() for w in WORD.findall(text)} | {w for p in parts for w in p} | whole.keys()
+    identifiers = {"".join(p): p for p in parts if len(p) > 1}
+    typed = {w.lower() for w in WORD.findall(text)} | {w for p in parts for w in p} | identifiers.keys()
     out: dict[str, list[str]] = {}
-    left = CORRECTED
+    remaining = CORRECTED
     for word in unknown:
         if word not in typed:
             continue
         if not large and contains(db, word):
             continue
-        if word in whole and all(piece in known or (not large and contains(db, piece)) for piece in whole[word]):
+        if word in identifiers and all(
+            piece in known or (not large and contains(db, piece)) for piece in identifiers[word]
+        ):
             continue
-        left -= 1
+        remaining -= 1
         near = [n for form in unstemmed(folded(word)) for n in _near(db, form, 3 if large else 2)]
         if near:
             out[word] = [term for _, term in sorted(near, reverse=True)[:NEAREST]]
-        if not left:
+        if not remaining:
             break
     return out
 
@@ -93,16 +95,16 @@ def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
 
 def _stemmed(words: Sequence[str]) -> Iterable[tuple[str, str]]:
     """Return each word with its stem, all stemmed at once; nothing unless each is one indexed word."""
-    found = stems(" ".join(words))
-    return zip(words, found, strict=True) if len(found) == len(words) else ()
+    all_stems = stems(" ".join(words))
+    return zip(words, all_stems, strict=True) if len(all_stems) == len(words) else ()
 
 
 def as_written(word: str, texts: Iterable[str]) -> str:
     """Return the form at the beginning of some text (expire for expir), or the word itself."""
     stem = stems(folded(word))
     begins = re.compile(rf"\b{re.escape(word[:2])}\w*", re.IGNORECASE)
-    found = {token.lower() for text in texts for token in begins.findall(text[:LOOKED_AT])}
-    return word if word in found else next((t for t in sorted(found) if stems(folded(t)) == stem), word)
+    tokens = {token.lower() for text in texts for token in begins.findall(text[:LOOKED_AT])}
+    return word if word in tokens else next((t for t in sorted(tokens) if stems(folded(t)) == stem), word)
 
 
 def one_letter_away(word: str, right: int) -> list[str]:
@@ -138,14 +140,17 @@ def similar_words(texts: Iterable[str], word: str) -> list[str]:
     They begin with the same letter. Those one letter away come first, then by Dice's measure: twice the shared pieces
     by all pieces of both. A part of a path is a word, too, unless the path is what was typed.
     """
-    wanted = set(trigrams(word))
+    word_pieces = set(trigrams(word))
     typed = folded(word).lower()
     tokens = {t for text in texts for t in TOKEN.findall(text)}
     if not _SEPARATORS.search(word):
         tokens |= {part for t in tokens for part in _SEPARATORS.split(t)}
-    found: dict[str, tuple[bool, float]] = {}
+    ranks: dict[str, tuple[bool, float]] = {}
     for token in (t for t in tokens if abs(len(t) - len(word)) <= 3 and folded(t).lower()[:1] == typed[:1]):
-        own = set(trigrams(token))
-        if own and (alike := 2 * len(wanted & own) / (len(wanted) + len(own))) >= HALF:
-            found[token] = (not is_one_edit(typed, folded(token).lower()), -alike)
-    return sorted(found, key=lambda t: (*found[t], t))[:NEAREST]
+        token_pieces = set(trigrams(token))
+        if (
+            token_pieces
+            and (alike := 2 * len(word_pieces & token_pieces) / (len(word_pieces) + len(token_pieces))) >= HALF
+        ):
+            ranks[token] = (not is_one_edit(typed, folded(token).lower()), -alike)
+    return sorted(ranks, key=lambda t: (*ranks[t], t))[:NEAREST]

@@ -71,8 +71,8 @@ def spellings(word: str, *, prefix: bool = False) -> list[str]:
     """Return the phrases of a word: as indexed, with other accents, and as in rows not yet packed."""
     if word.isascii():
         return [phrase_of(word, prefix=prefix)]
-    known = [phrase_of(w, prefix=prefix) for w in (word, *other_accents(word))]
-    return list(dict.fromkeys([*known, phrase_as_typed(word) + "*" * prefix]))
+    current = [phrase_of(w, prefix=prefix) for w in (word, *other_accents(word))]
+    return list(dict.fromkeys([*current, phrase_as_typed(word) + "*" * prefix]))
 
 
 def inverse_frequency(documents: int, total: int) -> float:
@@ -95,21 +95,21 @@ def make_terms(
 ) -> list[Term]:
     """Return the terms that some text has; `documents` by phrase, `similar`: known words for unknown ones."""
     out: dict[tuple[str, ...], Term] = {}
-    whole = set(joined)
+    joined_words = set(joined)
     plain, begun = [(w, False) for w in words], [(p, True) for p in prefixes]
     for word, prefix in (*plain, *begun, *((p, False) for p in phrases)):
         stem = tuple(stems(folded(word)))
         if not stem or stem in out:
             continue
         spelled = [p for p in spellings(word, prefix=prefix) if documents.get(p)]
-        forms = [Form(p, JOINED if word in whole else 1.0, "word", documents[p]) for p in spelled]
+        forms = [Form(p, JOINED if word in joined_words else 1.0, "word", documents[p]) for p in spelled]
         likely = (p for p in map(phrase_of, similar.get(word, ())) if documents.get(p))
         forms += [Form(p, 1.0, "similar", documents[p]) for p in likely]
         if not forms:
             continue
         count = max(f.documents for f in forms)
         rarity = inverse_frequency(count, total) * (SETTING if word in LANGUAGES and len(words) > 1 else 1.0)
-        forms += forms_of_code(stem) if not (prefix or word in whole or len(words) > MANY) else []
+        forms += forms_of_code(stem) if not (prefix or word in joined_words or len(words) > MANY) else []
         out[stem] = Term(word.lower(), stem, tuple(forms), count, rarity)
     return list(out.values())
 

@@ -39,16 +39,16 @@ class Waiting:
 
     A topological order is kept, and repaired only between the ends of an edge that contradicts it (Pearce and Kelly,
     A dynamic topological sort algorithm, 2006); a walk at each edge would make an import of 100,000 of them take
-    hours. `known` are existing edges, `coming` those that will be added: an initial order that suits most of them
+    hours. `existing` are present edges, `coming` those that will be added: an initial order that suits most of them
     needs little repair.
     """
 
-    def __init__(self, known: Iterable[Edge], coming: Iterable[Edge] = ()) -> None:
+    def __init__(self, existing: Iterable[Edge], coming: Iterable[Edge] = ()) -> None:
         self._ahead: dict[Node, list[Node]] = {}
         self._behind: dict[Node, list[Node]] = {}
-        known = list(known)
-        self._rank = _first_order([*known, *coming])
-        for edge in known:
+        existing = list(existing)
+        self._rank = _first_order([*existing, *coming])
+        for edge in existing:
             self.add(edge)
 
     def add(self, edge: Edge) -> tuple[str, ...] | None:

@@ -75,10 +75,10 @@ def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Threa
 
 def undone_branches(db: Database, resource_id: str | None) -> dict[str, list[Thread]]:
     """Return undone branches by the listed thread in which they go on, the newest first."""
-    wanted = ThreadRow.deleted_at.is_null() & _is_undone_branch()
+    condition = ThreadRow.deleted_at.is_null() & _is_undone_branch()
     if resource_id is not None:
-        wanted &= ThreadRow.resource_id == resource_id
-    branches = {t.id: t for t in THREAD.select().where(wanted).order_by(ThreadRow.updated_at.desc()).execute(db)}
+        condition &= ThreadRow.resource_id == resource_id
+    branches = {t.id: t for t in THREAD.select().where(condition).order_by(ThreadRow.updated_at.desc()).execute(db)}
     out: dict[str, list[Thread]] = {}
     for branch in branches.values():
         end, seen = goes_on_as(branch), {branch.id}

@@ -319,7 +319,7 @@ class MemoryEngine:
             await self._attach_facts(state, facts)
         now = self.status()
         self._emit(now)
-        return self._prepared(state, now)
+        return self._prepare(state, now)
 
     def next_facts(self, facts: Mapping[str, str]) -> dict[str, str]:
         """Return the facts, memory's included, that the next request would add to the stored ones."""
@@ -328,9 +328,9 @@ class MemoryEngine:
 
     def preview(self) -> Prepared:
         """Return the window as it would be sent now, without changing or writing anything."""
-        return self._prepared(self.state, self.status())
+        return self._prepare(self.state, self.status())
 
-    def _prepared(self, state: MemoryState, now: MemoryStatus) -> Prepared:
+    def _prepare(self, state: MemoryState, now: MemoryStatus) -> Prepared:
         request = self._request
         return Prepared(request.blocks(state), request.messages(state), tuple(request.tail(state).values()), now)
 

@@ -434,7 +434,7 @@ class MemoryState:
                 if move is None:
                     return done
                 self.changed()  # what is projected now is what goes
-                moved = await self._guarded(move, trigger)
+                moved = await self._activate_guarded(move, trigger)
                 if not moved and self.window.record.revision == revision:
                     return done
             if not moved:
@@ -443,7 +443,7 @@ class MemoryState:
             if trigger != "threshold":
                 return done
 
-    async def _guarded(self, move: Activate, trigger: Trigger) -> bool:
+    async def _activate_guarded(self, move: Activate, trigger: Trigger) -> bool:
         try:
             moved = await self._move(move, "activate", trigger)
         except MemoryFailure:

@@ -159,14 +159,14 @@ class Worker:
         group = self._as_reflection(self.empty_group(record, request, held, cycle_id), groups, result, text, sections)
         group = structs.replace(group, generation=record.generation_count + 1, merged_group_ids=tuple(merged))
         pinned = {p.lstrip("* ").strip() for p in request.pinned}
-        lost, log_rows, claimed = await self._aside(_checked, inputs, text, [t for t, _ in pieces(group)])
+        lost, log_rows, claimed = await self._aside(_check_reflection, inputs, text, [t for t, _ in pieces(group)])
         counts: Json = {
             "dropped": {"lines": list(lost.lines), "paths": list(lost.paths)},
             "input_tokens": sum(self.counter.count(t) for t in inputs),
         }
         group = structs.replace(group, metadata=group.metadata | counts)
         rows = self._lines(log_rows, claimed, before.sections)
-        pinned_lines = {r.line for r in rows if pinned and _as_pinned(r) in pinned}
+        pinned_lines = {r.line for r in rows if pinned and _pinned_text(r) in pinned}
         if pinned_lines or sections:
             rows = [
                 structs.replace(r, pinned=r.line in pinned_lines, thread_id=thread_of_row(group, r.line)) for r in rows
@@ -206,9 +206,9 @@ class Worker:
     async def _condensed_somehow(
         self, record: Record, groups: Sequence[Group], request: ReflectInput, before: ToCondense
     ) -> tuple[ReflectResult, str, tuple[Section, ...]]:
-        """Return what `_condensed` does, without a model if that failed repeatedly and the log is full."""
+        """Return what `_condense` does, without a model if that failed repeatedly and the log is full."""
         try:
-            out = await self._condensed(self.reflector, record, groups, request, before)
+            out = await self._condense(self.reflector, record, groups, request, before)
             self._failed = 0
             return out
         except MemoryFailure as e:  # what a provider refuses, `FallbackReflector` condenses without it
@@ -218,9 +218,9 @@ class Worker:
                 raise
             note = f"{e.message} The log is full, so it was condensed without a model."
             self.emit(Notice("warning", "Memory", note))
-            return await self._condensed(extractive, record, groups, request, before)
+            return await self._condense(extractive, record, groups, request, before)
 
-    async def _condensed(
+    async def _condense(
         self, reflector: Reflector, record: Record, groups: Sequence[Group], request: ReflectInput, before: ToCondense
     ) -> tuple[ReflectResult, str, tuple[Section, ...]]:
         """Return a Reflector's answer, its checked text, and the sections of a log of several threads.
@@ -319,7 +319,7 @@ class Worker:
             )
 
 
-def _as_pinned(row: NewLine) -> str:
+def _pinned_text(row: NewLine) -> str:
     return memory_store.as_line(row.content, row.priority, row.time).lstrip("* ").strip()
 
 
@@ -351,7 +351,7 @@ def _read(
     return marked, rows, doubts
 
 
-def _checked(
+def _check_reflection(
     inputs: Sequence[str], text: str, texts: Sequence[str]
 ) -> tuple[Dropped, list[lines.LogRow], list[tuple[str, ...]]]:
     """Return a reflection's losses, the lines of its `texts`, and their unsupported claims.

@@ -275,11 +275,15 @@ def _is_likely(low: str, value: str, *, quoted: bool, variable: bool, line: bool
     if _WORDS.match(value):
         return False
     if value.isalpha():
-        return variable or (quoted and _mixed(low, value)) or (line and bool(_PASSWORD.search(low)) and value.islower())
+        return (
+            variable
+            or (quoted and _is_password_or_lower(low, value))
+            or (line and bool(_PASSWORD.search(low)) and value.islower())
+        )
     return quoted or variable or not _VARIABLE.match(value)
 
 
-def _mixed(low: str, value: str) -> bool:
+def _is_password_or_lower(low: str, value: str) -> bool:
     return bool(_PASSWORD.search(low)) or value.islower()
 
 

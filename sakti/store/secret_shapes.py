@@ -137,7 +137,7 @@ _PEM_CUT = r"[A-Za-z0-9+/=\s\\:.,-]*"
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     """Compile a pattern when its sign is met for the first time: most are never needed."""
     return re.compile(pattern)
 
@@ -178,7 +178,7 @@ def _password_in_line(match: re.Match[str]) -> tuple[int, int] | None:
     text, at = match.string, match.start()
     first = max(0, at - _LONGEST_HOST)
     host = text[max(first, text.rfind("\n", first, at) + 1) : at]
-    return _password(match) if _compiled(_PGPASS_HOST).fullmatch(host) and match[1][0] not in "/.{" else None
+    return _password(match) if _compile(_PGPASS_HOST).fullmatch(host) and match[1][0] not in "/.{" else None
 
 
 def _password_of_user(match: re.Match[str]) -> tuple[int, int] | None:
@@ -192,12 +192,12 @@ def _private_key(match: re.Match[str]) -> tuple[int, int] | None:
     text, body = match.string, match.end()
     limit = body + PEM_LIMIT
     dashes = text.find("-----", body, limit)
-    if dashes >= 0 and (end := _compiled(_PEM_END).match(text, dashes)):
-        plain = _compiled(_PEM_PLAIN).fullmatch(text, body, dashes) or _compiled(_PEM_RUN).search(text, body, dashes)
+    if dashes >= 0 and (end := _compile(_PEM_END).match(text, dashes)):
+        plain = _compile(_PEM_PLAIN).fullmatch(text, body, dashes) or _compile(_PEM_RUN).search(text, body, dashes)
         return (match.start(), end.end()) if plain else None
-    cut = _compiled(_PEM_CUT).match(text, body, dashes if dashes >= 0 else limit)
+    cut = _compile(_PEM_CUT).match(text, body, dashes if dashes >= 0 else limit)
     stop = body + len(cut[0].rstrip()) if cut else body
-    return (match.start(), stop) if _compiled(_PEM_RUN).search(text, body, stop) else None
+    return (match.start(), stop) if _compile(_PEM_RUN).search(text, body, stop) else None
 
 
 Check = Callable[[re.Match[str]], tuple[int, int] | None]
@@ -230,15 +230,15 @@ def find(text: str, lower: str) -> Iterator[Span]:
     if len(lower) >= _LONG:
         words = "\n".join([word for word in lower.split() if len(word) >= _LONG])  # most of a text is shorter words
         if words:
-            yield from _found(text, lower, [form for form in _IN_WORDS if form[1] in words])
-    yield from _found(text, lower, [form for form in _IN_TEXT if form[1] in lower])
+            yield from _find_forms(text, lower, [form for form in _IN_WORDS if form[1] in words])
+    yield from _find_forms(text, lower, [form for form in _IN_TEXT if form[1] in lower])
 
 
-def _found(text: str, lower: str, forms: Iterable[tuple[str, str, str, Check]]) -> Iterator[Span]:
+def _find_forms(text: str, lower: str, forms: Iterable[tuple[str, str, str, Check]]) -> Iterator[Span]:
     for kind, sign, pattern, place in forms:
         at = lower.find(sign)
         while at >= 0:
-            match = _compiled(pattern).match(text, at)
+            match = _compile(pattern).match(text, at)
             span = place(match) if match else None
             if span is None:
                 at = lower.find(sign, at + len(sign))

@@ -103,7 +103,7 @@ def masked(text: str) -> str:
         spans = found(text)
         if not spans:
             break
-        text = _replaced(text, spans)
+        text = _replace_spans(text, spans)
     if CLEAN_FROM <= len(text) <= CLEAN_CHARACTERS // 4:
         _state.remember(text)
     return text
@@ -125,26 +125,26 @@ def whole_until(text: str) -> int:
 def masked_lines(text: str) -> str:
     """Mask secrets in `text` and keep the number of its lines, so that line numbers still fit."""
     spans = found(text)
-    return masked(_replaced(text, spans, lines=True)) if spans else text
+    return masked(_replace_spans(text, spans, lines=True)) if spans else text
 
 
 def masked_value(value: Any) -> Any:
     """Mask every text of a JSON value; a text below a name is also judged as that name's value."""
-    return _walked(value, "")
+    return _mask_below(value, "")
 
 
-def _walked(value: Any, name: str) -> Any:
+def _mask_below(value: Any, name: str) -> Any:
     if isinstance(value, str):
         clean = masked(value)
         if name and clean == value and secret_names.assigns(name, value):
             return mark(secret_names.kind_of(name), value)
         return clean
     if isinstance(value, dict):
-        return {k: _walked(v, k) for k, v in cast("dict[str, Any]", value).items()}
+        return {k: _mask_below(v, k) for k, v in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_walked(v, name) for v in cast("list[Any]", value)]
+        return [_mask_below(v, name) for v in cast("list[Any]", value)]
     if isinstance(value, tuple):
-        return tuple(_walked(v, name) for v in cast("tuple[Any, ...]", value))
+        return tuple(_mask_below(v, name) for v in cast("tuple[Any, ...]", value))
     return value
 
 
@@ -253,7 +253,7 @@ def _environment(text: str) -> Iterator[secret_shapes.Span]:
             at = text.find(value, at + len(value))
 
 
-def _replaced(text: str, spans: list[Secret], *, lines: bool = False) -> str:
+def _replace_spans(text: str, spans: list[Secret], *, lines: bool = False) -> str:
     out: list[str] = []
     last = 0
     for one in spans:

@@ -222,7 +222,7 @@ class Observation:
             last_index=piece[-1].index,
             message_ids=tuple(m.id for m in piece),
             message_tokens=sum(m.tokens for m in piece),
-            metadata={**group.metadata, **self._named(group)},
+            metadata={**group.metadata, **self._name_thread(group)},
         )
         state.failpoint("buffer.asked" if buffering else "observe.asked")
 
@@ -235,7 +235,7 @@ class Observation:
 
         await uninterrupted(commit())
 
-    def _named(self, group: Group) -> Json:
+    def _name_thread(self, group: Group) -> Json:
         """Return the title that a group in a log of several threads keeps for its thread."""
         window = self.state.window
         if window.record.scope != "resource":

@@ -53,7 +53,7 @@ def rows(text: str) -> Iterator[LogRow]:
         if header := _HEADER.fullmatch(raw.strip()):
             date = header[1].strip()
             continue
-        if (parsed := _parsed(raw)) is None:
+        if (parsed := _parse_line(raw)) is None:
             continue
         time, priority, depth, content, files, numbers = parsed
         yield LogRow(
@@ -66,7 +66,7 @@ _Parsed: TypeAlias = tuple[str, Priority, int, str, tuple[str, ...], tuple[str, 
 
 
 @lru_cache(4_096)  # a log is read again with each observation, nearly as it was
-def _parsed(raw: str) -> _Parsed | None:
+def _parse_line(raw: str) -> _Parsed | None:
     match = _LINE.fullmatch(raw)
     if match is None or not match["content"].strip():
         return None
@@ -105,7 +105,7 @@ def corrected(text: str, changes: Mapping[int, str | None]) -> str:
 def with_high_priority(text: str, numbers: Collection[int]) -> str:
     """Return a log whose lines of these numbers are important."""
     out = text.split("\n")
-    at = [n for n, raw in enumerate(out) if raw.strip() and not _HEADER.fullmatch(raw.strip()) and _parsed(raw)]
+    at = [n for n, raw in enumerate(out) if raw.strip() and not _HEADER.fullmatch(raw.strip()) and _parse_line(raw)]
     for number in numbers:
         raw, match = out[at[number]], _LINE.fullmatch(out[at[number]])
         if match is not None and match["sign"]:

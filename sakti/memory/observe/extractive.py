@@ -118,7 +118,7 @@ class ExtractiveObserver:
     def _candidates(self, messages: Sequence[Message]) -> Generator[None, None, list[Candidate]]:
         out: dict[tuple[str, str], Candidate] = {}
         order = 0
-        for message, step in _found(messages):
+        for message, step in _read_steps(messages):
             yield
             if step is None or len(out) >= CANDIDATES:
                 continue
@@ -152,7 +152,7 @@ Found = tuple[float, str, str, str]  # weight, sign, lead, text
 Step = Found | None  # None: looked at, nothing found
 
 
-def _found(messages: Sequence[Message]) -> Iterator[tuple[Message, Step]]:
+def _read_steps(messages: Sequence[Message]) -> Iterator[tuple[Message, Step]]:
     calls: dict[str, ToolCallPart] = {}
     is_question = False  # whether the agent's last words were a question
     for message in messages:
@@ -186,7 +186,7 @@ def _of_user(text: str, answers: bool, message_id: str) -> Iterator[Step]:
         if piece.own:
             yield from _own_words(piece, answers)
         else:
-            yield from ((6.5, "🟡", "User quoted:", line) for line in _quoted(piece.text, message_id))
+            yield from ((6.5, "🟡", "User quoted:", line) for line in _shorten_quotation(piece.text, message_id))
 
 
 def _own_words(piece: Piece, answers: bool) -> Iterator[Step]:
@@ -211,7 +211,7 @@ def _own_words(piece: Piece, answers: bool) -> Iterator[Step]:
                 yield 4.0 if answers else 0.5, "🟢", "User said:", sentence
 
 
-def _quoted(text: str, message_id: str) -> list[str]:
+def _shorten_quotation(text: str, message_id: str) -> list[str]:
     """Shorten a quotation: a short one stays, a longer one becomes its error or its beginning.
 
     The rest can be recalled by the id of its message.
@@ -341,13 +341,13 @@ def _log(chosen: Sequence[Candidate], timezone: str) -> str:
             day = today
             out.append(f"Date: {day}")
         time = dates.clock_text(first.time, timezone)
-        line = f"* {first.sign} ({time}) {lead} {_joined(lead, [c.text for c in parts])}"
+        line = f"* {first.sign} ({time}) {lead} {_join_texts(lead, [c.text for c in parts])}"
         meant = dates.resolve_relative(line, first.time, timezone) if lead.startswith("User ") else ""
         out.append(f"{line} (meaning {meant})" if meant and not lead.startswith(("User ran", "User quoted")) else line)
     return "\n".join(out)
 
 
-def _joined(lead: str, texts: Sequence[str]) -> str:
+def _join_texts(lead: str, texts: Sequence[str]) -> str:
     if not lead.endswith(":"):
         names = list(dict.fromkeys(texts))
         return ", ".join(names[:FILES]) + (f" and {len(names) - FILES} more" if len(names) > FILES else "")

@@ -88,7 +88,7 @@ class ModelObserver:
     def prompt(self, request: ObserveInput) -> str:
         """Write the prompt: the log's end, the current state, the new messages."""
         count = self._model.counter.count
-        log = _NESTED.sub(r"\1", parse.inject_anchor_ids(self._shown(request)))
+        log = _NESTED.sub(r"\1", parse.inject_anchor_ids(self._shown_log(request)))
         state = [
             f"- {name}: {value}"
             for name, value in (
@@ -107,7 +107,7 @@ class ModelObserver:
             messages=format_messages(request.messages, request.timezone, count),
         )
 
-    def _shown(self, request: ObserveInput) -> str:
+    def _shown_log(self, request: ObserveInput) -> str:
         """Return the end of the log that the prompt shows."""
         size = sum(m.tokens for m in request.messages)
         return log_tail(request.log, min(self._previous_tokens, int(size * PREVIOUS_SHARE)), self._model.counter.count)
@@ -168,7 +168,7 @@ class ModelObserver:
             parsed = parse.parse_observer_output(body)
             observations, categories = lines.with_sections(parse.clean(parsed.observations), sections)
             if observations:
-                text, replaces = take_replaced(observations, self._shown(request))
+                text, replaces = take_replaced(observations, self._shown_log(request))
                 return ObserveResult(
                     text,
                     parsed.current_task,

@@ -163,7 +163,7 @@ def _piece(lines: Sequence[str], mine: bool, *, last: bool) -> Iterator[Piece]:
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
     """Yield each line, or its parts, with whether it is the user's own."""
     lines = text.split("\n")
-    pasted = _pasted(lines)
+    pasted = _pasted_lines(lines)
     fenced, rest, is_mail = False, 0, False  # rest: lines of a quotation that nothing marks, 0 outside of one
     for number, line in enumerate(lines):
         fence = _FENCE.match(line)
@@ -180,7 +180,7 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
         else:
             parts = list(_parts(line))
             opens = bool(parts) and (parts[-1][2] or _shows(lines, number))
-            rest = int(opens and not _delimited(lines, number + 1))
+            rest = int(opens and not _is_delimited(lines, number + 1))
             if rest:
                 is_mail = _LETTER.search(line[:LINE_LIMIT]) is not None
                 rest += bool(parts[-1][0].strip()) and parts[-1][2]
@@ -256,7 +256,7 @@ def _without_quotes(line: str) -> Iterator[tuple[str, bool]]:
     yield line[at:], True
 
 
-def _delimited(lines: Sequence[str], number: int) -> bool:
+def _is_delimited(lines: Sequence[str], number: int) -> bool:
     """Return whether the text at a line, empty ones aside, is delimited by itself."""
     following = next((line for line in lines[number : number + 4] if line.strip()), "")
     return bool(_FENCE.match(following) or _MARKED.match(following))
@@ -269,7 +269,7 @@ def _is_mail(lines: Sequence[str], number: int) -> bool:
     return any(_MAIL.match(line) for line in lines[number + 1 : number + 3])
 
 
-def _pasted(lines: Sequence[str]) -> set[int]:
+def _pasted_lines(lines: Sequence[str]) -> set[int]:
     """Return the numbers of lines that look pasted: logs, and paragraphs too long to be typed."""
     out: set[int] = set()
     for first, last in _runs(lines):

@@ -119,8 +119,8 @@ class Voices:
             words = _words(text)
             if not words:
                 continue
-            other = max(self._covered(voice, words) for voice in others)
-            if other >= COVERED and 2 * self._covered(who, words) <= other:
+            other = max(self._covered_share(voice, words) for voice in others)
+            if other >= COVERED and 2 * self._covered_share(who, words) <= other:
                 return " ".join(text.split())[:80]
         return None
 
@@ -165,7 +165,7 @@ class Voices:
         places = [(h, n) for h in having for form in forms for n in h.get(form, ())]
         return not words or not places or any(n in h.get(word, ()) for h, n in places for word in words)
 
-    def _covered(self, voice: Voice, words: frozenset[str]) -> float:
+    def _covered_share(self, voice: Voice, words: frozenset[str]) -> float:
         """Return the largest share of the words that one sentence contains."""
         common: Counter[int] = Counter()
         for word in words:

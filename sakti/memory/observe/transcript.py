@@ -54,7 +54,7 @@ def format_messages(messages: Sequence[Message], timezone: str, count: Callable[
             if isinstance(part, ImagePart):
                 images += 1
             if text := _part(part, images, count):
-                texts.append(_as_said(text) if message.role == "user" and isinstance(part, TextPart) else text)
+                texts.append(_mark_quotations(text) if message.role == "user" and isinstance(part, TextPart) else text)
         if ran is not None:
             texts = [
                 f"[Command run by the user] {ran[0]}",
@@ -95,7 +95,7 @@ def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
             return ""
 
 
-def _as_said(text: str) -> str:
+def _mark_quotations(text: str) -> str:
     """Mark what a user only quotes line by line, so that nothing in it can end the quotation."""
     out: list[str] = []
     for piece in pieces(text):

@@ -103,7 +103,9 @@ def mark_new(
     rows = list(lines.rows(text))
     remembered = remembered or Remembered()
     with remembered.lock:
-        replaced = _named(rows, before, named) if named is not None else _explicit(rows, remembered.read(before))
+        replaced = (
+            _resolve_named_lines(rows, before, named) if named is not None else _explicit(rows, remembered.read(before))
+        )
     out, changes = Marked(text), dict[int, str]()
     for number, earlier in replaced.items():
         row, once = rows[number], _newest(earlier)
@@ -140,7 +142,9 @@ def _explicit(rows: Sequence[lines.LogRow], stored: _Index) -> dict[int, list[Ea
     return out
 
 
-def _named(rows: Sequence[lines.LogRow], before: Sequence[LogLine], named: Named) -> dict[int, list[Earlier]]:
+def _resolve_named_lines(
+    rows: Sequence[lines.LogRow], before: Sequence[LogLine], named: Named
+) -> dict[int, list[Earlier]]:
     """Return what a model names, as far as it is an older line of the log.
 
     The agent's reports of its work stay, and requests that the new line does not call off.

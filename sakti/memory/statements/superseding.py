@@ -184,7 +184,7 @@ def ended_by(old: Statement, new: Statement) -> list[tuple[int, int]]:
         return [(0, len(old.text))] if _is_called_off(old, new) else []
     out: list[tuple[int, int]] = []
     for clause in () if old.is_question else old.clauses:
-        is_named = new.ended and _names_ended(clause, new, new.ended)
+        is_named = new.ended and _names_end(clause, new, new.ended)
         if is_named or any(_gives_other(clause, other, new.text) for other in new.clauses):
             out.append((clause.start, clause.end))
     return out
@@ -201,9 +201,9 @@ def _ended_keys(new: Statement) -> Iterator[str]:
                 yield key
 
 
-def _names_ended(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
+def _names_end(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
     """Return whether a statement says that what a clause says is over."""
-    new_words, values = _said(new.clauses), _values(new.clauses)
+    new_words, values = _words_of(new.clauses), _values(new.clauses)
     lost = [v for v in old.values if v.key in ended]
     if any(v.key not in values | new_words for v in old.values):
         return False
@@ -214,10 +214,10 @@ def _names_ended(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
     words, here = ended - _GENERIC, [c for c in new.clauses if ended & c.keys]
     if not words or _share(words, old.keys) < 1:
         return False
-    return covers or (len(_said(here) - words - old.keys) <= 1 and any(_is_in_use(old, w) for w in words))
+    return covers or (len(_words_of(here) - words - old.keys) <= 1 and any(_is_in_use(old, w) for w in words))
 
 
-def _said(parts: Sequence[Clause]) -> frozenset[str]:
+def _words_of(parts: Sequence[Clause]) -> frozenset[str]:
     return frozenset[str]().union(*(c.keys for c in parts))
 
 
@@ -243,8 +243,8 @@ def _is_called_off(old: Statement, new: Statement) -> bool:
     """Return whether the user calls off a request or rule."""
     if not is_cancelled(new.text):
         return False
-    keys, values = _said(old.clauses), _values(old.clauses)
-    words = _said(new.clauses) | _values(new.clauses)
+    keys, values = _words_of(old.clauses), _values(old.clauses)
+    words = _words_of(new.clauses) | _values(new.clauses)
     is_meant = bool(values) or len(keys & words) > 1 or keys <= words
     return values <= words and is_meant and _share(keys, words) >= COVERED
 

@@ -92,7 +92,7 @@ def as_json(text: str) -> Json | None:
     return cast("Json", value) if isinstance(value, dict) else None
 
 
-def _merged(page: str, update: str, *, known: bool, replace: bool, ruled: bool) -> tuple[str, tuple[str, ...]]:
+def _merge(page: str, update: str, *, known: bool, replace: bool, ruled: bool) -> tuple[str, tuple[str, ...]]:
     """Merge JSON into a page of JSON or Markdown into a page of Markdown; a new page takes either.
 
     `ruled`: a schema requires JSON.
@@ -160,7 +160,7 @@ async def update(
         raise MemoryFailure("There is no content: give Markdown sections, each with its heading.", code="empty")
     current = await store.read(pages.working_memory, scope, owner_id)
     before, version = current or (read_prompt("working-memory") if template is None else template, 0)
-    page, changed = _merged(before, content, known=current is not None, replace=replace, ruled=schema is not None)
+    page, changed = _merge(before, content, known=current is not None, replace=replace, ruled=schema is not None)
     if replace and page == before:
         changed = ()
     if not changed:

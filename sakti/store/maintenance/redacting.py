@@ -204,12 +204,12 @@ _REFERRING = (
 async def _spanning(store: Store) -> AsyncIterator[list[_Joined]]:
     last: int | None = -1
     while last is not None:
-        batch, last = await store.read(_look_at_joined, last)
+        batch, last = await store.read(_look_at_texts, last)
         if batch:
             yield batch
 
 
-def _look_at_joined(db: Database, last: int) -> tuple[list[_Joined], int | None]:
+def _look_at_texts(db: Database, last: int) -> tuple[list[_Joined], int | None]:
     rows = db.execute_sql(_REFERRING, (last, BATCH)).fetchall()
     joined = [one for row in rows if (one := _mask_joined(*row)) is not None]
     return joined, rows[-1][0] if len(rows) == BATCH else None

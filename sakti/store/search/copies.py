@@ -40,7 +40,7 @@ def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, 
     copies: list[int] = []
     for r, key in zip(ranked, keys, strict=True):
         pk = r.features.row.pk
-        same = (key, _printed(texts[pk], r.features.row.role)) if pk in texts else key
+        same = (key, _normalized_text(texts[pk], r.features.row.role)) if pk in texts else key
         if same in first:
             copies[first[same]] += 1
         else:
@@ -63,7 +63,7 @@ def fold_rest(
     uniques: list[Row] = []
     copies: list[int] = []
     for row in rest:
-        key = (row.kind, row.role, _printed(texts[row.pk], row.role)) if row.pk in texts else row.pk
+        key = (row.kind, row.role, _normalized_text(texts[row.pk], row.role)) if row.pk in texts else row.pk
         if key in measured:
             more[measured[key]] += 1
         elif key in first:
@@ -79,7 +79,7 @@ def _is_read(f: Features) -> bool:
     return bool(f.beginning) and f.size <= SHORT
 
 
-def _printed(text: str, role: str) -> str:
+def _normalized_text(text: str, role: str) -> str:
     """Normalise a text for comparison: no numbers in tools' output, no outer white space."""
     return ("0".join(_BETWEEN_NUMBERS.findall(text)) if role == "tool" else text).strip()
 
@@ -92,5 +92,5 @@ def _key(f: Features) -> Hashable:
     """
     row = f.row
     if _is_read(f):
-        return (row.kind, row.role, _printed(f.beginning, row.role))
+        return (row.kind, row.role, _normalized_text(f.beginning, row.role))
     return (row.kind, row.role, f.size, f.own, f.adjacent, f.near)

@@ -87,7 +87,7 @@ def place_of(db: Connection, query: Query, scope: Scope, newest: int) -> Place:
     threads = _threads(db, query, scope)
     where, values = _filters(query, scope, threads)
     for name, value in query.other_than:
-        ids = json.dumps(sorted({value, *_named(db, value)})) if name == "thread" else None
+        ids = json.dumps(sorted({value, *_find_threads(db, value)})) if name == "thread" else None
         clause, some = _filters(replace(Query(""), **{name: value}), Scope(), ids)
         where, values = f"{where} AND NOT coalesce({clause}, 0)", [*values, *some]
     # rows of a thread that was deleted just now; otherwise none are there, and nothing need be looked at
@@ -99,12 +99,12 @@ def place_of(db: Connection, query: Query, scope: Scope, newest: int) -> Place:
 def _threads(db: Connection, query: Query, scope: Scope) -> str | None:
     """Return the ids of the threads that are meant, as JSON; None: any."""
     if query.thread:
-        ids = {query.thread, *_named(db, query.thread)}
+        ids = {query.thread, *_find_threads(db, query.thread)}
         return json.dumps(sorted(ids if scope.thread_id is None else ids & {scope.thread_id}))
     return None if scope.thread_id is None else json.dumps([scope.thread_id])
 
 
-def _named(db: Connection, thread: str) -> set[str]:
+def _find_threads(db: Connection, thread: str) -> set[str]:
     """Return the ids of the threads that are meant by a piece of their id or title."""
     name = f"%{for_like(thread)}%"
     sql = "SELECT id FROM threads WHERE id LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\'"
@@ -114,7 +114,7 @@ def _named(db: Connection, thread: str) -> set[str]:
 def unknown(db: Connection, query: Query) -> dict[str, str]:
     """Return the filters by thread and task that nothing has, with their values: they are words of a text."""
     missing: dict[str, str] = {}
-    if query.thread and not _named(db, query.thread):
+    if query.thread and not _find_threads(db, query.thread):
         sql = "SELECT 1 FROM search_docs WHERE thread_id = ? LIMIT 1"
         if not db.execute_sql(sql, (query.thread,)).fetchone():
             missing["thread"] = query.thread

@@ -82,7 +82,7 @@ class Doc(Struct, frozen=True, kw_only=True):
     def row(self) -> tuple[Any, ...]:
         """Return the row for the table, secrets masked."""
         head = self.text[:TEXT_LIMIT]
-        text, message_pk = _referred(head, entering("search_docs", "text", head), self.message_pk)
+        text, message_pk = _text_or_reference(head, entering("search_docs", "text", head), self.message_pk)
         return (
             self.kind,
             self.doc_id,
@@ -99,7 +99,7 @@ class Doc(Struct, frozen=True, kw_only=True):
         )
 
 
-def _referred(text: str, kept: str, message_pk: int | None) -> tuple[str, int | None]:
+def _text_or_reference(text: str, kept: str, message_pk: int | None) -> tuple[str, int | None]:
     """Return the text to store and the message to refer to.
 
     `kept` is stored only if it differs from the message's text, as masked text does.
@@ -110,7 +110,7 @@ def _referred(text: str, kept: str, message_pk: int | None) -> tuple[str, int | 
 def _previous(prev: str, prev_pk: int | None) -> tuple[str, int | None]:
     """Return the text to store for the message before, and that message."""
     head = prev[:PREVIOUS_LIMIT]
-    return _referred(head, entering("search_docs", "prev", head), prev_pk)
+    return _text_or_reference(head, entering("search_docs", "prev", head), prev_pk)
 
 
 _PUT = (

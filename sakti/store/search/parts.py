@@ -50,7 +50,7 @@ def find_parts(
     if matches.texts or not looks_like_identifier(text):
         return matches
     meant: dict[str, list[str]] = {}
-    for token in (t for t in tokens if len(t) >= 4 and t not in similar and not _pieces_known(db, t, newest)):
+    for token in (t for t in tokens if len(t) >= 4 and t not in similar and not _has_known_pieces(db, t, newest)):
         near = retrieve.similar_parts(db, token, place, newest, budget)[:SIMILAR]
         if words := spelling.similar_words(texts_of(db, [r.pk for r in near]).values(), token):
             meant[token] = words
@@ -76,7 +76,7 @@ def _containing(db: Connection, parts: Sequence[str], place: Place, newest: int,
     return PartMatches(matching, held, more=more)
 
 
-def _pieces_known(db: Connection, token: str, newest: int) -> bool:
+def _has_known_pieces(db: Connection, token: str, newest: int) -> bool:
     small = newest <= spelling.LARGE
     parts = pieces(token)
     return bool(parts) and all(spelling.is_known(db, p, parts=small) for p in parts)

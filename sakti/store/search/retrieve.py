@@ -191,7 +191,7 @@ def by_words(
     if sum(t.documents for t in terms) <= most:
         return _ranked_by_index(db, f"({match}) OR ({required})" if required else match, place)
     if required:
-        return _by_required(db, terms, query, place, newest, budget)
+        return _rows_by_requirements(db, terms, query, place, newest, budget)
     matches = Matches([])
     rare, common = _up_to(sorted(terms, key=lambda t: t.documents), ranked)
     if rare:
@@ -205,7 +205,7 @@ def by_words(
     return _by_windows(db, rarities, sum(t.documents for t in common), typed, matches, place, newest, budget)
 
 
-def _by_required(
+def _rows_by_requirements(
     db: Connection, terms: Sequence[Term], query: Query, place: Place, newest: int, budget: Budget
 ) -> Matches:
     """Return the rows that meet all requirements, those with most of the other words first."""

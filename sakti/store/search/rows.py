@@ -93,10 +93,10 @@ def texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
         f" ON d.thread_id = w.column2 AND d.kind = 'message' AND d.position = w.column3 {_MESSAGE}",
         values,
     ).fetchall()
-    return {pk: _kept(*columns) for pk, *columns in records}
+    return {pk: _to_stored(*columns) for pk, *columns in records}
 
 
-def _kept(own: str, said: str | None, raw: str, parts: str | bytes | None) -> Stored:
+def _to_stored(own: str, said: str | None, raw: str, parts: str | bytes | None) -> Stored:
     """Return a text that can be read later; texts in the archive are read now."""
     if parts is not None and archive_file.is_reference(parts):
         return Stored(_text(own, said, raw, parts), None, "", None)
@@ -114,7 +114,7 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
     if not words or not rows:
         return set()
     keys = [r.pk for r in rows]
-    spelled = "|".join(_spelled(w) for w in words if not is_unindexed(w))
+    spelled = "|".join(_pattern_of(w) for w in words if not is_unindexed(w))
     inside = "|".join(re.escape(without_accents(w)) for w in words if is_unindexed(w))
     if not inside:
         among = " AND rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"
@@ -134,7 +134,7 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
     return {pk for pk, text in texts.items() if unwanted.search(without_accents(text)) and not typed.search(text)}
 
 
-def _spelled(word: str) -> str:
+def _pattern_of(word: str) -> str:
     """Return the pattern of a word, a prefix (`word*`), or a phrase that a line break may divide."""
     pattern = r"\s+".join(re.escape(w) for w in without_accents(word.rstrip("*")).split())
     return pattern + r"\w*" * word.endswith("*")
@@ -203,6 +203,6 @@ def shown_of(db: Connection, keys: Sequence[int]) -> dict[int, Shown]:
         (listed(keys),),
     ).fetchall()
     return {
-        pk: Shown(doc_id, title, task, source, _kept(text, search_text, raw, parts))
+        pk: Shown(doc_id, title, task, source, _to_stored(text, search_text, raw, parts))
         for pk, doc_id, title, task, source, text, search_text, raw, parts in rows
     }

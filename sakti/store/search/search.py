@@ -178,7 +178,7 @@ def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
     start = clock()
     budget = Budget(clock, start + (FIRST_TIME if first else TIME), start + (FIRST_TIME if first else LAST_TIME))
     candidates = _find(db, query, place, newest, budget, first=first, now=asking.now)
-    listed = _listed(db, candidates, query)
+    listed = _list_candidates(db, candidates, query)
     if candidates.more and not first and listed.total < PAGE:
         longer = Budget(clock, start + BEHIND_COPIES, start + BEHIND_COPIES, budget.unread)
         candidates, listed = _look_behind(db, candidates, listed, query, place, newest, longer, asking.now)
@@ -229,10 +229,10 @@ class _Listed(Struct, frozen=True):
         return len(self.folded) + len(self.rest)
 
 
-def _listed(db: Connection, found: _Found, query: Query) -> _Listed:
-    gone = _unwanted(db, found.rows, query)
+def _list_candidates(db: Connection, found: _Found, query: Query) -> _Listed:
+    gone = _unwanted_keys(db, found.rows, query)
     allowed = [r for r in found.ranked if r.features.row.pk not in gone]
-    return _Listed(*_folded(db, allowed, [row for row in found.rest if row.pk not in gone]), gone)
+    return _Listed(*_fold_copies(db, allowed, [row for row in found.rest if row.pk not in gone]), gone)
 
 
 def _look_behind(
@@ -258,14 +258,14 @@ def _look_behind(
             others = retrieve.without_likely(db, others, likely_copies(db, copied), unwanted)
         more = _find(db, query, others, newest, budget, first=False, now=now)
         candidates = candidates.and_behind(more, likely_first or more.more)
-        listed = _listed(db, candidates, query)
+        listed = _list_candidates(db, candidates, query)
         if not (more.rows or likely_first):  # what is required is in none of these: they would be found again
             break
         likely_first = False
     return candidates, listed
 
 
-def _folded(
+def _fold_copies(
     db: Connection, ranked: Sequence[Ranked], rest: Sequence[Row]
 ) -> tuple[list[tuple[Ranked, int]], list[tuple[Row, int]]]:
     """Return each text once, with the number of its copies.
@@ -301,7 +301,7 @@ def _find(
     required = _to_be_read(query)
     indexed = replace(query, alternatives=(), phrases=()) if required else query  # what the index of words can answer
     matches = retrieve.by_words(db, found_terms, indexed, place, newest, budget, own=not question)
-    avoided = len(matches.rows) >= retrieve.CANDIDATES and bool(_unwanted(db, matches.rows, query))
+    avoided = len(matches.rows) >= retrieve.CANDIDATES and bool(_unwanted_keys(db, matches.rows, query))
     if avoided:
         others = replace(indexed, avoided=query.excluded)
         matches = retrieve.by_words(db, found_terms, others, place, newest, budget, own=not question)
@@ -330,9 +330,9 @@ def _find(
     pattern = pattern_of(found_terms, parts.rarity, words, typed_words, asks=question, when=when, meant=not_typed)
     around = place if question or _has_requests(query) else None
     matches = replace(matches, required=bool(query.alternatives or query.phrases))
-    ranked, rest = _measured(db, pattern, matches, parts.texts, around, _times(db, query, newest, now), newest)
+    ranked, rest = _measure(db, pattern, matches, parts.texts, around, _times(db, query, newest, now), newest)
     typed = " OR ".join(map(" AND ".join, query.alternatives)) or query.text
-    likely = _suggestion(typed, {**_as_written(db, similar, ranked), **parts.meant})
+    likely = _suggestion(typed, {**_written_forms(db, similar, ranked), **parts.meant})
     return _Found(ranked, rest, pattern, likely, unfinished, unquoted, avoided, more)
 
 
@@ -375,7 +375,7 @@ def _may_have_all(query: Query) -> bool:
     return 1 < len(query.text.split()) <= FEW_WORDS and not (query.alternatives or query.phrases or is_cjk(query.text))
 
 
-def _unwanted(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
+def _unwanted_keys(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
     return excluded(db, rows, query.excluded, retrieve.any_word_of(query.excluded)) if query.excluded else set()
 
 
@@ -446,7 +446,9 @@ def _times(db: Connection, query: Query, newest: int, now: int | None) -> list[t
     return named_times(query.text, now or retrieve.time_of(db, newest) or 1)
 
 
-def _as_written(db: Connection, similar: Mapping[str, Sequence[str]], ranked: Sequence[Ranked]) -> dict[str, list[str]]:
+def _written_forms(
+    db: Connection, similar: Mapping[str, Sequence[str]], ranked: Sequence[Ranked]
+) -> dict[str, list[str]]:
     """Return the known words for unknown ones in the form that one of the best texts has."""
     texts = texts_of(db, [r.features.row.pk for r in ranked[:FEW]]).values() if similar else ()
     return {typed: [spelling.as_written(word, texts) for word in near] for typed, near in similar.items()}
@@ -466,7 +468,7 @@ def _suggestion(text: str, meant: Mapping[str, Sequence[str]]) -> str:
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-def _measured(
+def _measure(
     db: Connection,
     pattern: Pattern,
     matches: Matches,
@@ -505,11 +507,11 @@ def _measured(
     beside = _beside(db, candidates, words, pattern, around) if around is not None else []
     ranked = ranking.rank(candidates, words, beside, pattern, times)
     listed_keys = {*chosen, *(r.features.row.pk for r in ranked)}
-    listed, unowned = _without_unowned(ranked, by_words=bool(pattern.terms))
+    listed, unowned = _split_off_unowned(ranked, by_words=bool(pattern.terms))
     return listed, [*(r for r in matches.rows if r.pk not in listed_keys), *unowned]
 
 
-def _without_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[list[Ranked], list[Row]]:
+def _split_off_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[list[Ranked], list[Row]]:
     """Split off the texts without any of the words, where the message that lends them is no candidate."""
     unowned = [r for r in ranked if by_words and not r.features.has_words and not r.lent]
     return [r for r in ranked if r not in unowned] if unowned else list(ranked), [r.features.row for r in unowned]
@@ -545,7 +547,7 @@ def _is_short(sizes: Sizes | None) -> bool:
     return sizes is None or sizes[TEXT] <= SHORT
 
 
-def _unmeasured(row: Row) -> Ranked:
+def _unmeasured_row(row: Row) -> Ranked:
     features = Features(row, False, 0.0, (), (), 0.0, 0.0, False, False, False, False, "", 0)
     return Ranked(features, NO_PARTS, 0.0, False)
 
@@ -556,7 +558,7 @@ def _unmeasured(row: Row) -> Ranked:
 def _hits(db: Connection, listed: _Listed, asking: _Asking, query: Query, found: _Found) -> tuple[Hit, ...]:
     folded, offset, end = listed.folded, asking.offset, asking.offset + asking.limit
     behind = listed.rest[max(0, offset - len(folded)) : max(0, end - len(folded))]
-    page = [*folded[offset:end], *((_unmeasured(row), copies) for row, copies in behind)]
+    page = [*folded[offset:end], *((_unmeasured_row(row), copies) for row, copies in behind)]
     top = folded[0][0].score if folded else 1.0
     shown = shown_of(db, [r.features.row.pk for r, _ in page])
     before = texts_before(db, [r.features.row for r, _ in page if r.answers])

@@ -22,7 +22,7 @@ def snippet_of(
     Return it, the matches in it as (start, end), and its offset in `text`; `lower`: the text in lower case; `held`:
     those of the words that it has, in lower case, where that is known.
     """
-    targets = _lowered(tuple(words[:MARKED]))
+    targets = _lower_all(tuple(words[:MARKED]))
     start = _best_place(lowered(text) if lower is None else lower, targets if held is None else held)
     cut = " ".join(text[start : start + SNIPPET].split())
     snippet = ("…" if start else "") + cut + ("…" if start + SNIPPET < len(text) else "")
@@ -74,5 +74,5 @@ def _marks(snippet: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
 
 
 @lru_cache(maxsize=16)
-def _lowered(words: tuple[str, ...]) -> list[str]:
+def _lower_all(words: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(w.lower() for w in words if w.strip()))

@@ -82,7 +82,7 @@ def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
     The index has stems: each word that may be meant is stemmed as it was (`configuraiton`: configuration, configur).
     """
     meant: dict[str, str] = {}
-    for candidate, stem in _stemmed(one_letter_away(word, right)):
+    for candidate, stem in _pair_with_stems(one_letter_away(word, right)):
         if stem == candidate or len(word) > SHORT_WORD:  # the stem of what is no word is often another one
             meant.setdefault(stem, candidate)
     rows: Iterable[tuple[int, str]] = db.execute_sql(
@@ -93,7 +93,7 @@ def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
     return [(doc, meant[term]) for doc, term in rows]
 
 
-def _stemmed(words: Sequence[str]) -> Iterable[tuple[str, str]]:
+def _pair_with_stems(words: Sequence[str]) -> Iterable[tuple[str, str]]:
     """Return each word with its stem, all stemmed at once; nothing unless each is one indexed word."""
     all_stems = stems(" ".join(words))
     return zip(words, all_stems, strict=True) if len(all_stems) == len(words) else ()

@@ -68,8 +68,8 @@ MUTANTS = (
     M(
         "transcript-system",
         "sakti.memory.observe.transcript:format_messages",
-        'if not told or message.role == "system":',
-        "if not told:",
+        'if not texts or message.role == "system":',
+        "if not texts:",
         by="tests/unit/memory/test_observers.py::test_what_the_program_told_the_model_is_no_part_of_a_transcript",
     ),
     M(
@@ -78,7 +78,7 @@ MUTANTS = (
         "return _ENCODED.sub(_note, text)",
         "return text",
     ),
-    M("transcript-log-beginning", "sakti.memory.observe.transcript:log_tail", "kept.reverse()", "pass"),
+    M("transcript-log-beginning", "sakti.memory.observe.transcript:log_tail", "newest.reverse()", "pass"),
     M("transcript-log-none", "sakti.memory.observe.transcript:log_tail", "if tokens + size > limit:", "if True:"),
     M(
         "transcript-result-lost",
@@ -89,7 +89,7 @@ MUTANTS = (
     M(
         "observer-log-lost",
         "sakti.memory.observe.model:ModelObserver.prompt",
-        "parse.inject_anchor_ids(self._shown(request))",
+        "parse.inject_anchor_ids(self._shown_log(request))",
         '""',
     ),
     M(

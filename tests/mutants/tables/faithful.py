@@ -38,7 +38,7 @@ MUTANTS = (
     M(
         "faithful-names",
         f"{CLAIMS}:claims",
-        "for name in _names(whole, rest)",
+        "for name in _names(original, rest)",
         "for name in ()",
         by="tests/unit/memory/test_faithfulness.py::test_figures_dates_hashes_names_and_hosts_are_looked_up",
     ),
@@ -87,8 +87,8 @@ MUTANTS = (
     M(
         "speaking-verbatim-anybody",
         f"{SPEAKING}:Voices.verbatim",
-        'said = self._plain["user" if states["who"].casefold() == "user" else "agent"]',
-        'said = "\\n".join(self._plain.values())',
+        'source = self._plain["user" if states["who"].casefold() == "user" else "agent"]',
+        'source = "\\n".join(self._plain.values())',
         by="tests/unit/memory/test_faithfulness.py::test_words_in_the_wrong_mouth_are_marked",
     ),
     M(
@@ -115,7 +115,7 @@ MUTANTS = (
     M(
         "speaking-both",
         f"{SPEAKING}:Voices.wrong",
-        " and 2 * self._covered(who, words) <= other",
+        " and 2 * self._covered_share(who, words) <= other",
         "",
         by="tests/unit/memory/test_faithfulness.py::test_most_invented_claims_are_marked_and_few_faithful_ones",
     ),
@@ -136,8 +136,8 @@ MUTANTS = (
     M(
         "speaking-quoted-is-own",
         f"{SPEAKING}:of_messages",
-        "own = quoting.own(message)",
-        "own = message.text",
+        "typed = quoting.own(message)",
+        "typed = message.text",
         by="tests/unit/memory/test_faithfulness.py::test_most_invented_claims_are_marked_and_few_faithful_ones",
     ),
     M(

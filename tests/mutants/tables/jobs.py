@@ -77,8 +77,8 @@ MUTANTS = (
     M(
         "observe-without-buffered",
         f"{OBSERVATION}:Observation._request",
-        "known = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < piece[0].index)]",
-        "known = list(window.active)",
+        "earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < piece[0].index)]",
+        "earlier = list(window.active)",
     ),
     M(
         "observe-without-task",
@@ -260,14 +260,14 @@ MUTANTS = (
     M(
         "reflect-all",
         f"{REFLECTION}:Reflection.to_reflect",
-        "return active[: len(active) - kept]",
+        "return active[: len(active) - recent]",
         "return list(active)",
     ),
     M(
         "reflect-keeps-one-more",
         f"{REFLECTION}:Reflection.to_reflect",
-        "return active[: len(active) - kept]",
-        "return active[: max(0, len(active) - kept - 1)]",
+        "return active[: len(active) - recent]",
+        "return active[: max(0, len(active) - recent - 1)]",
     ),
     M(
         "reflect-keeps-too-much",

@@ -196,7 +196,7 @@ MUTANTS = (
     M(
         "advance-task-lost",
         f"{ADVANCE}:_enter",
-        "**(task(told) if told else {})",
+        "**(task(source) if source else {})",
         "",
         by="tests/unit/memory/test_moves.py::test_what_enters_is_counted_and_told",
     ),
@@ -420,14 +420,14 @@ MUTANTS = (
     M(
         "undo-made-ready",
         f"{UNDO}:compaction",
-        'transition(db, [g.id for g in made], "active", "discarded", now)',
-        'transition(db, [g.id for g in made], "active", "buffered", now)',
+        'transition(db, [g.id for g in created], "active", "discarded", now)',
+        'transition(db, [g.id for g in created], "active", "buffered", now)',
         by="tests/unit/memory/test_moves.py::test_an_undo_takes_back_what_the_compaction_did_and_nothing_else",
     ),
     M(
         "undo-keeps-reflection",
         f"{UNDO}:compaction",
-        "discard_stale(db, record_id, [g.id for g in own], now)",
+        "discard_stale(db, record_id, [g.id for g in groups], now)",
         "pass",
         by="tests/unit/memory/test_moves.py::test_an_undo_drops_the_reflection_that_waits_for_it",
     ),
@@ -504,7 +504,7 @@ MUTANTS = (
     M(
         "undo-other-threads",
         f"{UNDO}:_own_groups",
-        "if done.record_id != record_id or any(not g.observes or g.thread_id != thread_id for g in found):",
+        "if done.record_id != record_id or any(not g.observes or g.thread_id != thread_id for g in groups):",
         "if False:",
         by="tests/unit/memory/test_moves.py::test_a_compaction_of_another_thread_is_not_undone_here",
     ),
@@ -588,8 +588,8 @@ MUTANTS = (
     M(
         "unreflect-oldest",
         f"{UNDO}:_target",
-        "target = wanted[-1]",
-        "target = wanted[0]",
+        "target = candidates[-1]",
+        "target = candidates[0]",
         by="tests/unit/memory/test_moves.py::test_generations_are_undone_from_the_newest_on",
     ),
     M(
@@ -722,8 +722,8 @@ MUTANTS = (
     M(
         "mend-check-silent",
         f"{INTEGRITY}:check",
-        "for i, (key, wrong) in found.items() if wrong}",
-        "for i, (key, wrong) in found.items() if not i}",
+        "for i, (key, wrong) in wrong_by_record.items() if wrong}",
+        "for i, (key, wrong) in wrong_by_record.items() if not i}",
         by="tests/unit/store/test_integrity.py::test_a_damaged_memory_opens_mended_with_one_notice",
     ),
     M(

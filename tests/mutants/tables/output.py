@@ -59,7 +59,12 @@ MUTANTS = (
         "top, nested = max(top, 1), nested + 1",
         "top, nested = max(top, 1), nested",
     ),
-    M("lines-nested-depth", "sakti.memory.log.lines:_parsed", 'len(match["indent"].replace("\\t", "  ")) // 2', "0"),
+    M(
+        "lines-nested-depth",
+        "sakti.memory.log.lines:_parse_line",
+        'len(match["indent"].replace("\\t", "  ")) // 2',
+        "0",
+    ),
     M("lines-date-lost", "sakti.memory.log.lines:rows", "date = header[1].strip()", "pass"),
     M("lines-number-of-line", "sakti.memory.log.lines:rows", "number += 1", "number += 2"),
     M(

@@ -52,7 +52,7 @@ MUTANTS = (
     M(
         "superseding-cancelled",
         f"{SUPERSEDING}:_is_called_off",
-        "values <= said and",
+        "values <= words and",
         "",
         by="tests/unit/memory/test_superseding.py::test_requests_end_when_the_user_cancels_them",
     ),
@@ -107,14 +107,14 @@ MUTANTS = (
     ),
     M(
         "named-unknown",
-        f"{MARKING}:_named",
+        f"{MARKING}:_resolve_named_lines",
         'if line is None or line.priority == "done"',
         'if line is not None and line.priority == "done"',
         by="tests/unit/memory/test_marking.py::test_models_name_only_older_lines_of_the_log",
     ),
     M(
         "named-requests",
-        f"{MARKING}:_named",
+        f"{MARKING}:_resolve_named_lines",
         "(is_request(line.content) and not is_cancelled(row.content))",
         "False",
         by="tests/unit/memory/test_marking.py::test_models_end_no_request_that_the_user_did_not_cancel",
@@ -164,8 +164,8 @@ MUTANTS = (
     M(
         "log-record-mixed",
         "sakti.store.log.lines:whole_log",
-        "{i: known[i] for i in ids}",
-        "known",
+        "{i: groups[i] for i in ids}",
+        "groups",
         by="tests/unit/memory/test_marking.py::test_of_a_log_only_what_is_new_is_read_again",
     ),
     M(
@@ -213,8 +213,8 @@ MUTANTS = (
     M(
         "marks-first-stays",
         f"{MARKS}:found",
-        "(*(e for e in known if e.text != said.text), said)",
-        "(said, *known)",
+        "(*(e for e in earlier if e.text != entry.text), entry)",
+        "(entry, *earlier)",
         by="tests/unit/memory/test_marking.py::test_the_newest_of_several_lines_is_named",
     ),
     M(
@@ -227,7 +227,7 @@ MUTANTS = (
     M(
         "marks-moved",
         f"{MARKS}:insert",
-        "at += len(known[0])",
+        "at += len(mark[0])",
         "pass",
         by="tests/unit/memory/test_marking.py::test_marks_go_where_the_words_end_whatever_marks_there_are",
     ),
@@ -241,7 +241,7 @@ MUTANTS = (
     M(
         "marks-in-note",
         f"{MARKS}:place",
-        " or (note_at is not None and found.start() > note_at.start())",
+        " or (note_at is not None and match.start() > note_at.start())",
         "",
         by="tests/unit/memory/test_marking.py::test_of_what_is_replaced_a_new_line_repeats_the_beginning",
     ),
@@ -283,8 +283,8 @@ MUTANTS = (
     M(
         "carry-over-marks",
         "sakti.store.log.lines:carry_over",
-        "(line.marked, line.id)",
-        "(line.content, line.id)",
+        "line.marked",
+        "line.content",
         by="tests/unit/memory/test_marking.py::test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held",
     ),
 )

@@ -10,7 +10,7 @@ MUTANTS = (
     M(
         "sections-none",
         f"{SECTIONS}:spans",
-        "if found else own_span(group)",
+        "if parts else own_span(group)",
         "if False else own_span(group)",
         by="tests/unit/memory/test_shared.py::test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own",
     ),
@@ -31,15 +31,15 @@ MUTANTS = (
     M(
         "sections-thread-of-row",
         f"{SECTIONS}:thread_of_row",
-        "found[0].thread_id if len(found) == 1 else group.thread_id",
+        "covered[0].thread_id if len(covered) == 1 else group.thread_id",
         "group.thread_id",
         by="tests/unit/memory/test_shared.py::test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own",
     ),
     M(
         "sections-thread-of-several",
         f"{SECTIONS}:thread_of_row",
-        "if len(found) == 1 else",
-        "if found else",
+        "if len(covered) == 1 else",
+        "if covered else",
         by="tests/unit/memory/test_shared.py::test_a_line_is_of_the_thread_of_its_section",
     ),
     M(
@@ -108,7 +108,7 @@ MUTANTS = (
     M(
         "shared-own-text",
         f"{SHARED}:own_text",
-        " if is_own(found, own)",
+        " if is_own(covered, own)",
         "",
         by="tests/unit/memory/test_shared.py::test_another_threads_work_is_not_this_ones",
     ),
@@ -143,7 +143,7 @@ MUTANTS = (
     M(
         "shared-corrected-sections",
         f"{SHARED}:corrected",
-        ", **stored(made)}",
+        ", **stored(new_sections)}",
         "}",
         by="tests/unit/memory/test_shared.py::test_a_correction_moves_no_section",
     ),
@@ -164,14 +164,14 @@ MUTANTS = (
     M(
         "shared-observer-told-all",
         "sakti.memory.jobs.observation:Observation._request",
-        "texts = [shared.own_text(g, own) for g in known]",
+        "texts = [shared.own_text(g, ancestry) for g in earlier]",
         "pass",
         by="tests/unit/memory/test_shared.py::test_another_threads_work_is_not_this_ones",
     ),
     M(
         "shared-task-of-another",
         "sakti.memory.jobs.observation:Observation._request",
-        "known = [g for g in known if shared.is_own(spans(g), own)]",
+        "earlier = [g for g in earlier if shared.is_own(spans(g), ancestry)]",
         "pass",
         by="tests/unit/memory/test_shared.py::test_another_threads_work_is_not_this_ones",
     ),
@@ -185,7 +185,7 @@ MUTANTS = (
     M(
         "shared-task-of-several",
         f"{PARTS}:reflect",
-        "alone = len(found) == 1 and len(found[0].spans) == 1",
+        "alone = len(units) == 1 and len(units[0].spans) == 1",
         "alone = True",
         by="tests/unit/memory/test_shared.py::test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own",
     ),

@@ -86,8 +86,8 @@ MUTANTS = (
     M(
         "compact-left-not-told",
         f"{COMPACTION}:compact",
-        "left = sum(1 for m in found if m.index > state.window.cursor)",
-        "left = 0",
+        "unobserved = sum(1 for m in selected if m.index > state.window.cursor)",
+        "unobserved = 0",
     ),
     M(
         "window-withheld",
@@ -166,7 +166,7 @@ MUTANTS = (
         "if False:",
         by="tests/unit/memory/test_window.py::test_a_window_is_known_to_be_all_unless_something_is_not_settled",
     ),
-    M("window-confirmed-not-seen", f"{WINDOW}:_messages", " or known[id].state != state", ""),
+    M("window-confirmed-not-seen", f"{WINDOW}:_messages", " or loaded[id].state != state", ""),
     M("window-corrections-not-seen", f"{WINDOW}:load", "if corrections else groups", "if False else groups"),
     M("window-thread-not-seen", f"{WINDOW}:load", "threads.get(db, old.thread.id) or old.thread", "old.thread"),
     M(
@@ -224,7 +224,7 @@ MUTANTS = (
     M(
         "fit-without-prompt",
         f"{WINDOW}:newest_that_fit",
-        "if i >= start or m.id in kept]",
+        "if i >= start or m.id in keep_ids]",
         "if i >= start]",
         by="tests/unit/memory/test_window.py::test_what_fits_is_the_newest_with_the_prompt",
     ),

@@ -30,7 +30,7 @@ MUTANTS = (
         "if True",
         by="tests/unit/memory/test_corrections.py::test_a_pinned_line_outlives_reflections_and_a_waiting_one_is_dropped_by_an_edit",
     ),
-    M("work-pins-lost", f"{WORK}:Worker.reflect", "if pinned and _as_pinned(r) in pinned", "if False"),
+    M("work-pins-lost", f"{WORK}:Worker.reflect", "if pinned and _pinned_text(r) in pinned", "if False"),
     M("work-not-smaller", f"{WORK}:Worker._checked_text", "if not text or after >= size:", "if not text:"),
     M("work-not-smaller-at", f"{WORK}:Worker._checked_text", "after >= size:", "after > size:"),
     M("work-reflects-nothing", f"{WORK}:Worker._checked_text", "if not text or after >= size:", "if after >= size:"),

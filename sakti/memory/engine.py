@@ -349,7 +349,7 @@ class MemoryEngine:
         self._reflection.start()
         await wait_for_messages(state, self._observation, self._patience)
         await self._reflection.settle(self._patience)
-        # what was running may have ended while the log was waited for
+        # running jobs may have ended during the wait for the log
         await wait_for_messages(state, self._observation, self._patience)
         self._report_late(state)
 

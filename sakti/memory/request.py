@@ -29,7 +29,7 @@ from sakti.store.threads import carry_over
 from sakti.store.threads import messages as message_store
 
 LOG_SHARE = 0.75  # of what the model's window leaves for memory and messages: a log above that is sent in part
-NO_WINDOW = 1 << 60  # where nothing is observed no message is in the way of its summary
+NO_WINDOW = 1 << 60  # without observation a summary always replaces its messages
 
 
 class RequestBuilder:
@@ -62,7 +62,7 @@ class RequestBuilder:
         """Read the page of another workspace, which this one shares."""
         self._pages = Pages(self._store, self._counter, self._settings, resource_id)
 
-    # --- what is read once per turn -----------------------------------------------------------------------
+    # --- read once per turn -------------------------------------------------------------------------------
 
     async def open(self, thread_id: str) -> None:
         """Load what the thread was sent with last."""
@@ -88,7 +88,7 @@ class RequestBuilder:
         head = read_prompt("memory#carry-over")
         pieces = self._pieces = self._build(await self._find_pieces(thread))
         if writes or self._store.not_saved:
-            with contextlib.suppress(StoreError):  # the block is made anew at the next start
+            with contextlib.suppress(StoreError):  # the block is rebuilt at the next start
                 await self._store.write(carry_over.keep, thread.id, head if pieces else "", pieces)
                 metadata = {**thread.metadata, carry_over.KEY: head if pieces else ""}
                 state.window.thread = structs.replace(thread, metadata=metadata)

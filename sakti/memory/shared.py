@@ -21,7 +21,7 @@ from sakti.memory.log import lines
 from sakti.store.memory import Group
 from sakti.store.memory.sections import Section, Span, sections, spans, stored, union
 
-OWN_PART = 0.1  # of what is condensed: a thread with less shares a part with others like it
+OWN_PART = 0.1  # share of the condensed text: threads with less are condensed together
 _TITLE = 60  # characters
 _UNSAFE = lazy_pattern(r'["<>]')
 

@@ -429,16 +429,16 @@ class MemoryState:
         """Activate buffered groups while their threshold is reached; calls no model."""
         done = False
         while True:
-            async with self._lock:  # what is chosen here is what goes, whatever is buffered meanwhile
+            async with self._lock:  # the groups chosen here are moved, whatever is buffered meanwhile
                 move, revision = self._due(trigger), self.window.record.revision
                 if move is None:
                     return done
-                self.changed()  # what is projected now is what goes
+                self.changed()  # the current projection is moved
                 moved = await self._activate_guarded(move, trigger)
                 if not moved and self.window.record.revision == revision:
                     return done
             if not moved:
-                continue  # another window was first: chosen anew from what is there now
+                continue  # another window was first: choose again from the current groups
             done = True
             if trigger != "threshold":
                 return done

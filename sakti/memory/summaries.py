@@ -271,7 +271,7 @@ class Levels:
         self._store, self._counter = store, counter
         self.task: asyncio.Task[None] | None = None
         self.shown: list[Summarised] = []
-        self.blocks: list[Message] = []  # what stands for older messages: never stored, shown, searched or observed
+        self.blocks: list[Message] = []  # replace older messages in requests: never stored, shown, searched or observed
 
     def running(self) -> list[asyncio.Task[None]]:
         return [self.task] if self.task is not None and not self.task.done() else []

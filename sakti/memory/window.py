@@ -83,7 +83,7 @@ class Window:
         position = 0
         for group in self.buffered:
             if position < len(self.messages) and self.messages[position].index < (group.first_index or 0):
-                break  # it stands in front of the group, and nothing covers it
+                break  # it precedes the group, and nothing covers it
             out.append(group)
             while position < len(self.messages) and self.messages[position].index <= (group.last_index or 0):
                 position += 1

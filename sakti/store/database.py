@@ -44,7 +44,7 @@ FLUSH_S = 5.0  # that other readers have to come to an end
 UPKEEP_EVERY = 32  # writes
 UPKEEP_S = 0.005
 UPKEEP_PIECE_S = 0.03  # as long the writer merges at a time, and then rests
-IDLE_S = 2.0  # without a write: then the indexes are merged whole
+IDLE_S = 2.0  # without a write: then the indexes are merged completely
 IDLE_UPKEEP_S = 30.0
 LARGE_S = 0.1  # a write that took so long left much to do
 UNSAVED = (
@@ -61,7 +61,7 @@ AGAIN_S, BRIEFLY_S = 10.0, 1.0  # who gave up waiting so lately waits no longer 
 log = logging.getLogger(__name__)
 
 MARK_S = 0.05  # between the write that marks a file and the checkpoint that copies the mark into it
-LOOK_AGAIN_S = 60.0  # between two looks for damage behind errors that nobody meant
+LOOK_AGAIN_S = 60.0  # between two checks for damage after unexpected errors
 LOOK_AT_ONCE = 32 << 20  # bytes of a database that are looked at for damage before it is used, after a crash
 
 
@@ -120,9 +120,9 @@ class Store:
         self._closed = False
         self._took = 0.0  # seconds in the newest transaction
         self._marked = False  # the file was marked, but in its log only (`log_mark`)
-        self._idle: asyncio.TimerHandle | None = None  # what is done when nothing was written for a while
+        self._idle: asyncio.TimerHandle | None = None  # work to do after a while without writes
         self._looked = float("-inf")  # when it was last looked for damage
-        self._is_lost = False  # the file was lost, and what is open cannot be read whole
+        self._is_lost = False  # the file was lost, and the open one cannot be read completely
         self.newer = False
         self._file: DatabaseFile | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="sakti-writer")
@@ -186,7 +186,7 @@ class Store:
             gone.set()
             raise
         self.written += 1
-        if self.written % UPKEEP_EVERY == 0 or self._took > LARGE_S:  # nobody waits for it
+        if self.written % UPKEEP_EVERY == 0 or self._took > LARGE_S:  # it runs in the background
             self._schedule_upkeep(max(UPKEEP_S, self._took / 2))
         elif self._marked:
             self._marked = False

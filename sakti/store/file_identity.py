@@ -79,7 +79,7 @@ class FileIdentity:
             return None
         if _identify(status) != self._file:
             return FileLoss(f"{self._path} was replaced by another file while it was in use")
-        if status.st_size < self._size:  # it is vacuumed only while nobody else has it open
+        if status.st_size < self._size:  # it is vacuumed only while no other process has it open
             return FileLoss(f"{self._path} was truncated while it was in use", keeps_log=True)
         self._size = status.st_size
         if status.st_mtime_ns != self._written:  # a checkpoint, as a rule

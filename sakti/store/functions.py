@@ -26,7 +26,7 @@ def register(connection: apsw.Connection) -> None:
     """Register the functions with a connection."""
     functions: dict[str, tuple[Callable[..., Any], int]] = {
         "sakti_text": (codec.text_of, 2),  # (raw_content, parts) of a message: its text
-        "sakti_unpacked": (codec.readable, 1),  # a packed column: its text, '' where it cannot be read
+        "sakti_unpacked": (codec.readable, 1),  # a packed column: its text, '' if unreadable
         "sakti_folded": (_of_texts(folded), 1),
         "sakti_identifiers": (_of_texts(_identifiers), 1),
         "sakti_masked": (_of_texts(secrets.masked), 1),

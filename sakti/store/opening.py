@@ -228,7 +228,7 @@ def is_alone(path: Path) -> bool:
     except (apsw.BusyError, apsw.LockedError):
         return False
     except apsw.Error:
-        return True  # damaged: nobody works with it
+        return True  # damaged: no process is using it
     finally:
         connection.close()
 

@@ -193,7 +193,7 @@ def _pack_message(db: Database, values: tuple[int, str, str | bytes]) -> None:
 def _pack_trigrams(db: Database, first: int) -> None:
     batch = _some(db, "SELECT pk, length(text) FROM search_terms WHERE pk >= ? ORDER BY pk", first)
     done = _each(batch, lambda row: index_upkeep.fill(db, _NEW, row[:1]))
-    # as much as comes in: FTS5 merges all at once where too much is left
+    # as much as comes in: FTS5 merges everything at once if too much remains
     end = time.perf_counter() + _GO_S
     while index_upkeep.merge_some(db, _NEW) and time.perf_counter() < end:
         pass

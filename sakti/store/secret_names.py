@@ -20,7 +20,7 @@ _REST = lazy_pattern(
     r"(?P<sign>[ \t]{0,8}(?::=|=>|[:=])[ \t]{0,8}|[ \t]{1,4}is:?[ \t]{1,4}|[ \t]{1,4}|>)"
     r"(?P<quote>(?:\b[bruBRU]{1,2}(?=[\"']))?(?:\"\"\"|'''|\\?[\"'`])|)(?P<value>[^\s\"'`,;(){}<>\\\[\]|\0\u2400]{0,512})"
 )
-# What a value may hold besides, up to the quote that closes it or to the end of its line.
+# More characters of a value, up to its closing quote or the end of its line.
 _TO_QUOTE = lazy_pattern(r"[^\s\"'`\\\0\u2400]{1,512}(?=\\?[\"'`])")
 _TO_LINE_END = lazy_pattern(r"(?:[(\[{]|[)\]}](?=\w))[^\s\"'`\\,;\0\u2400]{0,512}(?=[;,]?(?:[\s\0\u2400]|\Z))")
 _TO_TAG = lazy_pattern(r"[^\s<]{1,512}(?=</)")

@@ -24,7 +24,7 @@ _KEY_DATA = r"client-key-data\\?[\"']?\s{0,4}:\s{0,4}\\?[\"']?([A-Za-z0-9+/]{20,
 _YESCRYPT = r"\$(?:g?y|7)\$[./\w]{1,86}(?:\$[./\w]{1,86})?\$[./0-9A-Za-z]{43}(?![./\w])"
 _ARGON2 = r"\$argon2(?:id|i|d)\$(?:v=\d{1,3}\$)?[\w=,]{5,60}\$[A-Za-z0-9+/]{8,128}\$[A-Za-z0-9+/]{16,256}"
 
-# three digits, or two that stand apart: a name such as hf_Qwen2Model has one
+# three digits, or two apart: a name such as hf_Qwen2Model has one
 _SHORT_HUGGINGFACE = (
     r"(?<!\w)hf_(?=[a-z\d]{0,14}[A-Z])(?=[A-Z\d]{0,14}[a-z])"
     r"(?=(?:[A-Za-z]{0,12}\d){3}|[A-Za-z]{0,12}\d[A-Za-z]{1,12}\d)[A-Za-z0-9]{8,15}(?!\w)"

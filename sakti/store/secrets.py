@@ -28,7 +28,7 @@ _LEFT_OUT = lazy_pattern(r"\\\r?\n|(?:\x1b|\u241b|\\u001b)\[[\d;:]{0,20}[mK]")
 _LEFT_OUT_SIGNS = ("\\\n", "\\\r\n", "\x1b[", "\u241b[", "\\u001b[")
 GOES_ON = ("\\\n", "\\\r\n")
 
-ROUNDS = 4  # passes until nothing more is found: what is masked must stay as it is when it is masked again
+ROUNDS = 4  # passes until nothing more is found: masking twice must change nothing more
 # That are remembered as masked: a text passes several doors, and a line of the log one after the other.
 CLEAN_TEXTS, CLEAN_CHARACTERS, CLEAN_FROM = 4_096, 4 << 20, 20
 

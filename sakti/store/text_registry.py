@@ -207,7 +207,7 @@ def entering(table: str, column: str, text: str) -> str:
     if column not in BY_NAME[table].texts:
         raise KeyError(f"{table}.{column} holds no text: name it in {__name__}")
     clean = masked(text)
-    if clean != text and (table, column) in _JSON:  # text by text: what is masked never spans two of them
+    if clean != text and (table, column) in _JSON:  # text by text: a secret never spans two of them
         return json.dumps(masked_value(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
     return clean
 

@@ -212,7 +212,7 @@ class Observation:
         request = self._request(piece, focus)
         if request.messages:
             group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id, before)
-        else:  # messages that nobody may be told of count as observed all the same
+        else:  # withheld messages count as observed, too
             group, lines = self.worker.empty_group(state.window.record, request, held, operation.cycle_id), []
         group = structs.replace(
             group,
@@ -247,7 +247,7 @@ class Observation:
         state, window = self.state, self.state.window
         earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < piece[0].index)]
         texts = [g.text for g in earlier]
-        if window.record.scope == "resource":  # what other threads do is no part of how things stand in this one
+        if window.record.scope == "resource":  # the work of other threads does not belong to this thread's state
             ancestry = shared.lineage(window.thread)
             texts = [shared.own_text(g, ancestry) for g in earlier]
             earlier = [g for g in earlier if shared.is_own(spans(g), ancestry)]

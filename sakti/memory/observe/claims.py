@@ -121,7 +121,7 @@ CLOCK = lazy_pattern(
     r"(?<![\d:.])(?P<h>\d{1,2}):(?P<min>\d\d)(?::\d\d)?(?![\d:])\s?(?P<half>[ap]\.?m\b)?", re.IGNORECASE
 )
 _NAME = lazy_pattern(r"(?<![\w'’./@#-])[A-ZÄÖÜØÅÉ][a-zà-öø-ÿß]{2,40}(?![\w.@/-]*[\w@/])")
-_BEGINS = lazy_pattern(r"(?:^|[.!?:;|*(\[\"“„→>–—/]|->)\s*$")  # what stands behind that has a capital anyway
+_BEGINS = lazy_pattern(r"(?:^|[.!?:;|*(\[\"“„→>–—/]|->)\s*$")  # the next word has a capital anyway
 _TITLE = lazy_pattern(r"\b(?:Herrn?|Frau|Dr\.|Prof\.|Kolleg(?:e|in|en))\s$")
 _GERMAN = frozenset(
     "die des ein eine einen einem von zu zum noch nur nie ergänzte las fand hat "
@@ -171,7 +171,7 @@ def claims(content: str) -> Iterator[Claim]:
     for match in _URL.finditer(rest):
         yield Claim("url", match[0].rstrip(".,;:"))
     rest = _URL.sub(_blank, rest)
-    for match in _QUOTED.finditer(rest):  # whole, before the paths inside it are taken out
+    for match in _QUOTED.finditer(rest):  # complete, before the paths inside it are removed
         yield Claim("quote", match[0])
     rest = _QUOTED.sub(_blank, rest)
     for path in lines.references(rest)[0]:

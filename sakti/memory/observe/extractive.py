@@ -36,7 +36,7 @@ STATED_CHARACTERS, SENTENCE_CHARACTERS, COMMAND_CHARACTERS, FILES = 2_000, 400, 
 # Of an output: characters and lines at its beginning, and as many at its end, and characters of a line.
 OUTPUT, OUTPUT_LINES, OUTPUT_LINE, STEP_LINES = 200_000, 2_000, 2_000, 50
 QUOTED_LINES = 300  # of a quotation
-TASK_SENTENCES = 200  # sentences of a message that may say what is wanted
+TASK_SENTENCES = 200  # sentences of a message that may state the task
 CANDIDATES = 20_000  # sentences of one observation
 
 _ERROR = lazy_pattern(
@@ -126,7 +126,7 @@ class ExtractiveObserver:
             text = _clip(text, STATED_CHARACTERS if weight >= STATED else SENTENCE_CHARACTERS)
             key = (lead, text.casefold())
             if weight >= STATED:
-                out.pop(key, None)  # what is stated again, perhaps after a change, holds from now on
+                out.pop(key, None)  # a repeated statement, perhaps after a change, is current
             if text and key not in out:
                 order += 1
                 tokens = self._counter.count(text) + 1
@@ -284,7 +284,7 @@ def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[Step
         tests = line if _TESTS.search(line) else tests
     last_error = last_error or error
     bad = result.is_error or bool(result.details.get("exit_code"))
-    if not command and not bad:  # what was looked at says nothing about what went wrong
+    if not command and not bad:  # the inspected target does not explain the failure
         changes = bool(_CHANGES_FILES.search(result.name)) and bool(target)
         what = _clip(target, COMMAND_CHARACTERS) or "without a target"
         yield (4.5, "🟡", "Agent changed", what) if changes else (2.0, "🟢", f"Agent used {result.name}", what)

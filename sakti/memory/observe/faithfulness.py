@@ -144,7 +144,7 @@ class Source:
         self._text = plain("\n".join(self._raw))
         self._close = self._text.replace(" ", "")
         words = set(self._text.split())
-        self._words = words | {w.strip(_MARKS) for w in words}  # most of what is looked up: no need to read all
+        self._words = words | {w.strip(_MARKS) for w in words}  # covers most lookups without reading everything
         self._letters = {word for piece in words for word in _LETTERS.findall(piece)}
         self._sorted = sorted(self._letters)
         self.voices.ready()
@@ -299,7 +299,7 @@ class Source:
         )
 
 
-# --- what is compared ---------------------------------------------------------------------------------------
+# --- comparison ---------------------------------------------------------------------------------------------
 
 
 def figures(text: str) -> set[float]:

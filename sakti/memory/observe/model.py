@@ -25,7 +25,7 @@ SMALL_WINDOW = 16_000
 PREVIOUS_SHARE = 0.4
 _REPLACES = lazy_pattern(r" ?\[replaces:? ?O\d{1,5}(?:(?:,| and)? ?O\d{1,5}){0,9}\]")
 _ANCHORED = lazy_pattern(r"^\s*\[(O\d{1,5}(?:-N\d{1,5})?)\]", re.MULTILINE)
-_NESTED = lazy_pattern(r"^(\s+)\[O\d+-N\d+\]\s", re.MULTILINE)  # only whole lines are replaced
+_NESTED = lazy_pattern(r"^(\s+)\[O\d+-N\d+\]\s", re.MULTILINE)  # only complete lines are replaced
 _ANCHOR = lazy_pattern(r"O\d{1,5}")
 # What stands round the messages in a prompt, and what times, roles and names of tools add to them.
 FRAME_TOKENS, TRANSCRIPT_SHARE, LEAST_ROOM = 300, 0.85, 500

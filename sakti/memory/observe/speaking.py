@@ -223,7 +223,7 @@ def _sayings(content: str, start: int) -> Iterator[str]:
 
 def _sentences(voice: Voice, text: str) -> Iterator[str]:
     yield from step_by_step(text)
-    if voice == "text":  # code is left out of sentences
+    if voice == "text":  # sentences contain no code
         for number, line in enumerate(text[:200_000].split("\n")):
             if number < 2_000:
                 yield line[:1_000]

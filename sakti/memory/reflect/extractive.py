@@ -190,7 +190,7 @@ def _drop_repeated(lines: Sequence[_Line]) -> None:
                 continue
             if key in seen and not line.pinned and not unit.replaced:
                 unit.dropped = True
-            if not unit.replaced:  # what was said again after a change holds
+            if not unit.replaced:  # a statement repeated after a change is current
                 seen.add(key)
     for line in reversed(lines):
         changed = line.head.rstrip().endswith("Agent changed")

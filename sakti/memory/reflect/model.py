@@ -15,7 +15,7 @@ from sakti.memory.protocol import ModelCall, ReflectInput, ReflectResult
 LEVELS = 4
 MORE_LEVELS = 3  # above the level it starts at
 GARBAGE_LIMIT = 1  # answers without any use: asked once more, harder
-# What stands round the log in a prompt, and what its anchors add to it.
+# Tokens of a prompt besides the log, and of the anchors added to it.
 FRAME_TOKENS, LOG_SHARE, LEAST_ROOM = 300, 0.85, 500
 
 

@@ -137,7 +137,7 @@ _CHANGES_FOR_GOOD = lazy_pattern(
 _GIVES_VALUE = lazy_pattern(
     r"(?:\b(?:to|auf|instead|statt|not|make (?:that|it))\b|->|→|=)[^.!?\n]{0,80}|\bnow\b", re.IGNORECASE
 )
-_SHORT = 5  # words: what is no longer says little unless it is exact
+_SHORT = 5  # words: a sentence of at most that many says little unless it is exact
 
 
 def sentences(text: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from sakti.core.types import Json
 from sakti.memory.working import files as page_files
 
 SETTING = "memory.working_memory.schema"
-LONGEST = 20_000  # characters: the model is told the whole of it
+LONGEST = 20_000  # characters: the prompt contains all of it
 
 
 def load(name: str | None, workspace: Path) -> Json | None:

@@ -19,7 +19,7 @@ from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
 
 ERASED = "(erased)"
-SHORTEST = 4  # characters of a line's text that are replaced wherever they stand
+SHORTEST = 4  # characters of a line's text that are replaced anywhere
 # Where memory repeats the text of lines: other groups, current tasks, drafts of compactions, metadata.
 _COPIES = (
     ("observation_groups", "text"),

@@ -356,7 +356,7 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
     earlier = [each[:3] for each in newest if not threads.is_undone(*each[2:])]
     if not earlier:
         return None
-    lines: dict[str, str] = {}  # text: where it was said last
+    lines: dict[str, str] = {}  # text: id of the line that states it last
     for identifier, _, _ in earlier:
         log = with_earlier([x for x, _ in lines_where(db, "g.thread_id = ? AND g.state = 'active'", (identifier,))])
         worth = [x for x in reversed(log) if _is_worth_carrying(x)]

@@ -26,7 +26,7 @@ from sakti.store.search import index_upkeep
 from sakti.store.threads import codec
 
 SHORT = 200  # bytes: to refer to less would take as much
-ROOM = 2  # times what is moved: the archive, and the write-ahead log of the database
+ROOM = 2  # times the moved bytes: for the archive, and for the database's write-ahead log
 _ROWS, _LONG = 50, 200_000  # messages and bytes that are moved in one go
 _SWEPT = 500  # rows of the archive that are compared at once
 _OBSERVED = (

@@ -44,7 +44,7 @@ def copy(
     except OSError as e:
         raise StoreError(f"{target} cannot be written: {e.strerror}.", code="io") from e
     except apsw.Error as e:
-        if failures.code_of(e) == "damaged":  # only what is copied can be: the copy is new
+        if failures.code_of(e) == "damaged":  # only the source can be: the copy is new
             raise _refuse_damaged(str(e)) from e
         raise failures.to_store_error(e, target, saving=False) from e
     finally:
@@ -59,7 +59,7 @@ def _refuse_damaged(words: str) -> StoreError:
 def _pages(source: apsw.Connection, part: Path) -> None:
     destination = apsw.Connection(str(part))
     try:
-        # without a transaction round it, it would begin anew with every commit of another process
+        # without a transaction, it would restart with every commit of another process
         with contextlib.nullcontext() if source.in_transaction else Snapshot(source):
             source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             with destination.backup("main", source, "main") as backup:

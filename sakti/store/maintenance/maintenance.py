@@ -47,7 +47,7 @@ class Finding(Struct, frozen=True):
     mendable: bool = False
 
 
-TOLD = 400  # characters of what is wrong with a file
+TOLD = 400  # characters of a file's problem that are shown
 REPORT = "Make a backup with `sakti db backup`, then report this line to the maintainers."
 INDEX = "`sakti db check` repairs it."
 INCOMPLETE = "`sakti db check` adds what can be added; `sakti db recover` copies every row into a complete database."

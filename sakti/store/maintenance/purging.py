@@ -191,7 +191,7 @@ def _begin(db: Database, thread_id: str, now: int) -> str:
     thread, deleted_at = thread_removal.state_of(db, thread_id)
     if deleted_at is None:
         raise StoreError("Only a deleted thread can be removed for good.")
-    # its title goes with it: until then it is still in the list of what is deleted
+    # its title goes with it: until then the thread is listed as deleted
     rows.update(db, ThreadRow, thread_id, metadata={thread_removal.PURGED: True})
     shared_logs.begin(db, thread_id, now)
     return thread.resource_id

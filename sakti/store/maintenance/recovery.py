@@ -156,7 +156,7 @@ def _not_of_another(path: Path) -> None:
             database.remove()
 
 
-# --- reading what is damaged --------------------------------------------------------------------------------
+# --- reading damaged files ----------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -190,7 +190,7 @@ def _readable(path: Path, log: Path, model: apsw.Connection) -> Generator[Path |
 def _opens(path: Path) -> bool:
     connection = _connect_tolerant(path)
     try:
-        for _ in range(2):  # the first look at a damaged schema fails, the next one takes what was read of it
+        for _ in range(2):  # the first look at a damaged schema fails, the next one uses the part that was read
             with contextlib.suppress(*_BROKEN, apsw.SQLError):
                 return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get)
         return False

@@ -38,7 +38,7 @@ _LOOSE = (
     ),
     ("task_labels", "task_id NOT IN (SELECT id FROM tasks)"),
     ("task_messages", "task_id NOT IN (SELECT id FROM tasks) OR message_id NOT IN (SELECT id FROM messages)"),
-    ("leases", "1"),  # nobody holds one: it is open nowhere else
+    ("leases", "1"),  # none is active: the database is open nowhere else
 )
 _WORDS: tuple[tuple[str, str, tuple[str, ...], str | None], ...] = (
     ("messages", "role", ("user", "assistant", "tool", "system"), "system"),

@@ -54,7 +54,7 @@ def vacuum(path: Path) -> tuple[int, int]:
             opening.refuse_foreign(connection, path)
             if migrate.current_version(plain(connection)) != migrate.LATEST:
                 raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
-            for index in (*search_index.TABLES, search_index.TASKS):  # they keep what was removed until they are merged
+            for index in (*search_index.TABLES, search_index.TASKS):  # they keep removed entries until they are merged
                 connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
             connection.execute(f"PRAGMA user_version = {marks.CLEAN}")
             connection.execute("VACUUM").fetchall()

@@ -23,7 +23,7 @@ from sakti.store.memory.states import figures, messages_between
 
 OBSERVED_TO = "observed_to"  # in a record's metadata: the cursors of an earlier version, until it is opened
 
-# Whether messages that can be observed stand strictly between two indexes of a thread: (thread, after, before).
+# Tells if observable messages lie strictly between two indexes of a thread: (thread, after, before).
 Between = Callable[[str, int, int], bool]
 
 
@@ -48,7 +48,7 @@ class _Log(Struct):
     spans: Sequence[Span]
     between: Between
     observed_to: Mapping[str, int]
-    dissolved: set[str] = field(default_factory=set[str])  # reflections that cannot stand
+    dissolved: set[str] = field(default_factory=set[str])  # reflections that must be dissolved
     states: dict[str, GroupState] = field(default_factory=dict[str, GroupState])
 
     def settle(self) -> dict[str, GroupState]:
@@ -70,7 +70,7 @@ class _Log(Struct):
             if span.id in self.dissolved:
                 self.states[span.id] = "discarded"
             stands = span.id in claimed or (span.state == "active" and span.id not in self.dissolved)
-            if not stands and self.states[span.id] != "superseded":  # else what was made from it is gone
+            if not stands and self.states[span.id] != "superseded":  # else its reflection is gone
                 continue
             if any(i in claimed for i in span.merged):
                 self.states[span.id] = "discarded"

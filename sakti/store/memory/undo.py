@@ -105,7 +105,7 @@ def reflection(db: Database, record_id: str, move: UndoReflection, now: int) -> 
     tokens = sum(g.observation_tokens for g in rows.groups(db, record_id, "active"))
     set_record_metadata(db, record_id, {HOLD_REFLECTION: tokens + move.interval})
     _task_back(db, target)
-    # what is being condensed now read a log that is no longer there
+    # a running reflection has read a log that no longer exists
     metadata = record.select(record.metadata).where(record.id == record_id).scalar(db)
     update(db, record, record_id, metadata={**metadata, CORRECTIONS: (metadata.get(CORRECTIONS) or 0) + 1})
     changed = sum(CORRECTIONS in metadata for _, metadata in lines)

@@ -15,7 +15,7 @@ MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
 )  # fmt: skip
-AFTER = 7 * 24 * 3_600_000  # ms: what happened is told of in the days after
+AFTER = 7 * 24 * 3_600_000  # ms: events are often reported in the days after
 TOLD_AFTER = 0.7  # what a text of those days counts
 LATEST = datetime.datetime(9990, 1, 1)
 
@@ -142,7 +142,7 @@ _RELATIVE = lazy_pattern(
     _ASCII,
 )
 _BEFORE_A_DAY = ("on", "last", "this", "since", "from")
-SENTENCE = 12  # words; in longer text such words are part of what was said
+SENTENCE = 12  # words; in longer text such words are part of the content
 
 
 def relative_time(text: str, now: datetime.datetime) -> RelativeTime | None:

@@ -19,7 +19,7 @@ TEXT, IDENTIFIERS, BEFORE, SUMMARY = range(COLUMNS)
 SHORT = 300  # tokens up to which the text itself is looked at, too: for parts of words, and whether it asks
 CHARACTERS = 6  # of a token, about
 LONG = 220  # tokens above which a text is a document (about 1,500 characters)
-BEGINNING = 120  # characters by which code, diffs and logs are told from talk
+BEGINNING = 120  # characters that distinguish code, diffs and logs from talk
 REMARK = 30  # tokens of a remark at most: one line that no tool printed
 DENSITY = 0.025  # of code characters among them
 LEADING = 12  # tokens at the beginning of a document: they say what it is
@@ -124,11 +124,11 @@ class Pattern(Struct, frozen=True):
     pairs: frozenset[tuple[int, int]]
     nearness: float
     words: frozenset[str]  # the texts of the terms
-    tells_all: bool  # texts with all words are told from those with some
+    tells_all: bool  # texts with all words are distinguished from those with some
     required: tuple[int, ...]  # the terms that they have; () where no text can
     asks: bool
     when: bool
-    meant: frozenset[str] = frozenset()  # of the parts: what was not typed, and may have been meant
+    meant: frozenset[str] = frozenset()  # parts that were not typed but may have been meant
 
     def has_all(self, own: Sequence[bool]) -> bool:
         """Return whether a text has every typed word, if that is known."""

@@ -19,7 +19,7 @@ from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Database
 from sakti.store.text_registry import entering
 
-TEXT_LIMIT = 100_000  # characters of one text that are indexed; what is stored has no limit
+TEXT_LIMIT = 100_000  # indexed characters of one text; stored text has no limit
 PREVIOUS_LIMIT = 1_000
 TABLES = ("search_words", "search_trigrams")
 TASKS = "task_words"  # the index that tasks have for themselves

@@ -24,8 +24,8 @@ T = TypeVar("T")
 OLD = "_old"  # the end of the name of an index that another one takes the place of
 _COMPARED = 500  # texts at a time
 _SETTINGS = {"automerge": 0, "crisismerge": 200, "secure-delete": 1}  # of every index; migrations make them so, too
-_SMALL = 1_000  # entries of an index that is merged whole in a tenth of a second (about 9,000 messages)
-_SCATTERED = 64  # a larger one is merged whole where so small a part of it is beside its largest segment
+_SMALL = 1_000  # entries of an index that merges completely in 0.1 s (about 9,000 messages)
+_SCATTERED = 64  # a larger one merges completely if at least 1/64 is outside its largest segment
 _KEPT = 10  # FTS5 keeps what a table is in rows up to this id of its `_data`
 
 
@@ -140,7 +140,7 @@ def replace(db: Database, table: str, new: str) -> None:
 
 
 def _rename(db: Database, table: str, name: str) -> None:
-    db.execute_sql("PRAGMA legacy_alter_table = 1")  # the triggers go on naming what stands in its place
+    db.execute_sql("PRAGMA legacy_alter_table = 1")  # the triggers keep naming the replacement
     try:
         db.execute_sql(f"ALTER TABLE {table} RENAME TO {name}")
     finally:
@@ -195,7 +195,7 @@ def with_deferred_merge(db: Database, do: Callable[[Database], T]) -> T:
     for table in TABLES:
         db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 0)")
     done = do(db)
-    # not where it failed: what is rolled back is as it was
+    # not after a failure: a rollback restores everything
     for table in TABLES:
         db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")
     return done

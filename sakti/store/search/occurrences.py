@@ -22,7 +22,7 @@ GONE_THROUGH = 0.05  # microseconds for one of them
 SOUGHT, SOUGHT_PHRASE = 20, 15  # microseconds for a row that is looked up by itself, and for each phrase of it
 COLUMNS = 4  # text, pieces of identifiers, previous message, summary
 Positions = Sequence[Sequence[int]]  # token offsets in each column
-Phrases = Sequence[tuple[int, Positions]]  # of the phrases that a row has, the number, and where it stands
+Phrases = Sequence[tuple[int, Positions]]  # number and positions of each phrase that a row has
 Sizes = Sequence[int]  # tokens in each column
 
 

@@ -13,7 +13,7 @@ OPERATORS = lazy_pattern(r"(?<![^\s(])(AND|OR|NOT)(?!\S)")
 _BEFORE_PARENTHESIS = lazy_pattern(r"(?<![^\s(])(AND|OR|NOT)(?=\()")
 _WORD = lazy_pattern(r"\w|[^\x00-\x7f]")
 _OPERAND = lazy_pattern(r"\(*\"[^\"]+\"\)*|\S+")
-_MOST = 12  # more words than that are a text in which AND, OR or NOT stands, not a query with operators
+_MOST = 12  # more words than that are a text with AND, OR or NOT in it, not a query with operators
 _MOST_ALTERNATIVES = 64
 _BEFORE_NOT = frozenset(("IS", "IF", "WHERE"))
 _AFTER_NOT = frozenset(("NULL", "IN", "LIKE", "EXISTS", "BETWEEN"))  # SQL, as in `email NOT NULL`

@@ -51,10 +51,10 @@ NEAR = 0.5  # all words of the query are near each other
 QUESTION = 0.2  # what a text loses that asks itself: its answer is meant
 LABELLED = 0.2  # its label is named, mostly who says it
 TIMED = 0.2  # it says when, as the question asks
-DATED = 0.3  # it was said in the time that the question names, or in the week after
-ASIDE = 0.2  # of what stands around it, where an identifier is looked for: a place
+DATED = 0.3  # written in the time that the question names, or in the week after
+ASIDE = 0.2  # of the neighbours' score if an identifier is searched: a location
 THREAD_BEST = 3
-MESSAGE = "message"  # the kind of a text that was said in a thread
+MESSAGE = "message"  # the kind of a thread's messages
 EQUAL = 3  # decimals by which scores differ
 BEHIND = 2 * 10**-EQUAL  # by which a text without words is behind the message that lends them
 

@@ -35,7 +35,7 @@ COUNTED, COUNTED_OF_MANY = 1_000, 200  # texts with a word after which the other
 AT_ONCE = 4_000  # rows of all words together that are read before the time is looked at
 AT_A_PHRASE = 0.1  # what a text counts of them in which a phrase is looked for
 PASSED_AT_ONCE = 40_000  # the same where only those of a small scope are kept
-RANKED = 3_000  # where there are more: rows with rare words that bm25 ranks
+RANKED = 3_000  # limit of rows with rare words that bm25 ranks
 OF_MANY = 1_500  # both, where there are MANY words: the rare ones tell enough
 ADDED = 3  # common words of a question that count for those rows
 SLICE = 1_000  # rows with a part of a word that are read at once
@@ -57,7 +57,7 @@ class Budget(Struct):
     clock: Callable[[], float]
     end: float
     last: float
-    unread: dict[str, int] = field(default_factory=dict[str, int])  # what was read from which row on, if not all
+    unread: dict[str, int] = field(default_factory=dict[str, int])  # word → the row from which it was read, if not all
 
     @property
     def over(self) -> bool:
@@ -197,7 +197,7 @@ def by_words(
     if rare:
         added = {match_of([t], query, own=own): t.rarity for t in common[:ADDED] if not own}
         matches = _with_rare_words(db, match_of(rare, query, own=own), added, place, budget)
-    typed = [t.text for t in common if t.text in query.text.lower()]  # not what was joined
+    typed = [t.text for t in common if t.text in query.text.lower()]  # not the joined words
     if own and len(matches.rows) >= ENOUGH_RARE:
         budget.unread |= dict.fromkeys(typed, newest)
         return matches

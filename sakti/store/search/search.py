@@ -63,8 +63,8 @@ __all__ = [
 ]  # fmt: skip
 
 ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
-ANSWERS = 3  # of those hits, whose requests may enter where nothing is asked
-QUESTION = 3  # from so many words on, the answer may stand beside what matches
+ANSWERS = 3  # best hits whose requests become candidates without a question
+QUESTION = 3  # from so many words on, the answer may be next to a match
 FEW_WORDS = 4  # up to so many, texts with all of them come first; long texts have more of them by chance
 FEW = 5  # fewer hits than that: look for parts of words, too
 RAREST = 16  # words that are looked up of a longer text
@@ -73,7 +73,7 @@ BEGINS = 2  # words among which a question has its word: "how", "in which"
 TALKING = frozenset(
     "about all anything do doing done everything happen happened happening list messages on said say show talk talked"
     " talking discuss discussed work worked working".split()
-)  # words that ask for whatever was said
+)  # words of questions about any content
 TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
 PAGE = 20  # rows; where copies leave fewer, what stands behind them is looked for, so many seconds
 BEHIND_COPIES = 0.1
@@ -259,7 +259,7 @@ def _look_behind(
         more = _find(db, query, others, newest, budget, first=False, now=now)
         candidates = candidates.and_behind(more, likely_first or more.more)
         listed = _list_candidates(db, candidates, query)
-        if not (more.rows or likely_first):  # what is required is in none of these: they would be found again
+        if not (more.rows or likely_first):  # none of these meet the requirements: they would be found again
             break
         likely_first = False
     return candidates, listed

@@ -83,7 +83,7 @@ def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
     """
     meant: dict[str, str] = {}
     for candidate, stem in _pair_with_stems(one_letter_away(word, right)):
-        if stem == candidate or len(word) > SHORT_WORD:  # the stem of what is no word is often another one
+        if stem == candidate or len(word) > SHORT_WORD:  # the stem of a non-word is often a different word
             meant.setdefault(stem, candidate)
     rows: Iterable[tuple[int, str]] = db.execute_sql(
         "SELECT doc, term FROM (SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?)"

@@ -259,7 +259,7 @@ def _way(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] 
     while not meeting:
         if not ahead or not behind:
             return None
-        forward = 2 * len(ahead) < len(behind)  # nobody waits for a new task, which ends it at once
+        forward = 2 * len(ahead) < len(behind)  # no task waits for a new one, so that walk ends at once
         seen = came if forward else goes
         frontier: list[Node] = []
         for node, other in (_ahead if forward else _behind)(db, ahead if forward else behind):

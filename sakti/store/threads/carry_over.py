@@ -21,7 +21,7 @@ from sakti.store.text_registry import entering
 from sakti.store.threads import threads
 
 Kind: TypeAlias = Literal["thread", "line", "task"]
-KEY = "carry_over"  # of a thread's metadata: what stands above the pieces; there where it was looked for some
+KEY = "carry_over"  # key in a thread's metadata: the text above the pieces; present once they were searched
 REMOVED = "carry_over_removed"  # of a thread's metadata: positions of the lines that the user removed
 LINE = "* "
 

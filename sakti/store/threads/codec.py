@@ -164,6 +164,6 @@ def text_of(raw_content: str, parts: str | bytes) -> str:
         text = plain_text([decode(part) for part in _parse(parts)])
     except (ValueError, KeyError, TypeError):
         return ""
-    if text or not archive_file.is_reference(parts):  # what is missing may come back
+    if text or not archive_file.is_reference(parts):  # a missing archive may come back
         _texts.put(parts, text)
     return text

@@ -38,8 +38,8 @@ MUTANTS = (
     M(
         "engine-second-wait",
         f"{ENGINE}:MemoryEngine._move",
-        "was waited for\n        await wait_for_messages(state, self._observation, self._patience)\n",
-        "was waited for\n",
+        "wait for the log\n        await wait_for_messages(state, self._observation, self._patience)\n",
+        "wait for the log\n",
     ),
     M(
         "engine-first-wait",

@@ -206,7 +206,7 @@ class Speech(Struct):
             return self._ask() if len(self._open) == 1 else []
         first = self._open[:1]
         self._open = tuple(q for q in self._open if q.id != event.id)
-        said = ["allowed" if event.approved else "denied"]
+        said = ["allowed" if event.approved else f"denied: {one_line(event.note, 300)}" if event.note else "denied"]
         return [*said, *(self._ask() if self._open and self._open[:1] != first else [])]
 
     def _ask(self) -> list[str]:

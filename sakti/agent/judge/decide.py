@@ -43,7 +43,7 @@ class Decision(Struct, frozen=True):
     `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
     what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox,
     `reach` the hosts that it may reach from inside; `command` is what runs in place of the command of the call.
-    `only_reads`: it is a command that needs to write nothing.
+    `only_reads`: it is a command that needs to write nothing; `is_edit`: the mode `edits` would allow what is asked.
     """
 
     verdict: Verdict
@@ -55,6 +55,7 @@ class Decision(Struct, frozen=True):
     reach: tuple[str, ...] = ()
     command: str = ""
     only_reads: bool = False
+    is_edit: bool = False
 
 
 class Effect(Struct, frozen=True):

@@ -86,7 +86,6 @@ class OpenThread:
         self.hooks: Hooks | None = None
         self._mode: str | None = None
         self._approval_mode: SessionMode | None = None
-        self._granted_mode: SessionMode | None = None  # by an answer, until the thread or the mode changes
         self._engine: MemoryEngine | None = None
         self._toolbox: Toolbox | None = None
         self._system: tuple[Block, ...] = ()
@@ -123,26 +122,26 @@ class OpenThread:
 
     @property
     def approval_mode(self) -> SessionMode:
-        return self._granted_mode or self._approval_mode or self.workspace.approval_mode
+        return "edits" if self.may_edit else self._approval_mode or self.workspace.approval_mode
 
     @property
     def may_edit(self) -> bool:
         """Return whether an answer allowed all edits in this thread, which otherwise asks about them."""
-        return self._granted_mode is not None
+        return self._toolbox is not None and self._toolbox.may_edit
 
     def set_approval_mode(self, mode: SessionMode) -> None:
         """Change what runs without asking, also for open questions."""
-        self._approval_mode, self._granted_mode = mode, None
-        self._use_approval_mode()
+        self._approval_mode = mode
+        self._use_approval_mode(may_edit=False)
 
     def allow_edits(self) -> None:
         """Ask about no edits in this thread, as in the mode `edits`, until the mode is changed."""
         if self.approval_mode == "ask":
-            self._granted_mode = "edits"
-            self._use_approval_mode()
+            self._use_approval_mode(may_edit=True)
 
-    def _use_approval_mode(self) -> None:
+    def _use_approval_mode(self, *, may_edit: bool) -> None:
         if self._toolbox is not None:
+            self._toolbox.may_edit = may_edit
             self._toolbox.state.sandbox = self.workspace.sandbox
             self._toolbox.set_mode(self.approval_mode)
 
@@ -252,10 +251,9 @@ class OpenThread:
         self.inbox = replace(self.inbox, queued=[])
         self.running.failed = None
         self.news.instructions, self.news.skills = {}, ""
-        if thread.id != self.id:
-            self._granted_mode = None
         if self._toolbox is not None:
             self._toolbox.granted = ()
+            self._toolbox.may_edit = self._toolbox.may_edit and thread.id == self.id
             self._toolbox.mode = self.approval_mode
         await self._load(thread)
 

@@ -132,7 +132,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     out.append(f"why: {reason[:1].lower()}{reason[1:]}{where}")
     out.append("y and Enter: allow once")
     if first.is_edit:
-        out.append("s and Enter: allow all edits in this thread; /approve ask takes it back")
+        out.append("s and Enter: allow all edits in this thread; until /approve ask")
     if first.rule:
         out.append(f"t and Enter: allow in this thread, by the rule {one_line(describe_rule(first.rule), 200)}")
         out.append("a and Enter: always allow in this workspace; the rule is saved")

@@ -78,8 +78,9 @@ class _Announced:
 class Toolbox(Struct):
     """Tools of an open thread and their state.
 
-    `rules` are those of the settings; `granted` allow for the thread that is open, `saved` for the workspace. `model`
-    names the model that calls; `images` are those of results, by call, until they are saved with them.
+    `rules` are those of the settings; `granted` allow for the thread that is open, `saved` for the workspace.
+    `may_edit`: the mode is `edits` for this thread, until it is changed. `model` names the model that calls; `images`
+    are those of results, by call, until they are saved with them.
     """
 
     tools: dict[str, Tool]
@@ -90,6 +91,7 @@ class Toolbox(Struct):
     save_rule: Callable[[str], None] = lambda _rule: None
     model: Callable[[], str] = lambda: ""
     granted: tuple[str, ...] = ()
+    may_edit: bool = False
     saved: tuple[str, ...] = ()
     hooks: tuple[call_hooks.CallHook, ...] = ()
     searched: frozenset[str] = frozenset()  # tools that are found by search and run by `call_tool`
@@ -208,6 +210,7 @@ class Toolbox(Struct):
             call = judged.call
             found, arguments, decision = await self._admitted(run, judged)
             run.read_only = self.mode == "plan" or decision.only_reads
+            run.is_alone = decision.is_alone
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
             async with self.state.recorder.around(found.effect, arguments, run.place()) as lost:

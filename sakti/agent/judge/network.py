@@ -47,7 +47,7 @@ def is_local(text: str) -> bool:
 
 
 def stays_local(argv: Sequence[str]) -> bool:
-    """Return whether a command that reaches the hosts that it names needs no network but the loopback interface.
+    """Return whether a command that names its hosts needs only the loopback interface.
 
     A mistake has no effect but an error: what runs inside of the sandbox reaches nothing else.
     """

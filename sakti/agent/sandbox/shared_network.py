@@ -1,4 +1,4 @@
-"""Keep one network namespace for the commands of a session, so that they reach each other's servers on localhost.
+"""Keep a network namespace in which the commands of a session reach each other's servers.
 
 A process of no use of its own waits in it for the end of a pipe: it ends with sakti, however that ends. A command
 enters its namespaces by `nsenter` and starts bubblewrap there, which makes all others anew.

@@ -184,7 +184,7 @@ async def bash(
 
 
 async def _open_network(run: ToolContext, outside: str) -> str:
-    """Open the network that commands share for one in the background; tell the model who reaches its ports."""
+    """Open the shared network for a background command; return who reaches its ports."""
     sandbox = run.state.sandbox
     if sandbox is None or outside or not (run.state.level.name == "sandboxed" and run.state.level.own_network):
         return ""

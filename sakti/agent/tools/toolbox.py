@@ -320,7 +320,7 @@ class Toolbox(Struct):
     async def _judge(
         self, run: ToolContext, found: Tool, arguments: Json, judged: Judged
     ) -> tuple[Decision, Callable[[], Decision]]:
-        """Return the decision on a call, and the function that makes it again, by the rules and the mode of then."""
+        """Return the decision on a call, and a function that decides again by rules and mode of then."""
         if found.effect == "write":
             run.judged, run.shown = frozenset(map(run.place().resolve, found.named(arguments))), {}
         loss = ""
@@ -370,7 +370,7 @@ class Toolbox(Struct):
         decision: Decision,
         decide: Callable[[], Decision],
     ) -> tuple[Json, Decision]:
-        """Ask about a call; return the arguments to run with, and what was decided. Raises `Denied`, `ToolError`."""
+        """Ask about a call; return its arguments and the decision. Raises `Denied`, `ToolError`."""
         values = found.check(arguments, run.cwd)
         diff = clean_surrogates(self._preview(run, found, arguments, values))
         request = ApprovalRequested(

@@ -1,4 +1,4 @@
-"""Open questions: another approval mode or a new rule answers those that it covers, an answer can allow all edits."""
+"""Open questions are answered by a new approval mode or rule; an answer can allow all edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network that commands of a session share: servers are reached on localhost, nothing else is, nothing is left."""
+"""Servers are reached in the network that commands share, nothing else is, nothing is left."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def server(sandbox: LinuxSandbox) -> Iterator[int]:
 
 
 def test_a_server_is_reached_by_the_commands_that_share_its_network_only(sandbox: LinuxSandbox, server: int) -> None:
-    code, said = run(sandbox, ASK, shares_network=True)
-    assert code == 0 and "Directory listing" in said
+    code, output = run(sandbox, ASK, shares_network=True)
+    assert code == 0 and "Directory listing" in output
     assert run(sandbox, f"{CONNECT}{server}")[0] != 0
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", server), 1)
@@ -73,8 +73,8 @@ def test_a_server_is_reached_by_the_commands_that_share_its_network_only(sandbox
 def test_the_shared_network_has_no_way_out_and_gives_no_rights(sandbox: LinuxSandbox) -> None:
     with socket.create_server(("127.0.0.1", 0)) as outside:
         assert run(sandbox, f"{CONNECT}{outside.getsockname()[1]}", shares_network=True)[0] != 0
-    code, said = run(sandbox, "grep CapEff /proc/self/status; ls /sys/class/net; ls /proc/self/fd", shares_network=True)
-    assert code == 0 and "CapEff:\t0000000000000000" in said
+    code, output = run(sandbox, "grep CapEff /proc/self/status; ls /sys/class/net; ls /proc/self/fd", shares_network=True)
+    assert code == 0 and "CapEff:\t0000000000000000" in output
     for command in ("unshare -n true", f"nsenter -t {os.getpid()} -n true", "ip link add x type dummy", "cat .env"):
         assert "EXIT 0" not in run(sandbox, f"{command}; echo EXIT $?", shares_network=True)[1], command
     assert run(sandbox, "ls /proc | grep -c '^[0-9]'", shares_network=True)[1].strip() in ("3", "4", "5")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -17,7 +18,7 @@ from sakti.agent.judge.guarded import guarded
 from sakti.agent.judge.modes import Kind
 from sakti.agent.judge.programs import find_program, has_option, list_operands
 from sakti.agent.judge.rules import skip_git_options
-from sakti.agent.judge.secrets import holds_secrets, secret_reason
+from sakti.agent.judge.secrets import holds_secrets, list_exclusions, list_secret_files, secret_reason
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word, has_output
 from sakti.agent.judge.where import Access, Place
@@ -47,8 +48,8 @@ class Judged(Struct, frozen=True):
     """What a command does.
 
     `all_argv`: its commands and those in them; `changed`: files changed here that it runs; `opaque`: why it may hold
-    commands that are not among `all_argv`; `rewritten`: the command that is to run instead, so that git shows no
-    secrets.
+    commands that are not among `all_argv`; `rewritten`: the command that is to run instead, so that git and searches
+    show no secrets; `omission`: which files it leaves out.
     """
 
     parts: tuple[Part, ...]
@@ -57,6 +58,7 @@ class Judged(Struct, frozen=True):
     changed: tuple[Path, ...] = ()
     opaque: str = ""
     rewritten: str = ""
+    omission: str = ""
 
     @property
     def only_reads(self) -> bool:
@@ -72,7 +74,7 @@ def read(command: str, place: Place) -> Judged:
     """Read a command; raises nothing."""
     script = shell.parse(command)
     nested = tuple(with_nested(script))
-    parts = [*_secrets(nested, place)]
+    parts = [*_secrets(nested, place, understood=script.understood)]
     folders = _Folders(place)
     for simple in script.commands:
         if simple.program == "cd" and not (simple.reads or simple.writes):
@@ -93,7 +95,8 @@ def read(command: str, place: Place) -> Judged:
         hard.reason(script, place),
         changed,
         _find_opaque(script, nested),
-        _rewrite(command, script),
+        _rewrite(command, script, place),
+        _describe_omission(script, place),
     )
 
 
@@ -112,14 +115,47 @@ def _may_move_link(simple: Simple, place: Place) -> bool:
     return simple.program == "ln" or any(os.path.islink(p) or os.path.isdir(p) for p in paths[:-1])  # noqa: PTH112, PTH114
 
 
-def _rewrite(command: str, script: Script) -> str:
-    """Return a command with pathspecs for git that leave out secrets; empty if it is to run as it is."""
+def _leave_out_secrets(simple: Simple, place: Place) -> list[str]:
+    """Return options with which a search of folders leaves out secrets, to be added behind its words.
+
+    Empty if it needs none, as inside a sandbox that hides them, or if they would not do.
+    """
+    program = find_program(simple.program)
+    is_plain = bool(simple.ends) and not simple.inside and "--" not in simple.argv
+    if place.level == "sandboxed" or not (program.leaves_out and is_plain and _walks(simple)):
+        return []
+    if call_forms.list_read_files(simple.argv) is None:
+        return []
+    return list_exclusions(place, *program.leaves_out)
+
+
+def _shows_no_secrets(simple: Simple, place: Place) -> bool:
+    """Return whether a search of folders is rewritten so that it shows no secrets."""
+    if simple.program == "git":
+        is_plain = bool(simple.ends) and not simple.inside
+        return is_plain and bool(git.omit_secrets(simple.argv)) and bool(list_exclusions(place, "", ""))
+    return bool(_leave_out_secrets(simple, place))
+
+
+def _describe_omission(script: Script, place: Place) -> str:
+    """Name the files with secrets that searches leave out, for the result; empty if there are none."""
+    if not script.understood or not any(_leave_out_secrets(c, place) for c in script.commands):
+        return ""
+    names = list(itertools.islice((place.show(f) for root in place.roots for f in list_secret_files(root)), 4))
+    return f"left out, since they hold secrets: {', '.join(names[:3])}{' …' * (len(names) > 3)}" if names else ""
+
+
+def _rewrite(command: str, script: Script, place: Place) -> str:
+    """Return a command that leaves out secrets, by pathspecs of git or options; empty if it is to run as it is."""
     added = [
         (simple.ends[at], text)
         for simple in script.commands
         if simple.program == "git" and simple.ends and not simple.inside
         for at, text in git.omit_secrets(simple.argv)
     ]
+    for simple in script.commands:
+        if options := _leave_out_secrets(simple, place):
+            added.append((simple.ends[-1], f" {shlex.join(options)}"))
     source = command.encode("utf-8", "surrogatepass")
     for at, text in reversed(sorted(added, key=lambda a: a[0])):  # noqa: C413 - what comes first at a place stays first
         source = source[:at] + text.encode() + source[at:]
@@ -320,8 +356,11 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
 # --- secrets --------------------------------------------------------------------------------------------------------
 
 
-def _secrets(nested: Sequence[Simple], place: Place) -> Iterator[Part]:
-    """Yield a part for each file with secrets that a command names or comes upon."""
+def _secrets(nested: Sequence[Simple], place: Place, *, understood: bool) -> Iterator[Part]:
+    """Yield a part for each file with secrets that a command names or comes upon.
+
+    One that is `understood` may get options that leave them out.
+    """
     for simple in nested:
         for word in (*simple.reads, *simple.writes):
             if why := _named_secret(word, place):
@@ -330,6 +369,8 @@ def _secrets(nested: Sequence[Simple], place: Place) -> Iterator[Part]:
         for word in () if _is_name(simple) else _list_named(simple):
             if why := _named_secret(word, place):
                 yield Part("secret" if readable else "named", why if readable else f"{word.text} {why}")
+        if understood and _shows_no_secrets(simple, place):
+            continue
         if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
             yield Part("named", f"Would search {file}, which holds secrets")
         if find_program(simple.program).follows_links and (link := _link_below(simple, place)):

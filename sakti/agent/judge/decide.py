@@ -42,7 +42,8 @@ class Decision(Struct, frozen=True):
 
     `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
     what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox,
-    `reach` the hosts that it may reach from inside; `command` is what runs in place of the command of the call.
+    `reach` the hosts that it may reach from inside; `command` is what runs in place of the command of the call, `note`
+    what its result says of that.
     `only_reads`: it is a command that needs to write nothing; `is_edit`: the mode `edits` would allow what is asked;
     `is_alone`: it is asked about a host, so that no other command may use its network.
     """
@@ -55,6 +56,7 @@ class Decision(Struct, frozen=True):
     outside: str = ""
     reach: tuple[str, ...] = ()
     command: str = ""
+    note: str = ""
     only_reads: bool = False
     is_edit: bool = False
     is_alone: bool = False
@@ -74,7 +76,8 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
         return Decision("allow", "")
     if tool.effect == "run":
         found = commands.read(str(arguments.get("command", "")), place)
-        return replace(_run(tool.rule_name, arguments, mode, rules, place, found), command=found.rewritten)
+        decision = _run(tool.rule_name, arguments, mode, rules, place, found)
+        return replace(decision, command=found.rewritten, note=found.omission)
     named = tool.named(arguments)
     if not named:  # a write changes nothing then, and the tool says what is wrong with the call
         denied = rule_texts.path_verdict(rules, tool.rule_name, "") == "deny"

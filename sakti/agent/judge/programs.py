@@ -83,8 +83,9 @@ class ProgramEntry(_Table, frozen=True):
     Effects: `reads` are the calls that only read, `edits` those that only change the files that they name (each operand
     is written, `into_last`: only the last one), `builds` those that run code of the workspace and no other, so that a
     rule for their first words holds. `tells_version`: may be asked for its version. `walks`: searches folders, also
-    hidden files of theirs unless `hidden_options` add them. `follows_links` in folders. `pathspecs`: a subcommand of
-    git that shows what is in files.
+    hidden files of theirs unless `hidden_options` add them. `leaves_out`: what precedes a name of files, and one of
+    folders, that it is not to search. `follows_links` in folders. `pathspecs`: a subcommand of git that shows what is
+    in files.
 
     Code: `shell` runs the text behind `-c`, `runs_input` its standard input, `runs_script` its first operand,
     `code_options` take text that it runs. `runner` is the word behind which another command begins. `wrapper` programs
@@ -114,6 +115,7 @@ class ProgramEntry(_Table, frozen=True):
     tells_version: bool = False
     walks: Condition = False
     hidden_options: tuple[str, ...] = ()
+    leaves_out: tuple[str, ...] = ()
     follows_links: bool = False
     shell: bool = False
     runs_input: bool = False

@@ -215,6 +215,8 @@ class Toolbox(Struct):
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
             async with self.state.recorder.around(found.effect, arguments, run.place()) as lost:
                 outcome = await found(run, arguments)
+            if decision.note and not decision.outside:
+                outcome = structs.replace(outcome, content=f"{outcome.content}\n[{decision.note}]")
             if lost:
                 note = f"[removed or changed, and /undo cannot restore it: {', '.join(lost)}]"
                 outcome = structs.replace(outcome, content=f"{outcome.content}\n{note}")

@@ -73,7 +73,9 @@ def test_a_server_is_reached_by_the_commands_that_share_its_network_only(sandbox
 def test_the_shared_network_has_no_way_out_and_gives_no_rights(sandbox: LinuxSandbox) -> None:
     with socket.create_server(("127.0.0.1", 0)) as outside:
         assert run(sandbox, f"{CONNECT}{outside.getsockname()[1]}", shares_network=True)[0] != 0
-    code, output = run(sandbox, "grep CapEff /proc/self/status; ls /sys/class/net; ls /proc/self/fd", shares_network=True)
+    code, output = run(
+        sandbox, "grep CapEff /proc/self/status; ls /sys/class/net; ls /proc/self/fd", shares_network=True
+    )
     assert code == 0 and "CapEff:\t0000000000000000" in output
     for command in ("unshare -n true", f"nsenter -t {os.getpid()} -n true", "ip link add x type dummy", "cat .env"):
         assert "EXIT 0" not in run(sandbox, f"{command}; echo EXIT $?", shares_network=True)[1], command

@@ -82,6 +82,8 @@ def read(command: str, place: Place) -> Judged:
         else:
             judged = [p for where in folders.places for p in _judge(simple, script.commands, where)]
             folders.note(judged)
+            if simple.substituted and any(p.kind != "read" or _writes(p) for p in judged):
+                parts.append(Part("unknown", "Substitutes a command that does not only read"))
             parts += [*judged, *_warn_of_links(simple, script, folders.places)]
     if not script.understood:
         parts.append(Part("unknown", f"Runs a command that {script.unclear}"))
@@ -200,7 +202,8 @@ class _Folders:
         if word.literal and word.text == "-":
             self._is_sure, self._last = False, list(self._all)
             return Part("read", "")
-        if not word.literal or word.text.startswith("-") or len(self._all) > self.MOST:
+        is_clear = word.literal and not (simple.repeated and not word.text.startswith(("/", "~")))
+        if not is_clear or word.text.startswith("-") or len(self._all) > self.MOST:
             self._is_sure = False
             return Part("unknown", "Changes to a folder that is not written out", simple.argv, exact=True)
         after = self._list_after(os.path.expanduser(word.text))  # noqa: PTH111 - raises nothing

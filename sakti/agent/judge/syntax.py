@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tree_sitter_bash
@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
+from sakti.agent.judge.programs import find_program
 from sakti.core.patterns import lazy_pattern
 
 MAX_CHOICES = 200  # that loops give one word
@@ -43,8 +44,8 @@ class Word(Struct, frozen=True):
     """Word as the program gets it; `literal`: the text says what it is, so it is exactly this.
 
     Otherwise `pattern` is a glob of files (quoted parts escaped), each between the texts `around`; `choices` are the
-    words that loops put in its place; `output`: it holds what a command prints. `split`: it has no quotes, so that a
-    space in what is put in its place would divide it.
+    words that loops put in its place; `output`: it holds what a command prints, `stream`: it names a stream of that.
+    `split`: it has no quotes, so that a space in what is put in its place would divide it.
     """
 
     text: str
@@ -54,6 +55,7 @@ class Word(Struct, frozen=True):
     choices: tuple[Word, ...] = ()
     split: bool = False
     output: bool = False
+    stream: bool = False
 
 
 class Simple(Struct, frozen=True):
@@ -62,7 +64,8 @@ class Simple(Struct, frozen=True):
     `assigned`: the variables that are set for it; `reads` and `writes`: the files that it is redirected from and to;
     `piped`: its input is another program's output, `before` is the place of that one among the script's commands;
     `inside`: stands in the text of another command (`sh -c`, `xargs`); `input`: the text of its standard input;
-    `sure`: it runs if the command before it did, `chained`: only if that one succeeded. `ends`: where its words end in
+    `sure`: it runs if the command before it did, `chained`: only if that one succeeded. `repeated`: it may run more
+    than once. `substituted`: another command gets what it prints as words or as a file. `ends`: where its words end in
     the bytes of the text.
     """
 
@@ -76,6 +79,8 @@ class Simple(Struct, frozen=True):
     input: str = ""
     sure: bool = True
     chained: bool = False
+    repeated: bool = False
+    substituted: bool = False
     ends: tuple[int, ...] = ()
 
     @property
@@ -88,6 +93,18 @@ class Simple(Struct, frozen=True):
         return self.words[0].text.rpartition("/")[2] if self.words and self.words[0].literal else ""
 
 
+# A name that no program and no shell looks at.
+_NAME = lazy_pattern(r"(?!(?:auto_resume|histchars)$)[a-z_][a-z0-9_]*")
+_PRINTED = (Word("$()", literal=False, output=True),)  # value of a variable: a number, or what a command prints
+_SUBJECT = lazy_pattern(r"(\"?)\$(?:\w+|[#?]|\{\w+\})\1")  # a variable that only chooses a branch
+_COUNTS = lazy_pattern(
+    r"\(\(\s*(?P<name>\w+)\s*=\s*\d+\s*;\s*(?P=name)\s*(?:[<>]=?|!=)\s*\d+\s*;"
+    r"\s*(?:(?P=name)\s*(?:\+\+|--|[+-]=\s*\d+)|(?:\+\+|--)\s*(?P=name))\s*\)\)"
+)
+_NUMBERS = lazy_pattern(r"\$?\(\((?:\d+|[<>=!]=|[-+*/%<>()?:!\s]|&&|\|\|)*\)\)")
+_FIELDS = lazy_pattern(r"IFS=(?:''|\"\"|[,:|]|\$'\\[tn]')? +read\b")
+_RANGE = lazy_pattern(r"\{(0|[1-9]\d{0,2})\.\.(0|[1-9]\d{0,2})\}")
+
 # To a shell all that is not ASCII is a letter of a word. The grammar's scanner asks C's `isalpha` about each character,
 # which reads beyond its table for the others: that ended the program. Places in the text stay what they are.
 _ASCII = bytes(range(0x80)) + b"x" * 0x80
@@ -99,7 +116,8 @@ class Reader:
     def __init__(self, text: str) -> None:
         self.commands: list[Simple] = []
         self.unclear = ""
-        self._loops: dict[str, tuple[Word, ...]] = {}
+        self._variables: dict[str, tuple[Word, ...]] = {}
+        self._is_repeated = self._is_substituted = False
         self._source = text.encode("utf-8", "surrogatepass")
         self._rest = bytearray(self._source)  # bytes that nothing accounted for yet
         tree = _parser().parse(self._source.translate(_ASCII))
@@ -130,13 +148,30 @@ class Reader:
         match node.type:
             case "command" | "test_command":
                 command = self._command(node) if node.type == "command" else self._test(node)
-                self.commands.append(replace(command, piped=piped, before=before, sure=sure))
+                self.commands.append(
+                    replace(
+                        command,
+                        piped=piped,
+                        before=before,
+                        sure=sure,
+                        repeated=self._is_repeated,
+                        substituted=self._is_substituted,
+                    )
+                )
             case "redirected_statement":
                 self._redirected(node, piped=piped, before=before, sure=sure)
             case "comment":
                 self._account_alone(node)
             case "for_statement":
                 self._for(node, piped=piped)
+            case "while_statement":
+                self._while(node, piped=piped)
+            case "c_style_for_statement":
+                self._count(node, piped=piped)
+            case "case_statement":
+                self._case(node, piped=piped)
+            case "compound_statement" if node.children[0].type == "((":
+                self._compute(node)
             case _:
                 if node.type not in _GROUPS:
                     self._note(f"holds a {node.type.replace('_', ' ')}")
@@ -145,6 +180,7 @@ class Reader:
     def _walk_group(self, node: Node, *, piped: bool, sure: bool) -> None:
         sign, before, first = "", None, len(self.commands)
         sure = sure and node.type not in _UNSURE and not any(c.type == "&" for c in node.children)
+        repeated, self._is_repeated = self._is_repeated, self._is_repeated and node.type != "subshell"
         for child in node.children:
             if not child.is_named:
                 sign = child.type
@@ -159,26 +195,99 @@ class Reader:
             self._walk(child, piped=piped, before=before, sure=sure and sign != "||")
             if sign == "&&" and first < len(self.commands):
                 self.commands[first] = replace(self.commands[first], chained=True)
+        self._is_repeated = repeated
+
+    # --- loops, branches, variables ----------------------------------------------------------------------------------
+
+    def _repeat(self, node: Node, variables: Mapping[str, tuple[Word, ...]], *, piped: bool) -> None:
+        """Read what a loop repeats, with its own variables: none of them may be one that is set already."""
+        if not all(map(_NAME.fullmatch, variables)) or not self._variables.keys().isdisjoint(variables):
+            self._note("holds a loop that is not plain")
+        outer, repeated = self._variables, self._is_repeated
+        self._variables, self._is_repeated = {**outer, **variables}, True
+        self._walk(node, piped=piped, sure=False)
+        self._variables, self._is_repeated = outer, repeated
 
     def _for(self, node: Node, *, piped: bool) -> None:
-        """Read a loop over written words; its variable has small letters, so that no program looks at it."""
+        """Read a loop over written words, or over what a command prints."""
         name, words = "", list[Word]()
         for child in node.children:
             if child.type == "do_group":
-                outer = self._loops
-                self._loops = {**outer, name: tuple(words)}
-                self._walk(child, piped=piped, sure=False)
-                self._loops = outer
+                self._repeat(child, {name: _PRINTED if has_output(words) else tuple(words)}, piped=piped)
+            elif child.type == "brace_expression" and (ends := _RANGE.fullmatch(self._text(child))):
+                self._account(child)
+                first, last = int(ends[1]), int(ends[2])
+                step = 1 if first <= last else -1
+                words += [Word(str(n)) for n in range(first, last + step, step)]
             elif child.is_named and name:
                 words.append(self._argument(child))
             else:
                 self._account(child)
                 name = self._text(child) if child.is_named else name
-        if has_output(words):
-            self._note("loops over what a command prints")
-        begin = " ".join(c.type for c in node.children[:3])
-        if begin != "for variable_name in" or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+        if " ".join(c.type for c in node.children[:3]) != "for variable_name in":
             self._note("holds a loop that is not plain")
+
+    def _while(self, node: Node, *, piped: bool) -> None:
+        """Read a loop with a condition; what `read` sets there holds what a command prints, or a file."""
+        first = len(self.commands)
+        for child in node.children:
+            if child.type == "do_group":
+                names = self.commands[first].argv[1:] if len(self.commands) == first + 1 else ()
+                is_read = bool(names) and self.commands[first].program == "read"
+                variables = {n: _PRINTED for n in names if is_read and not n.startswith("-")}
+                self._repeat(child, variables, piped=piped)
+            elif child.is_named:
+                self._repeat(child, {}, piped=piped)
+            else:
+                self._account(child)
+
+    def _count(self, node: Node, *, piped: bool) -> None:
+        """Read `for ((i=0; i<3; i++))`, whose variable is a number."""
+        body = node.children[-1]
+        start = next((c.start_byte for c in node.children if c.type == "(("), node.start_byte)
+        end = next((c.end_byte for c in node.children if c.type == "))"), start)
+        counted = _COUNTS.fullmatch(self._source[start:end].decode("utf-8", "replace"))
+        if counted is None or body.type != "do_group":
+            self._note("holds a loop that is not plain")
+            self._nested(node)
+            return
+        self._rest[start:end] = b" " * (end - start)
+        for child in node.children[:-1]:
+            if child.type in ("for", ";"):
+                self._account(child)
+        self._repeat(body, {counted["name"]: _PRINTED}, piped=piped)
+
+    def _case(self, node: Node, *, piped: bool) -> None:
+        """Read branches: each is judged, whatever chooses it."""
+        for child in node.children:
+            if child.type == "case_item":
+                self._branch(child, piped=piped)
+            elif not child.is_named or _SUBJECT.fullmatch(self._text(child)):
+                self._account(child)
+            else:
+                self._argument(child)
+
+    def _branch(self, node: Node, *, piped: bool) -> None:
+        is_pattern = True
+        for child in node.children:
+            if not child.is_named:
+                is_pattern = is_pattern and child.type != ")"
+                self._account(child)
+            elif not is_pattern:
+                self._walk(child, piped=piped, sure=False)
+            elif re.search(r"[$`<>\\]", self._text(child)):
+                self._note("leaves a word to the shell")
+                self._nested(child)
+            else:
+                self._account(child)
+
+    def _compute(self, node: Node) -> None:
+        """Read arithmetic on numbers: on a variable, it would run what stands in that."""
+        if _NUMBERS.fullmatch(self._text(node)):
+            self._account(node)
+        else:
+            self._note("computes what stands in a word")
+            self._nested(node)
 
     def _redirected(self, node: Node, *, piped: bool, before: int | None, sure: bool) -> None:
         """Read a command or a pipeline with its redirections: they belong to its last command."""
@@ -192,6 +301,8 @@ class Reader:
         if len(self.commands) == first:  # `> file` alone writes, too
             self.commands.append(Simple((), piped=piped, before=before, sure=sure))
         self.commands[-1] = redirects.add_to(self.commands[-1])
+        if redirects.piped:
+            self.commands[first:] = [replace(c, piped=True) for c in self.commands[first:]]
         for child in redirects.behind:
             self._walk(child, piped=True, before=len(self.commands) - 1, sure=False)
 
@@ -215,12 +326,15 @@ class Reader:
                 self._account_alone(child)
                 sign += "" if self._text(child).isdigit() else "?"
             elif child.is_named:
-                targets.append(self._word(child))
+                targets.append(self._argument(child) if child.type == "process_substitution" else self._word(child))
             else:
                 self._account(child)
                 sign += child.type
         if len(targets) != 1 or sign not in _READS | _WRITES | _COPIES:
             self._note("holds a redirection that is not plain")
+        if sign == "<" and all(t.stream for t in targets):
+            redirects.piped = True
+            return
         if not all(t.literal for t in targets):
             self._note("leaves a word to the shell")
         if sign not in _COPIES or not all(re.fullmatch(r"\d+|-", t.text) for t in targets):
@@ -251,7 +365,9 @@ class Reader:
         ends: list[int] = []
         redirects = _Redirects()
         for child in node.children:
-            if child.type == "variable_assignment":
+            if child.type == "variable_assignment" and _FIELDS.match(self._text(node)):
+                self._account(child)  # it holds for `read` alone
+            elif child.type == "variable_assignment":
                 assigned.append(self._text(child).partition("=")[0].rstrip("+"))
                 self._note("sets a variable")
                 self._nested(child)
@@ -265,7 +381,16 @@ class Reader:
                 ends.append(child.end_byte)
             else:
                 self._note("holds shell syntax")
-        return redirects.add_to(Simple(tuple(words), tuple(assigned), ends=tuple(ends)))
+        self._check_call(command := Simple(tuple(words), tuple(assigned), ends=tuple(ends)))
+        return redirects.add_to(command)
+
+    def _check_call(self, command: Simple) -> None:
+        """Note a command that changes a variable of a loop, or takes what another one prints for a program."""
+        names = [w for w in command.argv[1:] if not w.startswith("-")]
+        if command.program == "read" and not all(_NAME.fullmatch(n) and n not in self._variables for n in names):
+            self._note("sets a variable")
+        if any(w.stream for w in command.words) and find_program(command.program).reads is None:
+            self._note("runs what another command prints")
 
     def _name(self, node: Node) -> Word:
         word = self._word(node.children[0] if node.children else node)
@@ -303,14 +428,24 @@ class Reader:
                 self._nested(child)
 
     def _substituted(self, node: Node) -> None:
+        outer, self._is_substituted = self._is_substituted, True
         for child in node.children:
             if child.is_named:
                 self._walk(child, sure=False)
-            elif child.type in ("$(", "`", ")", *_SIGNS):
+            elif child.type in ("$(", "`", "<(", ")", *_SIGNS):
                 self._account(child)
+        self._is_substituted = outer
 
     def _argument(self, node: Node) -> Word:
         """Read a word of a command by itself: a variable is checked for what divides it."""
+        if node.type == "process_substitution" and self._text(node).startswith("<("):
+            around = (
+                self._source[node.start_byte - 1 : node.start_byte] + self._source[node.end_byte : node.end_byte + 1]
+            )
+            if around.strip(_BEFORE):
+                self._note("cannot be parsed")  # a part of a longer word
+            self._substituted(node)
+            return Word(self._text(node), literal=False, stream=True)
         return _join((self._word(node),), self._text(node))
 
     # --- words ----------------------------------------------------------------------------------------------------
@@ -318,7 +453,7 @@ class Reader:
     def _word(self, node: Node) -> Word:
         """Read a word as the shell would, without what it expands."""
         raw = self._text(node)
-        if node.type != "command_substitution":
+        if node.type not in ("command_substitution", "arithmetic_expansion", "process_substitution"):
             self._account(node)
         match node.type:
             case "word" | "number":
@@ -340,6 +475,9 @@ class Reader:
             case "command_substitution":
                 self._substituted(node)
                 return Word(raw, literal=False, output=True, split=True)
+            case "arithmetic_expansion":
+                self._compute(node)
+                return Word(raw, literal=False, output=True)
             case _:
                 self._note(f"holds a {node.type.replace('_', ' ')}")
                 self._nested(node)
@@ -359,7 +497,11 @@ class Reader:
     def _variable(self, node: Node) -> Word:
         raw = self._text(node)
         name = re.fullmatch(r"\$(?:(\w+)|\{(\w+)\})", raw)
-        if name is not None and (choices := self._loops.get(name[1] or name[2])):
+        if name is not None and (choices := self._variables.get(name[1] or name[2])):
+            if has_output(choices):
+                return Word(raw, literal=False, output=True, split=True)
+            if len(choices) == 1 and choices[0].literal and re.fullmatch(r"[^\s*?\[\\]+", choices[0].text):
+                return Word(choices[0].text)
             return Word(raw, literal=False, choices=choices, split=True)
         self._note("leaves a word to the shell")
         self._nested(node)
@@ -444,12 +586,16 @@ def has_output(words: Sequence[Word]) -> bool:
 
 
 class _Redirects:
-    """Files and text that redirections give to a command; `behind`: what follows a heredoc in its line."""
+    """Files and text that redirections give to a command.
+
+    `piped`: also what another one prints; `behind`: what follows a heredoc in its line.
+    """
 
     def __init__(self) -> None:
         self.reads: list[Word] = []
         self.writes: list[Word] = []
         self.input = ""
+        self.piped = False
         self.behind: list[Node] = []
 
     def add_to(self, command: Simple) -> Simple:
@@ -458,6 +604,7 @@ class _Redirects:
             reads=(*command.reads, *self.reads),
             writes=(*command.writes, *self.writes),
             input=command.input or self.input,
+            piped=command.piped or self.piped,
         )
 
 

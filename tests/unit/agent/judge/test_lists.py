@@ -112,6 +112,20 @@ FREE = [
     "cd src && cd - && ls",
     "git stash list; git status",
     "git -P log --oneline -3",
+    'while read -r f; do echo "$f"; done < list',
+    'git ls-files | while IFS= read -r f; do echo "== $f"; done',
+    "while read -r a b; do echo $b; done < <(sort a.py)",
+    "until grep -q x a.py; do sleep 1; done",
+    "case a.py in *.py) head -3 a.py;; *) ls;; esac",
+    'case "$1" in a|b) ls;; esac',
+    "diff <(sort a.py) <(sort -u b.py)",
+    "comm -12 <(sort a.py) <(git ls-files)",
+    "for ((i=0; i<3; i++)); do echo $i; done",
+    "for i in {1..3}; do echo $i; done",
+    "for i in $(seq 1 3); do echo $i; done",
+    "(( 2 > 1 )) && echo $((6 * 7))",
+    "for d in src tests; do (cd src && ls); done",
+    'while read -r f; do if [ "$f" = x ]; then ls; fi; done < list',
 ]
 
 

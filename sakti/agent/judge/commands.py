@@ -337,6 +337,12 @@ def _find_git_risk(words: Sequence[str], paths: Paths, place: Place) -> str:
     return ""
 
 
+def _checks_out_branch(words: Sequence[str], place: Place) -> bool:
+    """Return whether `git checkout NAME` changes no file but those of a branch: git refuses to lose work then."""
+    is_name = words[1:2] == ("checkout",) and len(words) == 3 and re.fullmatch(r"\w[\w./-]*", words[2])
+    return bool(is_name) and not os.path.lexists(place.cwd / words[2])
+
+
 def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
     words = skip_git_options(argv)
     access: Access = "read" if git.shows_contents(argv) else "name"
@@ -349,7 +355,8 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
         return Part("guarded", "Changes git's settings", argv, redirected)
     exact = git.can_escape(argv)
     prefix = argv if exact else git.list_rule_words(argv)
-    if git.edits_only(argv) and not exact and not repository_config.names_program(place.cwd, _HOOKS):
+    is_edit = git.edits_only(argv) or _checks_out_branch(words, place)
+    if is_edit and not exact and not repository_config.names_program(place.cwd, _HOOKS):
         outward: Paths = tuple((p, "write") for p, _ in paths if not place.holds(p))
         return Part("edit", "Changes files", argv, (*redirected, *outward), prefix, exact)
     kind: Kind = "work" if git.find_command(argv)[0].work and not exact else "unknown"

@@ -74,7 +74,9 @@ def read(command: str, place: Place) -> Judged:
     """Read a command; raises nothing."""
     script = shell.parse(command)
     nested = tuple(with_nested(script))
-    parts = [*_secrets(nested, place, understood=script.understood)]
+    left_out = _leave_out_secrets(script, place)
+    limited = [c for at, c in enumerate(script.commands) if at in left_out or _shows_no_secrets(c, script, place)]
+    parts = [*_secrets(nested, limited, place)]
     folders = _Folders(place)
     for simple in script.commands:
         if simple.program == "cd" and not (simple.reads or simple.writes):
@@ -97,8 +99,8 @@ def read(command: str, place: Place) -> Judged:
         hard.reason(script, place),
         changed,
         _find_opaque(script, nested),
-        _rewrite(command, script, place),
-        _describe_omission(script, place),
+        _rewrite(command, script, left_out),
+        _describe_omission(place) if left_out else "",
     )
 
 
@@ -117,37 +119,39 @@ def _may_move_link(simple: Simple, place: Place) -> bool:
     return simple.program == "ln" or any(os.path.islink(p) or os.path.isdir(p) for p in paths[:-1])  # noqa: PTH112, PTH114
 
 
-def _leave_out_secrets(simple: Simple, place: Place) -> list[str]:
-    """Return options with which a search of folders leaves out secrets, to be added behind its words.
+def _leave_out_secrets(script: Script, place: Place) -> dict[int, list[str]]:
+    """Return options with which searches of folders leave out secrets, by the number of the command among the script's.
 
-    Empty if it needs none, as inside a sandbox that hides them, or if they would not do.
+    Without a sandbox, all that could leave out some do, else those that would come upon some.
     """
+    if not script.understood:
+        return {}
+    return {at: options for at, c in enumerate(script.commands) if (options := _list_exclusions(c, place))}
+
+
+def _list_exclusions(simple: Simple, place: Place) -> list[str]:
     program = find_program(simple.program)
     is_plain = bool(simple.ends) and not simple.inside and "--" not in simple.argv
-    if place.level == "sandboxed" or not (program.leaves_out and is_plain and _walks(simple)):
+    if not (program.leaves_out and is_plain and _walks(simple)) or call_forms.list_read_files(simple.argv) is None:
         return []
-    if call_forms.list_read_files(simple.argv) is None:
+    if place.level == "sandboxed" and not any(map(holds_secrets, place.roots)):
         return []
     return list_exclusions(place, *program.leaves_out)
 
 
-def _shows_no_secrets(simple: Simple, place: Place) -> bool:
-    """Return whether a search of folders is rewritten so that it shows no secrets."""
-    if simple.program == "git":
-        is_plain = bool(simple.ends) and not simple.inside
-        return is_plain and bool(git.omit_secrets(simple.argv)) and bool(list_exclusions(place, "", ""))
-    return bool(_leave_out_secrets(simple, place))
+def _shows_no_secrets(simple: Simple, script: Script, place: Place) -> bool:
+    """Return whether a search by git is rewritten so that it shows no secrets."""
+    is_plain = script.understood and simple.program == "git" and bool(simple.ends) and not simple.inside
+    return is_plain and bool(git.omit_secrets(simple.argv)) and bool(list_exclusions(place, "", ""))
 
 
-def _describe_omission(script: Script, place: Place) -> str:
+def _describe_omission(place: Place) -> str:
     """Name the files with secrets that searches leave out, for the result; empty if there are none."""
-    if not script.understood or not any(_leave_out_secrets(c, place) for c in script.commands):
-        return ""
     names = list(itertools.islice((place.show(f) for root in place.roots for f in list_secret_files(root)), 4))
     return f"left out, since they hold secrets: {', '.join(names[:3])}{' …' * (len(names) > 3)}" if names else ""
 
 
-def _rewrite(command: str, script: Script, place: Place) -> str:
+def _rewrite(command: str, script: Script, options: Mapping[int, Sequence[str]]) -> str:
     """Return a command that leaves out secrets, by pathspecs of git or options; empty if it is to run as it is."""
     added = [
         (simple.ends[at], text)
@@ -155,9 +159,7 @@ def _rewrite(command: str, script: Script, place: Place) -> str:
         if simple.program == "git" and simple.ends and not simple.inside
         for at, text in git.omit_secrets(simple.argv)
     ]
-    for simple in script.commands:
-        if options := _leave_out_secrets(simple, place):
-            added.append((simple.ends[-1], f" {shlex.join(options)}"))
+    added += [(script.commands[at].ends[-1], f" {shlex.join(words)}") for at, words in options.items()]
     source = command.encode("utf-8", "surrogatepass")
     for at, text in reversed(sorted(added, key=lambda a: a[0])):  # noqa: C413 - what comes first at a place stays first
         source = source[:at] + text.encode() + source[at:]
@@ -366,11 +368,8 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
 # --- secrets --------------------------------------------------------------------------------------------------------
 
 
-def _secrets(nested: Sequence[Simple], place: Place, *, understood: bool) -> Iterator[Part]:
-    """Yield a part for each file with secrets that a command names or comes upon.
-
-    One that is `understood` may get options that leave them out.
-    """
+def _secrets(nested: Sequence[Simple], limited: Sequence[Simple], place: Place) -> Iterator[Part]:
+    """Yield a part for each file with secrets that a command names or, if it is not `limited`, comes upon."""
     for simple in nested:
         for word in (*simple.reads, *simple.writes):
             if why := _named_secret(word, place):
@@ -379,7 +378,7 @@ def _secrets(nested: Sequence[Simple], place: Place, *, understood: bool) -> Ite
         for word in () if _is_name(simple) else _list_named(simple):
             if why := _named_secret(word, place):
                 yield Part("secret" if readable else "named", why if readable else f"{word.text} {why}")
-        if understood and _shows_no_secrets(simple, place):
+        if any(simple is c for c in limited):
             continue
         if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
             yield Part("named", f"Would search {file}, which holds secrets")

@@ -77,8 +77,12 @@ def test_a_search_that_options_cannot_limit_asks(bash: Ask, searched: Place) -> 
     assert [c for c in FREE if bash(c, "edits", searched).verdict == "allow"] == []
 
 
-def test_a_search_says_what_it_left_out_and_is_left_as_it_is_in_a_sandbox(bash: Ask, searched: Place) -> None:
-    decision = bash("grep -rn canary .", "edits", searched)
-    assert ".env" in decision.note and decision.command.startswith("grep -rn canary . --exclude=")
-    sandboxed = bash("grep -rn canary .", "edits", replace(searched, level="sandboxed"))
-    assert (sandboxed.verdict, sandboxed.command, sandboxed.note) == ("allow", "", "")
+def test_a_search_says_what_it_left_out(bash: Ask, searched: Place) -> None:
+    for place in (searched, replace(searched, level="sandboxed")):  # where grep would complain of what is masked
+        decision = bash("grep -rn canary .", "edits", place)
+        assert ".env" in decision.note and decision.command.startswith("grep -rn canary . --exclude=")
+
+
+def test_a_search_in_a_sandbox_without_secrets_is_left_as_it_is(bash: Ask, place: Place) -> None:
+    decision = bash("grep -rn canary .", "edits", replace(place, level="sandboxed"))
+    assert (decision.verdict, decision.command, decision.note) == ("allow", "", "")

@@ -98,23 +98,11 @@ def test_a_port_of_the_network_is_opened_to_this_machine_until_it_is_closed(sand
         sandbox.open_port(server)
 
 
-def test_the_relay_takes_another_port_where_one_is_taken(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        command = [
-            sys.executable,
-            "-I",
-            "-S",
-            relay.__file__,
-            str(tmp_path / "s"),
-            port,
-            "sh",
-            "-c",
-            "echo $http_proxy",
-        ]
-        env = {"http_proxy": f"http://127.0.0.1:{port}", "PATH": os.defpath}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=True)
-    assert done.stdout.startswith("http://127.0.0.1:") and port not in done.stdout
+def test_the_relay_takes_another_port_where_one_is_taken(sandbox: LinuxSandbox) -> None:
+    start = f"{sys.executable} -I -S {relay.__file__} /nowhere 3128"
+    ports = "http_proxy=http://127.0.0.1:3128 no_proxy=x"
+    code, output = run(sandbox, f"{ports} {start} {start} bash -c 'echo $http_proxy'", shares_network=True)
+    assert code == 0 and output.startswith("http://127.0.0.1:") and "3128" not in output
 
 
 _HELD = """\

@@ -232,10 +232,8 @@ class Reader:
         first = len(self.commands)
         for child in node.children:
             if child.type == "do_group":
-                names = self.commands[first].argv[1:] if len(self.commands) == first + 1 else ()
-                is_read = bool(names) and self.commands[first].program == "read"
-                variables = {n: _PRINTED for n in names if is_read and not n.startswith("-")}
-                self._repeat(child, variables, piped=piped)
+                names = _list_read_names(self.commands[first]) if len(self.commands) == first + 1 else []
+                self._repeat(child, dict.fromkeys(names, _PRINTED), piped=piped)
             elif child.is_named:
                 self._repeat(child, {}, piped=piped)
             else:
@@ -386,8 +384,7 @@ class Reader:
 
     def _check_call(self, command: Simple) -> None:
         """Note a command that changes a variable of a loop, or takes what another one prints for a program."""
-        names = [w for w in command.argv[1:] if not w.startswith("-")]
-        if command.program == "read" and not all(_NAME.fullmatch(n) and n not in self._variables for n in names):
+        if not all(_NAME.fullmatch(n) and n not in self._variables for n in _list_read_names(command)):
             self._note("sets a variable")
         if any(w.stream for w in command.words) and find_program(command.program).reads is None:
             self._note("runs what another command prints")
@@ -578,6 +575,13 @@ def _is_divided(variable: Word, choice: Word) -> bool:
     """Return whether the shell would divide or expand the text that it puts in place of a variable."""
     is_bare = variable.split and bool(variable.choices)
     return is_bare and choice.literal and re.search(r"[\s*?\[\\]", choice.text) is not None
+
+
+def _list_read_names(command: Simple) -> list[str]:
+    """Return the variables that a `read` sets, none for another command."""
+    words = command.argv[1:] if command.program == "read" else ()
+    pairs = zip(("", *words), words, strict=False)
+    return [w for before, w in pairs if not w.startswith("-") and before not in ("-d", "-n", "-N", "-t")]
 
 
 def has_output(words: Sequence[Word]) -> bool:

@@ -114,6 +114,7 @@ FREE = [
     'git ls-files | while IFS= read -r f; do echo "== $f"; done',
     "while read -r a b; do echo $b; done < <(sort a.py)",
     "until grep -q x a.py; do sleep 1; done",
+    "find . -name '*.py' -print0 | while IFS= read -r -d '' f; do echo \"$f\"; done",
     "case a.py in *.py) head -3 a.py;; *) ls;; esac",
     'case "$1" in a|b) ls;; esac',
     "diff <(sort a.py) <(sort -u b.py)",

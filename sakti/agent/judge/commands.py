@@ -76,17 +76,7 @@ def read(command: str, place: Place) -> Judged:
     nested = tuple(with_nested(script))
     left_out = _leave_out_secrets(script, place)
     limited = [c for at, c in enumerate(script.commands) if at in left_out or _shows_no_secrets(c, script, place)]
-    parts = [*_secrets(nested, limited, place)]
-    folders = _Folders(place)
-    for simple in script.commands:
-        if simple.program == "cd" and not (simple.reads or simple.writes):
-            parts.append(folders.change(simple))
-        else:
-            judged = [p for where in folders.places for p in _judge(simple, script.commands, where)]
-            folders.note(judged)
-            if simple.substituted and any(p.kind != "read" or _writes(p) for p in judged):
-                parts.append(Part("unknown", "Substitutes a command that does not only read"))
-            parts += [*judged, *_warn_of_links(simple, script, folders.places)]
+    parts = [*_secrets(nested, limited, place), *_judge_all(script, place)]
     if not script.understood:
         parts.append(Part("unknown", f"Runs a command that {script.unclear}"))
     changed = tuple(dict.fromkeys(f for c in nested for f in running.changed_here(c.argv, place)))
@@ -102,6 +92,21 @@ def read(command: str, place: Place) -> Judged:
         _rewrite(command, script, left_out),
         _describe_omission(place) if left_out else "",
     )
+
+
+def _judge_all(script: Script, place: Place) -> Iterator[Part]:
+    """Judge the commands of a script, each in the folders that it may run in."""
+    folders = _Folders(place)
+    for simple in script.commands:
+        if simple.program == "cd" and not (simple.reads or simple.writes):
+            yield folders.change(simple)
+            continue
+        judged = [p for where in folders.places for p in _judge(simple, script.commands, where)]
+        folders.note(judged)
+        yield from judged
+        if simple.substituted and any(p.kind != "read" or _writes(p) for p in judged):
+            yield Part("unknown", "Substitutes a command that does not only read")
+        yield from _warn_of_links(simple, script, folders.places)
 
 
 def _warn_of_links(simple: Simple, script: Script, places: Sequence[Place]) -> Iterator[Part]:
@@ -120,7 +125,7 @@ def _may_move_link(simple: Simple, place: Place) -> bool:
 
 
 def _leave_out_secrets(script: Script, place: Place) -> dict[int, list[str]]:
-    """Return options with which searches of folders leave out secrets, by the number of the command among the script's.
+    """Return options with which searches leave out secrets, by the number of the command.
 
     Without a sandbox, all that could leave out some do, else those that would come upon some.
     """
@@ -152,7 +157,7 @@ def _describe_omission(place: Place) -> str:
 
 
 def _rewrite(command: str, script: Script, options: Mapping[int, Sequence[str]]) -> str:
-    """Return a command that leaves out secrets, by pathspecs of git or options; empty if it is to run as it is."""
+    """Return a command that leaves out secrets by pathspecs or options; empty if it runs as it is."""
     added = [
         (simple.ends[at], text)
         for simple in script.commands
@@ -339,10 +344,11 @@ def _find_git_risk(words: Sequence[str], paths: Paths, place: Place) -> str:
     return ""
 
 
-def _checks_out_branch(words: Sequence[str], place: Place) -> bool:
-    """Return whether `git checkout NAME` changes no file but those of a branch: git refuses to lose work then."""
+def _edits_by_git(argv: Sequence[str], place: Place) -> bool:
+    """Return whether git changes only files, index and branches, or checks out a branch."""
+    words = skip_git_options(argv)
     is_name = words[1:2] == ("checkout",) and len(words) == 3 and re.fullmatch(r"\w[\w./-]*", words[2])
-    return bool(is_name) and not os.path.lexists(place.cwd / words[2])
+    return git.edits_only(argv) or (bool(is_name) and not os.path.lexists(place.cwd / words[2]))
 
 
 def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
@@ -357,8 +363,7 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
         return Part("guarded", "Changes git's settings", argv, redirected)
     exact = git.can_escape(argv)
     prefix = argv if exact else git.list_rule_words(argv)
-    is_edit = git.edits_only(argv) or _checks_out_branch(words, place)
-    if is_edit and not exact and not repository_config.names_program(place.cwd, _HOOKS):
+    if _edits_by_git(argv, place) and not exact and not repository_config.names_program(place.cwd, _HOOKS):
         outward: Paths = tuple((p, "write") for p, _ in paths if not place.holds(p))
         return Part("edit", "Changes files", argv, (*redirected, *outward), prefix, exact)
     kind: Kind = "work" if git.find_command(argv)[0].work and not exact else "unknown"
@@ -378,12 +383,16 @@ def _secrets(nested: Sequence[Simple], limited: Sequence[Simple], place: Place) 
         for word in () if _is_name(simple) else _list_named(simple):
             if why := _named_secret(word, place):
                 yield Part("secret" if readable else "named", why if readable else f"{word.text} {why}")
-        if any(simple is c for c in limited):
-            continue
-        if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
-            yield Part("named", f"Would search {file}, which holds secrets")
-        if find_program(simple.program).follows_links and (link := _link_below(simple, place)):
-            yield Part("named", f"Would follow the link {link}")
+        if not any(simple is c for c in limited):
+            yield from _come_upon(simple, place)
+
+
+def _come_upon(simple: Simple, place: Place) -> Iterator[Part]:
+    """Yield a part for files with secrets, or links, in the folders that a command reads."""
+    if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
+        yield Part("named", f"Would search {file}, which holds secrets")
+    if find_program(simple.program).follows_links and (link := _link_below(simple, place)):
+        yield Part("named", f"Would follow the link {link}")
 
 
 def _list_named(simple: Simple) -> tuple[Word, ...]:

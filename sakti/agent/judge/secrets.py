@@ -1,4 +1,4 @@
-"""Know the files that hold secrets: by name, by a folder on the way, and by being the same file under another name."""
+"""Know the files that hold secrets: by name, by folder, and as the same file under another name."""
 
 from __future__ import annotations
 
@@ -173,6 +173,6 @@ def holds_secrets(folder: Path, *, hidden: bool = True) -> Path | None:
 
     `hidden`: also those whose name, or a folder's above them, begins with a dot.
     """
-    found = list_secret_files(folder)
-    seen = (f for f in found if hidden or not any(p.startswith(".") for p in f.relative_to(folder).parts))
+    files = list_secret_files(folder)
+    seen = (f for f in files if hidden or not any(p.startswith(".") for p in f.relative_to(folder).parts))
     return next(seen, None)

@@ -330,6 +330,9 @@ class Reader:
                 sign += child.type
         if len(targets) != 1 or sign not in _READS | _WRITES | _COPIES:
             self._note("holds a redirection that is not plain")
+        self._add_targets(sign, targets, redirects)
+
+    def _add_targets(self, sign: str, targets: Sequence[Word], redirects: _Redirects) -> None:
         if sign == "<" and all(t.stream for t in targets):
             redirects.piped = True
             return

@@ -294,8 +294,8 @@ def _stopped(run: ToolContext, started: Started) -> str:
     why = failures.reason(running.output.tail or running.output.head, by_rules=not networked)
     reach = 'With reach=["HOST"] it reaches that host, with' if networked else "With"
     if why == failures.NOBODY_LISTENS:
-        own = " This command had a localhost of its own, since it asked for a host." if run.is_alone else ""
-        why, reach = f"{why}.{own} Start a server with background=true", "With"
+        alone = " This command had a localhost of its own, since it asked for a host." if run.is_alone else ""
+        why, reach = f"{why}.{alone} Start a server with background=true", "With"
     return f'[{why}. {reach} outside="REASON" it runs outside, if the user allows it.]' if why else ""
 
 

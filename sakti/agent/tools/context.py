@@ -103,7 +103,7 @@ class ToolState(Struct):
 
     @property
     def level(self) -> Level:
-        """Return what holds commands; the sandbox is tried when this is asked for first."""
+        """Return what holds commands; the sandbox is tried at the first call."""
         return self.sandbox.level if self.sandbox is not None else Level("unsandboxed", "no sandbox was asked for")
 
     def show(self, path: Path) -> str:

@@ -133,9 +133,7 @@ def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, ro
     short = room < NARROW
     keys = [("v", "View all", "view")] if cut else []
     keys.append(("y", "Allow" if short else "Allow once", "yes"))
-    more = [("s", "All edits" if short else "All edits in this thread", "edits")] if now.is_edit else []
-    if now.rule:
-        more += [("t", "Thread" if short else "In this thread", "thread"), ("a", "Always", "workspace")]
+    more = _lasting_keys(now, short=short)
     deny = [("n", "Deny" if short else "Deny, with a reason", "no")]
     keys += [*deny, *more] if short else [*more, *deny]
     if now.tool == "bash":
@@ -151,6 +149,14 @@ def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, ro
             (text, palette.muted),
         )
     ]
+
+
+def _lasting_keys(now: ApprovalRequested, *, short: bool) -> list[tuple[str, str, str]]:
+    """Return the keys that allow more than the call in question, each with its name and answer."""
+    keys = [("s", "All edits" if short else "All edits in this thread", "edits")] if now.is_edit else []
+    if now.rule:
+        keys += [("t", "Thread" if short else "In this thread", "thread"), ("a", "Always", "workspace")]
+    return keys
 
 
 def _list(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: Palette) -> list[Line]:

@@ -40,20 +40,24 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sandbox(work: Path, tmp_path: Path) -> Iterator[LinuxSandbox]:
-    made = made_sandbox(work, tmp_path)
-    if not made.open_network():
+    sandbox = made_sandbox(work, tmp_path)
+    if not sandbox.open_network():
         pytest.skip("commands cannot share a network here")
-    yield made
-    made.close()
+    yield sandbox
+    sandbox.close()
 
 
 @pytest.fixture
 def server(sandbox: LinuxSandbox) -> Iterator[int]:
     """Return the port of a server that a command in the background started."""
     command = ["python3", "-m", "http.server", "8000", "--bind", "127.0.0.1"]
-    with sandbox.enclosed(command, sandbox.workspace, shares_network=True) as made:
+    with sandbox.enclosed(command, sandbox.workspace, shares_network=True) as enclosed:
         process = subprocess.Popen(
-            made.argv, cwd=made.cwd, pass_fds=made.descriptors, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            enclosed.argv,
+            cwd=enclosed.cwd,
+            pass_fds=enclosed.descriptors,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
     try:
         yield 8000

@@ -9,14 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tree_sitter_bash
-from msgspec import Struct
 from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
 from sakti.agent.judge.programs import find_program
+from sakti.agent.judge.words import Simple, Word, has_output, join
 from sakti.core.patterns import lazy_pattern
-
-MAX_CHOICES = 200  # that loops give one word
 
 # Parts of a command that are judged by the commands in them.
 _GROUPS = frozenset(
@@ -38,59 +36,6 @@ _HOME = lazy_pattern(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
 _ESCAPED = frozenset({r"\;", r"\(", r"\)", r"\!"})  # words that programs take as signs
 # Comparisons in `[[ ]]` that compute, and with that may run, what stands in a word.
 _COMPUTES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
-
-
-class Word(Struct, frozen=True):
-    """Word as the program gets it; `literal`: the text says what it is, so it is exactly this.
-
-    Otherwise `pattern` is a glob of files (quoted parts escaped), each between the texts `around`; `choices` are the
-    words that loops put in its place; `output`: it holds what a command prints, `stream`: it names a stream of that.
-    `split`: it has no quotes, so that a space in what is put in its place would divide it.
-    """
-
-    text: str
-    literal: bool = True
-    pattern: str = ""
-    around: tuple[str, str] = ("", "")
-    choices: tuple[Word, ...] = ()
-    split: bool = False
-    output: bool = False
-    stream: bool = False
-
-
-class Simple(Struct, frozen=True):
-    """One program with its arguments.
-
-    `assigned`: the variables that are set for it; `reads` and `writes`: the files that it is redirected from and to;
-    `piped`: its input is another program's output, `before` is the place of that one among the script's commands;
-    `inside`: stands in the text of another command (`sh -c`, `xargs`); `input`: the text of its standard input;
-    `sure`: it runs if the command before it did, `chained`: only if that one succeeded. `repeated`: it may run more
-    than once. `substituted`: another command gets what it prints as words or as a file. `ends`: where its words end in
-    the bytes of the text.
-    """
-
-    words: tuple[Word, ...]
-    assigned: tuple[str, ...] = ()
-    reads: tuple[Word, ...] = ()
-    writes: tuple[Word, ...] = ()
-    piped: bool = False
-    before: int | None = None
-    inside: bool = False
-    input: str = ""
-    sure: bool = True
-    chained: bool = False
-    repeated: bool = False
-    substituted: bool = False
-    ends: tuple[int, ...] = ()
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        return tuple(w.text for w in self.words)
-
-    @property
-    def program(self) -> str:
-        """Return the program's name without its folder; empty if the text does not say it."""
-        return self.words[0].text.rpartition("/")[2] if self.words and self.words[0].literal else ""
 
 
 # A name that no program and no shell looks at.
@@ -446,7 +391,7 @@ class Reader:
                 self._note("cannot be parsed")  # a part of a longer word
             self._substituted(node)
             return Word(self._text(node), literal=False, stream=True)
-        return _join((self._word(node),), self._text(node))
+        return join((self._word(node),), self._text(node))
 
     # --- words ----------------------------------------------------------------------------------------------------
 
@@ -514,7 +459,7 @@ class Reader:
         for child in inner:
             parts += [self._unquoted(at, child.start_byte), replace(self._word(child), split=False)]
             at = child.end_byte
-        return _join([*parts, self._unquoted(at, node.end_byte - 1)], _at_home(self._text(node)[1:-1]))
+        return join([*parts, self._unquoted(at, node.end_byte - 1)], _at_home(self._text(node)[1:-1]))
 
     def _unquoted(self, start: int, end: int) -> Word:
         raw = self._source[start:end].decode("utf-8", "replace")
@@ -530,7 +475,7 @@ class Reader:
         if "{}" in raw and re.fullmatch(r"[\w./:,+%@-]*", raw.replace("{}", "")):
             return Word(raw)  # the shell leaves empty braces as they are
         parts = [self._word(c) for c in node.children]
-        word = _join(parts, "".join(p.text for p in parts))
+        word = join(parts, "".join(p.text for p in parts))
         if any(c.end_byte != d.start_byte for c, d in itertools.pairwise(node.children)):
             self._note("cannot be parsed")
         if re.search(r"(?:^|[=:])~", raw):
@@ -539,57 +484,11 @@ class Reader:
         return word
 
 
-def _join(parts: Sequence[Word], text: str) -> Word:
-    """Return the word that parts make; what one of them leaves open is open in it."""
-    open_parts = [p for p in parts if not p.literal]
-    split = any(p.split for p in open_parts)
-    if not open_parts:
-        return Word("".join(p.text for p in parts))
-    if any(p.output for p in open_parts):
-        return Word(text, literal=False, output=True, split=split)
-    if any(p.choices for p in open_parts):
-        picked = itertools.islice(itertools.product(*(p.choices or (p,) for p in parts)), MAX_CHOICES + 1)
-        return Word(text, literal=False, choices=tuple(_pick(parts, pick) for pick in picked), split=split)
-    is_pattern = all(p.pattern and not any(p.around) for p in open_parts)
-    return Word(text, literal=False, pattern="".join(map(_escape_literal, parts)) if is_pattern else "")
-
-
-def _escape_literal(part: Word) -> str:
-    """Return the pattern that a part of a word is."""
-    return part.pattern or re.sub(r"([*?\[])", r"[\1]", part.text)
-
-
-def _pick(parts: Sequence[Word], pick: Sequence[Word]) -> Word:
-    """Return the word that parts make with one choice for each variable; not known if it is divided."""
-    text = "".join(p.text for p in pick)
-    if any(_is_divided(part, p) for part, p in zip(parts, pick, strict=True)):
-        return Word(text, literal=False)
-    at = next((at for at, part in enumerate(parts) if part.choices and not pick[at].literal), None)
-    if at is None:
-        return _join(pick, text)
-    if not pick[at].pattern or sum(not p.literal for p in pick) > 1:
-        return Word(text, literal=False)
-    before, behind = pick[at].around
-    around = ("".join(p.text for p in pick[:at]) + before, behind + "".join(p.text for p in pick[at + 1 :]))
-    return replace(pick[at], around=around, split=pick[at].split or parts[at].split)
-
-
-def _is_divided(variable: Word, choice: Word) -> bool:
-    """Return whether the shell would divide or expand the text that it puts in place of a variable."""
-    is_bare = variable.split and bool(variable.choices)
-    return is_bare and choice.literal and re.search(r"[\s*?\[\\]", choice.text) is not None
-
-
 def _list_read_names(command: Simple) -> list[str]:
     """Return the variables that a `read` sets, none for another command."""
     words = command.argv[1:] if command.program == "read" else ()
     pairs = zip(("", *words), words, strict=False)
     return [w for before, w in pairs if not w.startswith("-") and before not in ("-d", "-n", "-N", "-t")]
-
-
-def has_output(words: Sequence[Word]) -> bool:
-    """Return whether one of the words holds what a command prints."""
-    return any(w.output for w in words)
 
 
 class _Redirects:

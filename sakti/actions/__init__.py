@@ -1,4 +1,4 @@
-"""Declare what a user can do, each action once: its facts, and a run that returns a value for every surface.
+"""User actions, each declared once: its facts, and a function whose value every surface shows.
 
 An action is a coroutine function with `@action(...)` in a file of this package. The chat (`/name`), its completion,
 help and palette, the plain chat, the shell (`sakti name`) and their help texts are made from that declaration.

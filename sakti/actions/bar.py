@@ -1,4 +1,4 @@
-"""Show how far something long has come: a bar on standard error, where that is a terminal."""
+"""Progress bar on standard error, if that is a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declare `/compact`: observe now, show what it did, undo it."""
+"""Declare `/compact`: observe now, show the result, undo it."""
 
 from __future__ import annotations
 

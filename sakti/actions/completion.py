@@ -25,7 +25,7 @@ _ARGUMENT = lazy_pattern(r"^/([\w-]+) +(\S*)$")
 
 
 class Query(Struct, frozen=True):
-    """`start` is where the text to be replaced begins in what stands before the cursor."""
+    """Text being completed; `start` is its position before the cursor."""
 
     kind: Literal["command", "argument", "file", "skill"]
     text: str
@@ -42,7 +42,7 @@ class Choice(Struct, frozen=True):
 
 
 def query_at(before: str) -> Query | None:
-    """Return what is being completed, from the text before the cursor."""
+    """Return the query for the text before the cursor."""
     if match := _COMMAND.match(before):
         return Query("command", match[1], 0)
     if (match := _ARGUMENT.match(before)) and match[1] in registry.chat():

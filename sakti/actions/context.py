@@ -1,4 +1,4 @@
-"""Declare `/context` and `/cost`: what would be sent now, and what was sent so far."""
+"""Declare `/context` and `/cost`: the next request, and tokens and money spent so far."""
 
 from __future__ import annotations
 

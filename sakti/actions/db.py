@@ -120,7 +120,7 @@ async def backup(scope: Scope, target: Path | None) -> Value:
     needs="store",
 )
 async def archive(scope: Scope, days: int) -> Value:
-    """Move the text of old messages to a second file, where it is still searched and opened.
+    """Move the text of old messages to a second file, where it can still be searched and opened.
 
     Only messages that are observed and not linked to an open task, and long enough to be worth it. The file stands
     beside the database and ends in .archive. What is moved when this is interrupted stays moved.
@@ -180,7 +180,7 @@ async def redact(scope: Scope, yes: bool, keep_copies: bool) -> Value:
     asks = not yes and not scope.json and sys.stdin.isatty()
     if not found.empty and asks:
         print("\n".join(found.in_words()))
-        yes = _confirmed("Mask these secrets for good? Copies of the database are removed.")
+        yes = _confirm("Mask these secrets for good? Copies of the database are removed.")
         if not yes:
             raise Refused("Nothing was changed.")
     if yes:
@@ -203,14 +203,14 @@ async def vacuum(scope: Scope, yes: bool) -> Value:
             raise Refused(
                 "this takes a while and twice the size of the database on disk; --yes confirms it.", code=USAGE
             )
-        if not _confirmed(f"Rewrite {path} to reclaim free space? No other sakti may use it meanwhile."):
+        if not _confirm(f"Rewrite {path} to reclaim free space? No other sakti may use it meanwhile."):
             raise Refused("Nothing was done.")
     before, after = vacuuming.vacuum(path)
     text = f"{path} was rewritten ({before:,} → {after:,} bytes)."
     return Done(text, json={"bytes_before": before, "bytes_after": after})
 
 
-def _confirmed(question: str) -> bool:
+def _confirm(question: str) -> bool:
     try:
         return input(f"{question} [y/N]: ").strip().lower() in ("y", "yes")
     except EOFError:

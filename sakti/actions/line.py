@@ -27,7 +27,7 @@ class Typed(Struct, frozen=True):
 
 
 def parse(text: str, own: Iterable[str] = (), skills: Container[str] = ()) -> Typed:
-    """Read a prompt; `own` are names of commands that only this surface has, `skills` those that go to the model.
+    """Parse a prompt; `own` are this surface's commands, `skills` are sent to the model.
 
     A first line such as `/usr/bin/env` is a message: command names hold no slash.
     """
@@ -85,13 +85,13 @@ def call(action: Action, argument: str, own: Mapping[str, Action] | None = None)
 
 
 def _fits(action: Action, rest: str, forced: bool) -> bool:
-    """Return whether a word names this action: behind one without arguments stands nothing."""
+    """Return whether a word names this action; actions without arguments allow no more words."""
     force = any(a.name == "force" for a in action.args)
     return (force or not forced) and (bool(reader.chat_args(action)) or not rest.strip())
 
 
 def forms(under: Mapping[str, Action]) -> str:
-    """Describe what may stand behind a command: `claim TASK, close TASK SUMMARY, undo`."""
+    """Describe a command's arguments: `claim TASK, close TASK SUMMARY, undo`."""
     return ", ".join(" ".join((word, *map(reader.shown, reader.chat_args(a)))) for word, a in under.items())
 
 

@@ -40,7 +40,7 @@ async def install(scope: Scope) -> Value:
 
 
 def _with_progress(installer: Installer) -> Path:
-    """Run the installer in a thread, so that ctrl+c stops it cleanly; a bar where there is a terminal."""
+    """Run the installer in a thread with a progress bar; ctrl+c stops it cleanly."""
     stopped = threading.Event()
     installer.cancelled = stopped.is_set
     outcome: dict[str, Any] = {}

@@ -29,7 +29,7 @@ async def models(scope: Scope) -> Value:
     if choice is None:
         if not scope.json:
             raise NoModelError(NONE)
-        return Rows((), json=_told(None, ()), exit=5)
+        return Rows((), json=_describe_choice(None, ()), exit=5)
     provider = registry.create(choice.model, config.providers, scope.env)
     listed: list[ModelInfo] = []
     problem = ""
@@ -40,10 +40,10 @@ async def models(scope: Scope) -> Value:
     finally:
         await provider.close()
     head = f"{choice.model}  ({choice.reason})"
-    return Rows(tuple(map(_line, listed)), empty=problem, head=head, json=_told(choice, listed))
+    return Rows(tuple(map(_line, listed)), empty=problem, head=head, json=_describe_choice(choice, listed))
 
 
-def _told(choice: Choice | None, listed: Sequence[ModelInfo]) -> dict[str, object]:
+def _describe_choice(choice: Choice | None, listed: Sequence[ModelInfo]) -> dict[str, object]:
     names = ("context_window", "input_price", "output_price")
     return {
         "model": choice.model if choice else None,

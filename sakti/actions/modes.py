@@ -1,4 +1,4 @@
-"""Declare `/mode` and `/approve`: what is looked for, and what may run without asking."""
+"""Declare `/mode` and `/approve`: the agent's mode and approvals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find actions: every file of `sakti.actions` is looked through for them. Only what is asked for is imported."""
+"""Find the actions in the files of `sakti.actions`, importing only those that are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Give an action what it finds around it: the workspace, its store, and in a chat the live session."""
+"""Scope of an action: the workspace, its store and, in a chat, the live session."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Scope:
 
     @property
     def session(self) -> Session:
-        """Return the live session. Raises `Refused` where there is none."""
+        """Return the live session. Raises Refused without one."""
         if self.live is None:
             raise Refused("This works in the chat only.")
         return self.live
@@ -92,7 +92,7 @@ class Scope:
         return text_registry.leaving_all(await self.store.read(fn, self.board, *args, **kwargs))
 
     async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
-        """Return what `fn(db, actor, …)` changed; `name` is who acts in a shell, where it is not the user."""
+        """Run `fn(db, actor, …)`; `name` replaces the user as the actor in a shell."""
         return await self.store.write(fn, self.actor(name), *args, **kwargs)
 
     def actor(self, name: str | None) -> task_service.Actor:

@@ -64,7 +64,7 @@ async def search(
         "total": page.total,
         "with_all": page.with_all,
         "notes": page.notes,
-        "results": [_told(h, explain) for h in page.hits],
+        "results": [_describe_hit(h, explain) for h in page.hits],
     }
     if not page.hits:
         nothing = f"Only {page.total} found for {asked!r}." if page.total else f"Nothing found for {asked!r}."
@@ -75,7 +75,7 @@ async def search(
     return Rows(_lines(page, explain), tail=tail, json=told)
 
 
-def _told(h: Hit, explain: bool) -> dict[str, object]:
+def _describe_hit(h: Hit, explain: bool) -> dict[str, object]:
     names = ("id", "source", "thread_id", "task_id", "time", "rank", "score", "snippet", "reason", "copies")
     parts = {"parts": to_builtins(h.parts)} if explain else {}
     return {**{name: getattr(h, name) for name in names}, "marks": [list(m) for m in h.marks], **parts}

@@ -75,5 +75,5 @@ async def new(scope: Scope, name: str, user: bool) -> Value:
 
 @action(chat="init", needs="session", summary="have the model write a first AGENTS.md")
 async def init(scope: Scope) -> None:
-    """Have the model write a first AGENTS.md, from what it finds in the workspace."""
+    """Let the model write a first AGENTS.md from the workspace."""
     await scope.session.submit("/init")

@@ -1,4 +1,4 @@
-"""Declare an action: its names, its arguments and what it needs.
+"""Declaration of an action: names, arguments, requirements.
 
 The facts are named tuples of the standard library: the shell reads them for every command line, before anything else is
 imported.

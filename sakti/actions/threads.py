@@ -49,7 +49,7 @@ WHAT = "continues a thread; /threads rename, fork, delete, restore, export act o
 async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -> Value:
     """List threads, newest first."""
     if deleted:
-        return await _deleted(scope)
+        return await _list_deleted(scope)
 
     async def listed() -> Value:
         live = scope.live
@@ -92,7 +92,7 @@ def _when(time_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ms / 1000))
 
 
-async def _deleted(scope: Scope) -> Value:
+async def _list_deleted(scope: Scope) -> Value:
     found = await scope.store.read(thread_removal.deleted, scope.resource)
     lines = tuple(f"{c.thread.id[-8:]}  deleted {_when(c.deleted_at or 0)}  {c.in_words()}" for c in found)
     empty = "No deleted thread in this workspace."
@@ -319,7 +319,7 @@ async def resume(scope: Scope, thread: str) -> Value | None:
 
 
 async def _matching(scope: Scope, text: str) -> list[Thread]:
-    """Return the threads that are meant, newest first; in a chat also by number in the list. Raises `Refused`."""
+    """Return the selected threads, newest first; in a chat also by list number. Raises Refused."""
     if scope.live is None:
         found = await scope.store.read(stored_threads.find, scope.resource, text)
     else:

@@ -30,10 +30,10 @@ async def trust(scope: Scope, yes: bool, list_: bool, revoke: bool) -> Value:
     if yes + list_ + revoke > 1:
         raise Refused("--yes, --list and --revoke exclude each other.", code=USAGE)
     if list_:
-        return _listed()
+        return _list_trusted()
     if revoke:
-        return _revoked(scope)
-    return _trusted(scope) if yes else _shown(scope)
+        return _revoke_trust(scope)
+    return _trust_files(scope) if yes else _show_files(scope)
 
 
 @action(
@@ -48,14 +48,14 @@ async def trust_here(scope: Scope, what: str) -> Value | None:
     return await trust.run(scope, yes=what == "yes", list_=what == "list", revoke=what == "revoke")
 
 
-def _shown(scope: Scope) -> Value:
+def _show_files(scope: Scope) -> Value:
     review = workspace_trust.review(scope.workspace)
     command = "`sakti trust --yes`" if scope.live is None else "/trust yes"
     lines = trust_view.lines(review, command)
     return Text(lines, title="Trust", json=trust_view.as_json(review), exit=int(review.asks))
 
 
-def _trusted(scope: Scope) -> Value:
+def _trust_files(scope: Scope) -> Value:
     review = workspace_trust.review(scope.workspace)
     project = review.project
     if project.problem:
@@ -68,14 +68,14 @@ def _trusted(scope: Scope) -> Value:
     return Done(f"Trusted {project.workspace}: {names}.{after}", json={"trusted": True})
 
 
-def _revoked(scope: Scope) -> Value:
+def _revoke_trust(scope: Scope) -> Value:
     if not workspace_trust.revoke(scope.workspace):
         return Done(f"{scope.workspace} was not trusted.", json={"revoked": False})
     after = f" {RESTART}" if scope.live is not None else ""
     return Done(f"{scope.workspace} is no longer trusted.{after}", json={"revoked": True})
 
 
-def _listed() -> Value:
+def _list_trusted() -> Value:
     trusted = workspace_trust.list_trusted()
     rows = tuple(f"{path}: {', '.join(names)}" for path, names in trusted)
     json = [{"workspace": str(path), "files": list(names)} for path, names in trusted]

@@ -48,7 +48,7 @@ async def undo_here(scope: Scope, words: str) -> Value | None:
 
 
 def with_words(result: Result) -> Value:
-    """Describe an undo, and give the user's words back: into the prompt where there is one."""
+    """Describe an undo and put the user's text back into the prompt."""
     done = said(result)
     if not result.prompt:
         return done

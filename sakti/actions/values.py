@@ -1,4 +1,4 @@
-"""Define what an action returns, for a screen to draw, a voice to read, a shell to print, programs to parse."""
+"""Results of actions, for a screen to draw, a voice to read, a shell to print, programs to parse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USAGE = "usage"  # the code of a `Refused` for what was written wrongly
 
 
 class Refused(SaktiError):
-    """What was asked cannot be done; the message alone says why and what to do."""
+    """A request that cannot be done; the message says why and what to do."""
 
     title = ""
     code = "refused"
@@ -98,7 +98,7 @@ class Rows(Value, frozen=True, eq=False):
 
 
 class Open(Value, frozen=True, eq=False):
-    """Something that a screen has a view for: `view` names it, `data` is what it shows.
+    """Result with a view on some surfaces: `view` names it, `data` is its content.
 
     Any other surface shows what `instead` returns, or refuses with the sentence `missing`.
     """

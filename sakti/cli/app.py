@@ -45,7 +45,7 @@ class ActionGroup(WithHelp, TyperGroup):
         self._build = build
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of that word, None if there is none."""
+        """Return the command of that name, None if it does not exist."""
         return self._build(cmd_name) if cmd_name in self.commands else None
 
 
@@ -54,9 +54,9 @@ def read(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
 
     Ends in SystemExit for a line that cannot be read.
     """
-    known = bool(argv) and shell.subject(argv[0]) is not None
-    command = build_word(argv[0]) if known else build_program()
-    words, name = (list(argv[1:]), f"sakti {argv[0]}") if known else (list(argv), "sakti")
+    has_subject = bool(argv) and shell.subject(argv[0]) is not None
+    command = build_word(argv[0]) if has_subject else build_program()
+    words, name = (list(argv[1:]), f"sakti {argv[0]}") if has_subject else (list(argv), "sakti")
     missing = isinstance(command, ActionGroup) and not words
     try:
         result = command.main([*words, *["--help"] * missing], name, standalone_mode=False)
@@ -91,16 +91,16 @@ def build_program() -> TyperGroup:
 
 def build_word(word: str) -> Command:
     """Build the command or the group `sakti WORD`."""
-    found = shell.subject(word)
-    assert found is not None
-    actions = {a.shell.partition(" ")[2]: a for a in found.actions if a.shell}
-    if found.group is None:
+    subject = shell.subject(word)
+    assert subject is not None
+    actions = {a.shell.partition(" ")[2]: a for a in subject.actions if a.shell}
+    if subject.group is None:
         return _build_action(actions[""], word, actions[""].panel)
 
     def build(name: str) -> Command:
         return _build_action(actions[name], name, "")
 
-    group = found.group
+    group = subject.group
     return ActionGroup(build, actions, name=word, help=_escape(group.help), short_help=_shorten(group.help),
                     rich_help_panel=group.panel)  # fmt: skip
 

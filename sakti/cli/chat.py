@@ -23,7 +23,7 @@ DUMB = "TERM is dumb: using plain mode (--plain)"
 
 
 def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: bool, **chosen: Any) -> None:
-    """Show the TUI, or the chat line by line, until the user leaves; ends in SystemExit with its exit code.
+    """Run the TUI or the plain chat until the user leaves; raises SystemExit with the exit code.
 
     `chosen` are arguments of `common.options`; an empty `resume` shows the threads first.
     """

@@ -106,7 +106,7 @@ def workspace() -> Path:
 
 
 def settings(overrides: Sequence[str] = ()) -> Loaded:
-    """Merge all sources, the project's where it is trusted; raises `ConfigError`."""
+    """Merge all settings, the project's if it is trusted. Raises ConfigError."""
     review = trust.review(workspace())
     loaded = project_settings.settings(review.project, use=review.holds, overrides=overrides)
     left_out = tuple(w for w in (review.project.problem, review.left_out) if w)
@@ -141,22 +141,22 @@ def options(
     more += [f'approval.mode="{approval}"'] if approval and not full else []
     more += [f'mode="{mode}"'] if mode else []
     more += ["memory.read_only=true"] if no_save else []
-    folders = tuple(dict.fromkeys(map(_added, added)))
+    folders = tuple(dict.fromkeys(map(_resolve_added, added)))
     chosen: dict[str, Any] = {"overrides": more, "model_flag": model, "full": full, "added": folders, **thread}
     if interactive:
         return sessions.Options.load_unasked(**chosen)
     return sessions.Options.load(trusted=trusted, interactive=False, **chosen)
 
 
-def _added(name: str) -> Path:
-    """Return the folder that --add-dir names, resolved; raises `Refused` where it is none or too much."""
+def _resolve_added(name: str) -> Path:
+    """Resolve the folder that --add-dir names. Raises Refused if it is missing or too wide."""
     folder = Path(os.path.realpath(Path(name).expanduser()))
     if not folder.is_dir():
         raise Refused(f"--add-dir takes a folder, and {name!r} is none.", code=values.USAGE)
     if Path.home().resolve().is_relative_to(folder) or boundary.impossible(folder):
         raise Refused(f"--add-dir takes no folder as wide as {folder}; name the one that is needed.", code=values.USAGE)
-    own = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
-    if any(folder.is_relative_to(o.resolve()) for o in own):
+    sakti_folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
+    if any(folder.is_relative_to(o.resolve()) for o in sakti_folders):
         raise Refused(f"{folder} holds sakti's own data, which no tool may touch.", code=values.USAGE)
     return folder
 
@@ -166,7 +166,7 @@ def database_path() -> Path:
 
 
 def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `fn(db, …)`, which only reads and in SQL, on the user's database; raises what it raises.
+    """Run `fn(db, …)`, which only reads, on the user's database; its errors propagate.
 
     No event loop is needed where the database is there and of this version.
     """
@@ -177,7 +177,7 @@ def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs:
 
 
 def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
-    """Run `work` with the user's database, opened for it; raises what it raises."""
+    """Open the user's database for `work` and run it; its errors propagate."""
 
     async def run() -> T:
         chosen = own_settings().config.store
@@ -198,12 +198,12 @@ def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
 
 
 def _for_a_command(error: StoreError, written: int) -> StoreError:
-    """Add to `error` what it means after a command, with `written` changes of it saved."""
+    """Add to `error` whether a command's changes were saved (`written`)."""
     if error.code not in NOT_SAVED or not error.message.startswith("Not saved"):
         return error
-    told = "Earlier changes are kept." if written else "Nothing was changed."
+    outcome = "Earlier changes are kept." if written else "Nothing was changed."
     again = " Run it again." if error.retryable else ""
-    return StoreError(f"{error.message} {told}{again}", code=error.code, retryable=error.retryable)
+    return StoreError(f"{error.message} {outcome}{again}", code=error.code, retryable=error.retryable)
 
 
 def log_to_file(*, debug: bool = False) -> Path:

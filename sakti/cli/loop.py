@@ -1,4 +1,4 @@
-"""Run coroutines. A file of its own, imported lazily: asyncio costs more than a question to the task board."""
+"""Run coroutines. Imported lazily: asyncio costs more than a query of the task board."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` in an event loop of its own and return its result; raises what it raises."""
+    """Run `work` in a new event loop and return its result; its errors propagate."""
     return asyncio.run(work)

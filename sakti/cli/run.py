@@ -95,8 +95,8 @@ async def run(
     if not prompt.strip() and not lines:
         raise Refused('no prompt. Write `sakti run "PROMPT"` or pipe text in.', code=USAGE)
     schema = structured.load(json_schema) if json_schema is not None else None
-    given = {"max_steps": max_steps, "max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
-    more = [f"agent.{name}={value}" for name, value in given.items() if value is not None]
+    limits = {"max_steps": max_steps, "max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
+    more = [f"agent.{name}={value}" for name, value in limits.items() if value is not None]
     more += [f'agent.effort="{effort}"'] if effort else []
     options = common.options(overrides=[*overrides, *more], interactive=False, trusted=trust, **chosen)
     options = replace(_allowing(options, allow), own_commands=registry.chat)
@@ -119,11 +119,11 @@ def _check(chosen: dict[str, Any], **numbers: float | None) -> None:
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise Refused(f"--{name.replace('_', '-')} takes a number above 0, not {value:g}.", code=USAGE)
     named = {"-c": chosen["continue_last"], "--resume": chosen["resume"], "--fork": chosen["fork"]}
-    asked = [name for name, value in named.items() if value not in (None, False)]
-    if len(asked) > 1:
-        raise Refused(f"{' and '.join(asked)} exclude each other: name one thread.", code=USAGE)
+    options = [name for name, value in named.items() if value not in (None, False)]
+    if len(options) > 1:
+        raise Refused(f"{' and '.join(options)} exclude each other: name one thread.", code=USAGE)
     if "" in named.values():
-        raise Refused(f"{asked[0]} needs a thread; `sakti threads list` shows them.", code=USAGE)
+        raise Refused(f"{options[0]} needs a thread; `sakti threads list` shows them.", code=USAGE)
 
 
 def _allowing(options: Options, rules: list[str]) -> Options:
@@ -134,8 +134,8 @@ def _allowing(options: Options, rules: list[str]) -> Options:
     for rule in rules:
         name = judge_rules.tool_of(rule)
         if name not in names or (name == "bash" and judge_rules.command_rule(rule, name) is None):
-            known = ", ".join(sorted(names))
+            tool_names = ", ".join(sorted(names))
             raise Refused(f'--allow: {rule!r} is no rule. Write TOOL, "TOOL(GLOB)" or "bash: WORDS", with one of '
-                          f"{known}.", code=USAGE)  # fmt: skip
+                          f"{tool_names}.", code=USAGE)  # fmt: skip
     approval = dataclasses.replace(options.config.approval, allow=(*options.config.approval.allow, *rules))
     return replace(options, config=dataclasses.replace(options.config, approval=approval))

@@ -1,4 +1,4 @@
-"""Give an action what it finds in a shell: the workspace of the current folder, the user's database."""
+"""Scope of an action in a shell: the current folder's workspace and the user's database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define the errors shown to users: a title, one sentence that says what to do, whether a retry can help."""
+"""Errors shown to users: a title, one sentence that says what to do, whether a retry can help."""
 
 from __future__ import annotations
 

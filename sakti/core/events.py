@@ -1,4 +1,4 @@
-"""Define the one union of events that leaves the core, for the TUI, headless output, the log and tests.
+"""Events that leave the core, as one union, for the TUI, headless output, the log and tests.
 
 `to_json` gives the form of `--output stream-json`: `type` is the event's name, fields are snake_case.
 """
@@ -42,7 +42,7 @@ class StepStarted(ThreadEvent, frozen=True):
 
 
 class PromptRead(ThreadEvent, frozen=True):
-    """A model on this machine has read `read` of the prompt's `total` tokens; nothing of its answer is there yet."""
+    """A local model has read `read` of the prompt's `total` tokens and has not answered yet."""
 
     read: int
     total: int
@@ -183,7 +183,7 @@ class ThreadChanged(ThreadEvent, frozen=True):
 
 
 class ModelChanged(Struct, frozen=True):
-    """Choice of another model: "provider/name", or None when there is none; `reason` is a few words."""
+    """Another model was chosen: "provider/name", None without one; `reason` is a few words."""
 
     model: str | None
     reason: str
@@ -370,7 +370,7 @@ Event: TypeAlias = (
 
 
 def get_thread_id(event: Event) -> str:
-    """Return the id of the thread that an event belongs to; empty for an event of the whole workspace."""
+    """Return the id of an event's thread, "" for an event of the workspace."""
     return "" if isinstance(event, ModelChanged | TasksChanged | StoreWaiting) else event.thread_id
 
 

@@ -1,4 +1,4 @@
-"""Check values against JSON Schemas. Nothing is fetched, and no pattern of a schema holds the program up."""
+"""Validate values against JSON Schemas, without network access and with bounded patterns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class UnusableSchema(ValueError):
 
 
 def verify(schema: Any) -> None:
-    """Raise `UnusableSchema` for what is not a JSON Schema."""
+    """Raise UnusableSchema if `schema` is not a JSON Schema."""
     errors = _library("jsonschema.exceptions")
     try:
         _library("jsonschema.validators").validator_for(schema).check_schema(schema)
@@ -57,8 +57,8 @@ def _violations(value: Any, schema: Any) -> Iterator[tuple[str, str]]:
     validator = _library("jsonschema.validators").validator_for(schema)(schema, registry=referencing.Registry())
     try:
         for error in sorted(validator.iter_errors(value), key=lambda e: e.json_path):
-            told = best_match([error])  # of "not valid under any of the given schemas" the part that is nearest
-            yield told.json_path, one_line(told.message, 300)
+            nearest = best_match([error])  # of "not valid under any of the given schemas" the part that is nearest
+            yield nearest.json_path, one_line(nearest.message, 300)
     except _library("referencing.exceptions").Unresolvable as e:
         raise UnusableSchema(f"refers to {e.ref}, which is not in it") from e
     except RecursionError:
@@ -66,22 +66,22 @@ def _violations(value: Any, schema: Any) -> Iterator[tuple[str, str]]:
 
 
 def _has_patterns(schema: Any) -> bool:
-    """Return whether a pattern stands anywhere in a schema."""
-    left = [schema]
-    while left:
-        part = left.pop()
+    """Return whether a schema contains a pattern."""
+    pending = [schema]
+    while pending:
+        part = pending.pop()
         if isinstance(part, dict):
             table = cast("dict[str, Any]", part)
             if _PATTERNS & table.keys():
                 return True
-            left += table.values()
+            pending += table.values()
         elif isinstance(part, list):
-            left += cast("list[Any]", part)
+            pending += cast("list[Any]", part)
     return False
 
 
 def _library(name: str) -> Any:
-    """Import a module of jsonschema, which has no types; only where there is a schema."""
+    """Import a module of jsonschema, which has no types, when a schema is used."""
     return importlib.import_module(name)
 
 

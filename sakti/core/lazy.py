@@ -41,7 +41,7 @@ class LazyModule(ModuleType):
 
 
 def _child(package: ModuleType, name: str) -> ModuleType | None:
-    """Import a module of a package without executing the package; None where there is no such module."""
+    """Import a module of a package without executing the package; None if it does not exist."""
     full = f"{package.__name__}.{name}"
     try:
         return sys.modules.get(full) or importlib.import_module(full)
@@ -70,7 +70,7 @@ class _Pending:
         self._running = False
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to the import system: a plain module, made lazy when its place is filled in, which is quicker."""
+        """Return None: the import system creates a plain module, which `exec_module` makes lazy."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute nothing yet: this is what an import statement calls."""

@@ -1,4 +1,4 @@
-"""Compute an attribute at its first use, without the lock that `functools.cached_property` takes before Python 3.12."""
+"""Compute an attribute at its first use, without the lock of `cached_property` before Python 3.12."""
 
 from __future__ import annotations
 

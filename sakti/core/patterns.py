@@ -10,16 +10,16 @@ from typing import Any, cast
 
 
 class _Pattern:
-    """Regular expression that is compiled at its first use; what was asked of it is kept."""
+    """Regular expression that is compiled at its first use; looked-up attributes are cached."""
 
     def __init__(self, source: str, flags: int) -> None:
         self._source = source
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(re.compile(self._source, self._flags), name)
-        self.__dict__[name] = found  # the next look-up does not come here
-        return found
+        attribute = getattr(re.compile(self._source, self._flags), name)
+        self.__dict__[name] = attribute  # the next look-up does not come here
+        return attribute
 
 
 def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:

@@ -1,4 +1,4 @@
-"""Find the programs that sakti starts on its own, never inside the workspace: its files are not trusted.
+"""Find the programs that sakti starts itself, never inside the untrusted workspace.
 
 A PATH with `.`, with an empty entry or with a folder of the workspace is the user's choice, and commands get it
 whole. A program that runs without being asked for, in every mode, must not be found there.
@@ -21,17 +21,17 @@ def search_path(workspace: Path, path: str | None = None) -> str:
 
     `path` is the process's own PATH if None.
     """
-    whole = path if path is not None else os.environ.get("PATH", os.defpath)
-    return os.pathsep.join(e for e in whole.split(os.pathsep) if _outside(e, workspace))
+    entries = path if path is not None else os.environ.get("PATH", os.defpath)
+    return os.pathsep.join(e for e in entries.split(os.pathsep) if _outside(e, workspace))
 
 
 def find_program(name: str, workspace: Path, path: str | None = None) -> str | None:
-    """Return the absolute path of a program; None where only the workspace has one of that name."""
+    """Return the absolute path of a program; None if only the workspace has one of that name."""
     for folder in search_path(workspace, path).split(os.pathsep):
         for end in _ENDS if folder else ():
-            found = shutil.which(os.path.join(folder, name + end))  # noqa: PTH118 - a folder keeps its spelling
-            if found and _outside(str(Path(os.path.realpath(found)).parent), workspace):
-                return found
+            program = shutil.which(os.path.join(folder, name + end))  # noqa: PTH118 - a folder keeps its spelling
+            if program and _outside(str(Path(os.path.realpath(program)).parent), workspace):
+                return program
     return None
 
 
@@ -54,7 +54,7 @@ def _outside(folder: str, workspace: Path) -> bool:
 
 
 def _above(folder: Path) -> Iterator[os.stat_result]:
-    """Yield the stat of `folder` and of every folder above it: a name may have several spellings, a file has one."""
+    """Yield the stat of `folder` and its parents: files are compared by identity, not by spelling."""
     for place in (folder, *folder.parents):
         try:
             yield place.stat()

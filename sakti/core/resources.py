@@ -41,10 +41,10 @@ def state_home() -> Path:
 
 
 def _home(variable: str, usual: str, kind: str) -> Path:
-    """Return a folder by the rules of XDG where it exists already, else by the platform's."""
-    found = Path(os.environ.get(variable) or Path.home() / usual) / "sakti"
-    if sys.platform not in ("darwin", "win32") or os.environ.get(variable) or found.is_dir():
-        return found
+    """Return the XDG folder if it is set or exists, else the platform's."""
+    xdg_folder = Path(os.environ.get(variable) or Path.home() / usual) / "sakti"
+    if sys.platform not in ("darwin", "win32") or os.environ.get(variable) or xdg_folder.is_dir():
+        return xdg_folder
     import platformdirs  # only there: it would cost a command of a tenth of a second a tenth of that
 
     places: dict[str, Path] = {
@@ -64,14 +64,14 @@ def folders(kind: str) -> Iterator[Path]:
 
 @lru_cache(maxsize=256)
 def read_prompt(name: str) -> str:
-    """Return the text of `prompts/<file>.md`, or of its part below `<!-- part -->` for `file#part`, stripped.
+    """Return the stripped text of `prompts/<file>.md`, or of its part `<!-- part -->` for `file#part`.
 
     A part in the user's own file overrides the installed one. Raises FileNotFoundError for an unknown name.
     """
     file, _, part = name.partition("#")
     for folder in folders("prompts"):
-        if part in (found := _parts(folder / f"{file}.md")):
-            return found[part]
+        if part in (parts := _parts(folder / f"{file}.md")):
+            return parts[part]
     raise FileNotFoundError(f"prompt {name} is neither installed nor in {config_home() / 'prompts'}")
 
 
@@ -92,7 +92,7 @@ def fill_prompt(name: str, **values: str) -> str:
 
 
 def _parts(path: Path) -> dict[str, str]:
-    """Split a prompt file into its parts by name; text before the first marker is "". Empty without a file."""
+    """Split a prompt file into its parts by name; text before the first marker is ""."""
     if not path.is_file():
         return {}
     head, *rest = _PART.split(path.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Show what a command hides: characters that have no shape, long runs of spaces, letters that look like others."""
+"""Reveal hidden characters, long runs of spaces and lookalike letters in a command."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ _LIKE_LATIN = ("CYRILLIC", "GREEK", "FULLWIDTH", "ARMENIAN", "CHEROKEE", "MATHEM
 
 
 def revealed(text: str) -> str:
-    """Return `text` with hidden characters as `⟨U+200B⟩` and long runs of spaces as `␠×600`; line feeds stay.
+    """Show hidden characters as `⟨U+200B⟩` and long runs of spaces as `␠×600`; line feeds remain.
 
     A run at the beginning of a line is its indentation and stays, too, up to 40 columns.
     """
     shown = "".join(c if c in "\n\t" or " " <= c <= "~" else _sign(c) for c in text)
-    return "\n".join(_counted(line) for line in shown.split("\n"))
+    return "\n".join(_count_spaces(line) for line in shown.split("\n"))
 
 
 def _sign(character: str) -> str:
     return f"⟨U+{ord(character):04X}⟩" if unicodedata.category(character) in _HIDDEN else character
 
 
-def _counted(line: str) -> str:
+def _count_spaces(line: str) -> str:
     indent = len(line) - len(line.lstrip(" \t"))
-    kept = indent if indent <= 40 else 0
-    return line[:kept] + _RUN.sub(lambda m: f"␠×{len(m[0])} ", line[kept:])
+    width = indent if indent <= 40 else 0
+    return line[:width] + _RUN.sub(lambda m: f"␠×{len(m[0])} ", line[width:])
 
 
 def lookalikes(text: str) -> tuple[str, ...]:
-    """Return the words whose letters look like Latin ones and are not: wide forms, and scripts mixed in one word."""
-    found: list[str] = []
+    """Return words with letters that only look Latin: wide forms and mixed scripts."""
+    words: list[str] = []
     for word in _WORD.findall(text):
         if word.isascii():
             continue
         scripts = {unicodedata.name(c, "?").partition(" ")[0] for c in word}
         wide = any(s in ("FULLWIDTH", "MATHEMATICAL") for s in scripts)
         if wide or ("LATIN" in scripts and scripts & set(_LIKE_LATIN)):
-            found.append(word)
-    return tuple(dict.fromkeys(found))
+            words.append(word)
+    return tuple(dict.fromkeys(words))

@@ -39,7 +39,7 @@ def prepare_streams() -> None:
 
 
 def print_document(text: str) -> None:
-    """Print JSON or a whole file in UTF-8, whatever the locale. Lone surrogates are escaped."""
+    """Print JSON or a file in UTF-8, whatever the locale. Lone surrogates are escaped."""
     if sys.stdout.encoding.lower().replace("-", "") != "utf8":
         _reconfigure(sys.stdout, encoding="utf-8", errors="backslashreplace")
     print(text)

@@ -50,7 +50,7 @@ def end_within(seconds: float, code: int) -> threading.Timer:
 
 
 def end(code: int) -> NoReturn:
-    """End the process at once with `code`; what was printed and logged is written first.
+    """End the process at once with `code`, after flushing output and logs.
 
     The interpreter's own end takes every module apart that was loaded, seconds of work on a busy machine with what a
     first answer needs, and no thread can end it by then. Everything must be stored and closed before.
@@ -83,7 +83,7 @@ def is_gone(fd: int = 0) -> bool:
 
 
 def ignore_interrupts() -> None:
-    """Ignore ctrl+c from here on: the program is about to end, and an interrupt would only print a traceback."""
+    """Ignore ctrl+c: the program is about to end, and an interrupt would print a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

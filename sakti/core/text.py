@@ -93,7 +93,7 @@ def join_surrogates(text: str) -> str:
 
 
 def phrase(text: str) -> re.Pattern[str]:
-    """Compile a pattern that finds `text` in either case, with any white space where it has some."""
+    """Compile a case-insensitive pattern for `text`; white space matches any white space."""
     return re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
 
 

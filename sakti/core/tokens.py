@@ -1,4 +1,4 @@
-"""Count tokens, offline. Every part is counted once, when its message is made, and the number is stored.
+"""Count tokens offline. Each part is counted once, when its message is made, and stored.
 
 The counter of a text is o200k_base by tiktoken, built from the ranks that ship with the package (tiktoken itself would
 download them). Where it cannot be built the estimator replaces it and sets `approximate`.
@@ -65,7 +65,7 @@ O200K_PATTERN = "|".join(
 
 
 class Counter(Protocol):
-    """Token counter; `name` is stored beside every number, `approximate` puts ~ before figures on the screen."""
+    """Token counter; `name` is stored with each count, `approximate` puts ~ before displayed figures."""
 
     name: str
     approximate: bool
@@ -108,7 +108,7 @@ class O200k:
 
 
 def o200k_tokens() -> list[bytes]:
-    """Return all tokens in order of rank. Raises OSError or ValueError where they are missing or damaged.
+    """Return all tokens by rank. Raises OSError or ValueError if the file is missing or damaged.
 
     The file is the public one in half the space, and read in a tenth of the time: all tokens, separated by two bytes
     that stand together in none of them.
@@ -120,7 +120,7 @@ def o200k_tokens() -> list[bytes]:
 
 
 def _o200k() -> Callable[[str], list[int]]:
-    """Build the encoder. Raises ImportError, OSError or ValueError where it cannot be built."""
+    """Build the encoder. Raises ImportError, OSError or ValueError."""
     import tiktoken
 
     ranks = {token: rank for rank, token in enumerate(o200k_tokens())}

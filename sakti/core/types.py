@@ -59,7 +59,7 @@ class ToolCallPart(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.arguments is not None and not storable(self.arguments):
-            structs.force_setattr(self, "raw", self.raw or _written(self.arguments))
+            structs.force_setattr(self, "raw", self.raw or _value_text(self.arguments))
             structs.force_setattr(self, "arguments", None)
         for name in ("id", "name", "raw"):
             structs.force_setattr(self, name, clean_surrogates(getattr(self, name)))
@@ -90,7 +90,7 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def _written(value: Json) -> str:
+def _value_text(value: Json) -> str:
     try:
         return json.dumps(value)  # in ASCII: half of a pair stays what it is, as an escape
     except RecursionError:
@@ -129,7 +129,7 @@ class FilePart(Struct, frozen=True):
 
 
 class OutputPart(Struct, frozen=True):
-    """Command that the user ran (`!command`) and what it printed: words of neither the user nor the model."""
+    """Command that the user ran (`!command`) and its output: neither the user's nor the model's words."""
 
     command: str
     text: str
@@ -205,7 +205,7 @@ class Message(Struct, frozen=True):
 
 
 class Thread(Struct, frozen=True):
-    """One conversation. `metadata` keys: current_task, suggested_response, last_observed_at, active_task_id."""
+    """One conversation. `metadata`: current_task, suggested_response, last_observed_at, active_task_id."""
 
     id: str
     resource_id: str
@@ -327,7 +327,7 @@ class ModelInfo(Struct, frozen=True):
 
 
 def plain_values(value: Any) -> str:
-    """Return the values in a call's arguments as a person reads them, however deep they lie; names are left out."""
+    """Return the values in a call's arguments as text, at any depth, without names."""
     if isinstance(value, dict):
         return " ".join(map(plain_values, value.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
     if isinstance(value, list | tuple):
@@ -336,7 +336,7 @@ def plain_values(value: Any) -> str:
 
 
 def plain_text(parts: Sequence[Part]) -> str:
-    """Join everything in `parts` that a user could search for as plain text; thinking is left out."""
+    """Join the searchable text of `parts`, without thinking."""
     out: list[str] = []
     for part in parts:
         match part:

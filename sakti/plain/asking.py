@@ -18,7 +18,7 @@ class Answer(Struct, frozen=True):
 
 
 def answer(line: str, asked: ApprovalRequested) -> Answer | None:
-    """Read a line as an answer; None where it is none: it is then what it would be without a question."""
+    """Parse a line as an answer to the open question; None if it is something else."""
     word, _, rest = line.strip().partition(" ")
     match word.lower().rstrip(",."), rest.strip():
         case (("y" | "yes"), ""):

@@ -1,4 +1,4 @@
-"""Chat line by line: what is typed goes to the session, what happens is said."""
+"""Plain chat: reads lines, sends them to the session and prints its events."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ class Chat:
 
         They begin on a line of their own: what is being typed stands above them and goes on below.
         """
-        whole = "".join(f"{sanitise(line)}\n" for text in lines for line in text.split("\n") if line.strip())
-        if not whole:
+        block = "".join(f"{sanitise(line)}\n" for text in lines for line in text.split("\n") if line.strip())
+        if not block:
             return
         typed, before, self._typed = self._lines.typed, self._typed, self._lines.typed
         try:
-            sys.stdout.write(f"\n{whole}" if typed and typed != before else whole)
+            sys.stdout.write(f"\n{block}" if typed and typed != before else block)
             sys.stdout.flush()
         except OSError:
             self.leave(128 + signal.SIGHUP)
@@ -96,7 +96,7 @@ class Chat:
             self.go(self._keep)
         elif isinstance(event, ThreadChanged) and event.thread.id != self.commands.thread:
             self.commands.thread = event.thread.id
-            self.go(self._opened, event.thread.id)
+            self.go(self._show_thread, event.thread.id)
         elif isinstance(event, ModelChanged) and event.model is None:
             self.go(self.commands.act, "setup")
         self._stir.set()
@@ -156,12 +156,12 @@ class Chat:
         )
         self._lines.start([])
         while True:
-            asked = asyncio.ensure_future(typed.get())
-            await asyncio.wait((asked, self._leave), return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():
-                asked.cancel()
+            reply = asyncio.ensure_future(typed.get())
+            await asyncio.wait((reply, self._leave), return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done():
+                reply.cancel()
                 return False
-            match (asked.result() or "n").strip().lower():
+            match (reply.result() or "n").strip().lower():
                 case "y" | "yes":
                     return True
                 case "n" | "no":
@@ -204,7 +204,7 @@ class Chat:
             self._leave.set_result(code)
 
     def go(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run `work(*args)` beside everything else; what it raises is said."""
+        """Run `work(*args)` in the background and print its error."""
 
         async def guarded() -> None:
             try:
@@ -217,9 +217,9 @@ class Chat:
 
         task = asyncio.ensure_future(guarded())
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._stir.set()
 
@@ -233,7 +233,7 @@ class Chat:
             if line is None:
                 self.end_of_input()
             else:
-                self._entered(line)
+                self._on_line(line)
 
     async def _rest(self) -> None:
         while (self.session.busy or self._tasks) and self.speech.question is None:
@@ -273,7 +273,7 @@ class Chat:
     async def _interrupt(self) -> None:
         await self.session.interrupt()
 
-    def _entered(self, line: str) -> None:
+    def _on_line(self, line: str) -> None:
         if not self._lines.whole:
             self.unsent = line
             self.say(
@@ -281,12 +281,14 @@ class Chat:
                  "put the text into a file and attach it with @; /send sends it as it came, /drop discards it"]
             )  # fmt: skip
             return
-        asked = self.speech.question
-        if asked is not None and not self._begun and (given := answer(line, asked)) is not None:
-            if given.problem:
-                self.say([given.problem])
+        question = self.speech.question
+        if question is not None and not self._begun and (reply := answer(line, question)) is not None:
+            if reply.problem:
+                self.say([reply.problem])
             else:
-                self.session.resolve(asked.id, given.approved, grant=given.grant, note=given.note, edited=given.edited)
+                self.session.resolve(
+                    question.id, reply.approved, grant=reply.grant, note=reply.note, edited=reply.edited
+                )
             return
         if line.endswith("\\") and not line.endswith("\\\\"):
             self._begun.append(line[:-1])
@@ -295,7 +297,7 @@ class Chat:
         self._begun.clear()
         if not text.strip():
             return
-        if asked is not None and parse(text).kind == "message":
+        if question is not None and parse(text).kind == "message":
             self.say(["the question still waits: answer y, s, t, a, n or e; what you wrote is queued"])
         if text.strip().isdecimal() and self.commands.choose is not None:
             self.go(self.commands.choose, int(text))
@@ -385,14 +387,14 @@ class Chat:
         if new:
             self.say(["from another window:", *(line for m in new for line in words.message(m))])
 
-    async def _opened(self, thread_id: str) -> None:
-        """Say where a thread stands."""
+    async def _show_thread(self, thread_id: str) -> None:
+        """Print a summary of the opened thread."""
         page = await self.session.views.transcript(thread_id, limit=NEWEST)
         self._seen = {m.id for m in page}
-        said: Sequence[str] = [
+        lines: Sequence[str] = [
             line
             for m in [m for m in page if m.role in ("user", "assistant") and m.text.strip()][-LAST:]
             for line in words.message(m, limit=LAST_LINES)
         ]
-        if said:
-            self.say([f"{words.many(page[-1].index + 1, 'message')}, the last of them:", *said])
+        if lines:
+            self.say([f"{words.many(page[-1].index + 1, 'message')}, the last of them:", *lines])

@@ -31,7 +31,7 @@ def offered() -> list[Action]:
 
 
 class Commands:
-    """Runs what was typed. Everything here may raise SaktiError; the chat says it."""
+    """Runs commands that the user types. Everything here may raise SaktiError, which the chat prints."""
 
     def __init__(self, chat: Host) -> None:
         self._chat = chat
@@ -41,7 +41,7 @@ class Commands:
         self.choose: Callable[[int], Awaitable[None]] | None = None  # what a number alone does now
 
     async def run(self, text: str) -> bool:
-        """Return whether `text` was a command, a shell line or a note; a message is left to the caller."""
+        """Run a command, shell line or note; return False for a message, which the caller sends."""
         typed = line.parse(text, OWN, self._session.typed_skills())
         self.choose = None
         match typed.kind:
@@ -60,7 +60,7 @@ class Commands:
         return True
 
     async def act(self, name: str, argument: str = "") -> None:
-        """Run a command by its name and say what it returns."""
+        """Run a command by name and print its result."""
         await self._act(line.Typed("command", name, argument))
 
     async def _act(self, typed: line.Typed) -> None:

@@ -1,4 +1,4 @@
-"""Lines that the user types, read in a thread: with the system's line editor and its history where there is one."""
+"""Read the user's lines in a thread, with the system's line editor and its history."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Lines:
         self.whole = True  # whether the last line came as it was typed
 
     def start(self, older: Iterable[str]) -> None:
-        """Begin to read; `older` input, oldest first, is there with the up key. Called again, it only adds to that."""
+        """Start reading; the up key offers `older` input, oldest first. A second call only adds to it."""
         if self._readline is not None:
             for text in older:
                 self._readline.add_history(text)
@@ -54,7 +54,7 @@ class Lines:
 
     @property
     def typed(self) -> str:
-        """Return what stands in the line that is being typed, as far as that can be known."""
+        """Return the text of the unfinished line, if the system tells."""
         return str(self._readline.get_line_buffer()) if self._readline is not None else ""
 
     def _complete(self, _: str, number: int) -> str | None:
@@ -64,7 +64,7 @@ class Lines:
         return self._suggested[number] if number < len(self._suggested) else None
 
     def _read(self) -> None:
-        one = self._edited if self._readline is not None else self._plain
+        one = self._read_buffer if self._readline is not None else self._plain
         while True:
             try:
                 line = one()
@@ -79,7 +79,7 @@ class Lines:
             self._heard(line)
 
     @staticmethod
-    def _edited() -> str:
+    def _read_buffer() -> str:
         return input()
 
     def _plain(self) -> str:

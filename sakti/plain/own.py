@@ -66,9 +66,9 @@ async def last(scope: PlainScope, count: int) -> Value:
 async def output(scope: PlainScope, number: int) -> Value:
     """Show the output of a tool call; while a question waits, all its details."""
     speech = scope.chat.speech
-    asked = speech.question
-    if asked is not None and not number:
-        return Text((*sanitise(asked.target).split("\n"), *(words.diff(asked.diff) if asked.diff else ())))
+    question = speech.question
+    if question is not None and not number:
+        return Text((*sanitise(question.target).split("\n"), *(words.diff(question.diff) if question.diff else ())))
     at = number or 1
     if at > len(speech.calls):
         raise Refused(f"{counted(len(speech.calls), 'call')} can be shown.", title="Output")
@@ -110,9 +110,9 @@ async def send(scope: PlainScope) -> Value | None:
 @action(chat="drop", needs="session")
 async def drop(scope: PlainScope) -> Value:
     """Discard the unsent draft."""
-    said = "Dropped." if scope.chat.unsent else "There is no unsent draft."
+    text = "Dropped." if scope.chat.unsent else "There is no unsent draft."
     scope.chat.unsent = ""
-    return Done(said)
+    return Done(text)
 
 
 OWN = {a.chat: a for a in registry.subject_of(sys.modules[__name__]).actions}

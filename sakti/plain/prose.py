@@ -20,21 +20,21 @@ _END = lazy_pattern(r"[.!?:;。！？](?:[\"')\]*_`]*)\s")
 
 
 class Prose:
-    """`add` takes text as it comes and gives the lines that are whole; `end` gives the rest."""
+    """Line splitter: `add` takes chunks and returns the complete lines, `end` returns the rest."""
 
     def __init__(self) -> None:
         self._rest = ""
         self._in_code = False
 
     def add(self, text: str) -> list[str]:
-        *whole, self._rest = (self._rest + text).split("\n")
-        lines = [said for line in whole for said in self._say(line)]
+        *complete, self._rest = (self._rest + text).split("\n")
+        lines = [spoken_line for line in complete for spoken_line in self._say(line)]
         if not self._in_code and len(self._rest) > SENTENCE and not _FENCE.match(self._rest):
             lines += self._begun()
         return lines
 
     def _begun(self) -> list[str]:
-        """Return what can be said already of a line that goes on: whole sentences of it."""
+        """Return the complete sentences of an unfinished line."""
         rest = self._rest
         at = max((m.end() for m in _END.finditer(rest)), default=0)
         if not at and len(rest) > LONGEST:
@@ -58,8 +58,8 @@ class Prose:
             return [f"code {fence[1]}:" if fence[1] else "code:"] if self._in_code else ["end of code"]
         if self._in_code:
             return [line]
-        said = spoken(line)
-        return [said] if said else []
+        spoken_line = spoken(line)
+        return [spoken_line] if spoken_line else []
 
 
 def spoken(line: str) -> str:
@@ -80,14 +80,14 @@ def spoken(line: str) -> str:
 
 def _inline(text: str) -> str:
     pieces = _CODE.split(text)
-    return "".join(p.strip("`") if p.startswith("`") else _undecorated(p) for p in pieces)
+    return "".join(p.strip("`") if p.startswith("`") else _strip_decoration(p) for p in pieces)
 
 
-def _undecorated(text: str) -> str:
+def _strip_decoration(text: str) -> str:
     return _LINK.sub(r"\1 (\2)", _EMPHASIS.sub(r"\1", _STRONG.sub(r"\2", text)))
 
 
 def all_lines(text: str) -> list[str]:
-    """Return the lines of a whole text at once."""
+    """Return the lines of a complete text."""
     prose = Prose()
     return [*prose.add(text), *prose.end()]

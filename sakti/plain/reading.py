@@ -32,8 +32,8 @@ def lines(value: Value, thread_id: str = "") -> list[str]:
         case Text(text):
             return [_FINDINGS.get(x[:2], x[:2]) + x[2:] for part in text for x in sanitise(part).split("\n")]
         case Rows():
-            found = items(value, thread_id)
-            return [x for x in (value.head, *(found or [value.empty]), value.tail) if x]
+            entries = items(value, thread_id)
+            return [x for x in (value.head, *(entries or [value.empty]), value.tail) if x]
         case _:
             return list(value.lines)
 
@@ -45,9 +45,11 @@ def items(rows: Rows, thread_id: str = "") -> list[str]:
             numbered = enumerate(rows.items, 1)
             return [words.thread(s, n, current=s.thread.id == thread_id) for n, s in numbered]
         case "log":
-            log, wanted = rows.items
-            said = list(words.log_lines(log))
-            return [x for x in said if all(w in x.lower() for w in wanted)] if wanted else said[-SHOWN:]
+            log, filter_words = rows.items
+            entries = list(words.log_lines(log))
+            return (
+                [x for x in entries if all(w in x.lower() for w in filter_words)] if filter_words else entries[-SHOWN:]
+            )
         case "around":
             messages, target = rows.items
             return [x for m in messages for x in _around(m, m.id == target)]
@@ -60,8 +62,8 @@ def items(rows: Rows, thread_id: str = "") -> list[str]:
 
 
 def _around(message: Any, is_target: bool) -> Iterable[str]:
-    said = words.message(message, limit=None if is_target else BESIDE_LINES)
-    return ["selected:", *said] if is_target else said
+    message_lines = words.message(message, limit=None if is_target else BESIDE_LINES)
+    return ["selected:", *message_lines] if is_target else message_lines
 
 
 _ONE: dict[str, Callable[[Any, int], Iterable[str]]] = {

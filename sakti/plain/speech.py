@@ -1,4 +1,4 @@
-"""Events as lines to be read aloud. The answer is said a line at a time, a tool call once it has ended."""
+"""Format events as lines to be read aloud: answers line by line, tool calls when they end."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class Call(Struct, frozen=True):
         head = f"{words.call(self.asked)}:" if self.asked is not None else f"{self.result.name}:"
         changed = self.result.details.get("diff")
         body = words.diff(str(changed)) if changed else sanitise(self.result.content).split("\n")
-        whole = self.result.details.get("output_file")
-        return [head, *body, *([f"all of it is in {one_line(str(whole), 300)}"] if whole else [])]
+        output_file = self.result.details.get("output_file")
+        return [head, *body, *([f"all of it is in {one_line(str(output_file), 300)}"] if output_file else [])]
 
 
 class Speech(Struct):
-    """Says events in their order. `calls`: what has ended, the newest last."""
+    """Formats events in order. `calls`: the finished calls, newest last."""
 
     calls: deque[Call] = field(default_factory=lambda: deque[Call](maxlen=KEPT))
     _prose: Prose = field(default_factory=Prose)
@@ -102,20 +102,20 @@ class Speech(Struct):
     def hear(self, event: Event) -> list[str]:
         """Return the lines that `event` makes; none for what only a screen shows."""
         if isinstance(event, TextDelta):
-            return self._labelled(self._prose.add(event.text))
+            return self._add_label(self._prose.add(event.text))
         if isinstance(event, ThinkingDelta):
             first, self._thinking = not self._thinking, True
             return ["sakti is thinking"] if first else []
         return [*self._end_text(), *self._say(event)] if _ends_text(event) else self._say(event)
 
-    def _labelled(self, lines: list[str]) -> list[str]:
+    def _add_label(self, lines: list[str]) -> list[str]:
         if lines and not self._speaking:
             self._speaking = True
             return [f"sakti: {lines[0]}", *lines[1:]]
         return lines
 
     def _end_text(self) -> list[str]:
-        lines = self._labelled(self._prose.end())
+        lines = self._add_label(self._prose.end())
         self._speaking = False
         return lines
 
@@ -136,17 +136,17 @@ class Speech(Struct):
                 wait = f"asking again in {delay:.0f} seconds, attempt {attempt} of {most}; ctrl+c gives up"
                 return [f"the model failed: {one_line(reason, 200)}; {wait}"]
             case TurnFinished():
-                return self._turn_finished(event)
+                return self._on_turn_finished(event)
             case ApprovalRequested() | ApprovalResolved():
                 return self._approval(event)
             case QueueChanged(queued):
                 return self._queue(queued)
             case MessageSaved(message):
-                return self._saved(message)
+                return self._on_saved(message)
             case ThreadChanged(thread):
-                known, self._thread = self._thread, thread.id
+                previous, self._thread = self._thread, thread.id
                 name = one_line(thread.title, 100) or "a new thread"
-                return [f"thread: {name}"] if known != thread.id else []
+                return [f"thread: {name}"] if previous != thread.id else []
             case ModelChanged(model, reason):
                 return [f"model: {one_line(model, 100)}, {one_line(reason, 100)}"] if model else []
             case StoreWaiting(seconds):
@@ -188,16 +188,19 @@ class Speech(Struct):
             case ToolOutput(call_id, text):
                 if call_id != self._own:
                     return []
-                *whole, self._own_rest = (self._own_rest + text).split("\n")
-                return [sanitise(line) for line in whole]
+                *complete, self._own_rest = (self._own_rest + text).split("\n")
+                return [sanitise(line) for line in complete]
             case ToolFinished(result, duration_ms):
-                asked = self._running.pop(result.call_id, None)
-                self.calls.append(Call(asked, result))
-                own, rest = result.call_id == self._own, sanitise(self._own_rest)
-                if own:
+                request = self._running.pop(result.call_id, None)
+                self.calls.append(Call(request, result))
+                is_own_command, rest = result.call_id == self._own, sanitise(self._own_rest)
+                if is_own_command:
                     self._own = self._own_rest = ""
-                said = [words.finished(asked, result, duration_ms, own=own), *(words.tail(result) if not own else ())]
-                return [rest, *said] if own and rest else said
+                spoken_lines = [
+                    words.finished(request, result, duration_ms, own=is_own_command),
+                    *(words.tail(result) if not is_own_command else ()),
+                ]
+                return [rest, *spoken_lines] if is_own_command and rest else spoken_lines
 
     def _approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
         """Ask one question at a time, in the order in which they came."""
@@ -206,8 +209,11 @@ class Speech(Struct):
             return self._ask() if len(self._open) == 1 else []
         first = self._open[:1]
         self._open = tuple(q for q in self._open if q.id != event.id)
-        said = ["allowed" if event.approved else f"denied: {one_line(event.note, 300)}" if event.note else "denied"]
-        return [*said, *(self._ask() if self._open and self._open[:1] != first else [])]
+        denial = f"denied: {one_line(event.note, 300)}" if event.note else "denied"
+        return [
+            "allowed" if event.approved else denial,
+            *(self._ask() if self._open and self._open[:1] != first else []),
+        ]
 
     def _ask(self) -> list[str]:
         self._questions += 1
@@ -221,8 +227,8 @@ class Speech(Struct):
     def _store_waits(self, seconds: float | None) -> list[str]:
         """Said after two seconds, and every ten from then on."""
         if seconds is None:
-            said, self._next_wait = self._next_wait > WAIT_SAID, WAIT_SAID
-            return ["the other window is done"] if said else []
+            was_announced, self._next_wait = self._next_wait > WAIT_SAID, WAIT_SAID
+            return ["the other window is done"] if was_announced else []
         if seconds < self._next_wait:
             return []
         self._next_wait += WAIT_AGAIN
@@ -235,8 +241,8 @@ class Speech(Struct):
             return [f"queued, {len(queued)} waiting: {one_line(queued[-1], 100)}"]
         return []
 
-    def _saved(self, message: Message) -> list[str]:
-        """Say what was queued again when the agent reads it; several calls are said before the first is made."""
+    def _on_saved(self, message: Message) -> list[str]:
+        """Announce a queued message when the agent reads it; several calls are announced before they run."""
         if message.role == "assistant":
             return words.planned(message)
         if message.role != "user" or message.text not in self._waiting:
@@ -244,7 +250,7 @@ class Speech(Struct):
         self._waiting.discard(message.text)
         return [f"read by the agent: {one_line(message.text, 100)}"]
 
-    def _turn_finished(self, event: TurnFinished) -> list[str]:
+    def _on_turn_finished(self, event: TurnFinished) -> list[str]:
         self._running.clear()
         self._open = ()
         if event.status == "answered":
@@ -253,8 +259,8 @@ class Speech(Struct):
         if event.error:
             out = [f"{one_line(out[0], 100)}: {one_line(event.error, 600)}"]
         if event.status == "error":
-            kept = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
-            out.append(f"/retry asks again{kept}")
+            note = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
+            out.append(f"/retry asks again{note}")
         return [*out, READY]
 
 

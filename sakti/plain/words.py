@@ -1,4 +1,4 @@
-"""Values as lines to be read aloud: tool calls, questions, tasks, log lines, threads, messages. Pure functions."""
+"""Format values as lines to be read aloud: calls, questions, tasks, log lines, threads. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def when(ms: int) -> str:
 
 
 def call(part: ToolCallPart) -> str:
-    """Format the tool and what it is about: `read src/a.py`."""
+    """Format a call's tool and target: `read src/a.py`."""
     values = part.arguments
     if values is None:
         return f"{one_line(part.name, 40)} with arguments that cannot be read"
@@ -116,9 +116,9 @@ def planned(said: Message) -> list[str]:
 def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     """Format the first of `pending` as a question with its answers."""
     first = pending[0]
-    asked = "run this command?" if first.tool == "bash" else f"allow {one_line(first.tool, 40)}?"
+    request = "run this command?" if first.tool == "bash" else f"allow {one_line(first.tool, 40)}?"
     others = f" (1 of {len(pending)})" if len(pending) > 1 else ""
-    out = [f"question {number}: {asked}{others}"]
+    out = [f"question {number}: {request}{others}"]
     target = [line for line in sanitise(revealed(first.target)).split("\n") if line.strip()]
     out += [f"  {line}" for line in target[:TARGET_LINES]]
     if len(target) > TARGET_LINES:
@@ -154,8 +154,8 @@ def diff(text: str, limit: int | None = None) -> list[str]:
         elif line[:1] in _SIGNS:
             out.append(_SIGNS[line[0]] + line[1:])
     if limit is not None and len(out) > limit:
-        left = len(out) - limit
-        out = [*out[:limit], f"and {many(left, 'more line')} of the change; /output shows all of it"]
+        hidden = len(out) - limit
+        out = [*out[:limit], f"and {many(hidden, 'more line')} of the change; /output shows all of it"]
     return out
 
 
@@ -168,7 +168,7 @@ def file_changes(changes: Iterable[FileChange]) -> list[str]:
 
 
 def message(said: Message, *, limit: int | None = None) -> list[str]:
-    """Format who, when, and what was said, tool calls as one line each. At most `limit` lines."""
+    """Format author, time and text, tool calls as one line each. At most `limit` lines."""
     who = {"assistant": "sakti", "user": "you"}.get(said.role, said.role) if "hook" not in said.metadata else "a hook"
     lines = [f"{who}, {when(said.created_at)}:"]
     for part in said.parts:
@@ -270,10 +270,10 @@ def activation(event: MemoryActivation) -> str:
 def compaction(event: CompactionFinished) -> list[str]:
     if event.undone:
         return [f"compaction undone: {taken_back(event)}"]
-    found = rows(compacted(event)) or ["nothing came of it"]
+    result = rows(compacted(event)) or ["nothing came of it"]
     return [
         f"compacted: {many(event.messages, 'message')}",
-        *found,
+        *result,
         *(f"warning: {one_line(w, 300)}" for w in event.warnings),
     ]
 

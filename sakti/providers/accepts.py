@@ -32,17 +32,17 @@ class Accepted(Struct, frozen=True):
 
 def accepted(provider: str, model: str, temperature: float | None, thinking_tokens: int | None) -> Accepted:
     """Return the settings that `model` of `provider` takes."""
-    found = facts.family(provider, model)
+    family = facts.family(provider, model)
     no_temperature = no_thinking = ""
     if provider == "anthropic":
         no_temperature = "its API has none"
-        if found is not facts.UNKNOWN and not found.thinking:
+        if family is not facts.UNKNOWN and not family.thinking:
             no_thinking = "the model does not think"
         elif (thinking_tokens or 0) < ANTHROPIC_LEAST_THINKING:
             no_thinking = f"its API takes {ANTHROPIC_LEAST_THINKING:,} at least"
     else:
-        no_temperature = "" if found.temperature else "models that think take none"
-        no_thinking = "" if found.thinking else "the model is not known to think"
+        no_temperature = "" if family.temperature else "models that think take none"
+        no_thinking = "" if family.thinking else "the model is not known to think"
     left_out: list[str] = []
     if temperature is not None and no_temperature:
         left_out.append(f"temperature {temperature:g} ({no_temperature})")
@@ -72,7 +72,7 @@ _UNKNOWN = lazy_pattern(
 
 
 def refused(body: Json, error: ProviderError) -> str:
-    """Return the part of `body` that a server rejects as unknown, empty where it cannot be left out."""
+    """Return the field of `body` that a server rejects as unknown and that may be omitted, or ""."""
     text = error.server_text
     if error.code != "invalid_request" or error.status not in (400, 422) or not _UNKNOWN.search(text):
         return ""
@@ -115,9 +115,9 @@ class RefusedParameters:
 
         A refusal comes before anything of an answer does.
         """
-        known = self._refused.setdefault(model, set())
+        refused_names = self._refused.setdefault(model, set())
         while True:
-            sent = without(body, known)
+            sent = without(body, refused_names)
             try:
                 async with contextlib.aclosing(once(sent)) as events:
                     async for event in events:
@@ -126,7 +126,7 @@ class RefusedParameters:
             except ProviderError as e:
                 e.refused_node = named_node(sent, e.server_text)
                 name = refused(sent, e)
-                if not name or name in known:
+                if not name or name in refused_names:
                     raise
-                known.add(name)
+                refused_names.add(name)
                 log.warning("%s is not sent to %s any more: %s", name, model, e.message)

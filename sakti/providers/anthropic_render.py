@@ -1,4 +1,4 @@
-"""Render a request as the body of Anthropic's Messages API. Pure, so that prompt caching can be measured on it.
+"""Render a request as the body of Anthropic's Messages API. Pure: prompt caching is measured on it.
 
 There are up to four cache breakpoints: stable edges of the system prompt (the first covers the tools), the last block
 of what is stored, and one every fifteen blocks before it, because a lookup goes back twenty blocks only.
@@ -109,7 +109,7 @@ def _object_schema(schema: Json) -> Json:
 
 
 def _edges(blocks: Sequence[Block]) -> list[int]:
-    """Return the cache breakpoints in the system prompt: its stable edges, at most the first and the last two."""
+    """Return the cache breakpoints in the system prompt: at most the first and the last two edges."""
     edges = [i for i, b in enumerate(blocks) if b.edge]
     return edges if len(edges) < BREAKPOINTS else [edges[0], *edges[-2:]]
 
@@ -136,7 +136,7 @@ def _append_tail(messages: list[Json], tail: str) -> None:
 
 
 def default_max_tokens(model: str, provider: str = "anthropic") -> int:
-    """Return the output limit of a request that names none: 32,000 tokens, or the model's maximum if it is less."""
+    """Return the default output limit: 32,000 tokens, or the model's maximum if that is less."""
     return min(facts.family(provider, model).max_output or LEAST_MAXIMUM, USUAL_MAXIMUM)
 
 
@@ -146,12 +146,12 @@ def _thinking(request: Request, found: Family, output: int) -> Json:
     Newer models take an effort; older ones a budget, which the API counts into `max_tokens`: half of that is left for
     the answer.
     """
-    asked = request.effort or (facts.effort_of(request.thinking_tokens) if request.thinking_tokens else "off")
+    effort = request.effort or (facts.effort_of(request.thinking_tokens) if request.thinking_tokens else "off")
     kind = found.thinking if found is not facts.UNKNOWN else "budget" if request.thinking_tokens else ""
-    if asked == "off":
+    if effort == "off":
         return {}
     if kind == "adaptive":
-        word = facts.effort_word(found, asked)
+        word = facts.effort_word(found, effort)
         return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": word}}
-    tokens = facts.budget(asked, request.thinking_tokens, output, SMALLEST_THINKING) if kind == "budget" else 0
+    tokens = facts.budget(effort, request.thinking_tokens, output, SMALLEST_THINKING) if kind == "budget" else 0
     return {"thinking": {"type": "enabled", "budget_tokens": tokens}} if tokens else {}

@@ -68,7 +68,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def request_headers(self, key: str) -> dict[str, str]:
-        """Return what is sent besides the SDK's own headers."""
+        """Return the headers to add to the SDK's."""
         headers = {"User-Agent": f"sakti/{__version__}"}
         if self.client == "anthropic" and self.elsewhere:
             headers["anthropic-version"] = GATEWAY_VERSION
@@ -133,7 +133,7 @@ def missing(endpoint: Endpoint, env: Mapping[str, str]) -> str:
 
 def _missing_for_bedrock(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     if not _is_installed("boto3"):
-        return _not_installed("bedrock")
+        return _missing_extra_error("bedrock")
     if bedrock_region(env) is None and not endpoint.base_url:
         return "Set AWS_REGION to the region of your Bedrock models."
     if endpoint.key:
@@ -146,7 +146,7 @@ def _missing_for_bedrock(endpoint: Endpoint, env: Mapping[str, str]) -> str:
 
 def _missing_for_vertex(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     if not endpoint.key and not _is_installed("google.auth"):
-        return _not_installed("vertex")
+        return _missing_extra_error("vertex")
     for name, meaning in (
         ("CLOUD_ML_REGION", "the region of your Vertex models, for example global"),
         ("ANTHROPIC_VERTEX_PROJECT_ID", "your Google Cloud project"),
@@ -169,7 +169,7 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _not_installed(extra: str) -> str:
+def _missing_extra_error(extra: str) -> str:
     return f"Support for {extra} is not installed. Run: pip install 'sakti[{extra}]'"
 
 

@@ -1,4 +1,4 @@
-"""Convert failures of a model call to our own errors; the only place that knows the HTTP client's exceptions.
+"""Convert failures of a model call to ProviderErrors; only this module knows the client's exceptions.
 
 They are told apart by class name, so that nothing has to be imported to catch them.
 """
@@ -97,10 +97,10 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
     if proxy := _proxy(where):
         message = f"The proxy {proxy} does not lead to {where.host} ({why}): check it, or name the host in NO_PROXY."
         return proxy_login(where) if "407" in text else make_error("unreachable", message)
-    return _not_connected(names, text, why, where)
+    return _connection_error(names, text, why, where)
 
 
-def _not_connected(names: set[str], text: str, why: str, where: Where) -> ProviderError:
+def _connection_error(names: set[str], text: str, why: str, where: Where) -> ProviderError:
     """Convert a connection that was never made, without a proxy on the way."""
     if "gaierror" in names or "Name or service not known" in text or "nodename nor servname" in text:
         return make_error(

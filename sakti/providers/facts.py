@@ -32,7 +32,7 @@ _EFFORTS: tuple[Effort, ...] = ("off", "low", "medium", "high")
 
 
 class Served(Struct, frozen=True):
-    """Limits that a server states for one of its models, in tokens; None where it states none."""
+    """Limits that a server states for one of its models, in tokens; None if it states none."""
 
     window: int | None = None
     max_output: int | None = None
@@ -40,10 +40,10 @@ class Served(Struct, frozen=True):
 
 def family(provider: str, model: str) -> Family:
     """Return the facts of a model by its name: of its provider's families, else of any other provider's."""
-    own = PRESETS.get(provider)
-    first = own.families if own is not None else ()
+    preset = PRESETS.get(provider)
+    first = preset.families if preset is not None else ()
     others = (f for p in PRESETS.values() for f in p.families)
-    name = _maker_name(model.lower()) if own is not None and own.cloud else model.lower()
+    name = _maker_name(model.lower()) if preset is not None and preset.cloud else model.lower()
     return next((f for f in (*first, *others) if re.search(f.pattern, name)), UNKNOWN)
 
 
@@ -56,10 +56,10 @@ def known(
     provider: str, model: str, settings: ProviderSettings | None = None, served: Served | None = None
 ) -> ModelInfo:
     """Return all facts about `model`."""
-    own, preset = settings or ProviderSettings(), PRESETS.get(provider)
-    found = family(provider, model)
+    provider_settings, preset = settings or ProviderSettings(), PRESETS.get(provider)
+    model_family = family(provider, model)
     listed = prices.find(provider, model)
-    window, output = _limits(own, preset, served or Served(), listed, found)
+    window, output = _limits(provider_settings, preset, served or Served(), listed, model_family)
     input_price, output_price = prices.per_million(listed)
     return ModelInfo(
         model,
@@ -68,19 +68,19 @@ def known(
         output,
         input_price,
         output_price,
-        images=takes_images(provider, model, own),
-        thinking=found.thinking,
-        image_rule=(_maker(found) or preset or _NOBODY).image_rule,
+        images=takes_images(provider, model, provider_settings),
+        thinking=model_family.thinking,
+        image_rule=(_maker(model_family) or preset or _NOBODY).image_rule,
         cache_ttl=resolve_auto_activation_ttl(provider, model),
-        tokens=found.tokens,
-        observes=found.observes,
+        tokens=model_family.tokens,
+        observes=model_family.observes,
     )
 
 
 def _limits(
     own: ProviderSettings, preset: Preset | None, served: Served, listed: Listed | None, family: Family
 ) -> tuple[int | None, int | None]:
-    """Return the context window and the longest answer of a model; None for what nobody states."""
+    """Return a model's context window and longest answer; None if neither server nor table has them."""
     window, output = own.context_window or served.window, served.max_output
     # a server on this machine decides how much of a model it serves
     if not (preset.local if preset is not None else is_loopback(own.base_url or "")):
@@ -90,7 +90,7 @@ def _limits(
 
 
 def assumption(info: ModelInfo) -> str:
-    """Explain to the user which context window is assumed where it is unknown."""
+    """Explain to the user which context window is assumed for a model without a known one."""
     return (
         f"The context window of {info.full_name} is not known: {info.context_window:,} tokens are assumed. Set "
         f"providers.{info.provider}.context_window to the size its server uses."
@@ -101,10 +101,10 @@ def takes_images(provider: str, model: str, settings: ProviderSettings | None = 
     """Return whether a model is sent images: by the settings, its family, its provider."""
     if settings is not None and settings.images is not None:
         return settings.images
-    found, preset = family(provider, model), PRESETS.get(provider)
+    model_family, preset = family(provider, model), PRESETS.get(provider)
     if preset is None or preset.local:
         return False
-    return preset.images if found.images is None else found.images
+    return preset.images if model_family.images is None else model_family.images
 
 
 _NOBODY = Preset("", "chat", "")
@@ -130,12 +130,12 @@ def resolve_auto_activation_ttl(provider: str | None, model: str | None, retenti
     if preset.name == "openai" and retention in _OPENAI_RETENTION:
         return _OPENAI_RETENTION[retention]
     lowered = (model or "").lower()
-    found = next((f for f in preset.families if lowered and re.search(f.pattern, lowered)), UNKNOWN)
-    return found.cache_ttl or preset.cache_ttl
+    model_family = next((f for f in preset.families if lowered and re.search(f.pattern, lowered)), UNKNOWN)
+    return model_family.cache_ttl or preset.cache_ttl
 
 
 def effort_word(found: Family, effort: Effort) -> str:
-    """Return the API's word for `effort` in models of a family; empty where nothing is sent."""
+    """Return the API's word for `effort` in models of a family, "" if none is sent."""
     return found.efforts[_EFFORTS.index(effort)] if found.thinking else ""
 
 
@@ -153,6 +153,6 @@ def budget(effort: Effort | None, tokens: int | None, output: int, least: int) -
     What was asked for, but at most half of the answer, so that the other half is left for text; 0 where that is less
     than the API's minimum.
     """
-    wanted = tokens if tokens is not None else BUDGETS[effort or "off"]
-    allowed = min(wanted, output // 2) if output else wanted
+    requested = tokens if tokens is not None else BUDGETS[effort or "off"]
+    allowed = min(requested, output // 2) if output else requested
     return max(allowed, 0) if allowed >= least else 0

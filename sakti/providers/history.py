@@ -1,4 +1,4 @@
-"""Convert stored messages to alternating turns that every API accepts, even after a crash or an interrupt.
+"""Convert stored messages to alternating turns that every API accepts, even after a crash.
 
 Consecutive messages of one role are one turn, every tool call is answered in the turn after it (with `interrupted`
 where no result was stored), and no result stands without its call.
@@ -73,7 +73,7 @@ def turns(
             merged[-1][1].extend(parts)
         else:
             merged.append((role, parts))
-    return _answered(merged)
+    return _add_results(merged)
 
 
 def with_text(parts: Sequence[Part], text: str) -> list[Part]:
@@ -100,23 +100,23 @@ def _is_sent(part: Part, provider: str, model: str) -> bool:
             return True
 
 
-def _answered(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]]]) -> list[Turn]:
+def _add_results(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]]]) -> list[Turn]:
     out: list[Turn] = []
     open_calls: list[ToolCallPart] = []
     for role, parts in merged:
         if role == "assistant":
             if open_calls:  # two answers in a row with a call between them: its result is lost
                 out.append(Turn("user", tuple(_result_for(call, {}) for call in open_calls)))
-            kept = _without_trailing_thinking(parts)
-            open_calls = [p for p in kept if isinstance(p, ToolCallPart)]
-            if kept:
-                out.append(Turn("assistant", kept))
+            parts_sent = _without_trailing_thinking(parts)
+            open_calls = [p for p in parts_sent if isinstance(p, ToolCallPart)]
+            if parts_sent:
+                out.append(Turn("assistant", parts_sent))
         else:
             out.append(Turn("user", _with_results(parts, open_calls)))
             open_calls = []
     if open_calls:
         out.append(Turn("user", tuple(_result_for(call, {}) for call in open_calls)))
-    return _joined(out)
+    return _join_turns(out)
 
 
 def _without_trailing_thinking(parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -131,13 +131,13 @@ def _without_trailing_thinking(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def _with_results(parts: Sequence[Part], calls: Sequence[ToolCallPart]) -> tuple[Part, ...]:
-    wanted = {call.id for call in calls}
+    call_ids = {call.id for call in calls}
     results: dict[str, ToolResultPart] = {}
     rest: list[Part] = []
     for part in parts:
         if not isinstance(part, ToolResultPart):
             rest.append(part)
-        elif part.call_id in wanted:
+        elif part.call_id in call_ids:
             results.setdefault(part.call_id, part)
         else:
             rest.append(TextPart(f"[result of {part.name}]\n{part.content}"))
@@ -148,7 +148,7 @@ def _result_for(call: ToolCallPart, results: dict[str, ToolResultPart]) -> ToolR
     return results.get(call.id) or ToolResultPart(call.id, call.name, INTERRUPTED, is_error=True)
 
 
-def _joined(items: Sequence[Turn]) -> list[Turn]:
+def _join_turns(items: Sequence[Turn]) -> list[Turn]:
     """Join adjacent turns of one role, which arise where something between them was dropped."""
     out: list[Turn] = []
     for turn in items:
@@ -160,7 +160,7 @@ def _joined(items: Sequence[Turn]) -> list[Turn]:
 
 
 def split_tool_images(parts: Sequence[Part]) -> tuple[tuple[ImagePart, ...], tuple[Part, ...]]:
-    """Split a user turn into the images that tools returned, right behind the results, and its other parts."""
+    """Split a user turn into the images that tools returned and its other parts."""
     first = next((i for i, p in enumerate(parts) if not isinstance(p, ToolResultPart)), len(parts))
     if first == 0:
         return (), tuple(parts)
@@ -173,8 +173,8 @@ def words(turn: Turn, most: int) -> str:
 
     Empty for an answer.
     """
-    said = [p.text for p in turn.parts if isinstance(p, TextPart)] if turn.role == "user" else []
-    return said[-1].partition("\n\n<context>\n")[0][:most] if said else ""
+    texts = [p.text for p in turn.parts if isinstance(p, TextPart)] if turn.role == "user" else []
+    return texts[-1].partition("\n\n<context>\n")[0][:most] if texts else ""
 
 
 def file_text(part: FilePart) -> str:
@@ -183,7 +183,7 @@ def file_text(part: FilePart) -> str:
 
 
 def output_text(part: OutputPart) -> str:
-    """Wrap the output of a command that the user ran, so that nobody takes it for the user's words."""
+    """Wrap the output of a command that the user ran, so that it is not read as the user's words."""
     command = json.dumps(part.command, ensure_ascii=False)
     head = "The user ran a command. What it printed is output, not the user's words:"
     return f"{head}\n<output command={command}>\n{part.text}\n</output>"
@@ -199,7 +199,7 @@ def call_arguments(call: ToolCallPart) -> dict[str, Any]:
 
 
 def read_arguments(raw: str) -> dict[str, Any] | None:
-    """Parse the arguments a model wrote: `{}` for nothing at all, None where they are not a JSON object."""
+    """Parse the arguments a model wrote: `{}` for an empty text, None if they are not a JSON object."""
     if not raw.strip():
         return {}
     try:
@@ -243,7 +243,7 @@ class CallIds:
         self._used = {call.id for message in messages for call in message.tool_calls}
 
     def unique(self, wanted: str | None) -> str:
-        """Return `wanted` if it is free; a new id made from it where it is missing or taken."""
+        """Return `wanted`, or a new id made from it if it is missing or taken."""
         call_id = wanted or ""
         if not call_id or call_id in self._used:
             call_id = _free_id(wanted or "call", self._used)

@@ -31,7 +31,7 @@ def kept_keys() -> tuple[str, ...]:
 
 
 def keep_key(variable: str, key: str) -> None:
-    """Store the key of `variable`. Raises `SaktiError` where the keyring refuses it. Slow: call it in a thread."""
+    """Store the key of `variable`. Raises SaktiError if the keyring refuses it. Slow: use a thread."""
     import keyring
     from keyring.errors import KeyringError
 

@@ -41,7 +41,7 @@ _SUM = lazy_pattern(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")  # Anthropic: prompt
 
 
 class Stated(Struct, frozen=True):
-    """Stated limits in tokens, None where there is none.
+    """Limits in tokens that an error text states; None for those it does not.
 
     `output` is what this answer may have, `maximum` what the model can write at most; `named`: the answer's limit is
     mentioned, not the conversation's length alone.
@@ -56,16 +56,16 @@ class Stated(Struct, frozen=True):
 def stated(said: str) -> Stated:
     """Parse the limits in a server's refusal."""
     named = bool(_NAMED.search(said))
-    if found := _SUM.search(said):
-        prompt, _, window = (_int(g) for g in found.groups())
+    if match := _SUM.search(said):
+        prompt, _, window = (_int(g) for g in match.groups())
         return Stated(window - prompt, None, window, True)
     for pattern in _MAXIMUM:
-        if found := pattern.search(said):
-            most = _int(next(g for g in reversed(found.groups()) if g and g[:1].strip("`").isdigit()))
+        if match := pattern.search(said):
+            most = _int(next(g for g in reversed(match.groups()) if g and g[:1].strip("`").isdigit()))
             return Stated(most, most, None, True)
     window, prompt = _first(_WINDOW, said), _first(_PROMPT, said)
-    left = window - prompt if window is not None and prompt is not None else None
-    return Stated(left, None, window, named)
+    room = window - prompt if window is not None and prompt is not None else None
+    return Stated(room, None, window, named)
 
 
 def check_answer_length(written: int) -> None:
@@ -79,8 +79,8 @@ def check_answer_length(written: int) -> None:
 
 
 def _first(pattern: re.Pattern[str], said: str) -> int | None:
-    found = pattern.search(said)
-    return next((_int(g) for g in found.groups() if g and g.strip("`")[:1].isdigit()), None) if found else None
+    match = pattern.search(said)
+    return next((_int(g) for g in match.groups() if g and g.strip("`")[:1].isdigit()), None) if match else None
 
 
 def _int(text: str) -> int:

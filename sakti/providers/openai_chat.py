@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from functools import partial
 from typing import Any, cast
 
 from msgspec import Struct, field
@@ -23,7 +20,7 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.providers import facts, prices, stops
+from sakti.providers import facts, stops
 from sakti.providers.errors import stream_cut
 from sakti.providers.facts import Family
 from sakti.providers.history import (
@@ -42,7 +39,7 @@ from sakti.providers.openai_responses import asked_effort
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.providers.refusals import Where, from_event
 from sakti.providers.remote import RemoteProvider
-from sakti.providers.sse import DONE, chunks, protocol_errors, whole_parts
+from sakti.providers.sse import DONE, StreamParser
 from sakti.providers.usage import dollars, table, tokens
 
 STABLE = frozenset({"system", "instructions", "skills"})  # kinds of blocks that stay the same for the life of a session
@@ -57,36 +54,39 @@ def render(request: Request, provider: str) -> Json:
     # A server's template puts the tools behind this message: nothing in it may move.
     if system := "\n\n".join(b.text for b in request.system if b.kind in STABLE and b.text.strip()):
         messages.append({"role": "system", "content": system})
-    asked = ""
+    request_text = ""
     for turn in turns(request.messages, provider, request.model):
-        messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn, asked))
-        asked = words(turn, QUOTED) or asked
+        messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn, request_text))
+        request_text = words(turn, QUOTED) or request_text
     if moving := "\n\n".join(b.text for b in request.system if b.kind not in STABLE and b.text.strip()):
         _put_first(messages, moving)
     _append_tail(messages, request.tail.strip())
-    found = facts.family(provider, request.model)
     body: Json = {"model": request.model, "messages": messages}
     if request.tools:
-        body["tools"] = [
-            {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
-            for t in request.tools
-        ]
+        functions = ({"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools)
+        body["tools"] = [{"type": "function", "function": function} for function in functions]
         if request.tool_choice == "none":
             body["tool_choice"] = "none"
-    if request.max_output_tokens:
-        # Only OpenAI's own models insist on the newer name; every other server knows the older one.
-        newer = provider == "openai" and bool(found.thinking)
-        body["max_completion_tokens" if newer else "max_tokens"] = request.max_output_tokens
-    if request.temperature is not None and found.temperature:
-        body["temperature"] = request.temperature
-    body |= _thinking(request, found, provider)
     if request.schema is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
-    return merged(body, request.extra)
+    return merged(body | _options(request, provider), request.extra)
+
+
+def _options(request: Request, provider: str) -> Json:
+    """Return the parameters that depend on what the model's family takes."""
+    family = facts.family(provider, request.model)
+    options = _thinking(request, family, provider)
+    if request.max_output_tokens:
+        # Only OpenAI's own models insist on the newer name; every other server knows the older one.
+        newer = provider == "openai" and bool(family.thinking)
+        options["max_completion_tokens" if newer else "max_tokens"] = request.max_output_tokens
+    if request.temperature is not None and family.temperature:
+        options["temperature"] = request.temperature
+    return options
 
 
 def _thinking(request: Request, found: Family, provider: str) -> Json:
-    """Return the thinking parameters in the provider's form; empty where the model is not known to think."""
+    """Return the thinking parameters in the provider's form; empty for models that do not think."""
     if not (word := asked_effort(request, found)):
         return {}
     if provider == "openrouter":
@@ -182,40 +182,6 @@ def _image(part: ImagePart) -> Json:
     return {"type": "image_url", "image_url": {"url": data_url(part)}}
 
 
-class ChatProvider(RemoteProvider):
-    """Provider for `/chat/completions`."""
-
-    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        body = render(self._with_extra(request), self.name)
-        body.setdefault("stream_options", {"include_usage": True})
-        async with contextlib.aclosing(self._taken.stream(request.model, body, partial(self._once, request))) as events:
-            async for event in events:
-                yield event
-
-    async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
-        answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
-        async with self._server.events("/chat/completions", body, _as_chunks) as events:
-            async for chunk in chunks(events, self._where, answer):
-                yield chunk
-        with protocol_errors(self._where):
-            parts = whole_parts(answer.parts())
-        usage = prices.with_cost(answer.usage, self.name, request.model)
-        model = answer.model or request.model
-        yield stops.completed(answer.finish, parts, usage, model, refused=answer.refused)
-
-
-def _as_chunks(whole: Json) -> list[Json]:
-    """Convert an answer that came in one piece to the chunks of a stream; empty for anything else."""
-    choices = cast("list[Json]", whole.get("choices") or [])
-    if not choices:
-        return []
-    message = cast("Json", choices[0].get("message") or {})
-    calls = [{**c, "index": n} for n, c in enumerate(cast("list[Json]", message.get("tool_calls") or []))]
-    delta = {**message, "tool_calls": calls}
-    reason = choices[0].get("finish_reason") or "stop"
-    return [{**whole, "choices": [{"delta": delta, "finish_reason": reason, "error": choices[0].get("error")}]}]
-
-
 class _Call(Struct):
     call_id: str
     wire_id: str
@@ -224,7 +190,7 @@ class _Call(Struct):
     extra: Json | None = None
 
     def has_arguments(self) -> bool:
-        """Return whether the arguments received so far are a whole JSON object."""
+        """Return whether the arguments received so far are a complete JSON object."""
         return read_arguments("".join(self.pieces)) is not None
 
     def is_followed_by(self, wire_id: str, name: str) -> bool:
@@ -239,19 +205,12 @@ class _Call(Struct):
         return not wire_id and bool(self.pieces) and self.has_arguments()
 
 
-class _Answer:
-    """Collects the chunks of one stream into an answer."""
+class ChatStreamParser(StreamParser):
+    """Collects the chunks of Chat Completions; usage comes behind the end, so `done` stays False."""
 
-    def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
-        self.done = False  # usage comes behind the end
-        self.ended = False  # by `[DONE]`
-        self.finish = ""
-        self.refused = False
-        self.model = ""
-        self.usage = Usage()
-        self._provider, self._asked = provider, asked
-        self._ids = ids
-        self._where = where
+    def __init__(self, provider: str, requested: str, ids: CallIds, where: Where) -> None:
+        super().__init__(provider, requested, ids, where)
+        self._ended = False  # by `[DONE]`
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._thinking_field = ""
@@ -262,15 +221,15 @@ class _Answer:
     @property
     def complete(self) -> bool:
         """Return whether the end was received; some servers send no more than `[DONE]`."""
-        if self.finish:
-            return stops.classify(self.finish) != "cut"
+        if self.reason:
+            return stops.classify(self.reason) != "cut"
         has_answer = bool(self._text or self._calls)
-        return self.ended and has_answer and all(c.has_arguments() for c in self._calls)
+        return self._ended and has_answer and all(c.has_arguments() for c in self._calls)
 
     def take(self, event: Json) -> list[StreamEvent]:
         if event.get("error"):
             raise from_event(event, self._where)
-        self.ended = self.ended or event is DONE
+        self._ended = self._ended or event is DONE
         self.model = self.model or str(event.get("model") or "")
         if isinstance(event.get("usage"), dict):
             self.usage = read_usage(event["usage"])
@@ -280,7 +239,7 @@ class _Answer:
             return []
         if choice.get("error"):
             raise self._choice_error(choice)
-        self.finish = str(choice.get("finish_reason") or "") or self.finish
+        self.reason = str(choice.get("finish_reason") or "") or self.reason
         return self._delta(cast("Json", choice.get("delta") or {}))
 
     def _choice_error(self, choice: Json) -> ProviderError:
@@ -330,19 +289,19 @@ class _Answer:
         function = cast("Json", delta.get("function") or {})
         index = delta.get("index")
         wire_id, name = str(delta.get("id") or ""), str(function.get("name") or "")
-        known = self._at.get(index) if isinstance(index, int) else (self._calls[-1] if self._calls else None)
-        if known is None or known.is_followed_by(wire_id, name):
-            known = _Call(self._ids.unique(wire_id or None), wire_id, name)
-            self._calls.append(known)
+        call = self._at.get(index) if isinstance(index, int) else (self._calls[-1] if self._calls else None)
+        if call is None or call.is_followed_by(wire_id, name):
+            call = _Call(self._ids.unique(wire_id or None), wire_id, name)
+            self._calls.append(call)
         if isinstance(index, int):
-            self._at[index] = known
+            self._at[index] = call
         arguments: Any = function.get("arguments")
         text = arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments else ""
         if text:
-            known.pieces.append(text)
+            call.pieces.append(text)
         if delta.get("extra_content"):
-            known.extra = delta["extra_content"]
-        return ToolCallChunk(known.call_id, known.name, text)
+            call.extra = delta["extra_content"]
+        return ToolCallChunk(call.call_id, call.name, text)
 
     def parts(self) -> tuple[Part, ...]:
         parts: list[Part] = []
@@ -354,7 +313,7 @@ class _Answer:
         if extra := {c.call_id: c.extra for c in self._calls if c.extra}:
             opaque["extra"] = extra
         if self._thinking or opaque:
-            parts.append(ThinkingPart("".join(self._thinking), self._provider, opaque, self._asked))
+            parts.append(ThinkingPart("".join(self._thinking), self._provider, opaque, self._requested))
         if self._text:
             parts.append(TextPart("".join(self._text)))
         for call in self._calls:
@@ -376,3 +335,23 @@ def read_usage(usage: Any) -> Usage:
         tokens(out.get("reasoning_tokens")),
         dollars(u.get("cost")),
     )
+
+
+class ChatProvider(RemoteProvider):
+    """Provider for `/chat/completions`."""
+
+    path = "/chat/completions"
+    parser = ChatStreamParser
+
+    def _render(self, request: Request) -> Json:
+        return {"stream_options": {"include_usage": True}, **render(request, self.name)}
+
+    def _split(self, answer: Json) -> list[Json]:
+        choices = cast("list[Json]", answer.get("choices") or [])
+        if not choices:
+            return []
+        message = cast("Json", choices[0].get("message") or {})
+        calls = [{**c, "index": n} for n, c in enumerate(cast("list[Json]", message.get("tool_calls") or []))]
+        delta = {**message, "tool_calls": calls}
+        reason = choices[0].get("finish_reason") or "stop"
+        return [{**answer, "choices": [{"delta": delta, "finish_reason": reason, "error": choices[0].get("error")}]}]

@@ -10,8 +10,8 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
-from functools import cached_property, partial
+from collections.abc import AsyncGenerator
+from functools import cached_property
 from typing import Any, cast
 
 from msgspec import Struct, field
@@ -30,7 +30,7 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.providers import facts, prices, stops
+from sakti.providers import facts, stops
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     CallIds,
@@ -47,7 +47,7 @@ from sakti.providers.history import (
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.providers.refusals import Where, from_event
 from sakti.providers.remote import RemoteProvider
-from sakti.providers.sse import DONE, chunks, protocol_errors, whole_parts
+from sakti.providers.sse import DONE, StreamParser
 from sakti.providers.usage import table, tokens
 
 log = logging.getLogger(__name__)
@@ -87,22 +87,28 @@ def render(request: Request, provider: str = "openai", *, with_ids: bool | None 
             body["tool_choice"] = "none"
     if request.messages:
         body["prompt_cache_key"] = request.messages[0].thread_id
-    if request.max_output_tokens:
-        body["max_output_tokens"] = request.max_output_tokens
-    found = facts.family(provider, request.model)
-    if found.thinking:
-        body["include"] = ["reasoning.encrypted_content"]
-        if word := asked_effort(request, found):
-            body["reasoning"] = {"effort": word, "summary": "auto"}
-    if request.temperature is not None and found.temperature:
-        body["temperature"] = request.temperature
     if request.schema is not None:
         body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": request.schema, "strict": False}}
-    return merged(body, request.extra)
+    return merged(body | _options(request, provider), request.extra)
+
+
+def _options(request: Request, provider: str) -> Json:
+    """Return the parameters that depend on what the model's family takes."""
+    family = facts.family(provider, request.model)
+    options: Json = {}
+    if request.max_output_tokens:
+        options["max_output_tokens"] = request.max_output_tokens
+    if family.thinking:
+        options["include"] = ["reasoning.encrypted_content"]
+        if word := asked_effort(request, family):
+            options["reasoning"] = {"effort": word, "summary": "auto"}
+    if request.temperature is not None and family.temperature:
+        options["temperature"] = request.temperature
+    return options
 
 
 def asked_effort(request: Request, found: Family) -> str:
-    """Return the word for the requested reasoning effort, empty where none is requested."""
+    """Return the word for the requested reasoning effort, "" if none is requested."""
     if request.thinking_tokens:
         return facts.effort_word(found, facts.effort_of(request.thinking_tokens))
     return facts.effort_word(found, request.effort) if request.effort else ""
@@ -190,45 +196,6 @@ def _image(part: ImagePart) -> Json:
     return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
 
 
-class ResponsesProvider(RemoteProvider):
-    """Provider for `/responses`."""
-
-    @cached_property
-    def _with_ids(self) -> dict[str, bool]:
-        """Return whether items have ids, by model, for servers that refused a request because of them."""
-        return {}
-
-    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        while True:
-            known = self._with_ids.get(request.model)
-            body = render(self._with_extra(request), self.name, with_ids=known)
-            stream = self._taken.stream(request.model, body, partial(self._once, request))
-            try:
-                async with contextlib.aclosing(stream) as events:
-                    async for event in events:
-                        yield event
-                return
-            except ProviderError as e:
-                wanted = wants_ids(e)
-                if wanted is None or wanted == known:
-                    raise
-                self._with_ids[request.model] = wanted
-                log.warning(
-                    "items are sent %s ids to %s: %s", "with" if wanted else "without", request.model, e.message
-                )
-
-    async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
-        answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
-        async with self._server.events("/responses", body, _as_events) as events:
-            async for chunk in chunks(events, self._where, answer):
-                yield chunk
-        with protocol_errors(self._where):
-            parts = whole_parts(answer.parts())
-        usage = prices.with_cost(answer.usage, self.name, request.model)
-        model = answer.model or request.model
-        yield stops.completed(answer.reason, parts, usage, model, refused=answer.refused)
-
-
 def wants_ids(error: ProviderError) -> bool | None:
     """Return whether the server wants items with ids, None if the error is not about ids."""
     if error.code not in ("invalid_request", "not_found"):
@@ -236,23 +203,6 @@ def wants_ids(error: ProviderError) -> bool | None:
     if _ID_UNKNOWN.search(error.server_text):
         return False
     return True if _ID_MISSING.search(error.server_text) else None
-
-
-def _as_events(whole: Json) -> list[Json]:
-    """Convert an answer that came in one piece to the events of a stream; empty for anything else."""
-    output = cast("list[Json]", whole.get("output") or [])
-    if "output" not in whole:
-        return []
-    events: list[Json] = []
-    for index, item in enumerate(output):
-        content = cast("list[Json]", item.get("content") or []) if item.get("type") == "message" else []
-        text = "".join(str(c.get("text") or "") for c in content)
-        events.append({"type": "response.output_item.added", "output_index": index, "item": item})
-        if text:
-            events.append({"type": "response.output_text.delta", "output_index": index, "delta": text})
-        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
-    ending = "response.failed" if whole.get("status") == "failed" else "response.completed"
-    return [*events, {"type": ending, "response": whole}]
 
 
 class _Item(Struct):
@@ -282,29 +232,23 @@ class _Item(Struct):
         return any(c.get("type") == "refusal" for c in content)
 
 
-class _Answer:
-    """Collects the events of one stream into an answer."""
+class ResponsesStreamParser(StreamParser):
+    """Collects the events of the Responses API."""
 
-    def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
-        self.done = False
-        self.ended = False  # by `[DONE]`
+    def __init__(self, provider: str, requested: str, ids: CallIds, where: Where) -> None:
+        super().__init__(provider, requested, ids, where)
+        self._ended = False  # by `[DONE]`
         self._failed = False  # the newest event is an error or violates the protocol
-        self.reason = ""
-        self.model = ""
-        self.usage = Usage()
-        self._provider, self._asked = provider, asked
-        self._ids = ids
-        self._where = where
         self._items: dict[int, _Item] = {}
         self._places: dict[str, int] = {}  # by the ids of items
 
     @property
     def complete(self) -> bool:
-        """Return whether the end was received; some servers only send `[DONE]` behind whole items, or nothing."""
+        """Return whether the end was received; some servers send only `[DONE]`, or just complete items."""
         if self.done:
             return stops.classify(self.reason) != "cut"
         items = [item for _, item in sorted(self._items.items())]
-        if self.ended:
+        if self._ended:
             return bool(items) and all(i.final for i in items)
         return not self._failed and all(i.is_completed for i in items) and bool(items) and items[-1].can_be_last
 
@@ -320,7 +264,7 @@ class _Answer:
 
     def _read(self, event: Json) -> list[StreamEvent]:
         kind = str(event.get("type") or "")
-        self.ended = self.ended or event is DONE
+        self._ended = self._ended or event is DONE
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._piece(event, "message")
@@ -331,7 +275,7 @@ class _Answer:
             case "response.reasoning_summary_part.added" if self._item(event, "reasoning").pieces:
                 return self._piece({**event, "delta": "\n\n"}, "reasoning")
             case "response.output_item.added":
-                return self._added(event)
+                return self._add_item(event)
             case "response.output_item.done":
                 item = cast("Json", event.get("item") or {})
                 self._item(event, str(item.get("type"))).final = item
@@ -349,7 +293,7 @@ class _Answer:
         return self._items.setdefault(self._place(event, kind), _Item(kind))
 
     def _place(self, event: Json, kind: str) -> int:
-        """Return the place of an event's item: its index, or the place of its id if there is none."""
+        """Return the position of an event's item: its index, or the position of its id."""
         item = cast("Json", event.get("item") or {})
         item_id = str(event.get("item_id") or item.get("id") or item.get("call_id") or "")
         place = event.get("output_index")
@@ -363,7 +307,7 @@ class _Answer:
             self._places.setdefault(item_id, int(place))
         return int(place)
 
-    def _added(self, event: Json) -> list[StreamEvent]:
+    def _add_item(self, event: Json) -> list[StreamEvent]:
         content = cast("Json", event.get("item") or {})
         item = self._item(event, str(content.get("type")))
         if item.kind != "function_call":
@@ -413,13 +357,13 @@ class _Answer:
         text = "".join(item.pieces)
         match item.kind:
             case "message":
-                whole = _text_of(item.final) or text
-                return TextPart(whole, self._message_opaque(item.final)) if whole else None
+                full_text = _text_of(item.final) or text
+                return TextPart(full_text, self._message_opaque(item.final)) if full_text else None
             case "reasoning":
                 fields = {k: v for k, v in item.final.items() if k in _REASONING_FIELDS and v is not None}
                 usable = fields.keys() & {"encrypted_content", "id"}
                 opaque: Json = {"item": {"summary": list[Any](), **fields}} if usable else {}
-                return ThinkingPart(text, self._provider, opaque, self._asked)
+                return ThinkingPart(text, self._provider, opaque, self._requested)
             case "function_call":
                 raw = str(item.final.get("arguments") or text)
                 arguments = read_arguments(raw)
@@ -431,7 +375,7 @@ class _Answer:
 
     def _message_opaque(self, final: Json) -> Json | None:
         fields = {k: final[k] for k in ("id", "phase") if final.get(k)}
-        return {"provider": self._provider, "model": self._asked, **fields} if fields else None
+        return {"provider": self._provider, "model": self._requested, **fields} if fields else None
 
 
 def _text_of(item: Json) -> str:
@@ -453,3 +397,48 @@ def read_usage(usage: Any) -> Usage:
         tokens(u.get("output_tokens")),
         tokens(out.get("reasoning_tokens")),
     )
+
+
+class ResponsesProvider(RemoteProvider):
+    """Provider for `/responses`."""
+
+    path = "/responses"
+    parser = ResponsesStreamParser
+
+    @cached_property
+    def _with_ids(self) -> dict[str, bool]:
+        """Return whether items have ids, by model, for servers that refused a request because of them."""
+        return {}
+
+    async def stream(self, request: Request) -> AsyncGenerator[StreamEvent]:
+        while True:
+            with_ids = self._with_ids.get(request.model)
+            try:
+                async with contextlib.aclosing(super().stream(request)) as events:
+                    async for event in events:
+                        yield event
+                return
+            except ProviderError as e:
+                needs_ids = wants_ids(e)
+                if needs_ids is None or needs_ids == with_ids:
+                    raise
+                self._with_ids[request.model] = needs_ids
+                log.warning(
+                    "items are sent %s ids to %s: %s", "with" if needs_ids else "without", request.model, e.message
+                )
+
+    def _render(self, request: Request) -> Json:
+        return render(request, self.name, with_ids=self._with_ids.get(request.model))
+
+    def _split(self, answer: Json) -> list[Json]:
+        output = cast("list[Json]", answer.get("output") or [])
+        if "output" not in answer:
+            return []
+        events: list[Json] = []
+        for index, item in enumerate(output):
+            events.append({"type": "response.output_item.added", "output_index": index, "item": item})
+            if item.get("type") == "message" and (text := _text_of(item)):
+                events.append({"type": "response.output_text.delta", "output_index": index, "delta": text})
+            events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+        ending = "response.failed" if answer.get("status") == "failed" else "response.completed"
+        return [*events, {"type": ending, "response": answer}]

@@ -1,4 +1,4 @@
-"""List the facts about providers and their models: the one table. Data only; a new provider is one entry.
+"""Facts about providers and their models. Data only: a new provider is one entry.
 
 A model's facts are those of the first `Family` of its provider whose pattern matches its name; what a server says
 about itself and the settings override them (`facts`).

@@ -35,7 +35,7 @@ class Price(Struct, frozen=True):
 
 
 class Listed(Struct, frozen=True):
-    """Entry of a model: the names it has, a pattern for further ones, its context window in tokens, its prices.
+    """Price entry of a model: names, a pattern for further names, context window in tokens, prices.
 
     Of the prices that hold the last counts.
     """
@@ -65,9 +65,9 @@ def cost(usage: Usage, provider: str, model: str) -> float | None:
     """Return the US dollars for `usage`, None without a known price; 0 for the embedded model."""
     if provider == "local":
         return 0.0
-    if (found := find(provider, model)) is None:
+    if (listed := find(provider, model)) is None:
         return None
-    price = found.price(datetime.now(UTC))
+    price = listed.price(datetime.now(UTC))
     plain = usage.input_tokens
     dollars = 0.0
     for tokens, rates in ((usage.cached_tokens, price.cached), (usage.cache_write_tokens, price.cache_write)):
@@ -98,7 +98,7 @@ def find(provider: str, model: str) -> Listed | None:
 
 
 def per_million(found: Listed | None) -> tuple[float | None, float | None]:
-    """Return the US dollars per million tokens, in and out, of an entry; the lowest where they grow with the input."""
+    """Return US dollars per million tokens, input and output; the lowest if prices are tiered."""
     if found is None:
         return None, None
     price = found.price(datetime.now(UTC))
@@ -107,8 +107,8 @@ def per_million(found: Listed | None) -> tuple[float | None, float | None]:
 
 @functools.cache
 def _search(provider: str, name: str) -> Listed | None:
-    own = _provider(provider)
-    for each in (own, *map(_provider, own.then)):
+    provider_prices = _provider(provider)
+    for each in (provider_prices, *map(_provider, provider_prices.then)):
         for model in each.models:
             if name in model.names or (model.pattern and re.search(model.pattern, name)):
                 return model

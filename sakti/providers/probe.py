@@ -16,7 +16,7 @@ _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "bge-", "minilm")
 
 
 async def served_models(base_url: str) -> list[str] | None:
-    """Return the names of the models at `base_url` (which ends in `/v1`), None without an answer within 0.3 s.
+    """Return the names of the models at `base_url` (ending in `/v1`); None without an answer in 0.3 s.
 
     Raises nothing: a port of another program counts as no answer.
     """

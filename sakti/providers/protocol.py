@@ -38,7 +38,7 @@ class PromptProgress(Struct, frozen=True):
 
 
 class Completed(Struct, frozen=True):
-    """Last event of a complete stream: the whole answer as parts, in order.
+    """Last event of a complete stream: the full answer as parts, in order.
 
     `unknown_reason` is the server's reason for its end if no protocol defines it, else empty.
     """
@@ -68,14 +68,10 @@ class Provider(Protocol):
 
     def stream(self, request: Request) -> AsyncIterator[StreamEvent]: ...
 
-    async def count_tokens(self, request: Request) -> int | None:
-        """Return the input tokens as the provider counts them, None where it cannot."""
-        ...
-
     async def models(self) -> Sequence[ModelInfo]: ...
 
     async def served(self, model: str) -> Served | None:
-        """Return the limits that the server states for `model`; None where it does not answer. Called once."""
+        """Return the limits that the server states for `model`, None without an answer. Called once."""
         ...
 
     async def warm(self) -> None:
@@ -90,5 +86,5 @@ class Prepares(Protocol):
     """A provider that can read the beginning of a prompt before anything is asked."""
 
     async def prepare(self, request: Request) -> None:
-        """Begin to read what requests with the system prompt and the tools of `request` begin with; returns at once."""
+        """Start reading the system prompt and tools of `request`; returns at once."""
         ...

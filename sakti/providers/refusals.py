@@ -318,8 +318,8 @@ def _detail(value: Any) -> str:
     if not isinstance(value, list):
         return str(value or "")
     listed = cast("list[Any]", value)
-    found = [cast("Json", each) for each in listed if isinstance(each, dict)]
-    rows = (f"{'.'.join(map(str, cast('list[Any]', e.get('loc') or [])))}: {e.get('msg') or ''}" for e in found)
+    problems = [cast("Json", each) for each in listed if isinstance(each, dict)]
+    rows = (f"{'.'.join(map(str, cast('list[Any]', e.get('loc') or [])))}: {e.get('msg') or ''}" for e in problems)
     return "; ".join(rows) or str(listed)
 
 

@@ -49,7 +49,7 @@ class Piece(Struct, frozen=True):
 
 
 class Omission(Struct, frozen=True):
-    """Pieces that are left out because of `error`, the first of some `refusals` of a request.
+    """Pieces left out because of `error`, the first of some `refusals` of a request.
 
     `no_images`: the model takes no images at all.
     """
@@ -60,7 +60,7 @@ class Omission(Struct, frozen=True):
     refusals: int = 1
 
     def marks(self, model: str) -> dict[str, str]:
-        """Return what is stored of it: by piece, the model that refused it or `EVERY_MODEL`."""
+        """Return the marks to store: by piece, the model that refused it or `EVERY_MODEL`."""
         return {p.key: model if self.no_images else EVERY_MODEL for p in self.pieces}
 
 
@@ -82,7 +82,7 @@ def named_node(body: Json, text: str) -> Json | None:
 
 
 def is_refusal(error: ProviderError) -> bool:
-    """Return whether a server refused a request for what is in it."""
+    """Return whether a server refused a request because of its content."""
     return error.status is not None and (error.code == "invalid_request" or error.status == 413)
 
 
@@ -194,7 +194,7 @@ _WORDS: dict[Kind, str] = {
 
 
 def _piece_of(part: Part, index: int) -> Piece | None:
-    """Return the piece that a part is; None for any other part, and for a piece that is left out already."""
+    """Return the piece that a part is; None for other parts and for pieces already left out."""
     if part == _replacement(part):
         return None
     key = _key_of(part)

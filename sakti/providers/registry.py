@@ -1,4 +1,4 @@
-"""Select the model to use and say why: names, keys, selection. Imports no HTTP client until a model is used."""
+"""Select the model to use and explain the choice. Imports no HTTP client until a model is used."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def select(
     probe: Probe = served_models,
     local_installed: bool | None = None,
 ) -> Choice | None:
-    """Select the model to use, None where there is none.
+    """Select the model to use; None if none is available.
 
     The first that is given wins: `flag` (--model), the config, a key in the environment, a key in the keyring, a
     server on this machine, the installed model.
@@ -100,8 +100,8 @@ def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
     """
     name = name.strip()
     head, slash, rest = name.partition("/")
-    known = providers(settings)
-    if head in known:
+    names = providers(settings)
+    if head in names:
         if head == "local":
             return _local_model()
         return f"{head}/{rest}"
@@ -109,11 +109,11 @@ def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
         for preset in PRESETS.values():
             if preset.names and re.match(preset.names, name):
                 return f"{preset.name}/{name}"
-    close = difflib.get_close_matches(head, known, n=3)
+    close = difflib.get_close_matches(head, names, n=3)
     hint = (
         f"did you mean {' or '.join(f'{c}/{rest}' if slash else f'{c}/…' for c in close)}?"
         if close
-        else (f"write provider/name, with one of {', '.join(sorted(known))}.")
+        else (f"write provider/name, with one of {', '.join(sorted(names))}.")
     )
     what = f"There is no provider {head!r}" if slash else f"The provider of {name!r} is not clear"
     raise NoModelError(f"{what}: {hint}")
@@ -121,8 +121,8 @@ def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
 
 def providers(settings: Mapping[str, ProviderSettings] = _NONE) -> list[str]:
     """Return every name that may precede the slash."""
-    own = [n for n, s in settings.items() if n not in PRESETS and s.base_url]
-    return [*PRESETS, "local", "scripted", *own]
+    custom = [n for n, s in settings.items() if n not in PRESETS and s.base_url]
+    return [*PRESETS, "local", "scripted", *custom]
 
 
 def small_model(full_name: str) -> str:
@@ -153,13 +153,13 @@ def create(
     """
     env = os.environ if env is None else env
     name, _, model = resolve(full_name, settings).partition("/")
-    own = settings.get(name, ProviderSettings())
+    provider_settings = settings.get(name, ProviderSettings())
     if name == "local":
-        return local_provider.LocalProvider(context=own.context_window)
+        return local_provider.LocalProvider(context=provider_settings.context_window)
     if name == "scripted":
         return scripted_provider.ScriptedProvider.from_file(model)
-    preset = PRESETS.get(name) or Preset(name, "chat", own.base_url or "")
-    api, endpoint = _endpoint(preset, own, env, keyring or keyring_lookup)
+    preset = PRESETS.get(name) or Preset(name, "chat", provider_settings.base_url or "")
+    api, endpoint = _endpoint(preset, provider_settings, env, keyring or keyring_lookup)
     match api:
         case "anthropic":
             return anthropic_messages.AnthropicProvider(endpoint)
@@ -297,17 +297,19 @@ async def _by_key(
             return Choice(f"{preset.name}/{names[0]}", f"{preset.base_url_env} is set")
     # Looking a key up may open a connection to the desktop's keyring: in a thread, all at once.
     lookup = keyring or keyring_lookup
-    found = await asyncio.to_thread(lambda: next(((p, v) for p, v in candidates if lookup(v)), None))
-    if found is None:
+    candidate = await asyncio.to_thread(lambda: next(((p, v) for p, v in candidates if lookup(v)), None))
+    if candidate is None:
         return None
-    model = await _default_model(found[0], env, settings, probe)
-    return Choice(f"{found[0]}/{model}", f"{found[1]} is in the keyring") if model else None
+    model = await _default_model(candidate[0], env, settings, probe)
+    return Choice(f"{candidate[0]}/{model}", f"{candidate[1]} is in the keyring") if model else None
 
 
 def _key_variables(settings: Mapping[str, ProviderSettings]) -> Iterator[tuple[str, str]]:
     for preset in PRESETS.values():
-        own = settings.get(preset.name)
-        for variable in (own.key_env,) if own and own.key_env else preset.keys:
+        provider_settings = settings.get(preset.name)
+        for variable in (
+            (provider_settings.key_env,) if provider_settings and provider_settings.key_env else preset.keys
+        ):
             yield preset.name, variable
 
 

@@ -1,4 +1,4 @@
-"""Decide whether and when a failed model call is retried, for all callers. Pure: the caller waits and shows it."""
+"""Decide whether and when to retry a failed model call. Pure: the caller waits and shows it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Retries(Struct):
     attempt: int = 0
 
     def wait(self, error: ProviderError, at_most: float | None = None) -> float | None:
-        """Return the seconds until the retry; None where there is none.
+        """Return the seconds until the retry; None if there is no retry.
 
         `error` is final, it was tried often enough, or the wait is longer than the provider may ask for, than
         `at_most` or than what is left.

@@ -37,7 +37,7 @@ _RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "connection", "tim
 
 
 class Call(Struct, frozen=True):
-    """Tool call of an answer; an empty id gets one of its own. `raw` plays arguments that are not JSON."""
+    """Tool call of an answer; an empty id gets a new one. `raw` plays arguments that are not JSON."""
 
     name: str
     arguments: Json | None = None
@@ -163,9 +163,6 @@ class ScriptedProvider:
         texts += [plain_text(m.parts) for m in request.messages] + [request.tail]
         return sum(count(t) for t in texts if t)
 
-    async def count_tokens(self, request: Request) -> int | None:
-        return None if self._count is None else self._input(request, self._count)
-
     async def models(self) -> Sequence[ModelInfo]:
         return [ModelInfo("demo", self.name, context_window=self._window)]
 
@@ -197,8 +194,8 @@ def load(path: Path) -> list[Played]:
         if path.suffix == ".jsonl":
             values = [json.loads(line) for line in text.splitlines() if line.strip()]
         else:
-            whole: Any = json.loads(text)
-            values = cast("list[Any]", whole) if isinstance(whole, list) else [whole]
+            value: Any = json.loads(text)
+            values = cast("list[Any]", value) if isinstance(value, list) else [value]
         return [_answer(v) for v in values]
     except OSError as e:
         raise ConfigError(f"The script {path} cannot be read: {e.strerror}.") from e

@@ -42,9 +42,9 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def events(
-        self, path: str, body: Json, whole: Callable[[Json], Iterable[Json]]
+        self, path: str, body: Json, split: Callable[[Json], Iterable[Json]]
     ) -> AsyncGenerator[AsyncIterator[Json]]:
-        """Ask for an answer as a stream and yield its events; `whole` converts one that is no stream.
+        """Request a streamed answer and yield its events; `split` converts an answer that is not streamed.
 
         Raises ProviderError, in its body as well.
         """
@@ -56,7 +56,7 @@ class Server:
                 return
             response = await self._send("post", path, body=body)
             try:
-                yield answer_events(response, self.where, whole)
+                yield answer_events(response, self.where, split)
             finally:
                 await response.aclose()
 

@@ -38,7 +38,7 @@ _NUM_CTX = lazy_pattern(r"^num_ctx\s+(\d+)", re.MULTILINE)
 async def served(
     base_url: str, model: str, headers: Mapping[str, str], *, elsewhere: bool, ollama: bool = False
 ) -> Served | None:
-    """Return the limits that the server at `base_url` states for `model`; None where it does not answer.
+    """Return the limits that the server at `base_url` states for `model`; None without an answer.
 
     `base_url` includes `/v1`, where the server has that. `elsewhere`: it is not the provider's own, so it may be any
     of the self-hosted ones; `ollama`: it is Ollama by its name, so Ollama's API is used at once.
@@ -47,18 +47,18 @@ async def served(
 
     root = base_url.rstrip("/").removesuffix("/v1")
     answered = False
-    found = Served()
+    limits = Served()
     with contextlib.suppress(TimeoutError, ProviderError):
         options = network.client_options(base_url)
         client = httpx2.AsyncClient(headers=dict(headers), timeout=PATIENCE, **options)
         async with asyncio.timeout(PATIENCE), client:
             server = _Server(client)
             listing = await server.get(f"{base_url.rstrip('/')}/models")
-            found = from_listing(listing, model)
-            if found.window is None and elsewhere:
-                found = await _ask_native_apis(server, root, model, found, ollama=ollama)
+            limits = from_listing(listing, model)
+            if limits.window is None and elsewhere:
+                limits = await _ask_native_apis(server, root, model, limits, ollama=ollama)
             answered = server.answered
-    return found if answered else None
+    return limits if answered else None
 
 
 async def _ask_native_apis(server: _Server, root: str, model: str, found: Served, *, ollama: bool) -> Served:
@@ -111,22 +111,22 @@ class _Server:
 
 
 def listed(listing: Json) -> list[tuple[str, Json]]:
-    """Return (id, entry) of each model that a server lists; what has no id is left out."""
+    """Return (id, entry) of each listed model that has an id."""
     entries: Any = listing.get("data")
-    found = cast("list[Any]", entries) if isinstance(entries, list) else []
-    rows = [cast("Json", entry) for entry in found if isinstance(entry, dict)]
+    items = cast("list[Any]", entries) if isinstance(entries, list) else []
+    rows = [cast("Json", entry) for entry in items if isinstance(entry, dict)]
     return [(str(row["id"]), row) for row in rows if row.get("id")]
 
 
 def from_listing(listing: Json, model: str) -> Served:
-    """Read the entry of `model` in a list of models (`data` or `models`); the only one, where the names differ."""
+    """Read the entry of `model` in a list of models, or the only entry if the names differ."""
     entries: Any = listing.get("data") or listing.get("models") or []
     listed = [cast("Json", e) for e in cast("list[Any]", entries) if isinstance(e, dict)]
-    own = next((e for e in listed if model in (e.get("id"), e.get("name"), e.get("model"))), None)
-    if own is None:
-        own = listed[0] if len(listed) == 1 else {}
-    nested: list[Json] = [cast("Json", v) for k in ("meta", "top_provider") if isinstance(v := own.get(k), dict)]
-    return Served(_number((own, *nested), _WINDOWS), _number((own, *nested), _OUTPUTS))
+    entry = next((e for e in listed if model in (e.get("id"), e.get("name"), e.get("model"))), None)
+    if entry is None:
+        entry = listed[0] if len(listed) == 1 else {}
+    nested: list[Json] = [cast("Json", v) for k in ("meta", "top_provider") if isinstance(v := entry.get(k), dict)]
+    return Served(_number((entry, *nested), _WINDOWS), _number((entry, *nested), _OUTPUTS))
 
 
 def from_show(shown: Json) -> int | None:
@@ -135,8 +135,8 @@ def from_show(shown: Json) -> int | None:
     if stated:
         return int(stated[1])
     info: Any = shown.get("model_info")
-    known = cast("Json", info) if isinstance(info, dict) else {}
-    return next((v for k, v in known.items() if k.endswith(".context_length") and isinstance(v, int) and v > 0), None)
+    details = cast("Json", info) if isinstance(info, dict) else {}
+    return next((v for k, v in details.items() if k.endswith(".context_length") and isinstance(v, int) and v > 0), None)
 
 
 def from_properties(properties: Json) -> int | None:
@@ -147,6 +147,6 @@ def from_properties(properties: Json) -> int | None:
 
 
 def _number(entries: Iterable[Json], names: Iterable[str]) -> int | None:
-    wanted = tuple(names)
-    found = (e.get(n) for e in entries for n in wanted)
-    return next((v for v in found if isinstance(v, int) and not isinstance(v, bool) and v > 0), None)
+    keys = tuple(names)
+    values = (e.get(n) for e in entries for n in keys)
+    return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), None)

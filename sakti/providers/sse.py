@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from msgspec import MsgspecError
 from msgspec.json import Decoder
@@ -20,8 +21,9 @@ from msgspec.structs import replace
 
 from sakti.core.errors import ProviderError
 from sakti.core.text import join_surrogates
-from sakti.core.types import Json, Part, TextPart, ThinkingPart, storable
+from sakti.core.types import Json, Part, TextPart, ThinkingPart, Usage, storable
 from sakti.providers.errors import line_too_long, not_a_model, only_keep_alives, stream_cut
+from sakti.providers.history import CallIds
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk
 from sakti.providers.refusals import Where, from_success
 
@@ -40,39 +42,56 @@ DONE: Json = {"type": "[DONE]"}  # stands for the line that ends a stream
 _exact, _lenient = Decoder().decode, json.JSONDecoder(strict=False).decode  # the first takes a third of the time
 
 
-class Reader(Protocol):
-    """Collects the events of one answer.
+class StreamParser(ABC):
+    """Base of the parsers, one for each protocol, that collect the events of one answer.
 
-    `done`: its last event was received; `complete`: what was received is a whole answer.
+    `provider` and `requested` name whom the answer is from; `ids` makes the ids of its calls unique in the thread.
     """
 
-    done: bool
+    refused = False  # the answer is a refusal
+
+    def __init__(self, provider: str, requested: str, ids: CallIds, where: Where) -> None:
+        self.done = False  # the last event was received
+        self.reason = ""  # why the answer ended, in the server's words
+        self.model = ""  # that answered
+        self.usage = Usage()
+        self._provider, self._requested = provider, requested
+        self._ids = ids
+        self._where = where
 
     @property
-    def complete(self) -> bool: ...
+    @abstractmethod
+    def complete(self) -> bool:
+        """Return whether the events so far make a complete answer."""
 
-    def take(self, event: Json) -> list[StreamEvent]: ...
+    @abstractmethod
+    def take(self, event: Json) -> list[StreamEvent]:
+        """Read the next event and return the chunks to show."""
+
+    @abstractmethod
+    def parts(self) -> tuple[Part, ...]:
+        """Return the answer's parts, in order."""
 
 
-async def chunks(events: AsyncIterator[Json], where: Where, reader: Reader) -> AsyncIterator[StreamEvent]:
-    """Yield what `reader` makes of an answer, as it arrives.
+async def chunks(events: AsyncIterator[Json], where: Where, parser: StreamParser) -> AsyncIterator[StreamEvent]:
+    """Yield the chunks of an answer as they arrive.
 
     Raises ProviderError as `answer_events`, unreadable for an event that violates the protocol, and stream_cut for an
     incomplete answer. A complete answer is kept, whatever happens to the rest of its stream.
     """
     try:
-        async with contextlib.aclosing(_read_answer(events, where, reader)) as answer:
+        async with contextlib.aclosing(_read_answer(events, where, parser)) as answer:
             async for chunk in answer:
                 yield chunk
     except Exception as e:
-        if not reader.complete:
+        if not parser.complete:
             raise
         log.info("the stream of a complete answer broke: %s", type(e).__name__)
-    if not reader.complete:
+    if not parser.complete:
         raise stream_cut(where)
 
 
-async def _read_answer(events: AsyncIterator[Json], where: Where, reader: Reader) -> AsyncGenerator[StreamEvent]:
+async def _read_answer(events: AsyncIterator[Json], where: Where, parser: StreamParser) -> AsyncGenerator[StreamEvent]:
     held = ""  # half of a character, whose other half comes with the next piece
     last_event = monotonic()
     async for event in events:
@@ -81,17 +100,17 @@ async def _read_answer(events: AsyncIterator[Json], where: Where, reader: Reader
         elif monotonic() - last_event > LONGEST_QUIET_S:
             raise only_keep_alives(where, LONGEST_QUIET_S)
         try:
-            found = reader.take(event)
+            new_chunks = parser.take(event)
         except _OTHER_PROTOCOL as e:
             raise _other_protocol(where) from e
-        for chunk in found:
+        for chunk in new_chunks:
             if not isinstance(chunk, TextChunk | ThinkingChunk) or (not held and chunk.text.isascii()):
                 yield chunk
                 continue
             text = held + chunk.text
             held = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
             yield replace(chunk, text=join_surrogates(text.removesuffix(held)))
-        if reader.done:
+        if parser.done:
             return
 
 
@@ -130,8 +149,8 @@ def whole_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
     return tuple(out)
 
 
-async def answer_events(response: Any, where: Where, whole: Callable[[Json], Iterable[Json]]) -> AsyncIterator[Json]:
-    """Yield the events of an answer: of a stream, or of one JSON object, which `whole` converts.
+async def answer_events(response: Any, where: Where, split: Callable[[Json], Iterable[Json]]) -> AsyncIterator[Json]:
+    """Yield the events of an answer: a stream, or one JSON object, which `split` converts.
 
     Raises ProviderError: for an error in that object what it says, for a page or anything else not_a_model, with what
     it says, and stream_cut for a stream that cannot be read.
@@ -155,7 +174,7 @@ async def answer_events(response: Any, where: Where, whole: Callable[[Json], Ite
         if body.get("error") or body.get("type") == "error":
             raise from_success(body, where)
         with protocol_errors(where):
-            events = list(whole(body))
+            events = list(split(body))
         if not events:
             raise not_a_model(where, "something else", _text(first))
         for event in events:
@@ -183,7 +202,7 @@ async def _again(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byte
 
 
 async def _all(first: bytes, rest: AsyncIterator[bytes]) -> bytes:
-    """Read the whole body, up to the longest that a server would send."""
+    """Read the body, up to LONGEST_LINE bytes."""
     pieces, size = [first], len(first)
     async for chunk in rest:
         pieces.append(chunk)
@@ -247,7 +266,7 @@ def _text(data: bytes) -> str:
 
 
 def _loads(data: bytes) -> Any:
-    """Parse JSON, None where it is invalid; what is JSON but for broken characters is read."""
+    """Parse JSON, replacing invalid characters; None if it is not JSON."""
     try:
         return _exact(data)
     except (MsgspecError, ValueError, RecursionError):

@@ -89,7 +89,7 @@ def key_of(found: bytes) -> int:
 
 
 def read(found: bytes) -> str | bytes | None:
-    """Return what a reference stands for, as it was stored; None where the archive is missing or cannot be read."""
+    """Return the part that a reference stands in for; None if the archive is missing or unreadable."""
     with _lock:
         try:
             archive = _archive(number_of(found))
@@ -102,7 +102,7 @@ def read(found: bytes) -> str | bytes | None:
 
 
 def place_of(number: bytes) -> Path | None:
-    """Return the file of an archive; None where it is missing."""
+    """Return the path of an archive, None if it is missing."""
     with _lock:
         try:
             archive = _archive(number)
@@ -112,21 +112,21 @@ def place_of(number: bytes) -> Path | None:
 
 
 def _archive(number: bytes) -> _Open | None:
-    for place, known in reversed(_places.items()):
+    for place, archive in reversed(_places.items()):
         try:
-            found = Path(place).stat()
+            file_stat = Path(place).stat()
         except OSError:
             continue
-        file = (found.st_dev, found.st_ino)
-        if known is None or known.file != file:
-            _close(known)
-            _places[place] = known = _opened(Path(place), file)
-        if known is not None and known.id == number:
-            return known
+        file = (file_stat.st_dev, file_stat.st_ino)
+        if archive is None or archive.file != file:
+            _close(archive)
+            _places[place] = archive = _open_file(Path(place), file)
+        if archive is not None and archive.id == number:
+            return archive
     return None
 
 
-def _opened(place: Path, file: tuple[int, int]) -> _Open | None:
+def _open_file(place: Path, file: tuple[int, int]) -> _Open | None:
     try:
         connection = connect(place, query_only=True)
     except apsw.Error:
@@ -156,15 +156,15 @@ def connect(place: Path, *, query_only: bool = False) -> apsw.Connection:
 
 
 def number(connection: apsw.Connection) -> bytes | None:
-    """Return the number of an open archive; None where the file is none."""
+    """Return the number of an open archive, None if the file is not one."""
     if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('archive', 'parts')").get:
         return None
-    found = connection.execute("SELECT id FROM archive").get
-    return found if isinstance(found, bytes) else None
+    number_bytes = connection.execute("SELECT id FROM archive").get
+    return number_bytes if isinstance(number_bytes, bytes) else None
 
 
 def create(database: Path) -> None:
-    """Create the archive of a database where there is none; a file that one was begun in is completed.
+    """Create the archive of a database if it is missing, or complete one whose creation was interrupted.
 
     Raises `apsw.Error`, `OSError`, and `StoreError` (not_ours) where the file is another's.
     """
@@ -172,7 +172,7 @@ def create(database: Path) -> None:
 
 
 def build(place: Path, own: bytes) -> None:
-    """Make an archive of that number at `place`, where there is none; raises as `create`."""
+    """Create an archive with that number at `place`; raises as `create`."""
     if not place.exists():
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     connection = connect(place)
@@ -190,32 +190,32 @@ def build(place: Path, own: bytes) -> None:
 
 def put(connection: apsw.Connection, texts: Iterable[str]) -> list[bytes]:
     """Store the JSON of parts for good; return the references."""
-    own = number(connection)
-    assert own is not None
-    found: list[bytes] = []
+    archive_number = number(connection)
+    assert archive_number is not None
+    references: list[bytes] = []
     with connection:
         for text in texts:
             plain = text.encode()
             small = zlib.compress(plain, 9)
             connection.execute("INSERT INTO parts (parts) VALUES (?)", (small if len(small) < len(plain) else text,))
-            found.append(reference(own, connection.last_insert_rowid()))
-    return found
+            references.append(reference(archive_number, connection.last_insert_rowid()))
+    return references
 
 
 # --- a database's messages in it ------------------------------------------------------------------------------
 
 
 def any_reference(db: Connection, thread_id: str | None = None) -> bytes | None:
-    """Return a reference that some message (of one thread) has; None where there is none."""
+    """Return a reference that some message (of one thread) has, None without one."""
     where, values = (f"thread_id = ? AND +{REFERS}", (thread_id,)) if thread_id is not None else (REFERS, ())
-    found = db.execute_sql(f"SELECT parts FROM messages WHERE {where} LIMIT 1", values).fetchone()
-    return found[0] if found else None
+    row = db.execute_sql(f"SELECT parts FROM messages WHERE {where} LIMIT 1", values).fetchone()
+    return row[0] if row else None
 
 
 def is_missing(db: Connection, thread_id: str | None = None) -> bool:
     """Return whether messages (of one thread) are in an archive that is missing."""
-    found = any_reference(db, thread_id)
-    return found is not None and place_of(number_of(found)) is None
+    any_ref = any_reference(db, thread_id)
+    return any_ref is not None and place_of(number_of(any_ref)) is None
 
 
 def refuse_missing(db: Connection, thread_id: str | None = None) -> None:
@@ -236,4 +236,4 @@ def keys_between(db: Connection, keys: Sequence[int], number: bytes) -> set[int]
         f"SELECT parts FROM messages WHERE {REFERS} AND parts BETWEEN ? AND ?",
         (reference(number, keys[0]), reference(number, keys[-1])),
     ).fetchall()
-    return {key_of(found) for (found,) in rows}
+    return {key_of(stored) for (stored,) in rows}

@@ -1,4 +1,4 @@
-"""Define what functions of this package take as the open database: peewee's, or one that only executes SQL."""
+"""Type of the open database in this package: peewee's, or one that only executes SQL."""
 
 from __future__ import annotations
 

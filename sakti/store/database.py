@@ -73,14 +73,14 @@ class Connections(APSWDatabase):
         self._file, self.waiting = database, waiting
 
     def _connect(self) -> apsw.Connection:
-        made = self._file.connect()
+        connection = self._file.connect()
         try:
-            made.set_busy_handler(self.waiting)
-            self._add_conn_hooks(made)
+            connection.set_busy_handler(self.waiting)
+            self._add_conn_hooks(connection)
         except BaseException:
-            made.close()
+            connection.close()
             raise
-        return made
+        return connection
 
 
 def _leave_file(connections: Connections, *, close: bool) -> None:
@@ -206,7 +206,7 @@ class Store:
         )
 
     async def search(self, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a search `fn(db, …)` as `read` does, on a connection of its own: other reads never wait for it.
+        """Run a search `fn(db, …)` as `read` does, on a separate connection, so that reads never wait for it.
 
         Where the caller is cancelled it stops at once, and the next search begins.
         """
@@ -217,7 +217,7 @@ class Store:
         return await self._searcher.run(work)
 
     async def flush(self) -> bool:
-        """Copy the write-ahead log into the file and empty it; False while another process reads what it held."""
+        """Copy the write-ahead log into the file and empty it; False while another process reads it."""
         return await self._loop.run_in_executor(self._writer, self._empty_log)
 
     async def close(self) -> None:
@@ -279,7 +279,7 @@ class Store:
             self._waiting.over()
 
     def _choose_file(self, scratch: bool) -> DatabaseFile:
-        """Decide how to open the database; where nothing can be saved in its place, note the reason."""
+        """Decide how to open the database; if its file cannot be written, record the reason."""
         if not self.path.exists():
             if (log := set_log_aside(self.path)) is not None:
                 self.notices.append(f"{self.path} is missing and only its write-ahead log was there: it is now {log}.")
@@ -398,12 +398,12 @@ class Store:
         return self._copied is None and opening.was_interrupted(self.path)
 
     def _check_for_damage(self) -> str | None:
-        """Check the whole file; if it is damaged, return why and allow only reads from now on."""
+        """Check the complete file; if it is damaged, return the reason and allow only reads."""
         self._looked = time.monotonic()
         opening.mark_checked(self.path)
-        if self._file is None or (found := damage.find(self._file)) is None:
+        if self._file is None or (fault := damage.find(self._file)) is None:
             return None
-        reason = f"{self.path} is damaged ({found}): it is open read-only. {failures.RECOVER}"
+        reason = f"{self.path} is damaged ({fault}): it is open read-only. {failures.RECOVER}"
         self.read_only_reason = self.not_saved = reason
         self._call(lambda: self.on_damage and self.on_damage(reason))
         return reason
@@ -422,7 +422,7 @@ class Store:
         return error
 
     def _reason(self, error: Exception, waiting: Waiting, *, saving: bool) -> Exception:
-        """Return what to raise for a failed transaction: the error itself where it was raised on purpose."""
+        """Return the error to raise for a failed transaction; deliberate errors are unchanged."""
         if isinstance(error, SaktiError):
             return error
         if not isinstance(error, peewee.PeeweeException | apsw.Error):
@@ -519,8 +519,8 @@ class Store:
             more = True
             while more and time.perf_counter() < end:
                 with self._db.atomic():
-                    left = [self._merge_some(table, idle) for table in search_index.TABLES]
-                more = any(left)
+                    unfinished = [self._merge_some(table, idle) for table in search_index.TABLES]
+                more = any(unfinished)
             self._db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)")
             if idle and not more and self._identity is not None:
                 log_mark.clear(self._db, self._identity.inode)
@@ -533,8 +533,8 @@ class Store:
     def _merge_some(self, table: str, idle: bool) -> bool:
         if index_upkeep.merge_some(self._db, table):
             return True
-        whole = idle and index_upkeep.is_scattered(self._db, table)
-        return whole and index_upkeep.merge_some(self._db, table, whole=True)
+        is_due = idle and index_upkeep.is_scattered(self._db, table)
+        return is_due and index_upkeep.merge_some(self._db, table, whole=True)
 
     def _with_reader(
         self, name: str, fn: Callable[Concatenate[Connections, P], R], *args: P.args, **kwargs: P.kwargs

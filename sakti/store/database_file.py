@@ -19,7 +19,7 @@ apsw.connection_hooks.append(functions.register)
 
 
 class DatabaseFile(Struct, frozen=True):
-    """File of a database and the flags to open it; `folder` holds a temporary copy and goes when it is closed."""
+    """Database file and the flags to open it; `folder` is the temporary copy's, deleted on close."""
 
     filename: str
     flags: int = apsw.SQLITE_OPEN_READWRITE

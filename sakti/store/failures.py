@@ -25,16 +25,16 @@ RECOVER = "`sakti db recover` copies what can still be read into a new file."
 
 def cause(error: BaseException) -> apsw.Error | None:
     """Return SQLite's own error behind `error`, which peewee may have wrapped once or twice."""
-    found: object = error
-    while found is not None and not isinstance(found, apsw.Error):
-        found = getattr(found, "orig", None)
-    return found if isinstance(found, apsw.Error) else None
+    origin: object = error
+    while origin is not None and not isinstance(origin, apsw.Error):
+        origin = getattr(origin, "orig", None)
+    return origin if isinstance(origin, apsw.Error) else None
 
 
 def code_of(error: BaseException) -> str | None:
-    """Return why the database failed (busy, full, damaged, read_only, io); None for errors of the statement."""
-    found = cause(error)
-    return next((code for kinds, code, _ in _CODES if isinstance(found, kinds)), None)
+    """Return the kind of a database failure (busy, full, …); None for errors of the statement."""
+    origin = cause(error)
+    return next((code for kinds, code, _ in _CODES if isinstance(origin, kinds)), None)
 
 
 def code_at(error: BaseException, path: Path) -> str | None:

@@ -47,10 +47,10 @@ def own(path: Path, kind: str) -> Path:
 def sweep(path: Path) -> list[Path]:
     """Remove unfinished files of ended processes beside the database; return them."""
     removed: list[Path] = []
-    for found in leftovers(path):
+    for leftover in leftovers(path):
         with contextlib.suppress(OSError):
-            found.unlink()
-            removed.append(found)
+            leftover.unlink()
+            removed.append(leftover)
     return removed
 
 
@@ -63,14 +63,14 @@ def leftovers(path: Path) -> list[Path]:
     out: list[Path] = []
     for name in names:
         plain = next((name.removesuffix(s) for s in SIDES if name.endswith(s)), name)
-        found = _OWN.search(plain.removeprefix(path.name))
-        if found and not runs(int(found[1] or found[2])):
+        match = _OWN.search(plain.removeprefix(path.name))
+        if match and not runs(int(match[1] or match[2])):
             out.append(path.with_name(name))
     return out
 
 
 def runs(pid: int) -> bool:
-    """Return whether a process of this machine runs; True where that cannot be known."""
+    """Return whether a process of this machine runs; True if that is unknown."""
     if os.name != "posix":
         return True
     try:
@@ -83,7 +83,7 @@ def runs(pid: int) -> bool:
 
 
 def writable(path: Path) -> bool:
-    """Return whether the database can be written: its file, and its folder, where SQLite makes files of its own."""
+    """Return whether the database can be written: its file and its folder, for SQLite's own files."""
     return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
 
 
@@ -93,16 +93,16 @@ def open_to_others(path: Path) -> int | None:
     None where they may not, or where it belongs to somebody else.
     """
     try:
-        found = path.stat()
+        file_stat = path.stat()
     except OSError:
         return None
-    mode = stat.S_IMODE(found.st_mode)
-    wide = mode & 0o077 and os.name == "posix" and found.st_uid == os.geteuid()
+    mode = stat.S_IMODE(file_stat.st_mode)
+    wide = mode & 0o077 and os.name == "posix" and file_stat.st_uid == os.geteuid()
     return mode if wide else None
 
 
 def make_private(path: Path) -> list[tuple[Path, int]]:
-    """Remove others' permissions on the database's files; return the files changed, with their former modes.
+    """Remove others' permissions on the database's files; return changed files with their former modes.
 
     Where the database lies in sakti's own data folder, that folder is nobody else's to write either.
     """

@@ -1,4 +1,4 @@
-"""Register the SQL functions that views, triggers and filters call; every connection has them (database_file.py).
+"""Register the SQL functions that views, triggers and filters call, on every connection.
 
 What a search index holds of a message is computed by them, when it is put in and again when it is taken out. So a
 change of what one of them returns for a text that is indexed already needs a migration that rebuilds the index.

@@ -147,7 +147,7 @@ def clear_dead(db: Database, record_id: str, *, but: str = "") -> list[Lease]:
 
 
 def alive(owner: str) -> bool:
-    """Return whether the process of an owner runs; False only where it is known to have ended."""
+    """Return whether an owner's process runs; False only if it is known to have ended."""
     host, _, pid = owner.rpartition(":")[0].rpartition(":")
     if host != socket.gethostname() or os.name != "posix" or not pid.isdigit():
         return True

@@ -50,7 +50,7 @@ def clear(db: Database, inode: int) -> None:
 def _change(db: Database, inode: int, *, on: bool) -> None:
     before = _marks(db)
     db.execute_sql(f"PRAGMA user_version = {before | marks.PENDING if on else before & ~marks.PENDING}")
-    value = entering("ui_state", "value", f"{inode}:{_stored(db)[1] + 1}")
+    value = entering("ui_state", "value", f"{inode}:{_read_mark(db)[1] + 1}")
     db.execute_sql(f"INSERT OR REPLACE INTO ui_state (key, value) VALUES ('{NAME}', ?)", (value,))
 
 
@@ -66,14 +66,14 @@ def has_log(path: Path) -> bool:
 
 def lacks_log(db: Connection, path: Path) -> bool:
     """Return whether a database that had no log when it was opened is a copy that lacks one."""
-    return _is_set(db) and _stored(db)[0] not in (0, path.stat().st_ino)
+    return _is_set(db) and _read_mark(db)[0] not in (0, path.stat().st_ino)
 
 
 def read_generation(path: Path) -> int | None:
     """Return the generation of the file at `path` without its log; None if it cannot be read now."""
     try:
         with contextlib.closing(database_file.make_read_only(path, immutable=True).connect()) as connection:
-            return _stored(plain(connection))[1]
+            return _read_mark(plain(connection))[1]
     except (apsw.Error, ValueError):
         return None
 
@@ -97,7 +97,7 @@ def lacks_frames(path: Path) -> bool:
     return frames > 0 and size < _LOG_HEADER + frames * (_FRAME_HEADER + page_size)
 
 
-def _stored(db: Connection) -> tuple[int, int]:
+def _read_mark(db: Connection) -> tuple[int, int]:
     """Return the inode and the generation of a database that was marked, else zeros."""
     row = db.execute_sql(f"SELECT value FROM ui_state WHERE key = '{NAME}'").fetchone()
     inode, _, generation = (row[0] if row else "0:0").partition(":")

@@ -1,4 +1,4 @@
-"""Keep the key of a database's marks in it: equal secrets have equal marks there, in every process and after a restart.
+"""Key of a database's secret marks: equal secrets get equal marks in every process.
 
 The key tells nothing of a secret by itself, and a mark has 16 bits of its hash: too few to find a value by trying.
 
@@ -20,19 +20,19 @@ _READ = f"SELECT value FROM ui_state WHERE key = '{NAME}'"
 
 
 def use(db: Database) -> None:
-    """Make marks with the database's key, or with a new one where it has none yet."""
-    secrets.use_key(_stored(db) or randomness.token_bytes(16))
+    """Make marks with the database's key, or with a new one if it has none."""
+    secrets.use_key(_read_key(db) or randomness.token_bytes(16))
 
 
 def keep(db: Database) -> None:
     """Store the key in use, and go by the one that another process stored first."""
-    if _stored(db) is None:
+    if _read_key(db) is None:
         value = entering("ui_state", "value", secrets.key().hex())
         db.execute_sql(f"INSERT OR IGNORE INTO ui_state (key, value) VALUES ('{NAME}', ?)", (value,))
     use(db)
 
 
-def _stored(db: Database) -> bytes | None:
+def _read_key(db: Database) -> bytes | None:
     try:
         row = db.execute_sql(_READ).fetchone()
         return bytes.fromhex(row[0]) if row else None

@@ -8,7 +8,7 @@ LONGEST = 16_384  # characters without a blank that are held back
 
 
 class MaskedStream:
-    """Gives a text as it comes, secrets masked: a word waits for its end, a key of several lines for its last one."""
+    """Masks secrets in streamed text: a word waits for its end, a multi-line key for its last line."""
 
     def __init__(self) -> None:
         self._held = ""  # from the line on that is not finished

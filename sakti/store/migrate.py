@@ -74,8 +74,8 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
     apply_steps(db, clock, name=str(path or "in memory"), backup=backup)
     if version < LATEST:
         notices += _pack(db)
-    if path is not None and (left := packing.progress(db)):
-        notices.append(f"The database is {left}; the rest is packed while you work.")
+    if path is not None and (remaining := packing.progress(db)):
+        notices.append(f"The database is {remaining}; the rest is packed while you work.")
     return notices
 
 
@@ -93,7 +93,7 @@ def apply_steps(db: Database, clock: Clock, *, name: str, backup: Path | None = 
 
     Raises `MigrationError`, and errors of SQLite that are no fault of a step (busy, full, read_only).
     """
-    files, applied = _files(), _applied(db)
+    files, applied = _files(), _applied_versions(db)
     missing = sorted(files.keys() - applied)
     if not missing and early_schema.is_complete(db):
         return
@@ -101,7 +101,7 @@ def apply_steps(db: Database, clock: Clock, *, name: str, backup: Path | None = 
     with contextlib.closing(early_schema.Released(_script(files[n]) for n in done)) as released:
         for number in missing:
             with _failing_as(name, files[number], backup), db.atomic():
-                if number not in _applied(db):
+                if number not in _applied_versions(db):
                     if number > 2:  # the second step rebuilds an early first schema
                         released.add_missing(db)
                     _apply(db, number, files[number], clock)
@@ -149,7 +149,7 @@ def _script(file: str) -> str:
     return resources.files("sakti.store.migrations").joinpath(file).read_text("utf-8")
 
 
-def _applied(db: Connection) -> dict[int, int]:
+def _applied_versions(db: Connection) -> dict[int, int]:
     """Return the applied migrations: number and time of each."""
     if not current_version(db):
         return {}
@@ -163,13 +163,13 @@ def _back_up(db: Database, backup: Path) -> Path:
     final name, and only then does any of them migrate. If a migration was interrupted or failed, its copy stays: it
     is from before the first step, and the database is not any more.
     """
-    before = _applied(db)
+    before = _applied_versions(db)
     if _is_from_before(backup, before):
         return backup
     _require_room(db, backup)
 
     def is_wanted(copied: Connection) -> bool:
-        return _applied(copied) == before and not _is_from_before(backup, before)
+        return _applied_versions(copied) == before and not _is_from_before(backup, before)
 
     copying.copy(db, backup, replace=True, wanted=is_wanted)
     return backup
@@ -181,14 +181,14 @@ def _is_from_before(backup: Path, applied: dict[int, int]) -> bool:
         return False
     try:
         with contextlib.closing(database_file.make_read_only(backup, immutable=True).connect()) as connection:
-            copied = _applied(plain(connection))
+            copied = _applied_versions(plain(connection))
     except apsw.Error:
         return False
     return bool(copied) and copied.items() < applied.items()
 
 
 def _require_room(db: Database, backup: Path) -> None:
-    """Raise `StoreError` (full) where the disk cannot hold the copy and what the migration writes meanwhile."""
+    """Raise StoreError (full) if the disk cannot hold the backup and the migration's writes."""
     (pages,) = db.execute_sql("PRAGMA page_count").fetchone()
     (size,) = db.execute_sql("PRAGMA page_size").fetchone()
     needed, free = int(pages * size * ROOM), shutil.disk_usage(backup.parent).free

@@ -44,10 +44,10 @@ class JsonField(TextField):
     def db_value(self, value: Any) -> str | None:
         if isinstance(value, dict | list | tuple) and not value:  # as in most rows: nothing in it to mask
             return "{}" if isinstance(value, dict) else "[]"
-        return None if value is None else self._written(secrets.masked_value(value) if self._table else value)
+        return None if value is None else self._json_text(secrets.masked_value(value) if self._table else value)
 
     @staticmethod
-    def _written(value: Any) -> str:
+    def _json_text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def python_value(self, value: Any) -> Any:
@@ -62,7 +62,7 @@ class ListField(JsonField):
 
 
 class PartsField(JsonField):
-    """Parts of a message, packed where they are long."""
+    """Parts of a message, compressed if they are long."""
 
     def db_value(self, value: Any) -> Any:
         return codec.stored(masking.parts(value))

@@ -31,10 +31,10 @@ def open_another(connection: apsw.Connection) -> apsw.Connection:
     """Open another read-only connection to the same file."""
     path = Path(connection.filename)
     database = opening.read_only(path) if connection.readonly("main") else DatabaseFile(str(path))
-    made = database.connect()
-    made.set_busy_timeout(5_000)
-    made.execute("PRAGMA query_only = 1")
-    return made
+    second = database.connect()
+    second.set_busy_timeout(5_000)
+    second.execute("PRAGMA query_only = 1")
+    return second
 
 
 def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:

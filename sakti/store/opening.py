@@ -44,9 +44,9 @@ _unclean: set[str] = set()
 def _hear(code: int, message: str) -> None:
     """Note databases that SQLite reports as not closed properly; its log callback."""
     if code in (apsw.SQLITE_NOTICE_RECOVER_WAL, apsw.SQLITE_NOTICE_RECOVER_ROLLBACK) and (
-        found := _RECOVERED.match(message)
+        match := _RECOVERED.match(message)
     ):
-        _unclean.add(os.path.realpath(found[1]))
+        _unclean.add(os.path.realpath(match[1]))
 
 
 with contextlib.suppress(apsw.Error):
@@ -77,12 +77,12 @@ def refuse_unusable(path: Path) -> None:
     if path.is_symlink() and not path.exists():
         raise StoreError(f"{path} is a link to {path.readlink()}, which does not exist: {ANOTHER}.", code="not_a_file")
     try:
-        found = path.stat()
+        file_stat = path.stat()
     except OSError:
         return  # the next step says why
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(file_stat.st_mode):
         raise StoreError(f"{path} is not a file: {ANOTHER}.", code="not_a_file")
-    if not found.st_size:
+    if not file_stat.st_size:
         raise StoreError(f"{path} is damaged: it is empty. {failures.RECOVER}", code="damaged")
 
 
@@ -207,10 +207,10 @@ def settings(*, synchronous: str, writes: bool) -> dict[str, str | int]:
 
 def choose_journal(connection: apsw.Connection, *, wal: bool) -> None:
     """Switch the write-ahead log on or off; unchanged while another process has the database open."""
-    wanted = "wal" if wal else "delete"
-    if connection.execute("PRAGMA journal_mode").get != wanted:
+    journal_mode = "wal" if wal else "delete"
+    if connection.execute("PRAGMA journal_mode").get != journal_mode:
         with contextlib.suppress(apsw.BusyError):
-            connection.execute(f"PRAGMA journal_mode = {wanted}").fetchall()
+            connection.execute(f"PRAGMA journal_mode = {journal_mode}").fetchall()
 
 
 def is_alone(path: Path) -> bool:

@@ -43,22 +43,22 @@ class Progress(Struct, frozen=True):
 
 
 def progress(db: Connection) -> Progress | None:
-    """Return how far the packing is; None where nothing is left to pack."""
-    left: dict[str, int] = dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
-    if not left:
+    """Return the progress of packing, None when it is complete."""
+    pending: dict[str, int] = dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
+    if not pending:
         return None
     (rows,) = db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()
     (messages,) = db.execute_sql("SELECT coalesce(max(pk), 0) FROM messages").fetchone()
     last = {"rows": rows, "messages": messages, "trigrams": rows}
-    return Progress(sum(min(left.get(step, n), n) for step, n in last.items()), sum(last.values()))
+    return Progress(sum(min(pending.get(step, n), n) for step, n in last.items()), sum(last.values()))
 
 
 def pack_some(db: Database) -> bool:
-    """Pack some rows of the first step that is left; False when nothing is left."""
-    left: dict[str, int] = dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
+    """Pack some rows of the first unfinished step; False when packing is complete."""
+    pending: dict[str, int] = dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
     for step in STEPS:
-        if step in left:
-            _PACK[step](db, left[step])
+        if step in pending:
+            _PACK[step](db, pending[step])
             return True
     for table in index_upkeep.replaced(db):
         index_upkeep.drop_some(db, table)
@@ -77,15 +77,15 @@ def pack_all(db: Database, seconds: float) -> bool:
 
 
 def _some(db: Database, sql: str, first: int) -> list[Any]:
-    """Return the next rows of a query from the pk `first` on, fewer where their texts are long; one at least."""
-    found: list[Any] = []
+    """Return the next rows of a query from the pk `first`: at least one, fewer if they are long."""
+    batch: list[Any] = []
     length = 0
     for row in db.execute_sql(f"{sql} LIMIT {_ROWS}", (first,)):
-        found.append(row)
+        batch.append(row)
         length += sum(len(value) for value in row if isinstance(value, str | bytes))
         if length > _LONG:
             break
-    return found
+    return batch
 
 
 def _each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
@@ -99,7 +99,7 @@ def _each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
 
 
 def _note(db: Database, step: str, packed: Sequence[Any]) -> None:
-    """Note the rows of a step that are packed; it is done where there were none."""
+    """Record the packed rows of a step; a step without further rows is done."""
     if packed:
         db.execute_sql("UPDATE packing SET next_pk = ? WHERE step = ?", (packed[-1][0] + 1, step))
     else:
@@ -132,8 +132,8 @@ _OLD_ROWS = (
 
 
 def _pack_rows(db: Database, first: int) -> None:
-    found = _some(db, _OLD_ROWS, first)
-    done = index_upkeep.with_deferred_merge(db, lambda db: _each(found, partial(_pack_row, db)))
+    batch = _some(db, _OLD_ROWS, first)
+    done = index_upkeep.with_deferred_merge(db, lambda db: _each(batch, partial(_pack_row, db)))
     _note(db, "rows", done)
 
 
@@ -143,10 +143,10 @@ def _pack_row(db: Database, values: Sequence[Any]) -> None:
         return
     row = _Row(*fields)
     if _changes_terms(row):
-        db.execute_sql(_PACK_ROW, _packed(db, row))
+        db.execute_sql(_PACK_ROW, _pack_values(db, row))
         return
     with index_upkeep.past_triggers(db):
-        db.execute_sql(_PACK_ROW, _packed(db, row))
+        db.execute_sql(_PACK_ROW, _pack_values(db, row))
 
 
 _PACK_ROW = "UPDATE search_docs SET text = ?, message_pk = ?, prev = ?, prev_pk = ?, idents = '', form = 1 WHERE pk = ?"
@@ -157,14 +157,14 @@ def _changes_terms(row: _Row) -> bool:
     return row.idents != identifiers(row.text) or any(folded(t) != t for t in (row.text, row.prev, row.summary))
 
 
-def _packed(db: Database, row: _Row) -> tuple[str, int | None, str, int | None, int]:
-    """Return the row in its new form: it refers to a message where that has the very text."""
+def _pack_values(db: Database, row: _Row) -> tuple[str, int | None, str, int | None, int]:
+    """Return the row in its new form, which refers to a message with the same text."""
     text, message_pk, prev, prev_pk = row.text, None, row.prev, None
     if row.said is not None and row.said[:TEXT_LIMIT] == row.text:
         text, message_pk = "", row.message_pk
     if row.kind == "message" and row.prev and row.thread_id is not None:
-        before, said = said_before(db, row.thread_id, row.position)
-        if before is not None and said[:PREVIOUS_LIMIT] == row.prev:
+        before, previous_text = said_before(db, row.thread_id, row.position)
+        if before is not None and previous_text[:PREVIOUS_LIMIT] == row.prev:
             prev, prev_pk = "", before
     return text, message_pk, prev, prev_pk, row.pk
 
@@ -173,31 +173,31 @@ def _packed(db: Database, row: _Row) -> tuple[str, int | None, str, int | None, 
 
 
 def _pack_messages(db: Database, first: int) -> None:
-    found = _some(db, "SELECT pk, raw_content, parts FROM messages WHERE pk >= ? ORDER BY pk", first)
+    batch = _some(db, "SELECT pk, raw_content, parts FROM messages WHERE pk >= ? ORDER BY pk", first)
     with index_upkeep.past_triggers(db):
-        done = _each(found, partial(_pack_message, db))
+        done = _each(batch, partial(_pack_message, db))
     _note(db, "messages", done)
 
 
 def _pack_message(db: Database, values: tuple[int, str, str | bytes]) -> None:
     pk, raw, parts = values
     small = codec.packed(parts) if isinstance(parts, str) else parts
-    kept = "" if raw and codec.text_of("", parts) == raw else raw
-    if (kept, small) != (raw, parts):
-        db.execute_sql("UPDATE messages SET raw_content = ?, parts = ? WHERE pk = ?", (kept, small, pk))
+    packed_raw = "" if raw and codec.text_of("", parts) == raw else raw
+    if (packed_raw, small) != (raw, parts):
+        db.execute_sql("UPDATE messages SET raw_content = ?, parts = ? WHERE pk = ?", (packed_raw, small, pk))
 
 
 # --- trigrams ---------------------------------------------------------------------------------------------
 
 
 def _pack_trigrams(db: Database, first: int) -> None:
-    found = _some(db, "SELECT pk, length(text) FROM search_terms WHERE pk >= ? ORDER BY pk", first)
-    done = _each(found, lambda row: index_upkeep.fill(db, _NEW, row[:1]))
+    batch = _some(db, "SELECT pk, length(text) FROM search_terms WHERE pk >= ? ORDER BY pk", first)
+    done = _each(batch, lambda row: index_upkeep.fill(db, _NEW, row[:1]))
     # as much as comes in: FTS5 merges all at once where too much is left
     end = time.perf_counter() + _GO_S
     while index_upkeep.merge_some(db, _NEW) and time.perf_counter() < end:
         pass
-    if not found:
+    if not batch:
         index_upkeep.replace(db, _TRIGRAMS, _NEW)
         for name in _TRIGGERS:
             db.execute_sql(f"DROP TRIGGER packing_{name}")

@@ -28,10 +28,10 @@ class Shape(Generic[T]):
     """
 
     def __init__(self, model: type[Model], kind: type[T], /, **renamed: str) -> None:
-        known = _meta(model).fields
+        model_fields = _meta(model).fields
         names = kind.__struct_fields__
         self._model, self._kind = model, kind
-        self._fields = {name: known[renamed.get(name, name)] for name in names}
+        self._fields = {name: model_fields[renamed.get(name, name)] for name in names}
         self.columns = ", ".join(f.column_name for f in self._fields.values())
         self._read = [
             (at, f.python_value)
@@ -57,13 +57,13 @@ class Shape(Generic[T]):
 
 def insert(db: Database, model: type[Model], /, **values: Any) -> None:
     """Insert a row; omitted fields take their defaults. Raises `TypeError` for an unknown field."""
-    sql, row = _filled(model, values)
+    sql, row = _fill_values(model, values)
     db.execute_sql(f"INSERT {sql}", row)
 
 
 def insert_new(db: Database, model: type[Model], /, **values: Any) -> bool:
     """Insert a row unless its key is taken; return whether it was inserted. Raises as `insert`."""
-    sql, row = _filled(model, values)
+    sql, row = _fill_values(model, values)
     return db.execute_sql(f"INSERT OR IGNORE {sql} RETURNING 1", row).fetchone() is not None
 
 
@@ -83,13 +83,13 @@ def insert_many(
     if not (listed := list(rows)):
         return
     fields, sql = _statement(model)
-    own = listed[0].keys()
-    _known(model, {*own, *(same or {})})
+    names = listed[0].keys()
+    _check_names(model, {*names, *(same or {})})
     shared = [convert((same or {}).get(name, default())) for name, (convert, default) in fields.items()]
-    varied = [(at, name, fields[name][0]) for at, name in enumerate(fields) if name in own]
+    varied = [(at, name, fields[name][0]) for at, name in enumerate(fields) if name in names]
     filled: list[list[Any]] = []
     for row in listed:
-        if row.keys() != own:
+        if row.keys() != names:
             raise TypeError(f"The rows of {model.__name__} name different fields.")
         values = shared.copy()
         for at, name, convert in varied:
@@ -102,18 +102,18 @@ def insert_many(
 def update(db: Database, model: type[Model], row_id: str, /, **changes: Any) -> None:
     """Change fields of the row with this id. Raises `TypeError` for an unknown field."""
     fields, _ = _statement(model)
-    _known(model, changes)
+    _check_names(model, changes)
     values = [fields[name][0](value) for name, value in changes.items()]
     db.execute_sql(_update_statement(model, tuple(changes)), (*values, row_id))
 
 
 def first(db: Database, query: Any) -> Any:
-    """Return the first row of a query as a tuple, None where there is none."""
+    """Return the first row of a query as a tuple, None without rows."""
     return query.tuples().get_or_none(db)
 
 
 def delete(db: Database, model: type[Model], /, **equal: Any) -> None:
-    """Delete the rows whose fields have these values, none of them None. Raises `TypeError` for an unknown field."""
+    """Delete the rows whose fields have these non-null values. Raises TypeError for unknown fields."""
     sql, convert = _delete_statement(model, tuple(equal))
     db.execute_sql(sql, [stored(value) for stored, value in zip(convert, equal.values(), strict=True)])
 
@@ -130,20 +130,20 @@ def copy(db: Database, model: type[Model], /, equal: dict[str, Any], **other: An
 
 def ends_with(field: Any, text: str) -> Any:
     """Return the condition that a column ends with `text`, taken literally."""
-    return _like(field, f"%{_escaped(text)}")
+    return _like(field, f"%{_escape_like(text)}")
 
 
 def contains(field: Any, text: str) -> Any:
     """Return the condition that a column contains `text`."""
-    return _like(field, f"%{_escaped(text)}%")
+    return _like(field, f"%{_escape_like(text)}%")
 
 
 def starts_with(field: Any, text: str) -> Any:
     """Return the condition that a column begins with `text`."""
-    return _like(field, f"{_escaped(text)}%")
+    return _like(field, f"{_escape_like(text)}%")
 
 
-def _escaped(text: str) -> str:
+def _escape_like(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
@@ -156,13 +156,13 @@ def _meta(model: type[Model]) -> Any:
     return getattr(model, "_meta")  # noqa: B009
 
 
-def _filled(model: type[Model], values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+def _fill_values(model: type[Model], values: Mapping[str, Any]) -> tuple[str, list[Any]]:
     fields, sql = _statement(model)
-    _known(model, values)
+    _check_names(model, values)
     return sql, [convert(values[name] if name in values else default()) for name, (convert, default) in fields.items()]
 
 
-def _known(model: type[Model], names: Iterable[str]) -> None:
+def _check_names(model: type[Model], names: Iterable[str]) -> None:
     fields, _ = _statement(model)
     if unknown := set(names) - fields.keys():
         raise TypeError(f"{model.__name__} has no field {', '.join(sorted(unknown))}.")
@@ -176,13 +176,13 @@ def _statement(model: type[Model]) -> tuple[dict[str, Column], str]:
     """Return the storage conversion and default of each field, and the end of the statement."""
     meta = _meta(model)
     fields: list[Field] = [f for f in meta.sorted_fields if not getattr(f, "primary_key", False)]
-    columns: dict[str, Column] = {f.name: (_stored(f), _default(f)) for f in fields}
+    columns: dict[str, Column] = {f.name: (_find_converter(f), _default(f)) for f in fields}
     names = ", ".join(f'"{f.column_name}"' for f in fields)
     return columns, f'INTO "{meta.table_name}" ({names}) VALUES ({", ".join("?" * len(fields))})'
 
 
-def _stored(field: Any) -> Callable[[Any], Any]:
-    """Return the conversion of a field's values for storing, without peewee's way round for what stays as it is."""
+def _find_converter(field: Any) -> Callable[[Any], Any]:
+    """Return a field's converter for storing, bypassing peewee for values that stay the same."""
     convert = field.db_value
     plain = {TextField: str, IntegerField: int}.get(type(field))
     if plain is None or (plain is str and field.masks):
@@ -199,7 +199,7 @@ def _update_statement(model: type[Model], names: tuple[str, ...]) -> str:
 
 @cache
 def _delete_statement(model: type[Model], names: tuple[str, ...]) -> tuple[str, list[Callable[[Any], Any]]]:
-    fields = _named(model, names)
+    fields = _find_fields(model, names)
     return f'DELETE FROM "{_meta(model).table_name}" WHERE {_all_equal(fields)}', [f.db_value for f in fields]
 
 
@@ -207,7 +207,7 @@ def _delete_statement(model: type[Model], names: tuple[str, ...]) -> tuple[str, 
 def _copy_statement(
     model: type[Model], other: tuple[str, ...], equal: tuple[str, ...]
 ) -> tuple[str, list[Callable[[Any], Any]]]:
-    table, changed, where = _meta(model).table_name, _named(model, other), _named(model, equal)
+    table, changed, where = _meta(model).table_name, _find_fields(model, other), _find_fields(model, equal)
     same = [f for f in _meta(model).sorted_fields if f.name not in other and not getattr(f, "primary_key", False)]
     names = ", ".join(f'"{f.column_name}"' for f in (*changed, *same))
     values = ", ".join([*("?" for _ in changed), *(f'"{f.column_name}"' for f in same)])
@@ -215,7 +215,7 @@ def _copy_statement(
     return sql, [f.db_value for f in (*changed, *where)]
 
 
-def _named(model: type[Model], names: tuple[str, ...]) -> list[Field]:
+def _find_fields(model: type[Model], names: tuple[str, ...]) -> list[Field]:
     fields = _meta(model).fields
     if unknown := set(names) - fields.keys():
         raise TypeError(f"{model.__name__} has no field {', '.join(sorted(unknown))}.")

@@ -1,4 +1,4 @@
-"""Keep copies of databases in private temporary folders, where a file cannot be read or repaired in its place.
+"""Copy databases to private temporary folders if they cannot be read or repaired in place.
 
 Imported lazily: few runs need it, and the file copying of the standard library is slow to import.
 """
@@ -35,5 +35,5 @@ def copied(paths: Iterable[Path]) -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with what is in it; what cannot be removed stays."""
+    """Delete a folder and its files, ignoring failures."""
     shutil.rmtree(folder, ignore_errors=True)

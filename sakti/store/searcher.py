@@ -1,4 +1,4 @@
-"""Run searches on a thread and a connection of their own, one at a time; one that nobody waits for any more stops.
+"""Run searches one at a time on a separate thread and connection; cancelled ones stop at once.
 
 Raw SQL: executes what others have built.
 """
@@ -24,7 +24,7 @@ STEPS = 10_000  # of SQLite's machine, less than a millisecond
 
 
 class Stopped(SaktiError):
-    """Error of a search whose caller was cancelled; nobody sees it."""
+    """Raised in a search whose caller was cancelled; never shown."""
 
 
 class _UntilGone:

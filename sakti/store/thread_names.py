@@ -1,4 +1,4 @@
-"""Read the names of threads for a shell that completes them. Raw SQL: such a program has no time for peewee."""
+"""Read thread names for shell completion. Raw SQL: such a program has no time for peewee."""
 
 from __future__ import annotations
 

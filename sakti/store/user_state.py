@@ -1,4 +1,4 @@
-"""Store small data of the user: the prompt history, unsent drafts, saved rules, the state of the panes."""
+"""Store small user data: prompt history, unsent drafts, saved rules, state of the panes."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
     Return (draft, queued messages, oldest first); they belong to `owner` from now on.
     """
     row = UnsentRow
-    left = list(row.select().where(row.resource_id == resource_id).order_by(row.pk).execute(db))
-    gone = [r for r in left if not r.owner or now - r.updated_at > UNTOUCHED_MS or not leases.alive(r.owner)]
+    unsent = list(row.select().where(row.resource_id == resource_id).order_by(row.pk).execute(db))
+    gone = [r for r in unsent if not r.owner or now - r.updated_at > UNTOUCHED_MS or not leases.alive(r.owner)]
     drafts: list[str] = []
     queued: list[str] = []
     for one in gone:
@@ -88,7 +88,7 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
 
 
 def _sent_since(db: Database, resource_id: str, since: int) -> list[str]:
-    """Return the texts of the user's messages since then: a window may end before it forgets what it sent."""
+    """Return the texts of the user's messages since a time: a window may end before it clears its draft."""
     row = MessageRow
     here = row.select(row.parts).where(row.resource_id == resource_id, row.role == "user", row.created_at >= since)
     newest = here.order_by(row.created_at.desc()).limit(NEWEST).execute(db)

@@ -1,4 +1,4 @@
-"""Store the pages of working memory with all versions; `working_memory` is raw SQL: every window runs it."""
+"""Store the pages of working memory with all versions. Raw SQL: every window runs it."""
 
 from __future__ import annotations
 

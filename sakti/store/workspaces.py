@@ -1,4 +1,4 @@
-"""Remember the folder of each workspace, and move what is stored under one to another.
+"""Remember the folder of each workspace, and move a workspace's data to another.
 
 Raw SQL: a move rewrites a column of many tables at once.
 """
@@ -67,11 +67,11 @@ def same_folders(db: Connection, folder: KnownFolder) -> list[Holdings]:
     stored = db.execute_sql("SELECT value FROM ui_state WHERE substr(key, 1, ?) = ?", (len(_KEY), _KEY)).fetchall()
     others = [msgspec.json.decode(value, type=KnownFolder) for (value,) in stored]
     same = [holdings(db, other.root) for other in others if other.root != folder.root and folder.is_same(other)]
-    return [found for found in same if not found.is_empty]
+    return [holding for holding in same if not holding.is_empty]
 
 
 def holdings(db: Connection, root: str) -> Holdings:
-    """Count what is stored under a workspace."""
+    """Count a workspace's data."""
     row = db.execute_sql(
         "SELECT (SELECT count(*) FROM threads WHERE resource_id = ?1 AND deleted_at IS NULL),"
         " (SELECT count(*) FROM tasks WHERE resource_id = ?1 AND deleted_at IS NULL),"
@@ -82,7 +82,7 @@ def holdings(db: Connection, root: str) -> Holdings:
 
 
 def adopt(db: Database, old: str, new: str) -> Holdings:
-    """Move threads, tasks and page of one workspace to another; return what was moved, in one transaction.
+    """Move threads, tasks and page of one workspace to another in one transaction.
 
     A task whose handle is taken gets another one. If both have a page, the old one's text is added to the newer.
     """

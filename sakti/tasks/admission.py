@@ -13,7 +13,7 @@ from sakti.tasks import graph as g
 
 
 class Refused(Struct, frozen=True):
-    """Reason why an edge is left out.
+    """Reason for leaving out an edge.
 
     `cycle` are the handles `a, …, a` of the tasks that would wait for each other.
     """
@@ -31,7 +31,7 @@ class Gate:
         self._epics = questions.of_type(db, resource_id, "epic")
 
     def admit(self, edge: Edge) -> Refused | None:
-        """Return why an edge is refused; None where it is admitted and counts for those that follow."""
+        """Return the reason to refuse an edge, or admit it and return None."""
         task, on, kind = edge
         if kind not in (g.BLOCKS, g.PARENT):
             return Refused("a task cannot depend on itself") if task == on else None

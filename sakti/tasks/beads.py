@@ -1,4 +1,4 @@
-"""Import issues of beads (the `bd` tracker): its `issues.jsonl`, the folder that holds it, or its SQLite database.
+"""Import issues of beads (the `bd` tracker): its `issues.jsonl`, folder, or SQLite database.
 
 The issue as it was read is kept in the task's metadata, so an import can be repeated: it applies what changed in
 beads since and keeps what was changed here. Beads' terms are mapped to ours: `blocked` is computed here, so such an
@@ -62,7 +62,7 @@ class DryRun(Exception):
 
 
 def read(path: Path) -> list[Json]:
-    """Return the issues at `path`. Raises `TaskError`: no_input for nothing, unreadable for what is broken."""
+    """Return the issues at `path`. Raises TaskError (no_input, unreadable)."""
     file = _find(path)
     if file.suffix in (".db", ".sqlite", ".sqlite3"):
         return beads_db.beads_issues(file)
@@ -94,11 +94,11 @@ def _find(path: Path) -> Path:
 def import_issues(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], dry_run: bool = False) -> Report:
     """Add new issues and update changed ones, in the caller's transaction. With `dry_run` raises `DryRun`."""
     coming = _Import(db, actor, ids, Report(), ids.new())
-    known = rows.by_source(db, actor.resource_id, SOURCE)
+    imported = rows.by_source(db, actor.resource_id, SOURCE)
     pairs: list[tuple[str, Json, Json]] = []  # an issue's id, what it said before, what it says
     for issue in issues:
         name = str(issue["id"])
-        before = known.get(name)
+        before = imported.get(name)
         if reason := _why_not(issue, before, name in coming.tasks):
             coming.report.skipped.append((name, reason))
             continue
@@ -109,7 +109,7 @@ def import_issues(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], 
             continue
         pairs.append((name, before.original if before is not None else {}, issue))
     met = {*coming.tasks, *(name for name, _ in coming.report.skipped)}
-    coming.report.gone += sorted(name for name, task in known.items() if name not in met and not task.deleted)
+    coming.report.gone += sorted(name for name, task in imported.items() if name not in met and not task.deleted)
     coming.connect(pairs)
     store_graph.refresh_all(db, actor.resource_id)
     if dry_run:
@@ -118,7 +118,7 @@ def import_issues(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], 
 
 
 def _why_not(issue: Json, before: Sourced | None, is_twice: bool) -> str:
-    """Return why an issue is not imported, "" where it is."""
+    """Return the reason to skip an issue, "" to import it."""
     if before is not None and before.deleted:
         return "it was deleted here; `sakti tasks restore` restores it"
     if issue.get("status") == "tombstone" or issue.get("deleted_at"):
@@ -141,7 +141,7 @@ class _Import(Struct):
     tasks: dict[str, str] = field(default_factory=dict[str, str])
 
     def import_one(self, issue: Json, before: Sourced | None) -> str:
-        """Insert or update the task of an issue; return its id. Raises `TaskError` for values that no task can have."""
+        """Insert or update an issue's task and return its id. Raises TaskError for invalid values."""
         db, name = self.db, str(issue["id"])
         check_text("the issue", issue)
         fields = _fields(issue, self.actor.now)
@@ -225,8 +225,8 @@ class _Import(Struct):
     def _log_edge(self, edge: tuple[str, str, str], *, add: bool) -> None:
         task = questions.get(self.db, edge[0])
         if task is not None:
-            told: Json = {"on": edge[1], "type": edge[2], "add": add}
-            events.add(self.db, task, "dep", self.actor.name, self.actor.now, None, told, batch=self.batch)
+            details: Json = {"on": edge[1], "type": edge[2], "add": add}
+            events.add(self.db, task, "dep", self.actor.name, self.actor.now, None, details, batch=self.batch)
 
 
 def _fields(issue: Json, now: int) -> Json:
@@ -274,10 +274,10 @@ def _description(issue: Json) -> str:
     parts += [f"## {title}\n\n{text}" for key, title in _SECTIONS.items() if (text := _text(issue, key))]
     comments = [cast("Json", c) for c in _list(issue.get("comments")) if isinstance(c, dict)]
     if comments:
-        said = "\n".join(
+        comment_text = "\n".join(
             f"- {_text(c, 'author') or 'somebody'}, {_text(c, 'created_at')[:10]}: {_text(c, 'text')}" for c in comments
         )
-        parts.append(f"## Comments\n\n{said}")
+        parts.append(f"## Comments\n\n{comment_text}")
     return "\n\n".join(p for p in parts if p)
 
 
@@ -328,4 +328,4 @@ def _time(value: Any, default: int) -> int:
 def describe(report: Report) -> Json:
     """Convert the report to what `--json` prints."""
     pairs = {"skipped": report.skipped, "notes": report.notes}
-    return to_builtins(report) | {name: [{"id": i, "reason": why} for i, why in found] for name, found in pairs.items()}
+    return to_builtins(report) | {name: [{"id": i, "reason": why} for i, why in ids] for name, ids in pairs.items()}

@@ -1,4 +1,4 @@
-"""Build the board: ready tasks, blocked ones and why, tasks in progress and by whom, tasks closed today."""
+"""Build the board: ready, blocked, in progress, closed today, with blockers and holders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONTAINER_LIMIT = 50  # they stand below what is blocked
 
 
 class BoardTask(Struct, frozen=True):
-    """Row of the board. `held_by` names the holder; `since` is when work began or the task was closed (Unix ms).
+    """Row of the board. `held_by` names the holder; `since`: start of work or closing time (Unix ms).
 
     `blocked_by` names own blockers by handle, inherited ones as "X (via EPIC)"; `waits_for_children` counts the open
     ones. `abandoned`: the process that worked on it has ended; `urgent_for` names

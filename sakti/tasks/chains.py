@@ -61,11 +61,11 @@ def explain(db: Connection, resource_id: str, text: str) -> Json:
 
 def _waits_for(db: Connection, tasks: Sequence[str]) -> Steps:
     """Return what each of these waits for: blockers, its own and its ancestors', then open children."""
-    found = graph.reasons(db, tasks)
-    names = questions.handles(db, {via for pairs in found.values() for via, _ in pairs})
+    blockers = graph.reasons(db, tasks)
+    names = questions.handles(db, {via for pairs in blockers.values() for via, _ in pairs})
     children = graph.open_children(db, tasks)
     return {
-        task: [(by, "blocks" if via == task else f"blocks {names[via]}") for via, by in found.get(task, ())]
+        task: [(by, "blocks" if via == task else f"blocks {names[via]}") for via, by in blockers.get(task, ())]
         + [(child, "child") for child in children.get(task, ())]
         for task in tasks
     }
@@ -81,13 +81,13 @@ def _describe_deadlock(db: Connection, start: str, steps: Steps) -> str:
         way.append(steps[way[-1]][0][0])
     ring = way[way.index(way[-1]) :]
     names = questions.handles(db, ring)
-    said: list[str] = []
+    waits: list[str] = []
     for task, other in itertools.pairwise(ring):
         why = steps[task][0][1]
         via = why.removeprefix("blocks").strip()
         what = f"its child {names[other]}" if why == "child" else f"{names[other]}{f' (via {via})' if via else ''}"
-        said.append(f"{names[task]} waits for {what}")
-    return f"nothing here can start: {', '.join(said)}. Remove one of these dependencies (dep … --remove)."
+        waits.append(f"{names[task]} waits for {what}")
+    return f"nothing here can start: {', '.join(waits)}. Remove one of these dependencies (dep … --remove)."
 
 
 # --- the tree ---------------------------------------------------------------------------------------------
@@ -142,11 +142,11 @@ def _next(
     db: Connection, task_id: str, relations: Sequence[tuple[str, str, bool]], depth: int
 ) -> list[tuple[int, str, Task]]:
     edges = graph.edges_of(db, task_id)
-    found = [
+    neighbours = [
         (relation, on if up else task)
-        for relation, wanted, up in relations
+        for relation, edge_kind, up in relations
         for task, on, kind in edges
-        if kind == wanted and (task if up else on) == task_id
+        if kind == edge_kind and (task if up else on) == task_id
     ]
-    tasks = questions.get_many(db, {t for _, t in found})
-    return [(depth, relation, tasks[t]) for relation, t in found]
+    tasks = questions.get_many(db, {t for _, t in neighbours})
+    return [(depth, relation, tasks[t]) for relation, t in neighbours]

@@ -56,7 +56,7 @@ class Actor(Struct, frozen=True):
 
 
 def refuse_held(actor: Actor, task: Task, doing: str, *, force: bool) -> None:
-    """Refuse to change what somebody else works on. Raises `TaskError` (already_claimed) with the holder's name."""
+    """Raise TaskError (already_claimed), with the holder's name, if someone else works on the task."""
     if not force and claims.is_live(task, actor.now) and not actor.is_holder(task):
         raise TaskError(
             f"{task.handle} is claimed by {holder(task)}. {doing} it anyway needs force.", code="already_claimed"
@@ -79,7 +79,7 @@ def log(db: Database, actor: Actor, before: Task, after: Task, action: str, *, b
 
 
 def changed(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
-    """Change fields and log it; a shrunk task gets its whole text back first."""
+    """Change fields and log the change; a shrunk task gets its full text back first."""
     if rows.unshrink(db, task.id, actor.now):
         task = questions.get(db, task.id) or task  # so that undo brings the whole text back, not its beginning
     now, _ = rows.update(db, task.id, **values, updated_at=actor.now)
@@ -91,7 +91,7 @@ def changed(db: Database, actor: Actor, task: Task, action: str, **values: Any) 
 
 
 def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, count: bool = True) -> bool:
-    """Add an edge; return False where it exists.
+    """Add an edge; return False if it exists.
 
     Raises `CycleError`, or `TaskError` (bad_parent). `count` as in `edges.add`.
     """
@@ -152,15 +152,15 @@ def refuse_cycle(db: Database, task_id: str, on: str, kind: str) -> None:
 
 
 def describe_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | None = None) -> str:
-    """Describe a cycle: the whole path, and which steps are containers that end after their children.
+    """Describe a cycle: its path, and which steps are containers that end after their children.
 
     `new` is a child and its parent that are about to be connected.
     """
     names = questions.handles(db, cycle)
     parts = {*store_graph.parts_among(db, cycle), *([new] if new else ())}
     ends = [(a, b) for a, b in itertools.pairwise(cycle) if (b, a) in parts]
-    said = f"That would create a cycle: {' → '.join(names[t] for t in cycle)}."
-    return said + "".join(f" Close the child {names[b]} before {names[a]}." for a, b in ends[:3])
+    text = f"That would create a cycle: {' → '.join(names[t] for t in cycle)}."
+    return text + "".join(f" Close the child {names[b]} before {names[a]}." for a, b in ends[:3])
 
 
 def undelete(db: Database, task_id: str) -> Task:

@@ -25,22 +25,22 @@ _UUID = lazy_pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> Task:
     """Return the task that an id, a handle or an unambiguous prefix names. Raises `TaskError`."""
-    wanted = text.strip()
-    found = questions.matching(db, resource_id, wanted, deleted=deleted) if wanted else []
-    if not found:
+    query = text.strip()
+    matches = questions.matching(db, resource_id, query, deleted=deleted) if query else []
+    if not matches:
         raise TaskError(f"There is no task {text!r}. `list` shows all tasks.", code="not_found")
-    if len(found) > 1:
-        names = ", ".join(f"{t.handle} ({t.title[:40]})" for t in found[:5])
-        more = ", …" if len(found) > 5 else ""
+    if len(matches) > 1:
+        names = ", ".join(f"{t.handle} ({t.title[:40]})" for t in matches[:5])
+        more = ", …" if len(matches) > 5 else ""
         raise TaskError(f"{text!r} could be {names}{more}. Write more characters.", code="ambiguous")
-    return found[0]
+    return matches[0]
 
 
 # --- who holds it -----------------------------------------------------------------------------------------
 
 
 def holder(task: Task | Card) -> str:
-    """Name the holder of a claim in a sentence: a chat by its title, a shell's actor by name, never a bare id."""
+    """Name the holder of a claim: a chat by its title, a shell's actor by name, never by id."""
     who = task.session_id or ""
     if task.holder_title is not None:
         return f'the chat "{task.holder_title}"' if task.holder_title else "an untitled chat"
@@ -117,19 +117,19 @@ class Urgency(Struct, frozen=True):
 def find_urgent(db: Connection, resource_id: str, priority: int = 4) -> dict[str, Urgency]:
     """Return the ready tasks that a more urgent task waits for, one of at least this priority."""
     reached = graph.waited_for(db, questions.waiting(db, resource_id, priority, WAITING), WALKED)
-    own = questions.ready_priorities(db, reached) if reached else {}
-    return {task: Urgency(*reached[task]) for task, p in own.items() if reached[task][0] < p}
+    priorities = questions.ready_priorities(db, reached) if reached else {}
+    return {task: Urgency(*reached[task]) for task, p in priorities.items() if reached[task][0] < p}
 
 
 def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return what blocks each of these tasks, by handle: `X`, or `X (via EPIC)` where an ancestor waits for X."""
-    wanted = list(task_ids)
-    found = graph.reasons(db, wanted) if wanted else {}
-    if not found:
+    """Return each task's blockers by handle: `X`, or `X (via EPIC)` if an ancestor waits for X."""
+    roots = list(task_ids)
+    blockers = graph.reasons(db, roots) if roots else {}
+    if not blockers:
         return {}
-    names = questions.handles(db, {t for pairs in found.values() for pair in pairs for t in pair})
+    names = questions.handles(db, {t for pairs in blockers.values() for pair in pairs for t in pair})
 
     def name(root: str, via: str, by: str) -> str:
         return names[by] if via == root else f"{names[by]} (via {names[via]})"
 
-    return {root: tuple(name(root, *pair) for pair in pairs) for root, pairs in found.items()}
+    return {root: tuple(name(root, *pair) for pair in pairs) for root, pairs in blockers.items()}

@@ -1,4 +1,4 @@
-"""Validate the values of tasks from people, models and files. All raise `TaskError` with a sentence and a code."""
+"""Validate task values from people, models and files. Errors are TaskErrors with a code."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _BAD = lazy_pattern("[\x00\ud800-\udfff]")
 def check_text(name: str, value: Any) -> None:
     """Refuse text that cannot be stored, anywhere in a value."""
     if isinstance(value, str):
-        if found := _BAD.search(value):
-            what = "a NUL character" if found[0] == "\x00" else "half of a surrogate pair"
-            raise TaskError(f"{name} has {what} at position {found.start()}; send it without.", code="bad_text")
+        if match := _BAD.search(value):
+            what = "a NUL character" if match[0] == "\x00" else "half of a surrogate pair"
+            raise TaskError(f"{name} has {what} at position {match.start()}; send it without.", code="bad_text")
     elif isinstance(value, dict):
         for key, each in cast("dict[Any, Any]", value).items():
             check_text(name, key)
@@ -66,11 +66,11 @@ def merged_metadata(before: Json, changes: Any) -> Json:
     """Return metadata with `changes` in it; a value of None removes its key."""
     if not isinstance(changes, dict):
         raise TaskError("metadata must be an object of keys and values.", code="invalid")
-    given = cast("Json", changes)
-    check_text("metadata", given)
-    if taken := sorted(set(given) & set(SOURCE_KEYS)):
+    new = cast("Json", changes)
+    check_text("metadata", new)
+    if taken := sorted(set(new) & set(SOURCE_KEYS)):
         raise TaskError(f"metadata.{taken[0]} belongs to the import; choose another key.", code="invalid")
-    merged = {k: v for k, v in {**before, **given}.items() if v is not None}
+    merged = {k: v for k, v in {**before, **new}.items() if v is not None}
     size = len(json.dumps(merged, ensure_ascii=False))
     if size > METADATA_LIMIT:
         raise TaskError(f"metadata has {size:,} characters; at most {METADATA_LIMIT:,}.", code="invalid")

@@ -1,4 +1,4 @@
-"""Define the task graph, pure: what is blocked and why, what is ready.
+"""Task graph, pure: which tasks are blocked, by which others, and which are ready.
 
 Semantics. A task waits for the target of each of its `blocks` edges until that is closed. A `parent-child` edge
 makes the task a child of its target: a child of a blocked parent is blocked too, for the parent's reasons, and a
@@ -77,7 +77,7 @@ def open_children(graph: Graph, task: str) -> tuple[str, ...]:
 
 
 def blocked(graph: Graph, task: str) -> Blocked | None:
-    """Return why `task` is blocked; None where it is not. A closed task is never blocked."""
+    """Return the blockers of `task`, None if it is not blocked. Closed tasks never are."""
     if not is_open(graph, task):
         return None
     inherited: list[tuple[str, str]] = []
@@ -89,8 +89,8 @@ def blocked(graph: Graph, task: str) -> Blocked | None:
         seen.add(ancestor)
         inherited += [(ancestor, b) for b in open_blockers(graph, ancestor)]
         stack += graph.parents.get(ancestor, ())
-    own = open_blockers(graph, task)
-    return Blocked(own, tuple(sorted(inherited))) if own or inherited else None
+    direct = open_blockers(graph, task)
+    return Blocked(direct, tuple(sorted(inherited))) if direct or inherited else None
 
 
 def waits_for(graph: Graph, task: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Answer queries about tasks. Each reads only the rows that it returns, never the whole workspace."""
+"""Answer queries about tasks, reading only the rows that are returned."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def _startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task]
     first = questions.column(db, resource_id, "ready", limit)
     urgent = find_urgent(db, resource_id, first[-1].priority) if len(first) == limit else find_urgent(db, resource_id)
     waited = questions.get_many(db, urgent).values()
-    left = [t for t in questions.claimed(db, resource_id) if is_abandoned(t)]
-    left = [t for t in left if not t.held and not t.open_children]
-    tasks = {t.id: t for t in (*first, *waited, *left)}
+    abandoned = [t for t in questions.claimed(db, resource_id) if is_abandoned(t)]
+    abandoned = [t for t in abandoned if not t.held and not t.open_children]
+    tasks = {t.id: t for t in (*first, *waited, *abandoned)}
 
     stored = questions.row_order(db, tasks)
 
     def order(task: Task) -> tuple[int, int, int]:
         return urgent[task.id].priority if task.id in urgent else task.priority, task.created_at, stored[task.id]
 
-    return sorted(tasks.values(), key=order)[:limit], urgent, len(left)
+    return sorted(tasks.values(), key=order)[:limit], urgent, len(abandoned)
 
 
 def show(db: Connection, resource_id: str, text: str) -> Json:
@@ -105,7 +105,7 @@ def list_tasks(
     limit: int = 20,
     offset: int = 0,
 ) -> Json:
-    """Return tasks that match the filters, most urgent first, and their number. `status` as in `questions.select`."""
+    """Return the tasks that match the filters, most urgent first, and their number."""
     tasks, total = questions.select(
         db, resource_id, status=status, type=type, label=label, assignee=assignee, limit=limit, offset=offset
     )

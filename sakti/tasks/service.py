@@ -135,12 +135,12 @@ def create(
 
 
 def _origin(db: Database, message_id: str | None) -> str | None:
-    """Return the user's message that a message answers; where there is none, that message."""
-    made = message_store.get(db, message_id) if message_id else None
-    if made is None or made.role == "user":
-        return made.id if made is not None else None
-    asked = message_store.last_of_user(db, made.thread_id)
-    return asked.id if asked is not None else made.id
+    """Return the user's message that a message answers, or the message itself."""
+    message = message_store.get(db, message_id) if message_id else None
+    if message is None or message.role == "user":
+        return message.id if message is not None else None
+    question = message_store.last_of_user(db, message.thread_id)
+    return question.id if question is not None else message.id
 
 
 def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool = False) -> Task:
@@ -177,10 +177,10 @@ def _check_epics(db: Database, task: Task, type: str) -> None:
     for child, parent in parts:
         kinds = {t: o.type for t, o in others.items()} | {task.id: type}
         if kinds[child] == "epic" and kinds[parent] != "epic":
-            whole, part = (task, others[child]) if parent == task.id else (others[parent], task)
+            epic, part = (task, others[child]) if parent == task.id else (others[parent], task)
             raise TaskError(
-                f"{task.handle} cannot become {type}: {part.handle}, a part of {whole.handle}, would be an epic in a"
-                f" {kinds[parent]}. `dep {part.handle} {whole.handle} --type {g.PARENT} --remove` takes it out first.",
+                f"{task.handle} cannot become {type}: {part.handle}, a part of {epic.handle}, would be an epic in a"
+                f" {kinds[parent]}. `dep {part.handle} {epic.handle} --type {g.PARENT} --remove` takes it out first.",
                 code="bad_parent",
             )
 
@@ -190,8 +190,8 @@ def set_labels(
 ) -> Task:
     """Add labels to a task and remove others."""
     task = find(db, actor.resource_id, text)
-    kept = [label for label in task.labels if label not in remove]
-    return update(db, actor, task.id, {"labels": [*kept, *add]}, force=force)
+    remaining = [label for label in task.labels if label not in remove]
+    return update(db, actor, task.id, {"labels": [*remaining, *add]}, force=force)
 
 
 # --- claims -----------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def _make_active(db: Database, actor: Actor, task: Task) -> str | None:
 
 
 def claim_next(db: Database, actor: Actor) -> tuple[Task, str | None]:
-    """Claim the first ready task, in one transaction: N processes get N tasks. Raises `TaskError` where none is."""
+    """Claim the first ready task in one transaction: N processes get N tasks. Raises TaskError."""
     first = startable(db, actor.resource_id, 1)
     if not first:
         raise TaskError("Nothing is ready.", code="nothing_ready")
@@ -237,7 +237,7 @@ def claim_next(db: Database, actor: Actor) -> tuple[Task, str | None]:
 
 
 def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Task:
-    """Release a task; the thread's active task becomes the one it claimed before and still has in progress."""
+    """Release a task; the thread's previous claim that is still in progress becomes active."""
     task = find(db, actor.resource_id, text)
     if task.status != "in_progress":
         raise TaskError(f"{task.handle} is {task.status}, not in progress.", code="invalid")
@@ -251,8 +251,8 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
 
 def active_task(db: Database, thread_id: str, session_id: str) -> Task | None:
     """Return the active task of a thread."""
-    found = claims.active(db, thread_id, session_id)
-    return None if found is None else questions.get(db, found)
+    task_id = claims.active(db, thread_id, session_id)
+    return None if task_id is None else questions.get(db, task_id)
 
 
 def _leave(db: Database, actor: Actor, task: Task, following: str | None = None) -> None:
@@ -330,7 +330,7 @@ def depend(
     add: bool = True,
     force: bool = False,
 ) -> Task:
-    """Add an edge (`blocks` if no type is given), or remove one (without a type, every edge between the two).
+    """Add an edge (default `blocks`), or remove one (without a type: all between the two tasks).
 
     Adding an edge that exists changes nothing.
     """
@@ -392,7 +392,7 @@ def delete(db: Database, actor: Actor, text: str, *, force: bool = False) -> tup
 
 
 def restore(db: Database, actor: Actor, text: str) -> Task:
-    """Restore a deleted task, or the whole text of a shrunk one."""
+    """Restore a deleted task, or the full text of a shrunk one."""
     try:
         task = find(db, actor.resource_id, text)
     except TaskError:
@@ -401,11 +401,11 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
         return undelete(db, task.id)
     if not rows.unshrink(db, task.id, actor.now):
         raise TaskError(f"{task.handle} is already shown in full.", code="invalid")
-    whole = questions.get(db, task.id)
-    assert whole is not None
-    before, _ = difference(task, whole)
+    current = questions.get(db, task.id)
+    assert current is not None
+    before, _ = difference(task, current)
     events.add(db, task, "restore", actor.name, actor.now, before, {})
-    return whole
+    return current
 
 
 def decay(db: Database, resource_id: str, now: int, limit: int = 50) -> int:

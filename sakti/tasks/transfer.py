@@ -1,4 +1,4 @@
-"""Export and import tasks as JSON Lines: one object a task, with labels, edges and the ids of its messages."""
+"""Export and import tasks as JSON Lines, with labels, edges and message ids."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class _SortedImport(Struct):
 
 
 def export(db: Database, resource_id: str) -> list[Json]:
-    """Return every task of the workspace, oldest first, with its whole text. Claims are not exported.
+    """Return all tasks of the workspace, oldest first, with their full text and without claims.
 
     `based_on`: the `updated_at` of the imported version that a task was made from, so that it can go back.
     """
@@ -114,10 +114,10 @@ def export(db: Database, resource_id: str) -> list[Json]:
 
 def parse(lines: Iterable[Json | str]) -> Iterator[Json]:
     """Yield the objects of a JSON Lines text. Raises `TaskError` with the number of an invalid line."""
-    return (line for _, line in _numbered(lines))
+    return (line for _, line in _number_lines(lines))
 
 
-def _numbered(lines: Iterable[Json | str]) -> Iterator[tuple[int, Json]]:
+def _number_lines(lines: Iterable[Json | str]) -> Iterator[tuple[int, Json]]:
     for number, line in enumerate(lines, 1):
         if isinstance(line, str) and not line.strip():
             continue
@@ -146,11 +146,11 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
     try:
         read = _sort(db, actor, lines)
         both = [*read.added, *((task, line, number) for task, _, line, number in read.newer)]
-        wanted = [edge for task, line, number in both for edge in _edges(db, actor, task, line, number)]
+        edges = [edge for task, line, number in both for edge in _edges(db, actor, task, line, number)]
     except TaskError as e:
         code = "unreadable" if e.code == "invalid" else e.code
         raise TaskError(f"{e.message} Nothing was imported.", code=code) from e
-    connected, left_out = _connect(db, actor, wanted)
+    connected, left_out = _connect(db, actor, edges)
     for task, line, _ in both:
         _link(db, actor, task, line)
     batch = uuid.uuid4().hex
@@ -177,7 +177,7 @@ def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImp
     Raises `TaskError` with the number of a refused line.
     """
     out = _SortedImport()
-    for number, line in _numbered(lines):
+    for number, line in _number_lines(lines):
         try:
             check_text("the task", line)
             here = questions.get(db, str(line["id"]))
@@ -208,11 +208,11 @@ _COMPARED = (
 def _changes(here: Task, other: Task) -> Json:
     """Return the fields of an imported version that differ; the texts of a shrunk task are not compared."""
     status = "open" if here.status == "in_progress" else here.status
-    own = {name: getattr(here, name) for name in _COMPARED} | {"status": status}
-    own["metadata"] = {k: v for k, v in here.metadata.items() if k not in rows.SOURCE_KEYS}
+    local = {name: getattr(here, name) for name in _COMPARED} | {"status": status}
+    local["metadata"] = {k: v for k, v in here.metadata.items() if k not in rows.SOURCE_KEYS}
     shrunk = ("description", "summary") if here.compaction_level else ()
     return {
-        name: getattr(other, name) for name in _COMPARED if name not in shrunk and own[name] != getattr(other, name)
+        name: getattr(other, name) for name in _COMPARED if name not in shrunk and local[name] != getattr(other, name)
     }
 
 
@@ -277,12 +277,12 @@ def _task(db: Database, actor: Actor, line: Json) -> Task:
     if reason is not None:
         check("close_reason", reason, REASONS)
     created = _time(line, "created_at", actor.now)
-    wanted = str(line.get("handle") or "")
-    free = wanted and len(wanted) <= 40 and not questions.has_handle(db, actor.resource_id, wanted)
+    handle = str(line.get("handle") or "")
+    free = handle and len(handle) <= 40 and not questions.has_handle(db, actor.resource_id, handle)
     return Task(
         id=str(line["id"]),
         resource_id=actor.resource_id,
-        handle=wanted if free else new_handle(db, actor.resource_id, str(line["id"])),
+        handle=handle if free else new_handle(db, actor.resource_id, str(line["id"])),
         title=title,
         description=str(line.get("description") or ""),
         status=status,

@@ -27,8 +27,8 @@ def undo(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, Task]]:
         done = _take_back(db, actor, event)
         events.mark_undone(db, event, actor.now)
         if done:
-            told: Json = {"event": event.pk, "action": event.action, "tasks": len(done)}
-            events.add(db, done[0][1], "undo", actor.name, actor.now, None, told)
+            details: Json = {"event": event.pk, "action": event.action, "tasks": len(done)}
+            events.add(db, done[0][1], "undo", actor.name, actor.now, None, details)
             out += done
             count -= 1
     if not out:
@@ -43,13 +43,13 @@ def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, 
     group = events.of_batch(db, event.batch)
     others = [e for e in group if e.action != "import"]
     done = [("import", task) for e in others if (task := _one(db, actor, e)) is not None]
-    made = questions.get_many(db, [e.task_id for e in group if e.action == "import"])
-    rows.delete_many(db, actor.resource_id, list(made), actor.now)
-    return done + [("import", task) for task in made.values()]
+    imported = questions.get_many(db, [e.task_id for e in group if e.action == "import"])
+    rows.delete_many(db, actor.resource_id, list(imported), actor.now)
+    return done + [("import", task) for task in imported.values()]
 
 
 def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
-    """Undo one change; None where that changes nothing."""
+    """Undo one change; None if nothing changes."""
     values, task_id = event.after or {}, event.task_id
     task = questions.get(db, task_id)
     match event.action:
@@ -60,7 +60,7 @@ def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
         case "create" | "import":
             return rows.update(db, task_id, deleted_at=actor.now)[0]
         case "restore":
-            return _restored(db, actor, task, event.before or {})
+            return _undo_restore(db, actor, task, event.before or {})
         case "dep" if values["add"]:
             return task if edges.remove(db, task_id, values["on"], values["type"])[0] else None
         case "dep":
@@ -75,7 +75,7 @@ def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
             return _fields(db, actor, task, event.before or {}, values)
 
 
-def _restored(db: Database, actor: Actor, task: Task, before: Json) -> Task | None:
+def _undo_restore(db: Database, actor: Actor, task: Task, before: Json) -> Task | None:
     """Undo the restoring of a deleted task or of a shrunk one's text."""
     if before.get("deleted"):
         return rows.update(db, task.id, deleted_at=actor.now)[0]

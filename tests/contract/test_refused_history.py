@@ -24,7 +24,8 @@ from tests.fakes.session import Recorded, start
 from tests.unit.agent.test_prefix import RENDERS
 
 every = pytest.mark.parametrize("api", APIS)
-any_key = pytest.mark.parametrize("key", ["x", "sk-test-0123456789abcdef"])
+# A key of one letter stands in every error text, where it must not be masked.
+any_key = pytest.mark.parametrize(("api", "key"), zip(APIS, ["x", "sk-test-0123456789abcdef", "x"], strict=True))
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -68,7 +69,6 @@ def paths_of_images(body: Json, key: str) -> list[str]:
 REFUSED_IMAGE = ("Could not process image", "invalid_image_format: unsupported image", "The image could not be decoded")
 
 
-@every
 @any_key
 @pytest.mark.parametrize("error", REFUSED_IMAGE)
 @pytest.mark.parametrize("status", [400, 413, 422, 200])
@@ -225,7 +225,6 @@ FILTERS = (
 )
 
 
-@every
 @any_key
 @pytest.mark.parametrize("error", FILTERS)
 async def test_a_filtered_result_is_left_out_for_good(
@@ -306,7 +305,6 @@ async def test_a_model_without_images_gets_none_after_its_first_refusal(
 NAMES = ("", "functions.read", "read<|channel|>commentary", "r" * 80, "läs fil", "a/b:c", "\u2603", "..", "read ")
 
 
-@every
 @any_key
 @pytest.mark.parametrize("name", NAMES)
 async def test_names_of_calls_are_always_valid(store: Store, tmp_path: Path, api: str, key: str, name: str) -> None:
@@ -399,7 +397,6 @@ OVERFLOWS: tuple[Callable[[], Reply], ...] = (
 )
 
 
-@every
 @any_key
 @pytest.mark.parametrize("overflow", OVERFLOWS)
 async def test_an_overflow_is_compacted_and_sent_once_more(

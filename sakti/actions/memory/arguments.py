@@ -1,4 +1,4 @@
-"""Share what the commands of memory need: whose memory is meant, and an error where there is none."""
+"""Arguments shared by memory commands: the selected memory, or an error without one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_THREAD = "There is no thread in this workspace yet."
 async def remembered(
     scope: Scope, *, thread: str | None = None, overrides: Sequence[str] = (), models: Models = "none"
 ) -> AsyncGenerator[Session]:
-    """Return a session on a thread whose memory may be read and changed. Raises `Refused` without a thread."""
+    """Open a session on a thread to read or change its memory. Raises Refused without a thread."""
     async with scope.memory(thread, overrides, models) as session:
         if session.thread is None:
             raise Refused(NO_THREAD)

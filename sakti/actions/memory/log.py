@@ -67,16 +67,16 @@ async def observations(scope: Scope, filter: str) -> Value:
     async def listed() -> Value:
         lines = await _lines(scope.session)
         if filter:
-            return _offered(scope.session, lines, "No line matches.", words=tuple(filter.lower().split()))
+            return _offer_lines(scope.session, lines, "No line matches.", words=tuple(filter.lower().split()))
         newest = f"The newest {SHOWN} of {len(lines)} lines; /observations WORDS filters all of them."
         changes = "; /observations pin, edit, forget, undo change it"
         head = newest if len(lines) > SHOWN else ""
-        return _offered(scope.session, lines, NO_OBSERVATIONS, SOURCES + changes, head)
+        return _offer_lines(scope.session, lines, NO_OBSERVATIONS, SOURCES + changes, head)
 
     return Open("log", instead=listed)
 
 
-def _offered(
+def _offer_lines(
     session: Session,
     lines: Sequence[LogLine],
     empty: str,
@@ -102,7 +102,7 @@ async def at(scope: Scope, time: str, **where: Any) -> Value:
         moment = _moment(time, session)
         lines = await session.workspace.store.read(memory_corrections.as_of, session.current.engine.record_id, moment)
         told = {"time": moment, "lines": [to_builtins(x) for x in lines]}
-        return _offered(session, lines, "There were no observations.", json=told)
+        return _offer_lines(session, lines, "There were no observations.", json=told)
 
 
 @action(

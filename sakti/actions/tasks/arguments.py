@@ -34,7 +34,7 @@ def read_metadata(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def line(task: Json) -> str:
-    """Return a task as one line, with what it waits for and who has it."""
+    """Format a task as one line, with its blockers and holder."""
     more = f"  [{', '.join(task['labels'])}]" if task.get("labels") else ""
     more += f"  ← {', '.join(task['blockedBy'])}" if task.get("blockedBy") else ""
     more += f"  ({children(task['waitsForChildren'])})" if task.get("waitsForChildren") else ""
@@ -52,7 +52,7 @@ def children(count: int) -> str:
 
 
 def notes(card: BoardTask) -> str:
-    """Return what stands behind a card's title."""
+    """Return the notes behind a card's title."""
     found = [f"for {card.urgent_for}"] if card.urgent_for else []
     found += [f"← {', '.join(card.blocked_by)}"] if card.blocked_by else []
     found += [children(card.waits_for_children)] if card.waits_for_children else []

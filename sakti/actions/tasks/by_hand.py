@@ -38,5 +38,5 @@ async def change(session: Session, what: str, *words: str, force: bool = False) 
 
 
 async def tree(session: Session, task_id: str) -> tuple[Branch, ...]:
-    """Return a task with what it waits for and what waits for it, the task first. Raises `TaskError`."""
+    """Return a task and its neighbours in the graph, the task first. Raises TaskError."""
     return await session.workspace.store.read(task_queries.tree, session.workspace.resource_id, task_id)

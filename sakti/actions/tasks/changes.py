@@ -23,7 +23,7 @@ FEW = 5
 
 
 def changed(task: Task, sentence: str = "", freed: tuple[Task, ...] | None = None, *, more: str = "") -> Done:
-    """Report a task after a change, and what that freed where it can free something; `more` ends the sentence."""
+    """Report a changed task and the tasks that it unblocked; `more` ends the sentence."""
     values = text_registry.leaving_all(task_queries.describe(task))
     handles = ", ".join(t.handle for t in freed or ())
     shell = (line(values), *([f"unblocked: {handles}"] if freed else []))

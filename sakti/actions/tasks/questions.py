@@ -35,10 +35,10 @@ async def ready(scope: Scope, limit: int, claim: bool, as_: str | None) -> Value
         return claimed(await scope.change(task_service.claim_next, as_))
 
     found = await scope.ask(task_queries.ready, limit)
-    return _listed(found, f"{found['readyCount']} ready, {found['blockedCount']} blocked")
+    return _list_tasks(found, f"{found['readyCount']} ready, {found['blockedCount']} blocked")
 
 
-def _listed(found: Json, *more: str) -> Text:
+def _list_tasks(found: Json, *more: str) -> Text:
     return Text((*map(line, found["tasks"]), *more), json={"success": True, **found})
 
 
@@ -56,9 +56,9 @@ async def list_(scope: Scope, status: str | None, all: bool, **asked: Any) -> Va
     """List tasks that are not closed, most urgent first."""
     found = await scope.ask(task_queries.list_tasks, status="all" if all else status, **asked)
     if not found["total"]:
-        return _listed(found, "No tasks. `sakti tasks create TITLE` creates one.")
+        return _list_tasks(found, "No tasks. `sakti tasks create TITLE` creates one.")
     left_out = found["total"] > len(found["tasks"])
-    return _listed(found, *([f"{len(found['tasks'])} of {found['total']}"] if left_out else []))
+    return _list_tasks(found, *([f"{len(found['tasks'])} of {found['total']}"] if left_out else []))
 
 
 @action(TASK, shell="tasks show")
@@ -87,7 +87,7 @@ async def search(scope: Scope, query: list[str], limit: int, messages: bool) -> 
         raise TaskError("Write the words to search for: of a title, a summary, a file.", code="invalid")
     found = await scope.ask(task_queries.search, text, limit, messages)
     said = [f"  {m['role']}: {m['text']}" for m in found.get("messages", ())]
-    return _listed(found, *said, *([] if found["tasks"] else ["nothing found"]))
+    return _list_tasks(found, *said, *([] if found["tasks"] else ["nothing found"]))
 
 
 @action(TASK, shell="tasks explain")

@@ -38,9 +38,9 @@ def model_choices(value: str | tuple[str, ...] | None) -> tuple[tuple[str, int |
 
 def check(config: Config) -> None:
     """Raise `ConfigError` for the first contradiction."""
-    for provider, own in config.providers.items():
-        _check_extra(f"providers.{provider}.extra", own.extra)
-        for header, value in own.headers.items():
+    for provider, settings in config.providers.items():
+        _check_extra(f"providers.{provider}.extra", settings.extra)
+        for header, value in settings.headers.items():
             if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] - as the file has it
                 raise ConfigError(f'providers.{provider}.headers.{header} must be text, as in {header} = "{value}".')
     _check_memory(config.memory)
@@ -50,7 +50,7 @@ def check(config: Config) -> None:
 
 
 def wrong(hook: HookSettings) -> str:
-    """Return what is wrong with a hook, empty where it can run."""
+    """Return the error in a hook's settings, "" if it can run."""
     if not event_name(hook.event):
         near = difflib.get_close_matches(hook.event, EVENTS, 1)
         hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(EVENTS)}."

@@ -37,5 +37,5 @@ class HookSettings:
 
 
 def event_name(name: str) -> str:
-    """Return an event's name as it is written here; empty where there is none of that name."""
-    return next((known for known in (*EVENTS, *NEVER) if known.casefold() == name.strip().casefold()), "")
+    """Return the canonical name of an event, "" for an unknown one."""
+    return next((event for event in (*EVENTS, *NEVER) if event.casefold() == name.strip().casefold()), "")

@@ -1,4 +1,4 @@
-"""Load settings: defaults, the user's file, the project's file, the environment, the command line; later wins.
+"""Load settings from defaults, user file, project file, environment and command line; later wins.
 
     $XDG_CONFIG_HOME/sakti/config.toml      [memory.observation] message_tokens = 20_000
     .sakti/config.toml                      the same names, but see project_may_set
@@ -10,16 +10,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
+import math
 import re
-import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 from msgspec import Struct, field
 
 from sakti.core.config.check import check
@@ -80,18 +82,20 @@ def load(
     in the user's own sources. What is wrong in the project's file is left out with a warning: a folder must not keep
     the program from starting.
     """
-    own = [Sourced(name, value, str(user_file)) for name, value in (read_table(user_file) if user_file else {}).items()]
+    user_values = [
+        Sourced(name, value, str(user_file)) for name, value in (read_table(user_file) if user_file else {}).items()
+    ]
     later = list(_above_files(env or {}, overrides))
     warnings: list[str] = []
     offered: list[Sourced] = []
     if project_file is not None:
-        offered = _of_project(project_file, project_bytes, _merged(own)[0], usable, warnings)
-        offered = _without_contradictions(own, offered, later, warnings)
+        offered = _of_project(project_file, project_bytes, _merge_settings(user_values)[0], usable, warnings)
+        offered = _without_contradictions(user_values, offered, later, warnings)
         if len(warnings) > MOST:
             warnings[MOST:] = [f"{project_file}: {len(warnings) - MOST} more settings are not used."]
-    config, origins = _merged((*own, *offered, *later))
+    config, origins = _merge_settings((*user_values, *offered, *later))
     check(config)
-    return Loaded(config, origins, tuple(warnings), _changed(config, (*own, *later)) if offered else {})
+    return Loaded(config, origins, tuple(warnings), _project_changes(config, (*user_values, *later)) if offered else {})
 
 
 def _above_files(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[Sourced]:
@@ -109,7 +113,7 @@ def _above_files(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[S
         yield Sourced(name.strip(), literal(value.strip()), f"-o {name.strip()}")
 
 
-def _merged(settings: Iterable[Sourced]) -> tuple[Config, dict[str, str]]:
+def _merge_settings(settings: Iterable[Sourced]) -> tuple[Config, dict[str, str]]:
     config, origins = Config(), dict[str, str]()
     for name, value, origin in settings:
         config = replace_setting(config, name, value, origin)
@@ -133,37 +137,37 @@ def _of_project(
     for name, value in table.items():
         if name == _ELSEWHERE:
             continue
-        why = _not_used(name, value, config, str(path)) or usable(name, value)
+        why = _reason_to_ignore(name, value, config, str(path)) or usable(name, value)
         if why:
             warnings.append(why if why.startswith(str(path)) else f"{path}: {why}")
             continue
         if name in ("approval.ask", "approval.deny"):
-            value = [*_get(config, name), *_as_list(value)]
+            value = [*_get(config, name), *([value] if isinstance(value, str) else value)]
         out.append(Sourced(name, value, str(path)))
     return out
 
 
-def _not_used(name: str, value: Any, config: Config, origin: str) -> str:
-    """Return why a project's setting is not used, empty where it is: it may only narrow, and within bounds."""
-    told = one_line(name, 80)
+def _reason_to_ignore(name: str, value: Any, config: Config, origin: str) -> str:
+    """Return why a project's setting is ignored, "" if it is used: projects may only narrow settings."""
+    label = one_line(name, 80)
     if not project_may_set(name):
-        return f"a project may not set {told}; put it into your own config.toml."
+        return f"a project may not set {label}; put it into your own config.toml."
     try:
-        found = _get(replace_setting(config, name, value, origin), name)
+        new_value = _get(replace_setting(config, name, value, origin), name)
     except ConfigError as e:
         return f"{e.message} It is not used."
-    if name == "approval.mode" and APPROVAL_MODES.index(found) > APPROVAL_MODES.index(config.approval.mode):
-        return f"approval.mode = {found!r} would loosen your approvals and is not used."
+    if name == "approval.mode" and APPROVAL_MODES.index(new_value) > APPROVAL_MODES.index(config.approval.mode):
+        return f"approval.mode = {new_value!r} would loosen your approvals and is not used."
     bounds = meaning(name).project_bounds
-    if bounds is not None and isinstance(found, int | float) and not isinstance(found, bool):
+    if bounds is not None and isinstance(new_value, int | float) and not isinstance(new_value, bool):
         low, high = bounds
         if name in _NARROWS:
             high = min(high, _get(config, name))
-        if not low <= found <= high:
-            return f"{name} = {shown(found)} is not used; a project may set {low:g} to {high:.10g}."
-    if isinstance(found, str) and len(found) > LONGEST_TEXT:
+        if not low <= new_value <= high:
+            return f"{name} = {shown(new_value)} is not used; a project may set {low:g} to {high:.10g}."
+    if isinstance(new_value, str) and len(new_value) > LONGEST_TEXT:
         return f"{name} is not used: it has more than {LONGEST_TEXT} characters."
-    rules = typing.cast("tuple[str, ...]", found) if isinstance(found, tuple) else ()
+    rules = typing.cast("tuple[str, ...]", new_value) if isinstance(new_value, tuple) else ()
     if len(rules) > MOST_RULES or any(len(rule) > LONGEST_TEXT for rule in rules):
         return f"{name} is not used: at most {MOST_RULES} rules of {LONGEST_TEXT} characters each."
     return ""
@@ -172,7 +176,7 @@ def _not_used(name: str, value: Any, config: Config, origin: str) -> str:
 def _without_contradictions(
     own: Sequence[Sourced], offered: Sequence[Sourced], later: Sequence[Sourced], warnings: list[str]
 ) -> list[Sourced]:
-    """Leave out those of a project's settings that contradict another one; the user's own stand."""
+    """Leave out project settings that contradict others; the user's settings win."""
     if not _contradiction((*own, *offered, *later)) or _contradiction((*own, *later)):
         return list(offered)
     good: list[Sourced] = []
@@ -186,14 +190,14 @@ def _without_contradictions(
 
 def _contradiction(settings: Iterable[Sourced]) -> str:
     try:
-        check(_merged(settings)[0])
+        check(_merge_settings(settings)[0])
     except ConfigError as e:
         return e.message
     return ""
 
 
-def _changed(config: Config, without: Iterable[Sourced]) -> dict[str, Any]:
-    before = flat(_merged(without)[0])
+def _project_changes(config: Config, without: Iterable[Sourced]) -> dict[str, Any]:
+    before = flat(_merge_settings(without)[0])
     return {name: value for name, value in flat(config).items() if value != before.get(name)}
 
 
@@ -226,10 +230,10 @@ def meaning(name: str) -> Meaning:
     name = _ALIASES.get(name, name)
     if name.startswith("providers."):
         name = ".".join(["providers", "*", *name.split(".")[2:3]])
-    found = _meanings().get(name)
-    if found is None and ".extra." in name:
-        found = _meanings().get(f"{name.partition('.extra.')[0]}.extra")
-    return found or Meaning()
+    entry = _meanings().get(name)
+    if entry is None and ".extra." in name:
+        entry = _meanings().get(f"{name.partition('.extra.')[0]}.extra")
+    return entry or Meaning()
 
 
 def project_may_set(name: str) -> bool:
@@ -244,73 +248,72 @@ def replace_setting(config: Config, name: str, value: Any, origin: str = "settin
 
 def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> Any:
     head, *rest = path
-    hints: dict[str, Any] = typing.get_type_hints(node.__class__)
-    if head not in hints:
+    hint = typing.get_type_hints(node.__class__).get(head)
+    if hint is None:
         near = difflib.get_close_matches(name, list(names()), 1)
-        hint = f" Did you mean {near[0]}?" if near else " `sakti config` lists them."
-        raise ConfigError(f"{origin}: there is no setting {shown(name)}.{hint}")
-    if head == "providers" and isinstance(node, Config):
-        if len(rest) < 2 or (len(rest) > 2 and rest[1] not in TABLES):
-            raise ConfigError(f"{origin}: write it as providers.NAME.SETTING, for example providers.ollama.base_url.")
-        current = node.providers.get(rest[0], ProviderSettings())
-        changed = _replace(current, rest[1:], value, name, origin)
-        return dataclasses.replace(node, providers={**node.providers, rest[0]: changed})
+        advice = f" Did you mean {near[0]}?" if near else " `sakti config` lists them."
+        raise ConfigError(f"{origin}: there is no setting {shown(name)}.{advice}")
     child = getattr(node, head)
-    if dataclasses.is_dataclass(child):
+    if head == "providers" and isinstance(node, Config):
+        new: Any = _replace_provider(node.providers, rest, value, name, origin)
+    elif dataclasses.is_dataclass(child):
         if not rest:
             raise ConfigError(f"{origin}: {name} is a group of settings; name one of them.")
-        return dataclasses.replace(node, **{head: _replace(child, rest, value, name, origin)})
-    if rest and isinstance(child, Mapping):
-        inner = typing.cast("Mapping[str, Any]", child)
+        new = _replace(child, rest, value, name, origin)
+    elif rest and isinstance(child, Mapping):
         key = ".".join(rest)
-        checked = _coerce({key: value}, hints[head], name.removesuffix(f".{key}"), origin)
-        return dataclasses.replace(node, **{head: {**inner, **checked}})
-    if rest:
+        table = _convert({key: value}, hint, name.removesuffix(f".{key}"), origin)
+        new = {**typing.cast("Mapping[str, Any]", child), **table}
+    elif rest:
         raise ConfigError(f"{origin}: there is no setting {shown(name)}. `sakti config` lists them.")
-    found = _coerce(value, hints[head], name, origin)
-    (target,) = (f for f in dataclasses.fields(node) if f.name == head)
-    if isinstance(found, int | float) and not isinstance(found, bool) and not of_field(target).allows(found):
-        raise ConfigError(f"{origin}: {name} = {shown(value)} must be {of_field(target).bounds}.")
-    if reason := of_field(target).refuses(found):
+    else:
+        (target,) = (f for f in dataclasses.fields(node) if f.name == head)
+        new = _check_bounds(of_field(target), _convert(value, hint, name, origin), name, origin)
+    return dataclasses.replace(node, **{head: new})
+
+
+def _replace_provider(
+    providers: Mapping[str, ProviderSettings], path: list[str], value: Any, name: str, origin: str
+) -> Mapping[str, ProviderSettings]:
+    if len(path) < 2 or (len(path) > 2 and path[1] not in TABLES):
+        raise ConfigError(f"{origin}: write it as providers.NAME.SETTING, for example providers.ollama.base_url.")
+    settings = providers.get(path[0], ProviderSettings())
+    return {**providers, path[0]: _replace(settings, path[1:], value, name, origin)}
+
+
+def _check_bounds(meaning: Meaning, value: Any, name: str, origin: str) -> Any:
+    """Return `value` if its setting allows it. Raises ConfigError."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and not meaning.allows(value):
+        raise ConfigError(f"{origin}: {name} = {shown(value)} must be {meaning.bounds}.")
+    if reason := meaning.refuses(value):
         raise ConfigError(f"{origin}: {reason}")
-    return dataclasses.replace(node, **{head: found})
+    return value
 
 
-def _coerce(value: Any, hint: Any, name: str, origin: str) -> Any:
-    origin_type = typing.get_origin(hint)
-    if origin_type in (typing.Union, types.UnionType):
-        for option in typing.get_args(hint):
-            try:
-                return _coerce(value, option, name, origin)
-            except ConfigError:
-                continue
-    elif origin_type is Literal:
-        if any(value == option and type(value) is type(option) for option in typing.get_args(hint)):
-            return value
-    elif origin_type is tuple and dataclasses.is_dataclass(kind := typing.get_args(hint)[0]):
-        if isinstance(value, list | tuple):
-            given = enumerate(typing.cast("list[Any]", value), 1)
-            return tuple(table_of(typing.cast("type", kind), v, f"{name}[{n}]", origin) for n, v in given)
-    elif origin_type is tuple:
-        if all(isinstance(v, str) for v in _as_list(value)):
-            return tuple(str(v) for v in _as_list(value))
-    elif origin_type is Mapping:
-        _, kind = typing.get_args(hint)
-        if isinstance(value, dict):
-            table = typing.cast("dict[str, Any]", value)
-            return table if kind is Any else {k: _coerce(v, kind, f"{name}.{k}", origin) for k, v in table.items()}
-    elif hint is type(None):
-        if value is None or value == "none":
-            return None
-    elif hint is bool:
-        if isinstance(value, bool):
-            return value
-    elif hint in (int, float):
-        if isinstance(value, int | float) and not isinstance(value, bool) and _is(hint, value):
-            return hint(value)
-    elif hint is str and isinstance(value, str):
-        return value
+def _convert(value: Any, hint: Any, name: str, origin: str) -> Any:
+    """Convert a value to a setting's type. Raises ConfigError."""
+    kinds = typing.get_args(hint)
+    if typing.get_origin(hint) is Mapping and kinds[1] is not Any and isinstance(value, dict):
+        table = typing.cast("dict[str, Any]", value)
+        return {key: _convert(v, kinds[1], f"{name}.{key}", origin) for key, v in table.items()}
+    if typing.get_origin(hint) is tuple and dataclasses.is_dataclass(kinds[0]) and isinstance(value, list | tuple):
+        tables = enumerate(typing.cast("list[Any]", value), 1)
+        return tuple(table_of(typing.cast("type", kinds[0]), v, f"{name}[{n}]", origin) for n, v in tables)
+    for form in _forms(value):
+        with contextlib.suppress(msgspec.ValidationError):
+            return msgspec.convert(form, hint)
     raise ConfigError(f"{origin}: {name} cannot be {shown(value)}; it takes {_describe(hint)}.")
+
+
+def _forms(value: Any) -> Iterator[Any]:
+    """Yield the values that a written one may mean: `"none"` nothing, a text a list of one, `2e3` a whole number."""
+    if isinstance(value, float) and math.isnan(value):
+        return
+    yield value
+    if isinstance(value, str):
+        yield from (None, [value]) if value == "none" else ([value],)
+    elif isinstance(value, float) and value.is_integer():
+        yield int(value)
 
 
 def table_of(kind: type, value: Any, name: str, origin: str) -> Any:
@@ -329,15 +332,7 @@ def table_of(kind: type, value: Any, name: str, origin: str) -> Any:
     for f in dataclasses.fields(kind):
         if f.default is dataclasses.MISSING and f.name not in table:
             raise ConfigError(f"{origin}: {name} needs {f.name}.")
-    return kind(**{key: _coerce(v, hints[key], f"{name}.{key}", origin) for key, v in table.items()})
-
-
-def _is(hint: type, value: float) -> bool:
-    """Return whether a number is one of the type `hint`; neither `nan` nor one that no float holds is."""
-    try:
-        return bool(hint(value) == value)
-    except (ValueError, OverflowError):
-        return False
+    return kind(**{key: _convert(v, hints[key], f"{name}.{key}", origin) for key, v in table.items()})
 
 
 def _describe(hint: Any) -> str:
@@ -354,10 +349,6 @@ def _describe(hint: Any) -> str:
     return {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): '"none"'}.get(
         hint, str(hint)
     )
-
-
-def _as_list(value: Any) -> list[Any]:
-    return list(typing.cast("list[Any]", value)) if isinstance(value, list | tuple) else [value]
 
 
 def _get(config: Config, name: str) -> Any:

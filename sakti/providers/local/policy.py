@@ -79,44 +79,44 @@ def allowed_actions(messages: Sequence[Message], actions: Sequence[Action], know
     is discussed, and again if it failed; what worked is not written a second time, and is run where the user asked
     for that. A model that repeats a call again and again has to answer.
     """
-    asked = next((m.text for m in reversed(messages) if m.role == "user"), "")
+    request = next((m.text for m in reversed(messages) if m.role == "user"), "")
     calls = [c for m in _turn(messages) for c in m.tool_calls]
     results = [r for m in _turn(messages) for r in m.tool_results]
-    question = bool(_QUESTION.match(asked))
+    question = bool(_QUESTION.match(request))
     if _repeats(calls):
         return AllowedActions((), grounded=question and bool(known))
-    looked = _looked_up(asked, calls, results, actions, known) if known and not _wants_change(asked) else None
+    looked = _looked_up(request, calls, results, actions, known) if known and not _wants_change(request) else None
     if looked is not None:
         return looked
     allowed = tuple(
-        _only(a, _editable(messages, asked))
+        _only(a, _editable(messages, request))
         if a.name in _NEEDS_READING
         else _only(a, _unread(messages))
         if a.name == "read"
         else a
         for a in actions
-        if _fits(a.name, messages, asked)
+        if _fits(a.name, messages, request)
     )
-    owed = _CHANGE.search(asked) and not question and not any(c.name in _CHANGES for c in calls)
-    unread = _named_unread(messages, asked, known, tests=question) if owed or question else []
+    owed = _CHANGE.search(request) and not question and not any(c.name in _CHANGES for c in calls)
+    unread = _named_unread(messages, request, known, tests=question) if owed or question else []
     if question and known and len(unread) == 1 and any(a.name == "read" for a in actions):
         return AllowedActions((), answer=False, call=("read", {"path": unread[0]}))
     if unread:
         return AllowedActions(tuple(_only(a, unread) for a in actions if a.name == "read"), answer=False)
     tests = (
         tuple(_only(a, TEST_COMMANDS, "command") for a in actions if a.name == "bash")
-        if owed and _FAILING.search(asked)
+        if owed and _FAILING.search(request)
         else ()
     )
-    if tests and not any(c.name == "bash" for c in calls) and not _editable(messages, asked):
+    if tests and not any(c.name == "bash" for c in calls) and not _editable(messages, request):
         return AllowedActions(tests, answer=False)
     if not results:
-        if question and not _OF_THE_PROJECT.search(asked):
+        if question and not _OF_THE_PROJECT.search(request):
             return AllowedActions(())
-        return AllowedActions(allowed, answer=not (allowed and (owed or _A_FILE.search(asked))))
+        return AllowedActions(allowed, answer=not (allowed and (owed or _A_FILE.search(request))))
     last = results[-1]
     path = _path_of(last, calls) if last.is_error and last.name == "read" else ""
-    if question and known and path and path in asked:
+    if question and known and path and path in request:
         return AllowedActions((), text=project.unread(path, last.content))
     if last.is_error and sum(r.is_error for r in results) <= MOST_ERRORS:
         if last.name in _CHANGES:
@@ -125,7 +125,7 @@ def allowed_actions(messages: Sequence[Message], actions: Sequence[Action], know
             return AllowedActions(retry or allowed, answer=not retry)
         return AllowedActions(allowed, answer=question or not allowed)
     if last.name in _CHANGES and not last.is_error:
-        run = tuple(a for a in allowed if a.name == "bash") if _RUN.search(asked) else ()
+        run = tuple(a for a in allowed if a.name == "bash") if _RUN.search(request) else ()
         return (
             AllowedActions(run, answer=False) if run else AllowedActions(tuple(a for a in allowed if a.name != "write"))
         )
@@ -140,26 +140,26 @@ def _wants_change(asked: str) -> bool:
 def _looked_up(
     asked: str, calls: Sequence[ToolCallPart], results: Sequence[ToolResultPart], actions: Sequence[Action], known: str
 ) -> AllowedActions | None:
-    """Return what a question on the project needs next; None where it is none."""
-    wanted = project.lookup(asked, known)
-    whole = project.is_on_the_whole(asked)
+    """Return the next lookup for a question about the project; None for any other question."""
+    lookup = project.lookup(asked, known)
+    is_general = project.is_on_the_whole(asked)
     if (
-        wanted is None
-        or (whole and project.is_on_its_start(wanted))
+        lookup is None
+        or (is_general and project.is_on_its_start(lookup))
         or not {"grep", "read"} <= {a.name for a in actions}
     ):
-        return AllowedActions((), grounded=True) if whole else None
-    search = next((c for c in calls if (c.name, c.arguments) == ("grep", wanted.call)), None)
+        return AllowedActions((), grounded=True) if is_general else None
+    search = next((c for c in calls if (c.name, c.arguments) == ("grep", lookup.call)), None)
     if search is None:
-        return AllowedActions((), answer=False, call=("grep", wanted.call))
+        return AllowedActions((), answer=False, call=("grep", lookup.call))
     if any(r.call_id == search.id and r.is_error for r in results):
         return None
-    found = project.places(results)
-    if wanted.kind == "where":
-        return AllowedActions((), text=project.where(wanted, found, known))
-    if not found:
-        return AllowedActions((), text=project.missing(wanted)) if wanted.sure else AllowedActions(())
-    excerpt = project.excerpt((project.defining(found, wanted) or found)[0])
+    places = project.places(results)
+    if lookup.kind == "where":
+        return AllowedActions((), text=project.where(lookup, places, known))
+    if not places:
+        return AllowedActions((), text=project.missing(lookup)) if lookup.sure else AllowedActions(())
+    excerpt = project.excerpt((project.defining(places, lookup) or places)[0])
     if not any(c.name == "read" for c in calls):
         return AllowedActions((), answer=False, call=("read", excerpt))
     return AllowedActions((), grounded=True)
@@ -185,7 +185,7 @@ def _repeats(calls: Sequence[ToolCallPart]) -> bool:
 
 
 def _fits(name: str, messages: Sequence[Message], asked: str) -> bool:
-    """Return whether an action is allowed: read before editing, read only mentioned files, write only new files."""
+    """Return whether an action is allowed: edit files that were read, write files that are new."""
     if name in _NEEDS_READING:
         return bool(_editable(messages, asked))
     if name == "read":
@@ -232,14 +232,14 @@ def _unread(messages: Sequence[Message]) -> list[str]:
     """
     texts = [m.text for m in messages if m.role == "user"]
     texts += [r.content for m in messages for r in m.tool_results if not r.is_error or r.name == "bash"]
-    found: dict[str, None] = {}
+    unread: dict[str, None] = {}
     for text in reversed(texts):
-        found.update(dict.fromkeys(p.removeprefix("./") for p in _PATH.findall(text) if _SOURCE.search(p)))
+        unread.update(dict.fromkeys(p.removeprefix("./") for p in _PATH.findall(text) if _SOURCE.search(p)))
         modules = [a or b for a, b in _IMPORT.findall(text)]
-        own = [m for m in modules if m.partition(".")[0] not in (*sys.stdlib_module_names, "pytest", "")]
-        found.update(dict.fromkeys(f"{m.replace('.', '/')}.py" for m in own))
+        own_modules = [m for m in modules if m.partition(".")[0] not in (*sys.stdlib_module_names, "pytest", "")]
+        unread.update(dict.fromkeys(f"{m.replace('.', '/')}.py" for m in own_modules))
     tried = {str((c.arguments or {}).get("path")) for m in _turn(messages) for c in m.tool_calls if c.name == "read"}
-    return [p for p in found if p not in tried and "site-packages" not in p][:MOST_PATHS]
+    return [p for p in unread if p not in tried and "site-packages" not in p][:MOST_PATHS]
 
 
 def _named_unread(messages: Sequence[Message], asked: str, known: str, *, tests: bool) -> list[str]:
@@ -263,16 +263,16 @@ def repaired(name: str, fields: Json, messages: Sequence[Message]) -> Json:
     text = _last_read(messages)
     if text is None or old in text:
         return fields
-    lines, wanted = text.split("\n"), [_loose(line) for line in old.strip("\n").split("\n")]
+    lines, old_lines = text.split("\n"), [_loose(line) for line in old.strip("\n").split("\n")]
     places = [
         i
-        for i in range(len(lines) - len(wanted) + 1)
-        if [_loose(line) for line in lines[i : i + len(wanted)]] == wanted
+        for i in range(len(lines) - len(old_lines) + 1)
+        if [_loose(line) for line in lines[i : i + len(old_lines)]] == old_lines
     ]
     if len(places) != 1:
         return fields
-    found = lines[places[0] : places[0] + len(wanted)]
-    return {**fields, "old": "\n".join(found), "new": _fitted(new.strip("\n"), old.strip("\n"), found)}
+    matched = lines[places[0] : places[0] + len(old_lines)]
+    return {**fields, "old": "\n".join(matched), "new": _fit_to_lines(new.strip("\n"), old.strip("\n"), matched)}
 
 
 def _last_read(messages: Sequence[Message]) -> str | None:
@@ -289,7 +289,7 @@ def _loose(line: str) -> str:
     return re.sub(r"\s+", " ", line.replace("'", '"')).strip()
 
 
-def _fitted(new: str, old: str, found: Sequence[str]) -> str:
+def _fit_to_lines(new: str, old: str, found: Sequence[str]) -> str:
     """Give `new` the indentation and the quotes of the lines it replaces."""
     text = "\n".join(found)
     if "'" not in text and '"' in text and '"' not in old:

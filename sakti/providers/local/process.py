@@ -42,7 +42,7 @@ class Worker:
         return state_home() / "local-model.log"
 
     async def start(self) -> None:
-        """Load the model if needed. Raises ProviderError (server) where it cannot be loaded."""
+        """Load the model if needed. Raises ProviderError (server) if it cannot be loaded."""
         async with self._lock:
             await self._start()
 
@@ -148,6 +148,6 @@ class Worker:
 
 
 def _environment() -> dict[str, str]:
-    """Return our environment without keys, which the model does not need, and with the path of this package."""
-    kept = {k: v for k, v in os.environ.items() if not k.upper().endswith(_SECRETS)}
-    return {**kept, "PYTHONPATH": str(PACKAGE.parent)}
+    """Return our environment without keys and with this package's path."""
+    variables = {k: v for k, v in os.environ.items() if not k.upper().endswith(_SECRETS)}
+    return {**variables, "PYTHONPATH": str(PACKAGE.parent)}

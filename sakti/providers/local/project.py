@@ -96,7 +96,7 @@ class Lookup(Struct, frozen=True):
 
     @property
     def call(self) -> Json:
-        """Return the search: a name as a whole word, stems anywhere."""
+        """Return the search call: names match as words, stems match anywhere."""
         either = "|".join(map(re.escape, self.terms))
         return {"pattern": rf"\b{re.escape(self.name)}\b" if self.exact else rf"(?i)(?:\b|_)(?:{either})"}
 
@@ -110,7 +110,7 @@ class Place(Struct, frozen=True):
 
 
 def is_on_the_whole(asked: str) -> bool:
-    """Tell whether a question is on the project as such: what it is, needs, how it starts, how its tests run."""
+    """Return whether a question is about the project in general: purpose, setup, start, tests."""
     return bool(_WHOLE.search(asked))
 
 
@@ -120,12 +120,12 @@ def is_on_its_start(wanted: Lookup) -> bool:
 
 
 def lookup(asked: str, known: str = "") -> Lookup | None:
-    """Return what has to be looked for before `asked` can be answered; None where that is nothing in particular.
+    """Return the search that answers `asked` needs first; None if it names nothing to look for.
 
     `known` is what the prompt tells of the project: what its files are named after is looked for, too.
     """
     asked = asked.strip()
-    names = list(dict.fromkeys(_named(asked)))
+    names = list(dict.fromkeys(_find_names(asked)))
     where, exists, file = _WHERE.search(asked), _EXISTS.search(asked), _FILE.search(asked)
     if "\n" in asked:
         return None
@@ -143,17 +143,19 @@ def lookup(asked: str, known: str = "") -> Lookup | None:
 
 
 def _named_after(asked: str, files: Sequence[str]) -> tuple[str, ...]:
-    """Return the stems of what stands behind "the" in a question, where a file is named after it."""
-    words = [w for said in _THE.findall(asked) for w in re.findall(r"[A-Za-z]{4,}", said) if w.lower() not in _EMPTY]
+    """Return the stems of nouns behind "the" in a question that files are named after."""
+    words = [
+        w for phrase in _THE.findall(asked) for w in re.findall(r"[A-Za-z]{4,}", phrase) if w.lower() not in _EMPTY
+    ]
     names = [f.rpartition("/")[2].lower() for f in files]
     stems = dict.fromkeys(_stem(w.lower()) for w in words)
     return tuple(s for s in stems if any(s in n for n in names))[:MOST_TERMS]
 
 
-def _named(asked: str) -> list[str]:
+def _find_names(asked: str) -> list[str]:
     quoted = [q.removesuffix("()") for q in _QUOTED.findall(asked)]
-    found = [q.rpartition(".")[2] for q in quoted if re.fullmatch(r"[\w.]+", q) and not _FILE.fullmatch(q)]
-    return [*found, *_IDENTIFIER.findall(asked), *_kinds(asked)]
+    names = [q.rpartition(".")[2] for q in quoted if re.fullmatch(r"[\w.]+", q) and not _FILE.fullmatch(q)]
+    return [*names, *_IDENTIFIER.findall(asked), *_kinds(asked)]
 
 
 def _kinds(asked: str) -> list[str]:
@@ -162,9 +164,9 @@ def _kinds(asked: str) -> list[str]:
 
 
 def _is_of_the_project(name: str, asked: str) -> bool:
-    known = name in dir(builtins) or name in sys.stdlib_module_names or f".{name}" in asked
+    is_foreign = name in dir(builtins) or name in sys.stdlib_module_names or f".{name}" in asked
     called = "_" in name or f"{name}()" in asked or name in _kinds(asked)
-    return bool(_WHOLE.search(asked)) or (called and not known)
+    return bool(_WHOLE.search(asked)) or (called and not is_foreign)
 
 
 def _lookup(names: Sequence[str], phrase: str) -> Lookup | None:
@@ -178,20 +180,20 @@ def _lookup(names: Sequence[str], phrase: str) -> Lookup | None:
 def _stem(word: str) -> str:
     for ending in ("ies", "es", "s"):
         if len(word) > len(ending) + 3 and word.endswith(ending) and not word.endswith("ss"):
-            kept = word[: -len(ending)]
-            return kept if ending != "es" or kept[-1] in "sxzh" else word[:-1]
+            stem = word[: -len(ending)]
+            return stem if ending != "es" or stem[-1] in "sxzh" else word[:-1]
     return word
 
 
 def places(results: Sequence[ToolResultPart]) -> list[Place]:
     """Return the lines that searches found, in their order, those of tests last."""
     rows = [m for r in results if r.name == "grep" and not r.is_error for m in _ROW.finditer(r.content)]
-    found = [Place(m["path"], int(m["line"]), m["text"].strip()) for m in rows]
-    return sorted(found, key=lambda p: bool(_TEST.search(p.path)))
+    places_of = [Place(m["path"], int(m["line"]), m["text"].strip()) for m in rows]
+    return sorted(places_of, key=lambda p: bool(_TEST.search(p.path)))
 
 
 def defining(found: Sequence[Place], wanted: Lookup) -> list[Place]:
-    """Return those of `found` that define what is wanted."""
+    """Return the places that define the name being looked for."""
     term = "|".join(map(re.escape, wanted.terms))
     name = rf"(?:{term})\b" if wanted.exact else rf"\w*(?:{term})\w*"
     kind = r"def|class|function|func|fn|fun|const|let|var|val|type|struct|interface|enum|trait|module|sub|macro"
@@ -204,7 +206,7 @@ def defining(found: Sequence[Place], wanted: Lookup) -> list[Place]:
 
 
 def excerpt(place: Place) -> Json:
-    """Return the arguments that read what stands at `place`."""
+    """Return the arguments that read the lines around `place`."""
     return {"path": place.path, "offset": max(1, place.line - AROUND), "limit": LINES}
 
 
@@ -246,9 +248,9 @@ def unread(path: str, error: str) -> str:
 
 
 def resolved(name: str, project: str) -> str:
-    """Return the file of the project that `name` means; `name` where it is none, or several."""
-    found = [f for f in _files(project) if f == name or f.endswith(f"/{name}")]
-    return found[0] if len(found) == 1 else name
+    """Return the one file of the project that `name` means; `name` if there is none, or several."""
+    matches = [f for f in _files(project) if f == name or f.endswith(f"/{name}")]
+    return matches[0] if len(matches) == 1 else name
 
 
 def _files(project: str) -> list[str]:
@@ -266,7 +268,7 @@ def _code(text: str) -> str:
 
 
 class Grounded:
-    """Lets the sentences of an answer through that name nothing which nobody has seen, each once.
+    """Filter that drops repeated sentences and those that name things the model has not seen.
 
     What is looked at are files, names set as code, and numbers of two digits and more. `seen` is all that the model
     was told.
@@ -282,35 +284,35 @@ class Grounded:
 
     @property
     def astray(self) -> bool:
-        """Return whether what is said now does not stand any more: there is an answer already."""
+        """Return whether the answer has begun to repeat itself."""
         return bool(self._said) and self._dropped >= MOST_DROPPED
 
     def feed(self, text: str) -> str:
-        """Return the sentences that end in `text` and stand."""
+        """Return the accepted sentences that end in `text`."""
         self._held += text
         out: list[str] = []
         while sentence := _SENTENCE.match(self._held):
             self._held = self._held[sentence.end() :]
-            out.append(self._kept(sentence[0]))
+            out.append(self._filter_sentence(sentence[0]))
         return "".join(out)
 
     def end(self, *, cut: bool = False) -> str:
-        """Return the rest, unless it was `cut`; where nothing stood, a sentence that says so."""
-        rest, self._held = "" if cut else self._kept(self._held), ""
+        """Return the rest unless the answer was `cut`; if nothing was accepted, an explanation."""
+        rest, self._held = "" if cut else self._filter_sentence(self._held), ""
         return rest if self._said else NOT_THERE
 
-    def _kept(self, sentence: str) -> str:
+    def _filter_sentence(self, sentence: str) -> str:
         words = " ".join(sentence.lower().split())
         if not words:
             return sentence
-        if self._invented(sentence) or (words in self._said and len(words) >= SENTENCE):
+        if self._names_unseen(sentence) or (words in self._said and len(words) >= SENTENCE):
             self._dropped += 1
             return ""
         self._said.add(words)
         self._dropped = 0
         return sentence
 
-    def _invented(self, sentence: str) -> bool:
+    def _names_unseen(self, sentence: str) -> bool:
         files = (f[0] for f in _FILE.finditer(sentence))
         names = (n for code in _AS_CODE.finditer(sentence) for n in _NAME.findall(code[1].lower()))
         numbers = _NUMBER.finditer(_LISTED.sub("", sentence, count=1))

@@ -1,4 +1,4 @@
-"""Offer the embedded model as a provider: short prompts, at most six tools, one action or answer at a time."""
+"""Provider of the embedded model: short prompts, at most six tools, one action or answer at a time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHECK_EVERY = 32  # chunks between two looks for text that goes round in circles
 
 
 class LocalProvider:
-    """Provider that runs the installed GGUF file; `context` is the window in tokens, `worker` is for tests."""
+    """Provider that runs the installed GGUF file; `context` is its window in tokens."""
 
     name = "local"
     elsewhere = False
@@ -65,7 +65,7 @@ class LocalProvider:
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         await self._stop_preparing()
         allowed = following(request)
-        answer = _Answer(request, allowed)
+        answer = _LocalStreamParser(request, allowed)
         if allowed.call or allowed.text:
             for event in answer.decided():
                 yield event
@@ -99,10 +99,6 @@ class LocalProvider:
             task.cancel()
             await asyncio.wait([task])
 
-    async def count_tokens(self, request: Request) -> int | None:
-        """Return None: counting would need the loaded model."""
-        return None
-
     async def models(self) -> Sequence[ModelInfo]:
         if not model.weights_ready():
             return []
@@ -128,7 +124,7 @@ def info(context: int | None = None) -> ModelInfo:
 
 
 def following(request: Request) -> policy.AllowedActions:
-    """Return what may follow in `request`; anything where it offers no tools."""
+    """Return the actions that `request` allows; all of them if it offers no tools."""
     offered = actions.offer(request.tools)
     if request.schema is not None or not offered or request.tool_choice != "auto":
         return policy.AllowedActions(())
@@ -145,11 +141,11 @@ def body(request: Request, allowed: policy.AllowedActions | None = None) -> Json
         "top_p": 0.9,
         "cache_prompt": True,
     }
-    wanted = request.schema
-    if wanted is None and request.tools:
-        wanted = actions.schema(allowed.actions, allowed.answer)
-    if wanted is not None:
-        chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "action", "schema": wanted}}
+    schema = request.schema
+    if schema is None and request.tools:
+        schema = actions.schema(allowed.actions, allowed.answer)
+    if schema is not None:
+        chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "action", "schema": schema}}
     return chat
 
 
@@ -158,8 +154,8 @@ def begins(request: Request) -> list[str]:
     if not request.tools:
         return []
     rules = _rules(actions.offer(request.tools))
-    known = _project(request)
-    return [rules, f"{rules}\n\n{known}"] if known else [rules]
+    project = _project(request)
+    return [rules, f"{rules}\n\n{project}"] if project else [rules]
 
 
 def _rules(offered: Sequence[actions.Action]) -> str:
@@ -172,10 +168,10 @@ def _project(request: Request) -> str:
 
 def _messages(request: Request, offered: Sequence[actions.Action], *, grounded: bool) -> list[Json]:
     acting = bool(offered)
-    own = begins(request)[-1:]
-    told = ("system", "project", *(["carry_over"] if grounded else []))  # other threads say nothing of the files
-    blocks = [b.text for b in request.system if b.text.strip() and not (acting and b.kind in told)]
-    messages: list[Json] = [{"role": "system", "content": "\n\n".join([*own, *blocks])}]
+    prefix = begins(request)[-1:]
+    kinds = ("system", "project", *(["carry_over"] if grounded else []))  # other threads say nothing of the files
+    blocks = [b.text for b in request.system if b.text.strip() and not (acting and b.kind in kinds)]
+    messages: list[Json] = [{"role": "system", "content": "\n\n".join([*prefix, *blocks])}]
     for turn in turns(request.messages, LocalProvider.name, context=_note):
         text = _assistant(turn, offered) if turn.role == "assistant" else _user(turn)
         if text:
@@ -210,30 +206,30 @@ def _user_text(part: Part) -> str:
         case TextPart(text):
             return text
         case FilePart():
-            return _bounded(file_text(part))
+            return _shorten(file_text(part))
         case ToolResultPart(_, name, content, is_error):
             hint = DONE_HINT if name in CHANGING and not is_error else ""
-            return f"{'Error' if is_error else 'Result'} of {name}:\n{_bounded(content) or '(nothing)'}{hint}"
+            return f"{'Error' if is_error else 'Result'} of {name}:\n{_shorten(content) or '(nothing)'}{hint}"
         case ImagePart(name=name):
             return f"(an image that you cannot see: {name})"
         case _:
             return ""
 
 
-def _bounded(text: str) -> str:
+def _shorten(text: str) -> str:
     if len(text) <= LONGEST_RESULT:
         return text
     head, tail = text[: LONGEST_RESULT * 2 // 3], text[-LONGEST_RESULT // 3 :]
     return f"{head}\n[… {len(text) - len(head) - len(tail)} characters left out …]\n{tail}"
 
 
-class _Answer:
+class _LocalStreamParser:
     """Converts the worker's messages to events."""
 
     def __init__(self, request: Request, allowed: policy.AllowedActions) -> None:
         self.looping = False
         self._allowed = allowed
-        self._guard = project.Grounded(_seen(request)) if allowed.grounded else None
+        self._guard = project.Grounded(_seen_text(request)) if allowed.grounded else None
         self._kept: list[str] = []  # what the guard let through
         self._offered = actions.offer(request.tools)
         self._messages = request.messages
@@ -255,19 +251,19 @@ class _Answer:
         return self.looping or self._finish == "length"
 
     def decided(self) -> list[StreamEvent]:
-        """Return what is done without the model, since there is nothing to choose."""
+        """Return the only possible action, which needs no model; None if there is a choice."""
         if self._allowed.call:
             name, arguments = self._allowed.call
             return [ToolCallChunk(self._call_id, name, json.dumps(arguments))]
         return [TextChunk(self._allowed.text)]
 
     def rest(self) -> list[StreamEvent]:
-        """Return what was held back to the end."""
+        """Return the text that was buffered to the end."""
         if self._guard is None or self._reader.action != actions.ANSWER:
             return []
-        return self._shown([self._guard.end(cut=self._cut or self.astray)])
+        return self._show_pieces([self._guard.end(cut=self._cut or self.astray)])
 
-    def _shown(self, kept: list[str]) -> list[StreamEvent]:
+    def _show_pieces(self, kept: list[str]) -> list[StreamEvent]:
         self._kept += kept
         return [TextChunk(text) for text in kept if text]
 
@@ -293,10 +289,10 @@ class _Answer:
             self._text.append(piece)
             self._look("".join(self._text[-400:]))
             return [TextChunk(piece)] if piece else []
-        said = self._reader.feed(piece)
+        text = self._reader.feed(piece)
         self._look(self._reader.raw)
-        if said:
-            return self._shown([self._guard.feed(said)]) if self._guard else [TextChunk(said)]
+        if text:
+            return self._show_pieces([self._guard.feed(text)]) if self._guard else [TextChunk(text)]
         if self._reader.action and self._reader.action != actions.ANSWER:
             return [ToolCallChunk(self._call_id, self._reader.action, piece)]
         return []
@@ -315,18 +311,18 @@ class _Answer:
         if self._plain:
             text = "".join(self._text)
             return Completed((TextPart(text),) if text else (), stop, self._usage, name)
-        found = actions.read(self._reader.raw)
-        if found is None or found[0] == actions.ANSWER:
-            whole = str(found[1].get("text") or "") if found else ""
-            text = "".join(self._kept) if self._guard and self._kept else self._reader.text or whole
-            return Completed((TextPart(text),) if text else self._broken(), stop, self._usage, name)
-        action = next((a for a in self._offered if a.name == found[0]), None)
-        fields = policy.repaired(found[0], found[1], self._messages)
+        last_action = actions.read(self._reader.raw)
+        if last_action is None or last_action[0] == actions.ANSWER:
+            answer_text = str(last_action[1].get("text") or "") if last_action else ""
+            text = "".join(self._kept) if self._guard and self._kept else self._reader.text or answer_text
+            return Completed((TextPart(text),) if text else self._incomplete_parts(), stop, self._usage, name)
+        action = next((a for a in self._offered if a.name == last_action[0]), None)
+        fields = policy.repaired(last_action[0], last_action[1], self._messages)
         arguments = action.arguments(fields) if action else fields
-        call = ToolCallPart(self._call_id, found[0], arguments)
+        call = ToolCallPart(self._call_id, last_action[0], arguments)
         return Completed((call,), "tool_use", self._usage, name)
 
-    def _broken(self) -> tuple[Part, ...]:
+    def _incomplete_parts(self) -> tuple[Part, ...]:
         """Return an incomplete answer or action as parts, so that the model can be told."""
         raw = self._reader.raw.strip()
         if self._reader.action and self._reader.action != actions.ANSWER:
@@ -334,7 +330,7 @@ class _Answer:
         return (TextPart(raw),) if raw else ()
 
 
-def _seen(request: Request) -> str:
+def _seen_text(request: Request) -> str:
     """Return all that the model was told, in which a file must be named that an answer names."""
     results = [r.content for m in request.messages for r in m.tool_results]
     calls = [json.dumps(c.arguments) for m in request.messages for c in m.tool_calls]

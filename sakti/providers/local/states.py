@@ -26,28 +26,28 @@ _ENDING = ".state"
 
 
 def key(text: str, model: Path, context: int, version: str) -> str:
-    """Return the name of the state of `text`: another model file, window or version of the library gives another."""
+    """Return the key of a text's state; it depends on model file, window and library version."""
     about = model.stat()
     parts = [_FORMAT, str(model), about.st_size, about.st_mtime_ns, context, version, text]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def trim(folder: Path, limit: int = MOST_BYTES) -> None:
-    """Delete the states that were not used for longest until at most `limit` bytes are left.
+    """Delete the least recently used states until at most `limit` bytes remain.
 
     And what processes that crashed have left an hour before the newest.
     """
-    kept = 0
+    size = 0
     files = [(f.stat(), f) for f in folder.iterdir() if f.is_file()]
     newest = max((about.st_mtime for about, _ in files), default=0.0)
     for about, file in sorted(files, key=lambda f: f[0].st_mtime_ns, reverse=True):
-        kept += about.st_size
-        if kept > limit or (file.suffix != _ENDING and newest - about.st_mtime > LEFT_OVER):
+        size += about.st_size
+        if size > limit or (file.suffix != _ENDING and newest - about.st_mtime > LEFT_OVER):
             file.unlink(missing_ok=True)
 
 
 class Slots:
-    """Asks the library's server to save and to load what it has evaluated, over its Unix socket."""
+    """Save and load evaluated prompts in the library's server, over its Unix socket."""
 
     def __init__(self, address: str, secret: str) -> None:
         self._address = address
@@ -85,7 +85,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class States(Struct):
-    """States in `folder`, which is the user's alone. `name_of` gives the name of a text's state; `limit` in bytes."""
+    """States in the private `folder`, at most `limit` bytes; `name_of` names a text's state."""
 
     folder: Path
     slots: Slots
@@ -132,18 +132,18 @@ class States(Struct):
         return False
 
     def _keep(self, text: str) -> None:
-        """Keep what was evaluated; where that fails it is evaluated again next time."""
+        """Store an evaluated prompt; after a failure it is evaluated again next time."""
         name = self.name_of(text)
-        made = self.folder / f"{name}.{os.getpid()}.new"
+        partial = self.folder / f"{name}.{os.getpid()}.new"
         with contextlib.suppress(OSError):
-            if self.slots.save(made.name):
-                made.chmod(0o600)
-                made.replace(self.folder / f"{name}{_digest(made)}{_ENDING}")
+            if self.slots.save(partial.name):
+                partial.chmod(0o600)
+                partial.replace(self.folder / f"{name}{_digest(partial)}{_ENDING}")
                 trim(self.folder, self.limit)
-            made.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
 
 
 def _digest(file: Path) -> str:
-    """Return a suffix that tells whether a file is whole."""
+    """Return a checksum suffix that proves a file complete."""
     with file.open("rb") as content:
         return f".{hashlib.file_digest(content, 'sha256').hexdigest()[:32]}"

@@ -50,7 +50,7 @@ def main() -> None:
 
     try:
         started = time.monotonic()
-        server, kept = _load(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+        server, states = _load(sys.argv[1], int(sys.argv[2]), sys.argv[3])
     except Exception as e:  # the root of this process: whatever it is, the other side has to hear of it
         send({"fatal": f"{type(e).__name__}: {e}"})
         os._exit(1)
@@ -61,7 +61,7 @@ def main() -> None:
     while True:
         request = requests.get()
         try:
-            _Answer(server, kept, request, cancelled, send).run()
+            _LocalAnswer(server, states, request, cancelled, send).run()
         except BrokenPipeError:
             os._exit(0)
 
@@ -74,7 +74,7 @@ def _own_stdout() -> BinaryIO:
 
 
 def _load(model: str, context: int, folder: str) -> tuple[Any, states.States | None]:
-    """Return the library's server, and the kept states of prompts where there can be any: `folder` is "" or theirs."""
+    """Return the library's server and, if `folder` is set, the stored states of prompts."""
     library: Any = importlib.import_module("xllamacpp")  # has no types
     secret = secrets.token_hex(16)
     params: Any = library.CommonParams()
@@ -118,7 +118,7 @@ def _listen(lines: TextIO, requests: queue.Queue[dict[str, Any]], cancelled: set
     os._exit(0)
 
 
-class _Answer:
+class _LocalAnswer:
     """One request: the beginning of its prompt first, then the rest and what the model writes."""
 
     def __init__(
@@ -139,7 +139,7 @@ class _Answer:
 
     def run(self) -> None:
         try:
-            if self._prepared() and self._chat is not None:
+            if self._prepare() and self._chat is not None:
                 if not self._begins and self._kept is not None:
                     self._kept.forget()
                 self._ask(self._chat, self._on_chunk)
@@ -159,20 +159,20 @@ class _Answer:
         body = {**chat, "stream": True, "return_progress": True, "timings_per_token": True}
         self._server.handle_chat_completions(body, on_chunk)
 
-    def _prepared(self) -> bool:
-        """Have the beginning evaluated where that can be kept; False: it was stopped."""
+    def _prepare(self) -> bool:
+        """Evaluate the prompt's beginning if it can be stored; False if stopped."""
         return self._kept is None or self._kept.prepare(self._begins, self._evaluate)
 
     def _evaluate(self, text: str) -> bool:
-        """Evaluate `text` and nothing behind it; False where it was stopped or failed."""
-        whole = sum(len(m["content"]) for m in self._chat["messages"]) if self._chat else len(self._begins[-1])
+        """Evaluate exactly `text`; False if stopped or failed."""
+        characters = sum(len(m["content"]) for m in self._chat["messages"]) if self._chat else len(self._begins[-1])
         failed = False
 
         def on_chunk(chunk: dict[str, Any]) -> bool:
             nonlocal failed
             failed = failed or "error" in chunk
             if progress := chunk.get("prompt_progress"):
-                total = round(progress["total"] * max(1.0, whole / len(text)))
+                total = round(progress["total"] * max(1.0, characters / len(text)))
                 self._say(begin=[progress["processed"], total])
             return failed or self._number in self._cancelled
 

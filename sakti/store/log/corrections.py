@@ -31,7 +31,7 @@ _FIELDS = ("pinned", "edited", "forgotten")
 
 
 class Corrected(Struct, frozen=True):
-    """Correction of a line: its text before and after (empty where it is forgotten)."""
+    """Correction of a line: its text before and after ("" if forgotten)."""
 
     line_id: str
     group_id: str
@@ -45,10 +45,10 @@ def find_line(db: Database, record_id: str, text: str) -> str:
 
     Raises `MemoryFailure` (not_found, ambiguous).
     """
-    wanted = text.strip()
-    found = _in_log(record_id, LINE.id).where(ends_with(LINE.id, wanted)).limit(2)
-    ids: list[str] = [line_id for (line_id,) in found.tuples().execute(db)]
-    if not wanted or not ids:
+    suffix = text.strip()
+    candidates = _in_log(record_id, LINE.id).where(ends_with(LINE.id, suffix)).limit(2)
+    ids: list[str] = [line_id for (line_id,) in candidates.tuples().execute(db)]
+    if not suffix or not ids:
         raise MemoryFailure(f"No line of the log has the id {text!r}.", code="not_found")
     if len(ids) > 1:
         raise MemoryFailure(f"More than one line's id ends with {text!r}: write more characters.", code="ambiguous")
@@ -85,7 +85,7 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
         }
         _store(db, one, [*_corrections(one), done])
     memory.discard_stale(db, record_id, [row["group_id"]], now)
-    return Corrected(line_id, row["group_id"], action, _shown(row), _shown({**row, **changes}))
+    return Corrected(line_id, row["group_id"], action, _shown_text(row), _shown_text({**row, **changes}))
 
 
 def with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
@@ -98,7 +98,7 @@ def with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
 
 
 def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) -> Corrected:
-    """Undo the newest correction of a line, or of the log. Raises `MemoryFailure` (not_found) if there is none."""
+    """Undo the newest correction of a line or of the log. Raises MemoryFailure (not_found)."""
     best: tuple[int, Json] | None = None
     for row in _rows(db, _in_log(record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"'))):
         if line_id is not None and row["id"] != line_id:
@@ -121,7 +121,7 @@ def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) 
     next_number(db, record_id)
     memory.discard_stale(db, record_id, [row["group_id"]], now)
     after = _row(db, record_id, row["id"])
-    return Corrected(row["id"], row["group_id"], action, _shown(row), _shown(after))
+    return Corrected(row["id"], row["group_id"], action, _shown_text(row), _shown_text(after))
 
 
 def state_at(columns: Json, corrections: Sequence[Json], time: int | None) -> Json:
@@ -142,17 +142,17 @@ _CHANGED = (
 
 
 def changed_lines(db: Database, record_id: str) -> dict[str, dict[int, str | None]]:
-    """Map every active group with corrections to {line number: its text now, None where it is forgotten}."""
-    found = db.execute_sql(_CHANGED, (record_id,)).fetchall()
+    """Map each corrected active group to {line number: current text, None if forgotten}."""
+    changes = db.execute_sql(_CHANGED, (record_id,)).fetchall()
     out: dict[str, dict[int, str | None]] = {}
-    for group_id, line, edited, forgotten in found:
+    for group_id, line, edited, forgotten in changes:
         out.setdefault(group_id, {})[line] = None if forgotten else edited
     return out
 
 
 def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
     """Return the log as it was at a time (Unix ms), in the model's order, without forgotten lines."""
-    found = lines_where(
+    originals = lines_where(
         db,
         "g.record_id = ? AND g.activated_at <= ? AND (g.superseded_at IS NULL OR g.superseded_at > ?)"
         " AND (g.discarded_at IS NULL OR g.discarded_at > ?)"
@@ -162,7 +162,7 @@ def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
         (record_id, time, time, time, time, time),
     )
     out: list[LogLine] = []
-    for line, original in found:
+    for line, original in originals:
         now: Json = {
             "pinned": int(line.pinned),
             "edited": line.content if line.edited else None,
@@ -207,42 +207,42 @@ _COLUMNS = LINE, GROUP.kind, GROUP.first_index, GROUP.state
 
 
 def _row(db: Database, record_id: str, line_id: str) -> Json:
-    found = _rows(db, _in_log(record_id, *_COLUMNS).where(LINE.id == line_id))
-    if not found:
+    matches = _rows(db, _in_log(record_id, *_COLUMNS).where(LINE.id == line_id))
+    if not matches:
         raise MemoryFailure("That line is no longer in the log.", code="not_found")
-    return found[0]
+    return matches[0]
 
 
 def _with_it(db: Database, row: Json) -> list[Json]:
     """Return the lines that are forgotten with one: nested ones, and the same in merged groups."""
-    nested = _nested(db, row)
-    words = set(_WORD.findall(replaced.unmarked(_shown(row)).casefold()))
-    merged = _merged(db, [row["group_id"]])
+    nested = _find_nested(db, row)
+    words = set(_WORD.findall(replaced.unmarked(_shown_text(row)).casefold()))
+    merged = _merged_ids(db, [row["group_id"]])
     rest = (one for group in merged for one in _rows(db, _lines(*_COLUMNS).where(LINE.group_id == group)))
     same = [one for one in rest if _says(one, words)]
-    below = [one for above in same for one in _nested(db, above)]
+    below = [one for above in same for one in _find_nested(db, above)]
     return [*nested, *{one["id"]: one for one in (*same, *below) if not one["forgotten"]}.values()]
 
 
 def _says(row: Json, words: set[str]) -> bool:
-    own = set(_WORD.findall(replaced.unmarked(_shown(row)).casefold()))
-    return bool(own) and len(own & words) >= SAME_SHARE * len(own)
+    line_words = set(_WORD.findall(replaced.unmarked(_shown_text(row)).casefold()))
+    return bool(line_words) and len(line_words & words) >= SAME_SHARE * len(line_words)
 
 
-def _merged(db: Database, group_ids: Sequence[str]) -> list[str]:
+def _merged_ids(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the groups that reflections were made from, through all generations."""
     out: dict[str, None] = {}
     rest = list(group_ids)
     while rest:
-        found = [
+        sources = [
             g for i in rest for g in GROUP.select(GROUP.merged_group_ids).where(GROUP.id == i).tuples().execute(db)
         ]
-        rest = [i for (ids,) in found for i in (ids or ()) if i not in out]
+        rest = [i for (ids,) in sources for i in (ids or ()) if i not in out]
         out |= dict.fromkeys(rest)
     return list(out)
 
 
-def _nested(db: Database, row: Json) -> list[Json]:
+def _find_nested(db: Database, row: Json) -> list[Json]:
     out: list[Json] = []
     for other in _rows(db, _lines(*_COLUMNS).where(LINE.group_id == row["group_id"], LINE.line > row["line"])):
         if other["depth"] <= row["depth"]:
@@ -279,7 +279,7 @@ def _store(db: Database, row: Json, corrections: list[Json]) -> None:
     )
 
 
-def _shown(row: Json) -> str:
+def _shown_text(row: Json) -> str:
     return "" if row["forgotten"] else row["edited"] or row["content"]
 
 

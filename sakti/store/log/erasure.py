@@ -42,10 +42,10 @@ def erase(db: Database, record_id: str, line_id: str, now: int) -> Corrected:
     It cannot be undone: time travel and an undone reflection show the log without it. Raises `MemoryFailure`
     (not_found).
     """
-    found = corrections.with_copies(db, record_id, line_id)
-    row = found[0]
-    texts = sorted({text for one in found for text in _texts(one)}, key=len, reverse=True)
-    for one in found:
+    copies = corrections.with_copies(db, record_id, line_id)
+    row = copies[0]
+    texts = sorted({text for one in copies for text in _texts(one)}, key=len, reverse=True)
+    for one in copies:
         search_index.remove(db, one["kind"], one["id"])
         rows.delete(db, CarryOverRow, kind="line", source_id=one["id"])
         rows.update(
@@ -59,7 +59,7 @@ def erase(db: Database, record_id: str, line_id: str, now: int) -> Corrected:
                     (form, ERASED, form),
                 )
             db.execute_sql("DELETE FROM request_blocks WHERE instr(text, ?)", (form,))
-    for one in found:
+    for one in copies:
         _index_next(db, one)
     corrections.next_number(db, record_id)
     memory.discard_stale(db, record_id, [row["group_id"]], now)
@@ -75,7 +75,7 @@ def _index_next(db: Database, row: Json) -> None:
 
 
 def _texts(row: Json) -> Sequence[str]:
-    known = [row["content"], row["edited"] or ""]
-    known += [str(c["changes"].get("edited") or "") for c in row["metadata"].get(corrections.KEY, ())]
-    known += [str(c["before"].get("edited") or "") for c in row["metadata"].get(corrections.KEY, ())]
-    return [text for one in known for text in (one, unmarked(one)) if len(text) >= SHORTEST]
+    texts = [row["content"], row["edited"] or ""]
+    texts += [str(c["changes"].get("edited") or "") for c in row["metadata"].get(corrections.KEY, ())]
+    texts += [str(c["before"].get("edited") or "") for c in row["metadata"].get(corrections.KEY, ())]
+    return [text for one in texts for text in (one, unmarked(one)) if len(text) >= SHORTEST]

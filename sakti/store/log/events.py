@@ -51,31 +51,31 @@ def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> li
         " FROM compaction_records WHERE thread_id = ? ORDER BY pk DESC LIMIT ?",
         (thread_id, limit),
     ).fetchall()
-    found = [*_of_groups(groups), *_activations(groups), *_of_compactions(compactions)]
-    return sorted(found, key=lambda e: e.time, reverse=True)[:limit]
+    all_events = [*_of_groups(groups), *_activations(groups), *_of_compactions(compactions)]
+    return sorted(all_events, key=lambda e: e.time, reverse=True)[:limit]
 
 
 def _of_groups(rows: list[Any]) -> Iterator[MemoryEvent]:
-    for group_id, kind, messages, before, after, generation, created, activated, discarded, given, lines in rows:
+    for group_id, kind, messages, before, after, generation, created, activated, discarded, input_tokens, lines in rows:
         ids = (group_id,)
         if kind == "observation":
             yield MemoryEvent(created, "observed", messages, lines, before, after, group_ids=ids)
             continue
-        yield MemoryEvent(created, "reflected", 0, lines, given, after, generation, ids)
+        yield MemoryEvent(created, "reflected", 0, lines, input_tokens, after, generation, ids)
         if activated is not None:
-            yield MemoryEvent(activated, "taken_over", 0, lines, given, after, generation, ids)
+            yield MemoryEvent(activated, "taken_over", 0, lines, input_tokens, after, generation, ids)
             if discarded is not None:
-                yield MemoryEvent(discarded, "taken_back", 0, lines, given, after, generation, ids)
+                yield MemoryEvent(discarded, "taken_back", 0, lines, input_tokens, after, generation, ids)
 
 
 def _activations(rows: list[Any]) -> Iterator[MemoryEvent]:
     """Yield one event for the groups that were activated together."""
     ready = [r for r in rows if r[1] == "observation" and r[7] is not None and r[7] - r[6] >= AT_ONCE]
     for time, together in groupby(sorted(ready, key=lambda r: r[7]), key=lambda r: r[7]):
-        found = list(together)
-        messages, before, after = (sum(r[n] for r in found) for n in (2, 3, 4))
-        ids = tuple(r[0] for r in reversed(found))
-        yield MemoryEvent(time, "activated", messages, sum(r[10] for r in found), before, after, group_ids=ids)
+        group = list(together)
+        messages, before, after = (sum(r[n] for r in group) for n in (2, 3, 4))
+        ids = tuple(r[0] for r in reversed(group))
+        yield MemoryEvent(time, "activated", messages, sum(r[10] for r in group), before, after, group_ids=ids)
 
 
 def _of_compactions(rows: list[Any]) -> Iterator[MemoryEvent]:

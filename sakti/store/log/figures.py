@@ -1,4 +1,4 @@
-"""Compute a memory's figures from its rows: last passes, generations, findings of the faithfulness check.
+"""Compute a memory's figures from its rows: last passes, generations, faithfulness findings.
 
 Raw SQL: a pane queries it at every step.
 """
@@ -96,6 +96,10 @@ def figures(db: Database, record_id: str) -> Figures:
         " WHERE g.record_id = ? AND g.kind = 'observation' AND g.state = 'buffered' AND o.forgotten = 0",
         (record_id,),
     ).fetchone()
-    kept = tuple(g for g in generations(db, record_id) if g.state != "discarded")
-    reflected = Pass(kept[-1].input_tokens, kept[-1].tokens, kept[-1].model, kept[-1].created_at) if kept else None
-    return Figures(Pass(*last) if last else None, reflected, kept, marked, claims, lines, paths, ready)
+    lasting = tuple(g for g in generations(db, record_id) if g.state != "discarded")
+    reflected = (
+        Pass(lasting[-1].input_tokens, lasting[-1].tokens, lasting[-1].model, lasting[-1].created_at)
+        if lasting
+        else None
+    )
+    return Figures(Pass(*last) if last else None, reflected, lasting, marked, claims, lines, paths, ready)

@@ -58,15 +58,15 @@ class LogLine(Struct, frozen=True):
 def with_earlier(lines: Sequence[LogLine]) -> list[LogLine]:
     """Return the lines of a log, in order, each with what later ones of them replace of it."""
     rows = [replaced.Row(x.id, x.content, x.date, x.time, x.metadata, x.forgotten) for x in lines]
-    found = replaced.found(rows)
-    return [structs.replace(x, earlier=found[x.id]) if x.id in found else x for x in lines]
+    earlier = replaced.found(rows)
+    return [structs.replace(x, earlier=earlier[x.id]) if x.id in earlier else x for x in lines]
 
 
 def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active",)) -> list[LogLine]:
     """Return the lines of a record's log in the model's order."""
     marks = ",".join("?" * len(states))
-    found = lines_where(db, f"g.record_id = ? AND g.state IN ({marks})", (record_id, *states))
-    return with_earlier([line for line, _ in found])
+    pairs = lines_where(db, f"g.record_id = ? AND g.state IN ({marks})", (record_id, *states))
+    return with_earlier([line for line, _ in pairs])
 
 
 class Log(Struct, frozen=True):
@@ -92,14 +92,14 @@ def whole_log(db: Database, record_id: str, before: Log | None = None) -> Log:
     """
     corrections = corrected(db, record_id)
     same = before is not None and (before.record_id, before.corrections) == (record_id, corrections)
-    known = before.groups if before is not None and same else {}
+    groups = before.groups if before is not None and same else {}
     ids: list[str] = [i for (i,) in db.execute_sql(_GROUPS, (record_id,)).fetchall()]
-    if fresh := [i for i in ids if i not in known]:
-        found: dict[str, list[LogLine]] = {i: [] for i in fresh}
+    if fresh := [i for i in ids if i not in groups]:
+        loaded: dict[str, list[LogLine]] = {i: [] for i in fresh}
         for line, _ in lines_where(db, f"g.id IN ({','.join('?' * len(fresh))})", fresh):
-            found[line.group_id].append(line)
-        known = {**known, **found}
-    return Log(record_id, corrections, {i: known[i] for i in ids})
+            loaded[line.group_id].append(line)
+        groups = {**groups, **loaded}
+    return Log(record_id, corrections, {i: groups[i] for i in ids})
 
 
 _GROUPS = (
@@ -118,7 +118,7 @@ _WAITING = "g.record_id = ? AND g.kind = ? AND g.state = ?"
 
 
 def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tuple[LogLine, str]]:
-    """Return (line, its text before corrections) of the groups `g` that `where` selects, in the log's order."""
+    """Return (line, uncorrected text) of the groups `g` that `where` selects, in log order."""
     rows = db.execute_sql(f"{_LINES} WHERE {where} {_ORDER}", list(values)).fetchall()
     return [(_line(row), row[-1]) for row in rows]
 
@@ -226,9 +226,9 @@ def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
     here = group.select(group.id).join(thread, on=thread.id == group.thread_id).where(thread.resource_id == resource_id)
     meant = here.where(ends_with(group.id, text), group.first_index.is_null(False))
     for (group_id,) in meant.order_by(group.pk.desc()).limit(20).tuples().execute(db):
-        known = [s for g in groups_by_id(db, [group_id]) for s in spans(g) if not threads.is_deleted(db, s.thread_id)]
-        if known:
-            return tuple(known)
+        visible = [s for g in groups_by_id(db, [group_id]) for s in spans(g) if not threads.is_deleted(db, s.thread_id)]
+        if visible:
+            return tuple(visible)
     return ()
 
 
@@ -318,8 +318,8 @@ class CarryOver(Struct, frozen=True):
 
 def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:
     """Return what a new thread of a workspace may be told of earlier work; None without an earlier thread."""
-    row, said = ThreadRow, MessageRow
-    held = said.select(said.pk).where(said.thread_id == row.id)
+    row, message = ThreadRow, MessageRow
+    held = message.select(message.pk).where(message.thread_id == row.id)
     columns = row.id, row.title, row.metadata, row.updated_at
     others = row.select(*columns).where(row.resource_id == resource_id, row.id != thread_id)
     open_ones = others.where(row.parent_id.is_null(), row.deleted_at.is_null(), fn.EXISTS(held))

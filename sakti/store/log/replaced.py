@@ -74,23 +74,23 @@ def with_marks(content: str, earlier: Iterable[Earlier], date: str) -> str:
 
 
 def place(content: str, text: str) -> int | None:
-    """Return the offset in a line where the words of `text` end; None where it does not contain them."""
-    found = re.search(re.escape(text), content, re.IGNORECASE) if text else None
+    """Return the offset in a line at which the words of `text` end; None if it lacks them."""
+    match = re.search(re.escape(text), content, re.IGNORECASE) if text else None
     note_at = NOTE.search(content)
-    if found is None or (note_at is not None and found.start() > note_at.start()):
+    if match is None or (note_at is not None and match.start() > note_at.start()):
         return None
-    return found.end()
+    return match.end()
 
 
 def insert(text: str, marks: Mapping[int, str]) -> str:
-    """Insert marks into a text at offsets that ignore existing marks; where a mark stands, none is added."""
+    """Insert marks into a text at offsets that ignore existing marks, never two at one place."""
     moved: list[tuple[int, str]] = []
     for end, words in marks.items():
         at = end
-        for known in MARK.finditer(text):
-            if known.start() >= at:
+        for mark in MARK.finditer(text):
+            if mark.start() >= at:
                 break
-            at += len(known[0])
+            at += len(mark[0])
         if not MARK.match(text, at):
             moved.append((at, words))
     for at, words in sorted(moved, reverse=True):
@@ -108,7 +108,7 @@ def found(rows: Sequence[Row]) -> dict[str, tuple[Earlier, ...]]:
             words = one["text"].casefold()
             for n in (n for n in range(number) if words in folded[n]):
                 if place(plain[n], one["text"]) is not None:
-                    known = out.get(rows[n].id, ())
-                    said = Earlier(one["text"], newer.date, newer.time)
-                    out[rows[n].id] = (*(e for e in known if e.text != said.text), said)
+                    earlier = out.get(rows[n].id, ())
+                    entry = Earlier(one["text"], newer.date, newer.time)
+                    out[rows[n].id] = (*(e for e in earlier if e.text != entry.text), entry)
     return out

@@ -24,27 +24,27 @@ def failed(error: Exception, place: Path) -> StoreError:
 
 
 def problems(db: Database, *, deep: bool = True) -> tuple[int, str]:
-    """Return how many messages are archived, and what is wrong with the archive ("" where nothing is).
+    """Return the number of archived messages and the archive's problem ("" without one).
 
     `deep`: each of them is looked up.
     """
-    found = archive_file.any_reference(db)
-    if found is None:
+    any_ref = archive_file.any_reference(db)
+    if any_ref is None:
         return 0, ""
     (count,) = db.execute_sql(f"SELECT count(*) FROM messages WHERE {REFERS}").fetchone()
-    place = archive_file.place_of(archive_file.number_of(found))
+    place = archive_file.place_of(archive_file.number_of(any_ref))
     if place is None:
         return count, f"{count} messages are in an archive that is missing"
     try:
         file = archive_file.connect(place, query_only=True)
         try:
-            told = [str(row[0]) for row in file.execute("PRAGMA quick_check(3)").fetchall()]
+            faults = [str(row[0]) for row in file.execute("PRAGMA quick_check(3)").fetchall()]
         finally:
             file.close()
     except apsw.Error as e:
-        told = [str(e)]
-    if told != ["ok"]:
-        return count, f"{place} is damaged: {told[0]}"
+        faults = [str(e)]
+    if faults != ["ok"]:
+        return count, f"{place} is damaged: {faults[0]}"
     if deep:
         rows = db.execute_sql(f"SELECT parts FROM messages WHERE {REFERS}")
         lost = sum(not codec.is_there(parts) for (parts,) in rows)
@@ -54,45 +54,45 @@ def problems(db: Database, *, deep: bool = True) -> tuple[int, str]:
 
 
 def refuse_existing(db: Database, target: Path) -> None:
-    """Raise `StoreError` (exists) where a copy `target` of the database would need the place of another archive."""
-    wanted = archive_file.path_of(target)
-    if wanted.exists() and archive_file.any_reference(db) is not None:
-        raise StoreError(f"{wanted} already exists; name another file.", code="exists")
+    """Raise StoreError (exists) if another archive is at the place of the copy `target`'s archive."""
+    place = archive_file.path_of(target)
+    if place.exists() and archive_file.any_reference(db) is not None:
+        raise StoreError(f"{place} already exists; name another file.", code="exists")
 
 
 def copy_beside(db: Database, path: Path, target: Path) -> Path | None:
-    """Copy the archive of the database at `path` to that of its copy `target`; None where there is none to copy.
+    """Copy the archive of the database at `path` for its copy `target`; None without an archive.
 
     Raises `StoreError` (full, io).
     """
-    place, wanted = archive_file.path_of(path), archive_file.path_of(target)
+    place, new_place = archive_file.path_of(path), archive_file.path_of(target)
     if archive_file.any_reference(db) is None or not place.exists():
         return None
-    part = files.own(wanted, "part")
+    part = files.own(new_place, "part")
     try:
-        files.sweep(wanted)
+        files.sweep(new_place)
         source = archive_file.connect(place, query_only=True)
         try:
             part.touch(mode=0o600, exist_ok=True)
-            made = apsw.Connection(str(part))
+            copy = apsw.Connection(str(part))
             try:
-                with made.backup("main", source, "main") as backup:
+                with copy.backup("main", source, "main") as backup:
                     backup.step(-1)
             finally:
-                made.close()
+                copy.close()
         finally:
             source.close()
-        part.rename(wanted)
+        part.rename(new_place)
     except (apsw.Error, OSError) as e:
-        raise failed(e, wanted) from e
+        raise failed(e, new_place) from e
     finally:
         for file in files.all_of(part):
             file.unlink(missing_ok=True)
-    return wanted
+    return new_place
 
 
 def vacuum(path: Path) -> None:
-    """Rewrite the archive of a database as small as its content, where there is one. Raises `apsw.Error`."""
+    """Rewrite a database's archive, if there is one, without free space. Raises apsw.Error."""
     place = archive_file.path_of(path)
     if place.exists():
         file = archive_file.connect(place)
@@ -104,7 +104,7 @@ def vacuum(path: Path) -> None:
 
 
 def recover(db: Database, path: Path, end: str) -> str:
-    """Copy what can be read of a damaged archive into a new one in its place; the old one is kept with `end`.
+    """Copy the readable rows of a damaged archive into a new one; the old one is kept with `end`.
 
     `db`: the database at `path`. Return what was done; "" where it is whole, missing, or nothing in it can be read.
     Raises `apsw.Error`, `OSError`.
@@ -116,7 +116,7 @@ def recover(db: Database, path: Path, end: str) -> str:
         return ""
     number = archive_file.number_of(some)
     rows = db.execute_sql(f"SELECT parts FROM messages WHERE {REFERS} AND parts >= ?", (some[:-8],)).fetchall()
-    keys = sorted({archive_file.key_of(found) for (found,) in rows if archive_file.number_of(found) == number})
+    keys = sorted({archive_file.key_of(stored) for (stored,) in rows if archive_file.number_of(stored) == number})
     try:
         came = _copy_rows(place, new, number, keys)
         if not came:

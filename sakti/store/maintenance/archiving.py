@@ -1,4 +1,4 @@
-"""Move parts of old messages to the archive, where search finds them as before; remove there what nothing refers to.
+"""Move parts of old messages to the archive, still searchable, and delete unreferenced archive rows.
 
 A piece is stored in the archive first, and then referred to, within one transaction on the database: where it is killed
 in between the archive has rows that nobody refers to, and `sweep` removes them. Indexes keep what they hold.
@@ -44,7 +44,7 @@ _OLD = (
 
 
 class Archived(Struct):
-    """What was moved: messages and the bytes that they took in the database; `removed` rows that nobody needed."""
+    """Result: messages moved, the bytes that they took, and `removed` unreferenced rows."""
 
     path: Path
     messages: int = 0
@@ -55,7 +55,7 @@ class Archived(Struct):
 async def archive(
     store: Store, *, before: int, progress: Callable[[int, int], object] = lambda done, total: None
 ) -> Archived:
-    """Move the parts of messages said before a time (Unix ms) that are observed and that no open task is linked to.
+    """Move the parts of observed messages before a time (Unix ms) that no open task links to.
 
     `progress` hears of messages moved, of how many. What is moved stays moved where it is interrupted; the next run
     goes on. Raises `StoreError`: read_only where
@@ -97,7 +97,7 @@ def _require_room(path: Path, size: int) -> None:
 
 
 def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int | None:
-    """Move some messages; return the pk of the last one, None where there was none."""
+    """Move some messages; return the pk of the last one, None at the end."""
     rows: list[tuple[int, str | bytes, str]] = []
     size = 0
     for pk, parts in db.execute_sql(f"SELECT m.pk, m.parts{_OLD} ORDER BY m.pk LIMIT {_ROWS}", (after, before)):
@@ -107,17 +107,17 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
             break
     if not rows:
         return None
-    whole = [row for row in rows if row[2]]  # what cannot be read stays where `db recover` finds it
+    readable = [row for row in rows if row[2]]  # what cannot be read stays where `db recover` finds it
     file = archive_file.connect(done.path)
     try:
-        found = archive_file.put(file, [text for *_, text in whole])
+        references = archive_file.put(file, [text for *_, text in readable])
     finally:
         file.close()
     with index_upkeep.past_triggers(db):  # the text stays
-        for (pk, parts, _), reference in zip(whole, found, strict=True):
+        for (pk, parts, _), reference in zip(readable, references, strict=True):
             db.execute_sql("UPDATE messages SET parts = ? WHERE pk = ?", (reference, pk))
             done.bytes += len(parts)
-    done.messages += len(whole)
+    done.messages += len(readable)
     return rows[-1][0]
 
 
@@ -141,7 +141,7 @@ async def sweep(store: Store) -> int:
 
 
 def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | None]:
-    """Remove some rows that nobody refers to, behind a key; return how many, and the last key (None at the end)."""
+    """Remove some unreferenced rows behind a key; return their number and the last key (None at the end)."""
     file = archive_file.connect(place)
     try:
         number = archive_file.number(file)

@@ -37,8 +37,8 @@ def copy(
         files.sweep(target)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         _pages(db.connection(), part)
-        if found := damage.find(DatabaseFile(str(part))):
-            raise _refuse_damaged(found)
+        if fault := damage.find(DatabaseFile(str(part))):
+            raise _refuse_damaged(fault)
         if wanted is None or _is(wanted, part):
             _give_name(part, target, replace=replace)
     except OSError as e:

@@ -25,16 +25,16 @@ def split_faults(rows: Sequence[str]) -> tuple[list[str], set[str]]:
     broken: set[str] = set()
     rest: list[str] = []
     for row in rows:
-        found = _OF_INDEX.search(row)
-        if found and found[1] in (*INDEXES, TASKS):
-            broken.add(found[1])
+        match = _OF_INDEX.search(row)
+        if match and match[1] in (*INDEXES, TASKS):
+            broken.add(match[1])
         elif row != "ok":
             rest.append(row)
     return rest, broken
 
 
 def find(database: DatabaseFile) -> str | None:
-    """Return what is wrong with the file, in a few words; None where nothing is or it cannot be checked now.
+    """Describe the file's damage in a few words; None if it is intact or cannot be checked now.
 
     Reads the whole file.
     """

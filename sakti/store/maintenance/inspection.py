@@ -52,7 +52,7 @@ def _absent(path: Path) -> Finding:
 
 
 def _file(error: StoreError) -> Finding:
-    """Describe a fault of the whole file; only damage can be recovered."""
+    """Describe a fault of the file itself; only damage can be recovered."""
     if error.code == "damaged":
         return Finding("file", False, error.message.removesuffix(f" {failures.RECOVER}").rstrip("."), failures.RECOVER)
     detail, _, rest = error.message.partition(f": {opening.ANOTHER}")
@@ -61,21 +61,21 @@ def _file(error: StoreError) -> Finding:
 
 def _place(path: Path) -> list[Finding]:
     """Check where the database lies and who may read it."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     wide = [(p, mode) for p in (path.parent, *files.all_of(path)) if (mode := files.open_to_others(p)) is not None]
     for p, mode in wide:
         if p == path.parent and not mode & 0o022:
             continue  # others may look into the folder: its files are private all the same
         what = "write into" if p == path.parent else "read"
-        found.append(Finding("access", False, f"others may {what} {p} (mode {mode:o})", _chmod(p)))
+        findings.append(Finding("access", False, f"others may {what} {p} (mode {mode:o})", _chmod(p)))
     if path.exists() and not files.writable(path):
         mend = f"Make the file and its folder writable, or {opening.ANOTHER}."
-        found.append(Finding("access", False, f"{path} is not writable: nothing is saved", mend))
+        findings.append(Finding("access", False, f"{path} is not writable: nothing is saved", mend))
     if kind := files.network(path):
         detail = f"{path} is on a network file system ({kind}): no write-ahead log is used"
         mend = f"Locks may not work there: use it from one machine at a time, or {opening.ANOTHER}."
-        found.append(Finding("file system", False, detail, mend))
-    return found
+        findings.append(Finding("file system", False, detail, mend))
+    return findings
 
 
 def _chmod(path: Path) -> str:
@@ -126,7 +126,7 @@ def _schema(version: int, path: Path, database: DatabaseFile | None) -> Finding:
 
 
 def _try_migrations(path: Path, database: DatabaseFile) -> None:
-    """Migrate a temporary copy. Raises `OSError` or `apsw.Error` where none can be made."""
+    """Migrate a temporary copy. Raises OSError or apsw.Error if it cannot be made."""
     time = SystemClock()
     copy = opening.scratch_copy(database, path.name, time)
     try:
@@ -139,5 +139,5 @@ def _try_migrations(path: Path, database: DatabaseFile) -> None:
 def _unreadable(error: apsw.Error, path: Path) -> Finding:
     if failures.code_of(error) == "damaged":
         return Finding("integrity", False, str(error), failures.RECOVER)
-    told = failures.to_store_error(error, path, saving=False, waited=_TO_READ_MS / 1000)
-    return Finding("file", False, told.message)
+    failure = failures.to_store_error(error, path, saving=False, waited=_TO_READ_MS / 1000)
+    return Finding("file", False, failure.message)

@@ -62,7 +62,7 @@ class _TableShape(Struct, frozen=True):
 
 
 def rebuild_schema(damaged: Path, copy: Path, model: apsw.Connection) -> bool:
-    """Make `copy` of a damaged database with the schema of the tables found in it; False where none was found.
+    """Give `copy` of a damaged database the schema of the tables found in it; False without any.
 
     `model` is a connection to an empty database with the full schema.
     """
@@ -77,12 +77,12 @@ def rebuild_schema(damaged: Path, copy: Path, model: apsw.Connection) -> bool:
         for root, unnumbered in roots.items():
             _enter(connection, f"at_{root}", root, _probe(f"at_{root}", unnumbered=unnumbered))
         _read_schema_again(connection)
-        found = _identify(connection, roots, _shapes(model))
+        tables = _identify(connection, roots, _shapes(model))
         connection.execute("DELETE FROM sqlite_schema")
-        for shape, root in found.items():
+        for shape, root in tables.items():
             _enter(connection, shape.name, root, shape.sql)
         _read_schema_again(connection)
-        return bool(found)
+        return bool(tables)
     finally:
         connection.close()
 
@@ -147,23 +147,23 @@ def _identify(
     Of several roots that fit a table the one with the most rows wins; a root that fits several tables gets none.
     """
     samples = {root: _sample(connection, root) for root in roots}
-    found: dict[_TableShape, int] = {}
+    tables: dict[_TableShape, int] = {}
     for refers in (False, True):  # first those that others refer to
         fitting: dict[int, list[_TableShape]] = {}
         for root, unnumbered in roots.items():
-            if root in found.values():
+            if root in tables.values():
                 continue
             for shape in shapes:
-                if shape.unnumbered != unnumbered or shape in found or not shape.fits(samples[root]):
+                if shape.unnumbered != unnumbered or shape in tables or not shape.fits(samples[root]):
                     continue
-                if not refers or _refers_to_what_is_there(connection, shape, samples[root], found):
+                if not refers or _refers_to_what_is_there(connection, shape, samples[root], tables):
                     fitting.setdefault(root, []).append(shape)
         for root, of in sorted(fitting.items(), key=lambda pair: -_rows(connection, pair[0])):
             strict = [s for s in of if any(c.refers for c in s.columns)] if refers else []
             best = strict or of
-            if len(best) == 1 and best[0] not in found and (refers or not best[0].unnumbered):
-                found[best[0]] = root
-    return found
+            if len(best) == 1 and best[0] not in tables and (refers or not best[0].unnumbered):
+                tables[best[0]] = root
+    return tables
 
 
 def _refers_to_what_is_there(
@@ -176,8 +176,8 @@ def _refers_to_what_is_there(
             continue
         other, root = places[column.refers[0]]
         key = next(n for n, c in enumerate(other.columns) if c.name == column.refers[1])
-        known = {v for (v,) in connection.execute(f"SELECT c{key} FROM at_{root}")}
-        if not all(row[at] in known for row in rows):
+        values = {v for (v,) in connection.execute(f"SELECT c{key} FROM at_{root}")}
+        if not all(row[at] in values for row in rows):
             return False
     return True
 

@@ -60,41 +60,41 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     `deep`: each text is also compared with its index.
     """
     rest, broken = damage.split_faults(integrity(db))
-    found = _integrity(rest)
+    findings = _integrity(rest)
     if rest:
-        return found
+        return findings
     if missing := migrate.find_missing(db):  # what else is looked at needs them
-        return [*found, Finding("schema", False, f"the database lacks {', '.join(missing)}", INCOMPLETE)]
+        return [*findings, Finding("schema", False, f"the database lacks {', '.join(missing)}", INCOMPLETE)]
     unreadable = damage.unreadable(db.connection())
-    found.append(Finding("contents", unreadable is None, unreadable or "readable", failures.RECOVER))
+    findings.append(Finding("contents", unreadable is None, unreadable or "readable", failures.RECOVER))
     foreign = db.execute_sql("PRAGMA foreign_key_check").fetchall()
-    found.append(Finding("references", not foreign, f"{len(foreign)} broken", REPORT))
+    findings.append(Finding("references", not foreign, f"{len(foreign)} broken", REPORT))
     archive = _archive(db, deep=deep)
-    found.append(archive)
+    findings.append(archive)
     # with an archive missing no text in it can be compared
-    found += [_index(db, table, broken=table in broken, deep=deep and archive.ok) for table in search_index.TABLES]
-    found.append(_task_index(db, broken=search_index.TASKS in broken))
-    found.append(_searchable(db))
+    findings += [_index(db, table, broken=table in broken, deep=deep and archive.ok) for table in search_index.TABLES]
+    findings.append(_task_index(db, broken=search_index.TASKS in broken))
+    findings.append(_searchable(db))
     (gaps,) = db.execute_sql(
         "SELECT count(*) FROM (SELECT thread_id FROM messages GROUP BY thread_id"
         " HAVING max(message_index) - min(message_index) + 1 != count(*))"
     ).fetchone()
     wrong = memory_integrity.check(db)
     detail = "; ".join(wrong.values()) or "each observed message is in the log once"
-    found.append(Finding("memory", not wrong, detail, INDEX, mendable=True))
-    found.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", REPORT))
-    return [*found, _packed(db), *_check_tasks(db)]
+    findings.append(Finding("memory", not wrong, detail, INDEX, mendable=True))
+    findings.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", REPORT))
+    return [*findings, _check_packing(db), *_check_tasks(db)]
 
 
 def _archive(db: Database, *, deep: bool) -> Finding:
     """Check that archived messages can be read."""
     count, wrong = archive_care.problems(db, deep=deep)
-    told = f"{count} messages are archived" if count else "nothing is archived"
-    return Finding("archive", not wrong, wrong or told, archive_file.MISSING if "missing" in wrong else ARCHIVE)
+    detail = f"{count} messages are archived" if count else "nothing is archived"
+    return Finding("archive", not wrong, wrong or detail, archive_file.MISSING if "missing" in wrong else ARCHIVE)
 
 
 def _searchable(db: Database) -> Finding:
-    """Check that search covers every message, and that no thread is left to be indexed or removed."""
+    """Check that search covers every message and that no thread waits to be indexed or removed."""
     lost = len(message_index.unindexed(db))
     (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
     what = [f"{lost} messages are not searchable"] if lost else []
@@ -102,11 +102,11 @@ def _searchable(db: Database) -> Finding:
     return Finding("search", not what, "; ".join(what) or "every message is searchable", INDEX, mendable=True)
 
 
-def _packed(db: Database) -> Finding:
+def _check_packing(db: Database) -> Finding:
     """Check that what earlier versions wrote is packed; a session does that in the background."""
-    left = packing.progress(db)
+    progress = packing.progress(db)
     mend = "`sakti db check` packs the rest; until then the file is larger than need be."
-    return Finding("space", left is None, str(left or "packed"), mend, mendable=True)
+    return Finding("space", progress is None, str(progress or "packed"), mend, mendable=True)
 
 
 def _check_tasks(db: Database) -> list[Finding]:
@@ -114,12 +114,12 @@ def _check_tasks(db: Database) -> list[Finding]:
     stale = len(checks.find_stale(db))
     detail = f"{stale} workspaces have wrong counts" if stale else "consistent"
     rings = deadlocks.find_deadlocks(db)
-    told = "; ".join(f"{' → '.join(ring.path)} in {ring.resource_id}" for ring in rings[:5])
+    cycles = "; ".join(f"{' → '.join(ring.path)} in {ring.resource_id}" for ring in rings[:5])
     more = f"; and {len(rings) - 5} more" if len(rings) > 5 else ""
     mend = "Nothing on such a path can start: remove one dependency with `sakti tasks dep TASK ON --remove`."
     return [
         Finding("task counts", not stale, detail, INDEX, mendable=True),
-        Finding("task graph", not rings, f"{told}{more}" if rings else "no tasks wait for each other", mend),
+        Finding("task graph", not rings, f"{cycles}{more}" if rings else "no tasks wait for each other", mend),
     ]
 
 
@@ -129,8 +129,8 @@ def integrity_findings(db: Database) -> list[Finding]:
 
 
 def _integrity(rest: Sequence[str]) -> list[Finding]:
-    told = "; ".join(line for row in rest for line in row.splitlines())
-    return [Finding("integrity", not rest, told[:TOLD] + "…" * (len(told) > TOLD) or "ok", failures.RECOVER)]
+    detail = "; ".join(line for row in rest for line in row.splitlines())
+    return [Finding("integrity", not rest, detail[:TOLD] + "…" * (len(detail) > TOLD) or "ok", failures.RECOVER)]
 
 
 def integrity(db: Database) -> list[str]:
@@ -147,7 +147,7 @@ def integrity(db: Database) -> list[str]:
 
 
 def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
-    """Check that an index matches its texts, and that no replaced one is left."""
+    """Check that an index matches its texts and that no replaced index remains."""
     what = []
     if broken:
         what.append("it is damaged")
@@ -164,9 +164,9 @@ def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
 
 def _task_index(db: Database, *, broken: bool) -> Finding:
     missing = len(unindexed_tasks(db))
-    told = "it is damaged" if broken else f"{missing} tasks are missing" if missing else ""
-    detail = f"does not match the tasks: {told}" if told else "consistent"
-    return Finding(search_index.TASKS, not told, detail, INDEX, mendable=True)
+    fault = "it is damaged" if broken else f"{missing} tasks are missing" if missing else ""
+    detail = f"does not match the tasks: {fault}" if fault else "consistent"
+    return Finding(search_index.TASKS, not fault, detail, INDEX, mendable=True)
 
 
 def unindexed_tasks(db: Database) -> list[str]:
@@ -200,7 +200,7 @@ def stats(db: Database, path: Path) -> dict[str, int | str]:
 
 
 def backup(db: Database, path: Path, target: Path) -> list[Path]:
-    """Copy the database at `path` and its archive while they are in use; return the copies. See `copying.copy`."""
+    """Copy a database in use, with its archive; return the copies. See `copying.copy`."""
     archive_care.refuse_existing(db, target)
     copying.copy(db, target)
     try:  # behind it: what the copy refers to is in the archive by now

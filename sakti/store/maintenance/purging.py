@@ -38,7 +38,7 @@ COPIES = ("before", "backup", "damaged", "wal")
 
 
 def is_clean(db: Database) -> bool:
-    """Return whether nothing removed is left in the indexes and free space of the file."""
+    """Return whether indexes and free space of the file are free of removed text."""
     return bool(db.execute_sql("PRAGMA user_version").fetchone()[0] & marks.CLEAN)
 
 
@@ -70,12 +70,12 @@ def deleted_tasks(db: Database, *, before: int) -> list[DeletedTask]:
 
 
 def copies(path: Path) -> list[Path]:
-    """List copies of the whole database beside it: before migrations, backups, damaged ones.
+    """List copies of the database beside it: before migrations, backups, damaged ones.
 
     They hold what is purged, too.
     """
-    found = [p for kind in COPIES for p in path.parent.glob(f"{path.name}.{kind}-*")]
-    return sorted(p for p in found if not p.name.endswith(files.SIDES))
+    files_beside = [p for kind in COPIES for p in path.parent.glob(f"{path.name}.{kind}-*")]
+    return sorted(p for p in files_beside if not p.name.endswith(files.SIDES))
 
 
 def remove(found: Iterable[Path]) -> list[Path]:
@@ -91,16 +91,16 @@ def remove(found: Iterable[Path]) -> list[Path]:
 
 
 def named_files(db: Database, thread_id: str) -> list[str]:
-    """List the files that a thread's messages own: whole outputs of tools, pasted images."""
-    found: set[str] = set()
+    """List the files that a thread's messages own: full tool outputs, pasted images."""
+    names: set[str] = set()
     for (parts,) in db.execute_sql(
         "SELECT parts FROM (SELECT sakti_unpacked(parts) AS parts FROM messages WHERE thread_id = ?)"
         " WHERE instr(parts, '\"output_file\"') OR instr(parts, '/pasted/')",
         (thread_id,),
     ).fetchall():
         for part in json.loads(parts):
-            found.update(_strings(part))
-    return sorted(found)
+            names.update(_strings(part))
+    return sorted(names)
 
 
 def _strings(value: Any) -> Iterable[str]:
@@ -126,7 +126,7 @@ async def purge_thread(store: Store, thread_id: str) -> None:
     resource_id = await store.write(_begin, thread_id, store.clock.now())
     for find in (shared_logs.reflections, shared_logs.words):
         await upkeep.each(store, await store.read(find, thread_id), _work_off, step=1)
-    numbered = await store.read(_numbered)
+    numbered = await store.read(_tables_with_rowid)
     for table in TABLES:
         if table.thread and table.name in numbered:
             step = partial(_remove_some, table=table.name, where=table.thread, key=thread_id)
@@ -153,10 +153,10 @@ async def go_on(store: Store) -> None:
 
 
 def _begun(db: Database) -> list[str]:
-    found = db.execute_sql(
+    started = db.execute_sql(
         f"SELECT id FROM threads WHERE deleted_at IS NOT NULL AND json_extract(metadata, '$.{thread_removal.PURGED}')"
     ).fetchall()
-    return [i for (i,) in found]
+    return [i for (i,) in started]
 
 
 async def delete_message(store: Store, message_id: str) -> tuple[message_removal.Deleted, list[str]]:
@@ -174,7 +174,7 @@ async def delete_message(store: Store, message_id: str) -> tuple[message_removal
 
 
 async def leave_no_copy(store: Store) -> None:
-    """Remove what is left of removed text in indexes, write-ahead log and copies of the database."""
+    """Erase removed text from indexes, write-ahead log and copies of the database."""
     if await store.read(index_upkeep.unmerged):
         await upkeep.optimize(store)
     await store.flush()
@@ -182,7 +182,7 @@ async def leave_no_copy(store: Store) -> None:
 
 
 async def purge_task(store: Store, task_id: str) -> None:
-    """Remove a deleted task for good, with its history. Raises `StoreError` where it is not deleted."""
+    """Remove a deleted task for good, with its history. Raises StoreError if it is not deleted."""
     await store.write(_remove_task, task_id, store.clock.now())
 
 
@@ -224,7 +224,7 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
 
 
 def _remove_some(db: Database, *, table: str, where: str, key: str) -> bool:
-    """Remove some rows; False when none is left."""
+    """Remove some rows; False at the end."""
     db.execute_sql(f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {where} LIMIT {ROWS})", (key,))
     return db.execute_sql("SELECT changes()").fetchone()[0] == ROWS
 
@@ -233,7 +233,7 @@ def _remove_all(db: Database, table: str, where: str, key: str) -> None:
     db.execute_sql(f"DELETE FROM {table} WHERE {where}", (key,))
 
 
-def _numbered(db: Database) -> set[str]:
+def _tables_with_rowid(db: Database) -> set[str]:
     """Return the tables with a rowid; the others have few rows per thread."""
     return {name for (name,) in db.execute_sql("SELECT name FROM pragma_table_list WHERE wr = 0").fetchall()}
 

@@ -76,16 +76,16 @@ def recover(path: Path, clock: Clock) -> Recovered:
     written, not_ours.
     """
     new = files.own(path, "recovering")
-    found = Recovered(path, files.beside(path, f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
-    with _keeping_sides(path, found.kept):
+    recovered = Recovered(path, files.beside(path, f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
+    with _keeping_sides(path, recovered.kept):
         _require_exclusive(path)
-        _recover(new, path, found, clock)
-    return found
+        _recover(new, path, recovered, clock)
+    return recovered
 
 
 @contextlib.contextmanager
 def _keeping_sides(path: Path, kept: Path) -> Generator[None]:
-    """Copy SQLite's files beside a database first, and remove the copies where it is not recovered.
+    """Copy SQLite's side files first, and delete the copies if the database is not recovered.
 
     SQLite removes the log of a file that is empty, and it may be all that is there.
     """
@@ -126,7 +126,7 @@ def _recover(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
 
 
 def _require_exclusive(path: Path) -> None:
-    """Raise `StoreError` where another process has it open, or where nothing can be written."""
+    """Raise StoreError if another process has the file open or it cannot be written."""
     if not path.exists():
         raise StoreError(f"{path} does not exist: nothing to recover.", code="missing")
     _not_of_another(path)
@@ -161,7 +161,7 @@ def _not_of_another(path: Path) -> None:
 
 @contextlib.contextmanager
 def _readable(path: Path, log: Path, model: apsw.Connection) -> Generator[Path | None]:
-    """Yield a readable form of the damaged file; None where nothing can be read.
+    """Yield a readable form of the damaged file; None if nothing can be read.
 
     The file itself, a copy with the pages of its `log` and a repaired header, or one whose schema was rebuilt from
     `model`, an empty database.
@@ -181,8 +181,8 @@ def _readable(path: Path, log: Path, model: apsw.Connection) -> Generator[Path |
         if _opens(copy) and _has_schema(copy):
             yield copy
             return
-        made = folder / f"{path.name}{_REBUILT}"
-        yield made if lost_schema.rebuild_schema(copy, made, model) else None
+        rebuilt = folder / f"{path.name}{_REBUILT}"
+        yield rebuilt if lost_schema.rebuild_schema(copy, rebuilt, model) else None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -212,7 +212,7 @@ def _has_schema(path: Path) -> bool:
 
 
 def _connect_tolerant(path: Path) -> apsw.Connection:
-    """Open a connection that reads what it can and writes nothing, not even a checkpoint on close."""
+    """Open a connection that skips errors and writes nothing, not even a checkpoint on close."""
     connection = DatabaseFile(str(path)).connect()
     _tolerate_faults(connection)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -260,8 +260,8 @@ def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
                 found.repaired.append(FOUND_AGAIN)
         db = plain(connection)
         found.repaired += recovery_repairs.repair(db, clock, lacking)
-        if told := archive_care.recover(db, path, found.kept.name.removeprefix(path.name)):
-            found.repaired.append(told)
+        if repair := archive_care.recover(db, path, found.kept.name.removeprefix(path.name)):
+            found.repaired.append(repair)
         for pragma in ("foreign_key_check", "integrity_check(1)"):
             wrong = [str(r) for r in connection.execute(f"PRAGMA {pragma}").fetchall() if r != ("ok",)]
             if wrong:
@@ -272,7 +272,7 @@ def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
 
 
 def _copy_all(connection: apsw.Connection, source: Path, found: Recovered) -> set[str]:
-    """Copy what can be read.
+    """Copy all readable rows.
 
     Return the columns (`tasks.claim_owner`) that existing tables lacked: those of newer schemas.
     """
@@ -319,19 +319,19 @@ class _Table:
         return [str(n) for (n,) in rows.fetchall()]
 
     def copy(self) -> tuple[int, int]:
-        """Copy what can be read; return how many rows were copied, and how many known ones were not."""
+        """Copy readable rows; return the numbers of copied and of lost rows."""
         if self.columns[0] != "pk":
             return self._copy_without_numbers()
-        known = self._known()
-        end = self._end(known)
-        at = min(known, default=1)
+        pks = self._row_numbers()
+        end = self._end(pks)
+        at = min(pks, default=1)
         while at <= end:
             last = min(at + PIECE - 1, end)
             self._copy_between(at, last)
             at = last + 1
         (came,) = self._one(f"SELECT count(*) FROM main.{self._name}") or (0,)
         have = {int(str(n)) for (n,) in self._connection.execute(f"SELECT pk FROM main.{self._name}")}
-        return int(str(came)), len(known - have)
+        return int(str(came)), len(pks - have)
 
     def _copy_between(self, first: int, last: int) -> None:
         """Copy the rows of a range; where one cannot be read, each half by itself."""
@@ -350,9 +350,9 @@ class _Table:
                 self._copy_between(first, middle)
                 self._copy_between(middle + 1, last)
 
-    def _known(self) -> set[int]:
+    def _row_numbers(self) -> set[int]:
         """Return the row numbers that the table or one of its indexes has, as far as they can be read."""
-        known: set[int] = set()
+        pks: set[int] = set()
         rows = self._rows(
             "SELECT name FROM old.sqlite_schema WHERE type = 'index' AND tbl_name = ?"
             " AND coalesce(sql, '') NOT LIKE '% WHERE %'",
@@ -360,8 +360,8 @@ class _Table:
         )
         for (name,) in [("",), *rows]:
             for direction in ("", "DESC"):
-                known.update(self._walk(str(name), direction))
-        return known
+                pks.update(self._walk(str(name), direction))
+        return pks
 
     def _walk(self, index: str, direction: str) -> Iterator[int]:
         by = f'INDEXED BY "{index}"' if index else "NOT INDEXED"
@@ -375,11 +375,11 @@ class _Table:
 
     def _end(self, known: set[int]) -> int:
         """Return the last row number worth trying."""
-        found = self._one(f"SELECT max(pk) FROM old.{self._name} NOT INDEXED")
+        row = self._one(f"SELECT max(pk) FROM old.{self._name} NOT INDEXED")
         last = max(known, default=0)
-        if found is None:
+        if row is None:
             return last + MARGIN
-        return max(last, int(str(found[0] or 0)))
+        return max(last, int(str(row[0] or 0)))
 
     def _copy_without_numbers(self) -> tuple[int, int]:
         """Copy a table without rowid: from both ends, then by the keys that other tables have of it."""
@@ -387,29 +387,32 @@ class _Table:
         marks = ", ".join("?" * len(self.columns))
         insert = f"INSERT OR IGNORE INTO main.{self._name} ({names}) VALUES ({marks})"
         key = self.columns[0]
-        whole = False
+        is_complete = False
         for direction in ("ASC", "DESC"):
-            whole = self._take(f"SELECT {names} FROM old.{self._name} ORDER BY {key} {direction}", (), insert) or whole
-            if whole:
+            is_complete = (
+                self._take(f"SELECT {names} FROM old.{self._name} ORDER BY {key} {direction}", (), insert)
+                or is_complete
+            )
+            if is_complete:
                 break
-        if not whole:
+        if not is_complete:
             for (value,) in self._rows(_OWNERS, ()):
                 self._take(f"SELECT {names} FROM old.{self._name} WHERE {key} = ?", (str(value),), insert)
         (came,) = self._one(f"SELECT count(*) FROM main.{self._name}") or (0,)
-        return int(str(came)), 0 if whole else 1
+        return int(str(came)), 0 if is_complete else 1
 
     def _take(self, sql: str, values: Sequence[str], insert: str) -> bool:
         """Copy the result of a query; return whether all of it could be read."""
         rows: list[tuple[apsw.SQLiteValue, ...]] = []
-        whole = True
+        is_complete = True
         try:
             for row in self._connection.execute(sql, values):
                 rows.append(row)
         except (*_BROKEN, apsw.SQLError, UnicodeDecodeError):
-            whole = False
+            is_complete = False
         with self._connection, contextlib.suppress(apsw.ConstraintError):
             self._connection.executemany(insert, rows)
-        return whole
+        return is_complete
 
     def _rows(self, sql: str, values: Sequence[str]) -> list[tuple[apsw.SQLiteValue, ...]]:
         with contextlib.suppress(*_BROKEN, apsw.SQLError):

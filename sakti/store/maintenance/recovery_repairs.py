@@ -70,15 +70,15 @@ _LATER: dict[str, tuple[str, ...]] = {
 
 
 def repair(db: Database, clock: Clock, lacking: Collection[str] = ()) -> list[str]:
-    """Repair the rows; return sentences on what was done that a user may want to know.
+    """Repair the rows; return sentences about repairs that matter to the user.
 
     `lacking`: columns that the damaged file's tables did not have yet.
     """
-    told: list[str] = []
+    repairs: list[str] = []
 
     def tell(count: int, text: str) -> None:
         if count:
-            told.append(f"{count} {text}")
+            repairs.append(f"{count} {text}")
 
     connection: Any = db.connection()
     with connection:
@@ -97,11 +97,11 @@ def repair(db: Database, clock: Clock, lacking: Collection[str] = ()) -> list[st
             db.execute_sql(f"DELETE FROM {table} WHERE {loose}")
         tell(_gaps(db, clock), "messages were lost in the middle of a thread, each replaced by a note")
         records = [i for (i,) in db.execute_sql("SELECT id FROM observational_memory").fetchall()]
-        told += [done for record in records if (done := integrity.mend(db, record, clock.now()))]
+        repairs += [done for record in records if (done := integrity.mend(db, record, clock.now()))]
     _derive(db)
     db.execute_sql("INSERT OR IGNORE INTO packing VALUES ('messages', 0)")  # those of an older schema are not packed
     packing.pack_all(db, math.inf)
-    return told
+    return repairs
 
 
 def _columns(db: Database, kind: str) -> Iterator[tuple[str, str]]:
@@ -122,7 +122,9 @@ def _readable_texts(db: Database) -> int:
     mended = 0
     for table, column in _columns(db, "TEXT"):
         packed = (
-            "0" if column not in _packed(table) else f"typeof({column}) = 'blob' AND sakti_unpacked({column}) != ''"
+            "0"
+            if column not in _packed_columns(table)
+            else f"typeof({column}) = 'blob' AND sakti_unpacked({column}) != ''"
         )
         db.execute_sql(
             f"UPDATE {table} SET {column} = sakti_as_text(CAST({column} AS BLOB)) WHERE {column} IS NOT NULL"
@@ -135,7 +137,7 @@ def _readable_texts(db: Database) -> int:
     return mended
 
 
-def _packed(table: str) -> Sequence[str]:
+def _packed_columns(table: str) -> Sequence[str]:
     """Return the columns of a table that may hold compressed values."""
     return text_registry.BY_NAME[table].packed if table in text_registry.BY_NAME else ()
 
@@ -186,15 +188,15 @@ def _readable_json(db: Database) -> int:
 
 
 def _missing_threads(db: Database) -> int:
-    found = 0
+    count = 0
     for table in ("messages", "observations", "compaction_records"):
         db.execute_sql(
             "INSERT OR IGNORE INTO threads (id, resource_id, title, created_at, updated_at)"
             f" SELECT thread_id, min(resource_id), '{TITLE}', min(created_at), max(created_at) FROM {table}"
             " WHERE thread_id NOT IN (SELECT id FROM threads) GROUP BY thread_id"
         )
-        found += db.execute_sql("SELECT changes()").fetchone()[0]
-    return found
+        count += db.execute_sql("SELECT changes()").fetchone()[0]
+    return count
 
 
 def _missing_records(db: Database) -> None:

@@ -57,7 +57,7 @@ class _Dirty(Struct, frozen=True):
 
 
 async def count(store: Store) -> Found:
-    """Count the texts that hold secrets; nothing is changed. Raises `StoreError` (archive) as `redact` does."""
+    """Count the texts with secrets, changing nothing. Raises StoreError (archive) as `redact`."""
     await store.read(archive_file.refuse_missing)
     out = Found()
     for model in _models():
@@ -69,7 +69,7 @@ async def count(store: Store) -> Found:
 
 
 async def redact(store: Store) -> Found:
-    """Mask every secret; return what was found. Archived parts that held one are in the database again.
+    """Mask every secret and return the counts. Archived parts with secrets return to the database.
 
     Raises `StoreError` (archive) where the archive is missing.
     """
@@ -130,17 +130,17 @@ def _look(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], An
     else:
         query = query.where(number > (-1 if last is None else last)).order_by(number).limit(BATCH)
     found = list(query.execute(db))
-    dirty = [one for row in found if (one := _judged(model, row)) is not None]
+    dirty = [one for row in found if (one := _find_dirty(model, row)) is not None]
     more = number is not None and len(found) == BATCH
     return dirty, found[-1].pk if more else None
 
 
-def _judged(model: type[Model], row: Any) -> _Dirty | None:
+def _find_dirty(model: type[Model], row: Any) -> _Dirty | None:
     if model is UiStateRow and row.key == mark_key.NAME:
         return None
     meta = _meta(model)
     before = {f.name: getattr(row, f.name) for f in meta.sorted_fields if holds_words(meta.table_name, f.column_name)}
-    after = {name: _masked(meta.fields[name], value) for name, value in before.items()}
+    after = {name: _mask_value(meta.fields[name], value) for name, value in before.items()}
     changed = {name: value for name, value in after.items() if value != before[name]}
     if not changed:
         return None
@@ -149,7 +149,7 @@ def _judged(model: type[Model], row: Any) -> _Dirty | None:
     return _Dirty(key, {name: before[name] for name in changed}, changed)
 
 
-def _masked(column: Any, value: Any) -> Any:
+def _mask_value(column: Any, value: Any) -> Any:
     return masking.parts(value) if isinstance(column, PartsField) else masked_value(value)
 
 
@@ -160,16 +160,16 @@ def _store(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -> None:
         # a key may be a text of the user's, which its column would mask
         here: Any = [fields[name] == Value(value, converter=False) for name, value in row.key.items()]
         now: Any = model.select().where(*here).get_or_none(db)
-        if now is None or (judged := _judged(model, now)) is None:
+        if now is None or (judged := _find_dirty(model, now)) is None:
             continue
-        changes = {**judged.after, **_derived(model, now, judged.after)}
+        changes = {**judged.after, **_derive_values(model, now, judged.after)}
         if model is TaskRow:
             task_rows.update(db, now.id, **changes)  # and its index
         else:
             model.update({fields[name]: value for name, value in changes.items()}).where(*here).execute(db)
 
 
-def _derived(model: type[Model], row: Any, changed: Values) -> Values:
+def _derive_values(model: type[Model], row: Any, changed: Values) -> Values:
     """Return what follows from masked columns: words of an index, tokens of parts that were dropped."""
     if model is SearchDocRow and "text" in changed and row.form == 0:
         return {"idents": search_index.identifiers(changed["text"])}
@@ -184,7 +184,7 @@ def _derived(model: type[Model], row: Any, changed: Values) -> Values:
 
 
 class _Joined(Struct, frozen=True):
-    """Row of search that refers to a message whose parts hold a secret only together: its key, the text, and masked."""
+    """Search row of a message whose parts hold a secret only together: key, text, masked text."""
 
     pk: int
     message_pk: int
@@ -208,12 +208,12 @@ async def _spanning(store: Store) -> AsyncIterator[list[_Joined]]:
 
 def _look_at_joined(db: Database, last: int) -> tuple[list[_Joined], int | None]:
     rows = db.execute_sql(_REFERRING, (last, BATCH)).fetchall()
-    found = [one for row in rows if (one := _joined(*row)) is not None]
+    found = [one for row in rows if (one := _mask_joined(*row)) is not None]
     return found, rows[-1][0] if len(rows) == BATCH else None
 
 
-def _joined(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
-    """Return what a row of search has to keep masked; None where its message's own masking suffices."""
+def _mask_joined(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
+    """Return the masked text a search row must store; None if masking its message suffices."""
     if raw or said is not None:
         return None
     text = codec.text_of(raw, parts)
@@ -231,7 +231,7 @@ def _add_spanning(out: Found, rows: Sequence[_Joined]) -> None:
 
 
 def _keep_masked(db: Database, some: Sequence[_Joined]) -> None:
-    """Keep masked texts in the rows of search themselves, also as what was said before."""
+    """Store masked texts in the search rows themselves and in the previous-message column."""
     for row in some:
         db.execute_sql(
             "UPDATE search_docs SET text = ?, message_pk = NULL WHERE pk = ? AND text = ''",

@@ -102,7 +102,7 @@ async def reindex_quietly(store: Store) -> None:
 
 
 async def pack(store: Store) -> None:
-    """Pack what earlier versions wrote (see `packing`). Raises `StoreError` where nothing can be written."""
+    """Pack rows of earlier versions (see `packing`). Raises StoreError if nothing can be written."""
     await until_done(store, packing.pack_some, seconds=PACK_S)
 
 

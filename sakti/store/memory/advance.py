@@ -134,7 +134,7 @@ def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now:
 
 
 def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
-    """Activate groups of one thread, each right behind what is observed."""
+    """Activate groups of one thread, each directly behind the observed messages."""
     first = entering[0]
     end = rows.cursor(db, first.record_id, first.thread_id)
     for group in (g for g in entering if g.observes):
@@ -183,7 +183,7 @@ def _condense(
 
 
 def _task_of(db: Database, reflection: Group, merged: Sequence[Group], thread_id: str) -> Json:
-    """Write the reflection's task to the thread; return what it replaces.
+    """Write the reflection's task to the thread; return the previous one.
 
     Only where no newer Observer has set the task and the reflection is of this thread alone.
     """

@@ -26,7 +26,7 @@ GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
 
 
 class Group(Struct, frozen=True):
-    """Consecutive messages and the log text that stands for them.
+    """Consecutive messages and the log text that replaces them.
 
     A reflection's range is that of the groups it merged; a group from a report or an import (`origin`) has none.
     Tokens: `message_tokens` of the raw messages, `observation_tokens` of `text` as stored.

@@ -34,7 +34,7 @@ def begin(db: Database, thread_id: str, now: int) -> None:
     that a large log takes no longer.
     """
     resource_id = ThreadRow.select(ThreadRow.resource_id).where(ThreadRow.id == thread_id).scalar(db)
-    if (record_id := _shared(db, thread_id)) is None:
+    if (record_id := _shared_record(db, thread_id)) is None:
         return
     groups = _groups(db, record_id)
     gone, back = _made_of(groups, thread_id)
@@ -54,7 +54,7 @@ def reflections(db: Database, thread_id: str) -> list[Step]:
 
     Reflections of reflections come first, so that an interrupted run finds the same list again.
     """
-    if (record_id := _shared(db, thread_id)) is None:
+    if (record_id := _shared_record(db, thread_id)) is None:
         return []
     groups = _groups(db, record_id)
     gone, _ = _made_of(groups, thread_id)
@@ -79,17 +79,17 @@ def words(db: Database, thread_id: str) -> list[Step]:
     Only where no other thread has these words. Call it after `reflections`, while the thread's own lines are still
     there.
     """
-    if (record_id := _shared(db, thread_id)) is None:
+    if (record_id := _shared_record(db, thread_id)) is None:
         return []
-    found = db.execute_sql(_TEXTS, (record_id,)).fetchall()
-    own = "\n".join(f"{r[3]}\n{r[4]}" for r in found if r[0] == thread_id).casefold()
-    others = "\n".join(NOTE.sub("", text) for r in found if r[0] != thread_id for text in r[3:]).casefold()
+    lines = db.execute_sql(_TEXTS, (record_id,)).fetchall()
+    own_text = "\n".join(f"{r[3]}\n{r[4]}" for r in lines if r[0] == thread_id).casefold()
+    others = "\n".join(NOTE.sub("", text) for r in lines if r[0] != thread_id for text in r[3:]).casefold()
     steps: list[Step] = []
-    for thread, line_id, metadata, *_ in found:
+    for thread, line_id, metadata, *_ in lines:
         texts = [] if thread == thread_id else [r["text"] for r in json.loads(metadata).get(KEY, [])]
-        said = tuple(t for t in texts if t.casefold() in own and t.casefold() not in others)
-        if said:
-            steps.append(("unsay", line_id, said))
+        phrases = tuple(t for t in texts if t.casefold() in own_text and t.casefold() not in others)
+        if phrases:
+            steps.append(("unsay", line_id, phrases))
     return steps
 
 
@@ -107,7 +107,7 @@ def work_off(db: Database, steps: Sequence[Step]) -> None:
                 _remove_note(db, line_id, said)
 
 
-def _shared(db: Database, thread_id: str) -> str | None:
+def _shared_record(db: Database, thread_id: str) -> str | None:
     """Return the record of the log shared by the thread's workspace; None without one."""
     row = db.execute_sql(
         "SELECT r.id FROM threads t JOIN observational_memory r ON r.lookup_key = 'resource:' || t.resource_id"
@@ -132,8 +132,8 @@ def _groups(db: Database, record_id: str) -> dict[str, _Group]:
     """Return the groups of a record by id, in the order of creation."""
     row = GroupRow
     columns = row.id, row.thread_id, row.kind, row.state, row.merged_group_ids
-    found = row.select(*columns).where(row.record_id == record_id).order_by(row.pk).tuples().execute(db)
-    return {group_id: _Group(*rest) for group_id, *rest in found}
+    groups = row.select(*columns).where(row.record_id == record_id).order_by(row.pk).tuples().execute(db)
+    return {group_id: _Group(*rest) for group_id, *rest in groups}
 
 
 def _set_state(db: Database, state: str, ids: Iterable[str], now: int) -> None:
@@ -174,8 +174,8 @@ def _remove_note(db: Database, line_id: str, said: Sequence[str]) -> None:
         if one["text"] in said:
             words = note(Earlier(one["text"], one["date"], one["time"]), line.observed_date)
             _take_words(db, line_id, line.group_id, words)
-    left = [r for r in replaced if r["text"] not in said]
-    metadata = {k: v for k, v in line.metadata.items() if k != KEY} | ({KEY: left} if left else {})
+    remaining = [r for r in replaced if r["text"] not in said]
+    metadata = {k: v for k, v in line.metadata.items() if k != KEY} | ({KEY: remaining} if remaining else {})
     rows.update(db, row, line_id, metadata=metadata)
     behind = row.select(row.pk).where(row.group_id == line.group_id, row.line > line.line, row.forgotten == 0)
     after = rows.first(db, behind.order_by(row.line))

@@ -23,7 +23,7 @@ _TIME = {
 
 
 def transition(db: Database, ids: Sequence[str], before: GroupState, after: GroupState, now: int) -> None:
-    """Change the state of groups. Raises `MemoryFailure` (conflict) unless all of them are in state `before`."""
+    """Change the state of groups. Raises MemoryFailure (conflict) unless all are in state `before`."""
     marks = ",".join("?" * len(ids))
     changed = db.execute_sql(
         f"UPDATE observation_groups SET state = ?, {_TIME[after]} = ? WHERE id IN ({marks}) AND state = ? RETURNING 1",

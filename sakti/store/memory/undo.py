@@ -34,18 +34,18 @@ def compaction(db: Database, record_id: str, thread_id: str, move: UndoCompactio
     done = compactions.last_compaction(db, thread_id)
     if done is None or done.id != move.compaction_id:
         raise MemoryFailure("Only the last compaction of this thread can be undone.", code="conflict")
-    own = _own_groups(db, done, record_id, thread_id)
+    groups = _own_groups(db, done, record_id, thread_id)
     ready = set(done.before.get("buffered", ()))
-    back = [g for g in own if g.id in ready]
-    made = [g for g in own if g.id not in ready]
-    transition(db, [g.id for g in made], "active", "discarded", now)  # when they were in the log is kept
+    back = [g for g in groups if g.id in ready]
+    created = [g for g in groups if g.id not in ready]
+    transition(db, [g.id for g in created], "active", "discarded", now)  # when they were in the log is kept
     transition(db, [g.id for g in back], "active", "buffered", now)
-    for group in made:
+    for group in created:
         rows.unindex(db, group)
-    discard_stale(db, record_id, [g.id for g in own], now)
+    discard_stale(db, record_id, [g.id for g in groups], now)
     record, row = MemoryRecordRow, MessageRow
     record.update(
-        total_tokens_observed=record.total_tokens_observed - sum(g.message_tokens for g in own),
+        total_tokens_observed=record.total_tokens_observed - sum(g.message_tokens for g in groups),
         last_buffered_at_tokens=done.before["last_buffered_at_tokens"],
         last_observed_at=done.before["last_observed_at"],
     ).where(record.id == record_id).execute(db)
@@ -54,30 +54,30 @@ def compaction(db: Database, record_id: str, thread_id: str, move: UndoCompactio
     pending = tokens.where(behind, row.state != "withheld").scalar(db)
     threads.update_metadata(db, thread_id, {**done.before["thread"], HOLD: pending + move.interval})
     compactions.mark_undone(db, done.id, now)
-    return Advanced(removed=tuple(own))
+    return Advanced(removed=tuple(groups))
 
 
 def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) -> list[Group]:
-    """Return a compaction's groups. Raises `MemoryFailure` (conflict) where an undo would change anything else."""
-    found = rows.groups_by_id(db, done.group_ids)
-    if done.record_id != record_id or any(not g.observes or g.thread_id != thread_id for g in found):
+    """Return a compaction's groups. Raises MemoryFailure (conflict) if undo would change others."""
+    groups = rows.groups_by_id(db, done.group_ids)
+    if done.record_id != record_id or any(not g.observes or g.thread_id != thread_id for g in groups):
         raise MemoryFailure("Cannot be undone: it also covers work outside this thread.", code="conflict")
-    if any(g.state == "superseded" for g in found):
+    if any(g.state == "superseded" for g in groups):
         raise MemoryFailure(
             "Cannot be undone: a reflection was made from its observations; undo that first.", code="conflict"
         )
-    if not found or len(found) != len(done.group_ids) or any(g.state != "active" for g in found):
+    if not groups or len(groups) != len(done.group_ids) or any(g.state != "active" for g in groups):
         raise MemoryFailure("Cannot be undone: its observations are no longer in the log.", code="conflict")
-    if rows.cursor(db, record_id, thread_id) != max(g.last_index or 0 for g in found):
+    if rows.cursor(db, record_id, thread_id) != max(g.last_index or 0 for g in groups):
         raise MemoryFailure("Cannot be undone: more was observed after it.", code="conflict")
-    return found
+    return groups
 
 
 # --- a reflection -----------------------------------------------------------------------------------------
 
 
 def reflection(db: Database, record_id: str, move: UndoReflection, now: int) -> Advanced:
-    """Undo a reflection: the groups it merged are active again, followed by what was observed since.
+    """Undo a reflection: its merged groups are active again, before later observations.
 
     Each notes in its metadata from when to when the reflection replaced it, so that the log as of any time stays the
     same.
@@ -116,11 +116,11 @@ def _target(db: Database, record_id: str, generation: int | None) -> Group:
     """Return the reflection to undo; it must be in the log."""
     active = [g for g in rows.groups(db, record_id, "active") if g.kind == "reflection"]
     merged = [g for g in rows.groups(db, record_id, "superseded") if g.kind == "reflection"]
-    wanted = [g for g in (*merged, *active) if generation is None or g.generation == generation]
-    if not wanted or (generation is None and not active):
+    candidates = [g for g in (*merged, *active) if generation is None or g.generation == generation]
+    if not candidates or (generation is None and not active):
         text = "There is no reflection" if generation is None else f"There is no generation {generation} in the log"
         raise MemoryFailure(f"{text} to undo.", code="not_found")
-    target = wanted[-1]
+    target = candidates[-1]
     if target.state == "superseded":
         above = next(g for g in (*merged, *active) if target.id in g.merged_group_ids)
         raise MemoryFailure(

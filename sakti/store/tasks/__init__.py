@@ -1,4 +1,4 @@
-"""Store the tasks of a workspace: rows, edges, claims, links to messages, and the log of what was done to them.
+"""Store the tasks of a workspace: rows, edges, claims, links to messages, change log.
 
 The peewee models (`sakti.store.models`) are the one schema beside the migrations; a test holds the two together.
 Ordinary statements are peewee queries: `rows`, `edges`, `claims`, `links`, `events`. SQL stands where it is named and

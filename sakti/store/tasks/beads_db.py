@@ -12,7 +12,7 @@ from sakti.core.types import Json
 
 
 def beads_issues(path: Path) -> list[Json]:
-    """Return the issues of a beads database in the form of its own export.
+    """Return the issues of a beads database in the form of its JSONL export.
 
     Raises `TaskError` where it is no such database.
     """

@@ -20,7 +20,7 @@ CLOSED, IN_PROGRESS, OPEN = "closed", "in_progress", "open"
 
 
 def is_live(task: Task, now: int) -> bool:
-    """Return whether the claim is in force: its lease, and its owner where it has one."""
+    """Return whether the claim's lease and its owner, if any, are alive."""
     if task.status != IN_PROGRESS or task.session_id is None:
         return False
     if task.claim_expires_at is None or task.claim_expires_at < now:
@@ -59,15 +59,15 @@ def active(db: Database, thread_id: str, holder: str, owner: str | None = None) 
 
     It runs with every message, so it is one statement in SQL. A new process of the thread becomes the claim's owner.
     """
-    found = db.execute_sql(
+    row = db.execute_sql(
         "SELECT t.id, t.claim_owner FROM threads th CROSS JOIN tasks t"
         " ON t.id = json_extract(th.metadata, '$.active_task_id') WHERE th.id = ? AND t.status = 'in_progress'"
         " AND t.session_id = ? AND t.deleted_at IS NULL",
         (thread_id, holder),
     ).fetchone()
-    if found is None:
+    if row is None:
         return None
-    task_id, before = found
+    task_id, before = row
     if owner is not None and owner != before:
         TaskRow.update(claim_owner=owner).where(TaskRow.id == task_id).execute(db)
     return task_id
@@ -78,16 +78,16 @@ def latest(db: Database, resource_id: str, holder: str) -> str | None:
     mine = (TaskRow.resource_id == resource_id) & (TaskRow.session_id == holder)
     mine &= (TaskRow.status == IN_PROGRESS) & TaskRow.deleted_at.is_null()
     query = TaskRow.select(TaskRow.id).where(mine).order_by(TaskRow.claimed_at.desc(), TaskRow.pk.desc())
-    found = query.limit(1).tuples().get_or_none(db)
-    return None if found is None else found[0]
+    row = query.limit(1).tuples().get_or_none(db)
+    return None if row is None else row[0]
 
 
 def orphans(db: Database, resource_id: str, holder: str) -> list[str]:
     """Return the tasks held by a thread whose process has ended."""
     mine = (TaskRow.resource_id == resource_id) & (TaskRow.session_id == holder)
     mine &= (TaskRow.status == IN_PROGRESS) & TaskRow.claim_owner.is_null(False)
-    found = TaskRow.select(TaskRow.id, TaskRow.claim_owner).where(mine).tuples().execute(db)
-    return [task_id for task_id, owner in found if not leases.alive(owner)]
+    claimed = TaskRow.select(TaskRow.id, TaskRow.claim_owner).where(mine).tuples().execute(db)
+    return [task_id for task_id, owner in claimed if not leases.alive(owner)]
 
 
 def adopt(db: Database, resource_id: str, holder: str, owner: str) -> None:

@@ -166,17 +166,17 @@ def cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
     edges = list(edges)
     component = _components(edges)
     within = {e: {component[a] for a, b in waits(e) if component[a] == component[b]} for e in edges}
-    place = _joined(within.values())
+    place = _join_sets(within.values())
     apart: dict[int, Waiting] = {}
-    found: list[tuple[str, ...]] = []
+    all_cycles: list[tuple[str, ...]] = []
     for edge in (e for e in edges if within[e]):
         waiting = apart.setdefault(place(min(within[edge])), Waiting(()))
         if (cycle := waiting.add(edge)) is not None:
-            found.append(cycle)
-    return found
+            all_cycles.append(cycle)
+    return all_cycles
 
 
-def _joined(sets: Iterable[set[int]]) -> Callable[[int], int]:
+def _join_sets(sets: Iterable[set[int]]) -> Callable[[int], int]:
     """Return a function that maps each number to one representative of all that share sets with it."""
     above: dict[int, int] = {}
 
@@ -213,7 +213,7 @@ def find_deadlocks(db: Connection, resource_id: str | None = None) -> list[Deadl
         " ORDER BY d.created_at, a.pk, b.pk",
         (resource_id,),
     )
-    found: dict[str, list[Edge]] = {}
+    edges_of: dict[str, list[Edge]] = {}
     for workspace, task, on, kind in rows:
-        found.setdefault(workspace, []).append((task, on, kind))
-    return [Deadlock(workspace, path) for workspace, edges in found.items() for path in cycles(edges)]
+        edges_of.setdefault(workspace, []).append((task, on, kind))
+    return [Deadlock(workspace, path) for workspace, edges in edges_of.items() for path in cycles(edges)]

@@ -9,7 +9,7 @@ from sakti.store.tasks import graph
 
 
 def add(db: Database, task_id: str, depends_on: str, kind: str, now: int, *, count: bool = True) -> bool:
-    """Add an edge; False where it exists. Without `count` the caller runs `graph.refresh` afterwards."""
+    """Add an edge; False if it exists. Without `count` the caller runs `graph.refresh` afterwards."""
     edge = {"task_id": task_id, "depends_on": depends_on, "type": kind}
     is_new = insert_new(db, TaskEdgeRow, **edge, created_at=now)
     if is_new and count:

@@ -49,8 +49,8 @@ def add(
 
 def newest(db: Database, resource_id: str, actions: Iterable[str], limit: int) -> list[TaskEvent]:
     """Return the newest events of these actions that were not undone, newest first."""
-    found = _events(TaskEventRow.resource_id == resource_id, TaskEventRow.action.in_(list(actions)))
-    return [TaskEvent(*row) for row in found.limit(limit).execute(db)]
+    events = _events(TaskEventRow.resource_id == resource_id, TaskEventRow.action.in_(list(actions)))
+    return [TaskEvent(*row) for row in events.limit(limit).execute(db)]
 
 
 def of_batch(db: Database, batch: str) -> list[TaskEvent]:

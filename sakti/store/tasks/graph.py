@@ -1,4 +1,4 @@
-"""Keep track of blocked tasks: a cache of three columns in `tasks`, and walks that read only what they need.
+"""Track blocked tasks: three cached columns in `tasks`, and walks that read only what they need.
 
 Problem. Whether a task can be started depends on its own blockers and on those of every ancestor. Computed for each
 of 50,000 tasks with 100,000 edges that takes seconds, and a board needs it after every change.
@@ -49,7 +49,7 @@ RETURNING id, held"""
 
 
 def refresh(db: Connection, task_ids: Iterable[str]) -> dict[str, bool]:
-    """Recount these tasks and spread the result to their descendants; return the tasks whose `held` changed.
+    """Recount these tasks and spread the result to their descendants.
 
     The value is what `held` is now.
     """
@@ -214,9 +214,9 @@ def edges(db: Connection, resource_id: str) -> list[tuple[str, str, str]]:
 
 def parts_among(db: Connection, task_ids: Iterable[str]) -> list[tuple[str, str]]:
     """Return (child, parent) of the edges between these tasks."""
-    wanted = list(task_ids)
-    found = _edges(db, wanted, _OF_TASK)
-    return [(task, on) for task, on, kind in found if kind == PARENT and on in wanted]
+    tasks = list(task_ids)
+    edges = _edges(db, tasks, _OF_TASK)
+    return [(task, on) for task, on, kind in edges if kind == PARENT and on in tasks]
 
 
 # --- who waits for whom -----------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ _OF_TASK, _OF_TARGET = "task_id", "depends_on"
 
 
 def find_deadlock(db: Connection, task: str, on: str, kind: str) -> tuple[str, ...] | None:
-    """Return the shortest cycle `task, …, task` that the edge (blocks or parent-child) would close, or None.
+    """Return the shortest cycle `task, …, task` that the edge would close, or None.
 
     Begins and ends are walked apart (`deadlocks`), from both ends, the smaller frontier first: a task that nothing
     waits for ends the search at once.
@@ -261,20 +261,20 @@ def _way(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] 
             return None
         forward = 2 * len(ahead) < len(behind)  # nobody waits for a new task, which ends it at once
         seen = came if forward else goes
-        found: list[Node] = []
+        frontier: list[Node] = []
         for node, other in (_ahead if forward else _behind)(db, ahead if forward else behind):
             if other not in seen:
                 seen[other] = node
-                found.append(other)
+                frontier.append(other)
         if forward:
-            ahead = found
+            ahead = frontier
         else:
-            behind = found
-        meeting = [n for n in found if n in came and n in goes]
-    return min((_joined(came, goes, n) for n in meeting), key=len)
+            behind = frontier
+        meeting = [n for n in frontier if n in came and n in goes]
+    return min((_join_paths(came, goes, n) for n in meeting), key=len)
 
 
-def _joined(came: dict[Node, Node | None], goes: dict[Node, Node | None], meeting: Node) -> tuple[str, ...]:
+def _join_paths(came: dict[Node, Node | None], goes: dict[Node, Node | None], meeting: Node) -> tuple[str, ...]:
     way: list[Node] = [meeting]
     while (before := came[way[0]]) is not None:
         way.insert(0, before)
@@ -284,7 +284,7 @@ def _joined(came: dict[Node, Node | None], goes: dict[Node, Node | None], meetin
 
 
 def _ahead(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:
-    """Return pairs of a node and what it waits for."""
+    """Return pairs of a node and a node that it waits for."""
     out: list[tuple[Node, Node]] = []
     sides = _sides(nodes)
     for task, on, kind in _edges(db, sides, _OF_TASK):
@@ -315,13 +315,13 @@ def _sides(nodes: Sequence[Node]) -> dict[str, list[bool]]:
 
 def _edges(db: Connection, tasks: Iterable[str], have: str) -> list[tuple[str, str, str]]:
     """Return the edges at these tasks, to live tasks, that make one wait for another."""
-    wanted = list(tasks)
-    if not wanted:
+    task_list = list(tasks)
+    if not task_list:
         return []
     other = _OF_TARGET if have == _OF_TASK else _OF_TASK
     return db.execute_sql(
         "SELECT d.task_id, d.depends_on, d.type FROM json_each(?) j"
         f" CROSS JOIN task_dependencies d ON d.{have} = j.value AND d.type IN ('blocks', 'parent-child')"
         f" CROSS JOIN tasks t ON t.id = d.{other} AND t.deleted_at IS NULL",
-        (json.dumps(wanted),),
+        (json.dumps(task_list),),
     ).fetchall()

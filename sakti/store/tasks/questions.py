@@ -60,7 +60,7 @@ def handles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
 def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
     """Return at most 20 tasks whose id or handle begins with `text`, in any case; an exact match alone."""
     alive = "t.deleted_at IS NOT NULL" if deleted else "t.deleted_at IS NULL"
-    found: dict[str, Task] = {}
+    matches: dict[str, Task] = {}
     for clause, values in (
         ("t.id = ?", (text,)),
         ("t.handle = ?", (text,)),
@@ -69,16 +69,16 @@ def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = Fal
         ("lower(t.handle) = ?", (text.lower(),)),
         ("substr(lower(t.handle), 1, ?) = ?", (len(text), text.lower())),
     ):
-        if "lower" in clause and found:  # reads every task
+        if "lower" in clause and matches:  # reads every task
             break
         mine = "t.resource_id = ?" if "handle" in clause else "+t.resource_id = ?"  # by the index on the id alone
         rows = db.execute_sql(
             f"SELECT {COLUMNS} FROM tasks t WHERE {mine} AND {clause} AND {alive} LIMIT 20", (resource_id, *values)
         ).fetchall()
-        found.update((task.id, task) for task in map(task_of, rows))
+        matches.update((task.id, task) for task in map(task_of, rows))
         if rows and len(values) == 1:
             break
-    return list(found.values())[:20]
+    return list(matches.values())[:20]
 
 
 def exists(db: Connection, task_id: str) -> bool:
@@ -169,15 +169,15 @@ def counts(db: Connection, resource_id: str, type: str | None = None) -> dict[st
 def in_a_line(db: Connection, resource_id: str, thread_id: str) -> str:
     """Return the task in progress, the thread's first, and how many are ready; empty without tasks."""
     by_state = counts(db, resource_id)
-    found = db.execute_sql(
+    row = db.execute_sql(
         "SELECT t.handle, t.title FROM threads th CROSS JOIN tasks t"
         " ON t.id = json_extract(th.metadata, '$.active_task_id')"
         " WHERE th.id = ? AND t.status = 'in_progress' AND t.deleted_at IS NULL",
         (thread_id,),
     ).fetchone()
     parts: list[str] = []
-    if found is not None:
-        parts.append(f"Task in progress: {found[0]} {one_line(found[1])}")
+    if row is not None:
+        parts.append(f"Task in progress: {row[0]} {one_line(row[1])}")
     elif by_state["in_progress"]:
         card = cards(db, resource_id, "in_progress", 1)[0]
         parts.append(f"Task in progress, claimed elsewhere: {card.handle} {one_line(card.title)}")
@@ -266,8 +266,8 @@ def select(
         values.insert(0, label)
     clause = " AND ".join(where)
     if label is None and assignee is None:
-        kept = counts(db, resource_id, type)
-        total = sum(kept[state] for state in states)
+        state_counts = counts(db, resource_id, type)
+        total = sum(state_counts[state] for state in states)
     else:
         some = f"{clause} AND +t.state IN ({', '.join('?' * len(states))})"
         (total,) = db.execute_sql(f"SELECT count(*) FROM {source} WHERE {some}", (*values, *states)).fetchone()
@@ -306,7 +306,7 @@ def _first_of_each(
 
 
 def due_to_shrink(db: Connection, resource_id: str, first: int, second: int, limit: int) -> list[Task]:
-    """Return tasks to shrink: closed (or restored) before `first` and whole, or before `second` with a summary.
+    """Return tasks to shrink: closed before `first` and complete, or before `second` and summarised.
 
     It runs after every close; the first lines are those of the partial index.
     """

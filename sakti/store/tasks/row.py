@@ -49,7 +49,7 @@ class Task(Struct, frozen=True):
 
 
 class Card(NamedTuple):
-    """Fields of a task on the board; a board reads hundreds, and a named tuple is ten times as fast to make."""
+    """Fields of a task on the board: a named tuple, ten times as fast to create for hundreds of rows."""
 
     id: str
     handle: str

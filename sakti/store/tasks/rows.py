@@ -36,7 +36,7 @@ def update(db: Database, task_id: str, **changes: Any) -> tuple[Task, dict[str, 
     """Change columns; return the task, and the tasks that are now held (True) or free (False)."""
     rows.update(db, TaskRow, task_id, **changes)
     moved = graph.refresh_around(db, task_id) if _GRAPH & changes.keys() else {}
-    task = _even_deleted(db, task_id)
+    task = _get_with_deleted(db, task_id)
     if changes.get("deleted_at") is not None:
         search_index.remove(db, "task", task_id)
     elif _SEARCHED & changes.keys():
@@ -44,7 +44,7 @@ def update(db: Database, task_id: str, **changes: Any) -> tuple[Task, dict[str, 
     return task, moved
 
 
-def _even_deleted(db: Database, task_id: str) -> Task:
+def _get_with_deleted(db: Database, task_id: str) -> Task:
     task = questions.get(db, task_id)
     if task is None:
         (resource_id,) = db.execute_sql("SELECT resource_id FROM tasks WHERE id = ?", (task_id,)).fetchone()
@@ -78,10 +78,10 @@ def _add_labels(db: Database, task_id: str, labels: Sequence[str]) -> None:
 
 
 def shrink(db: Database, task: Task, level: int, description: str, summary: str | None, now: int) -> None:
-    """Shorten a closed task's texts. The original is kept once; search goes on covering it whole."""
-    whole = json.dumps({"description": task.description, "summary": task.summary}, ensure_ascii=False)
+    """Shorten a closed task's texts; the original is stored once and stays searchable."""
+    original = json.dumps({"description": task.description, "summary": task.summary}, ensure_ascii=False)
     TaskRow.update(
-        original=fn.COALESCE(TaskRow.original, whole),
+        original=fn.COALESCE(TaskRow.original, original),
         description=description,
         summary=summary,
         compaction_level=level,
@@ -90,14 +90,14 @@ def shrink(db: Database, task: Task, level: int, description: str, summary: str 
 
 
 def unshrink(db: Database, task_id: str, now: int) -> bool:
-    """Restore the whole text; False where it was never shrunk."""
+    """Restore the full text; False if it was never shrunk."""
     row = TaskRow.select(TaskRow.original).where(TaskRow.id == task_id).tuples().get_or_none(db)
-    whole: Json | None = row[0] if row else None
-    if whole is None:
+    original: Json | None = row[0] if row else None
+    if original is None:
         return False
-    TaskRow.update(original=None, compaction_level=0, compacted_at=now, **whole).where(TaskRow.id == task_id).execute(
-        db
-    )
+    TaskRow.update(original=None, compaction_level=0, compacted_at=now, **original).where(
+        TaskRow.id == task_id
+    ).execute(db)
     return True
 
 
@@ -105,7 +105,7 @@ def unshrink(db: Database, task_id: str, now: int) -> bool:
 
 
 class Sourced(Struct, frozen=True):
-    """Task imported from another program; `original` is what it was made from."""
+    """Task imported from another program, with its `original`."""
 
     task_id: str
     deleted: bool
@@ -117,8 +117,8 @@ SOURCE_KEYS = ("source", "source_id", "original")  # of the metadata: they belon
 
 def set_metadata(db: Database, task_id: str, metadata: Json) -> None:
     """Replace a task's metadata, except for the source kept by an import."""
-    kept = {k: v for k, v in _metadata(db, task_id).items() if k == "original"}
-    TaskRow.update(metadata={**kept, **metadata}).where(TaskRow.id == task_id).execute(db)
+    original = {k: v for k, v in _metadata(db, task_id).items() if k == "original"}
+    TaskRow.update(metadata={**original, **metadata}).where(TaskRow.id == task_id).execute(db)
 
 
 def set_source(db: Database, task_id: str, source: str, name: str, original: Json) -> None:
@@ -128,22 +128,22 @@ def set_source(db: Database, task_id: str, source: str, name: str, original: Jso
 
 
 def _metadata(db: Database, task_id: str) -> Json:
-    found = TaskRow.select(TaskRow.metadata).where(TaskRow.id == task_id).dicts().get(db)
-    return found["metadata"]
+    row = TaskRow.select(TaskRow.metadata).where(TaskRow.id == task_id).dicts().get(db)
+    return row["metadata"]
 
 
 def by_source(db: Database, resource_id: str, source: str) -> dict[str, Sourced]:
     """Return the tasks imported from `source`, deleted ones too, by their id there."""
-    found = (
+    imported = (
         TaskRow.select(TaskRow.id, TaskRow.deleted_at, TaskRow.metadata)
         .where(TaskRow.resource_id == resource_id, TaskRow.metadata != {})
         .tuples()
         .execute(db)
     )
     return {
-        kept["source_id"]: Sourced(task_id, deleted_at is not None, kept["original"])
-        for task_id, deleted_at, kept in found
-        if kept.get("source") == source
+        metadata["source_id"]: Sourced(task_id, deleted_at is not None, metadata["original"])
+        for task_id, deleted_at, metadata in imported
+        if metadata.get("source") == source
     }
 
 

@@ -41,49 +41,49 @@ def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]
     query = search_query.parse_query(text, partial(_is_said, db))
     plain = [w.lower() for w in search_query.WORD.findall(query.text[: search_query.MAX_TEXT])]
     words = list(dict.fromkeys(w for w in plain if w not in search_query.STOP_WORDS)) or list(dict.fromkeys(plain))
-    wanted = [*map(_quoted, (*query.phrases, *words[: search_query.MAX_TERMS])), *map(_beginning, query.prefixes)]
-    without = "".join(f" NOT {_quoted(e)}" for e in query.excluded)
-    found: list[str] = []
+    quoted_words = [*map(_quote, (*query.phrases, *words[: search_query.MAX_TERMS])), *map(_beginning, query.prefixes)]
+    without = "".join(f" NOT {_quote(e)}" for e in query.excluded)
+    hits: list[str] = []
 
     def add(parts: Sequence[str], glue: str) -> None:
-        if parts and len(found) < limit:
+        if parts and len(hits) < limit:
             match = f"({glue.join(parts)}){without}"
-            found.extend(i for i in _ranked(db, resource_id, match, limit) if i not in found)
+            hits.extend(i for i in _rank(db, resource_id, match, limit) if i not in hits)
 
-    add(wanted, " AND ")
+    add(quoted_words, " AND ")
     if 0 < len(words) <= 4 and all(len(w) >= 3 for w in words):
-        add([*map(_quoted, query.phrases), *map(_beginning, (*words, *query.prefixes))], " AND ")
-    some = [*wanted, *map(_quoted, search_query.terms(query.text))]
+        add([*map(_quote, query.phrases), *map(_beginning, (*words, *query.prefixes))], " AND ")
+    some = [*quoted_words, *map(_quote, search_query.terms(query.text))]
     if len(set(some)) > 1:
         add([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some[:COMMON_WORDS], " OR ")
-    if not found and not (len(text.strip()) == 1 and text.strip().isalnum() and text.isascii()):  # in nearly every task
+    if not hits and not (len(text.strip()) == 1 and text.strip().isalnum() and text.isascii()):  # in nearly every task
         scope = text_search.Scope(resource_id, kinds=("task",))
-        found = [h.id for h in text_search.search(db, text, scope, limit=limit).hits]
-    return found[:limit]
+        hits = [h.id for h in text_search.search(db, text, scope, limit=limit).hits]
+    return hits[:limit]
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     return '"' + word.replace('"', '""') + '"'
 
 
 def _beginning(word: str) -> str:
-    return f"{_quoted(word)} *"
+    return f"{_quote(word)} *"
 
 
 def _is_said(db: Connection, phrase: str) -> bool:
     sql = "SELECT 1 FROM task_words WHERE task_words MATCH ? LIMIT 1"
-    return db.execute_sql(sql, (_quoted(phrase),)).fetchone() is not None
+    return db.execute_sql(sql, (_quote(phrase),)).fetchone() is not None
 
 
 def _newest(db: Connection, match: str) -> int | None:
-    """Return the row from which on `COMMON` matches follow; None where there are not more than that."""
+    """Return the row from which `COMMON` matches follow; None if there are not more."""
     row = db.execute_sql(
         "SELECT rowid FROM task_words WHERE task_words MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?", (match, COMMON)
     ).fetchone()
     return None if row is None else row[0]
 
 
-def _ranked(db: Connection, resource_id: str, match: str, limit: int) -> list[str]:
+def _rank(db: Connection, resource_id: str, match: str, limit: int) -> list[str]:
     newest = _newest(db, match) or 0
     rows: Sequence[tuple[str]] = db.execute_sql(
         "SELECT t.id FROM (SELECT rowid AS pk, bm25(task_words, 3.0, 1.0, 0.5) AS score FROM task_words"

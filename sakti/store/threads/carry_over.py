@@ -56,14 +56,16 @@ _TOLD = (
 
 
 def text(db: Database, thread_id: str) -> str:
-    """Return the block as it is now; empty where there is none, or nothing of it is left."""
-    found = db.execute_sql(_TOLD, (thread_id,)).fetchall()
-    if not found:
+    """Return the current block, "" if it is missing or empty."""
+    lines = db.execute_sql(_TOLD, (thread_id,)).fetchall()
+    if not lines:
         return ""
-    return "\n".join([str(found[0][3] or ""), *(_told(kind, then, now) for kind, then, now, _ in found)]).strip()
+    return "\n".join(
+        [str(lines[0][3] or ""), *(_current_text(kind, then, now) for kind, then, now, _ in lines)]
+    ).strip()
 
 
-def _told(kind: str, then: str, now: str | None) -> str:
+def _current_text(kind: str, then: str, now: str | None) -> str:
     """Return a line's text, in its corrected form if it was corrected since."""
     if kind != "line" or now is None:
         return then

@@ -63,7 +63,7 @@ def decode(data: Json) -> Part:
 
 
 def packed(text: str) -> str | bytes:
-    """Return what is stored for the JSON of parts: itself, or its bytes compressed."""
+    """Return the stored form of the JSON of parts: unchanged, or compressed."""
     if len(text) < PACKED_FROM:
         return text
     plain = text.encode()
@@ -74,20 +74,20 @@ def packed(text: str) -> str | bytes:
 
 
 def unpacked(stored: str | bytes) -> str:
-    """Return the JSON that `packed` was given; of what is in a missing archive, a part that says so.
+    """Return the JSON given to `packed`; for a missing archive, a part that says so.
 
     Raises `zlib.error` or `UnicodeDecodeError` for damaged bytes.
     """
     if isinstance(stored, str):
         return stored
     if archive_file.is_reference(stored):
-        found = archive_file.read(stored)
-        return _MISSING if found is None else unpacked(found)
+        archived = archive_file.read(stored)
+        return _MISSING if archived is None else unpacked(archived)
     return zlib.decompress(stored).decode()
 
 
 def is_there(stored: str | bytes) -> bool:
-    """Return whether stored parts can be read, where they are in an archive."""
+    """Return whether stored parts can be read, from the archive if they are there."""
     return readable(stored) not in ("", _MISSING)
 
 
@@ -95,7 +95,7 @@ _MISSING = json.dumps([{"t": "marker", "kind": "withheld", "text": archive_file.
 
 
 def readable(stored: str | bytes | None) -> str:
-    """Return the JSON of a stored value; empty, which is no JSON, where it cannot be read."""
+    """Return the JSON of a stored value, "" if it cannot be read."""
     try:
         return unpacked(stored) if stored else ""
     except (zlib.error, UnicodeDecodeError, TypeError):
@@ -136,32 +136,32 @@ _texts = _Texts()
 
 
 def stored(parts: Sequence[Part]) -> str | bytes:
-    """Return what is stored for parts."""
+    """Return the stored form of parts."""
     value = packed(json.dumps([encode(part) for part in parts], ensure_ascii=False, separators=(",", ":")))
     _texts.put(value, plain_text(parts))
     return value
 
 
-def _parsed(stored: str | bytes) -> list[Json]:
-    """Return parsed parts. Raises ValueError where they cannot be read."""
-    found = readable(stored)
+def _parse(stored: str | bytes) -> list[Json]:
+    """Parse stored parts. Raises ValueError."""
+    text = readable(stored)
     try:
-        return msgspec.json.decode(found)
+        return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError):  # halves of surrogate pairs, which the standard library accepts
-        return json.loads(found)
+        return json.loads(text)
 
 
 def text_of(raw_content: str, parts: str | bytes) -> str:
-    """Return the plain text of a stored message: `raw_content`, or that of its parts where it is empty.
+    """Return a stored message's plain text: `raw_content`, else that of its parts.
 
     Parts that cannot be read have none.
     """
     if raw_content:
         return raw_content
-    if (known := _texts.get(parts)) is not None:
-        return known
+    if (cached := _texts.get(parts)) is not None:
+        return cached
     try:
-        text = plain_text([decode(part) for part in _parsed(parts)])
+        text = plain_text([decode(part) for part in _parse(parts)])
     except (ValueError, KeyError, TypeError):
         return ""
     if text or not archive_file.is_reference(parts):  # what is missing may come back

@@ -27,12 +27,12 @@ def places(db: Database, thread_id: str, text: str) -> list[Place]:
     # LIKE knows the case of ASCII only: any other character is looked at here
     like = "%" + "%".join("".join(_like(c) for c in word) for word in words) + "%"
     pattern = phrase(text)
-    found = db.execute_sql(
+    matches = db.execute_sql(
         "SELECT id, message_index, text FROM (SELECT id, message_index, sakti_text(raw_content, parts) AS text"
         " FROM messages WHERE thread_id = ?) WHERE text LIKE ? ESCAPE '\\' ORDER BY message_index",
         (thread_id, like),
     )
-    counted = ((id, index, sum(1 for _ in pattern.finditer(raw))) for id, index, raw in found)
+    counted = ((id, index, sum(1 for _ in pattern.finditer(raw))) for id, index, raw in matches)
     return [Place(id, index, count) for id, index, count in counted if count]
 
 

@@ -39,7 +39,7 @@ def fork(
     title: str = "",
     undo: bool = False,
 ) -> Thread:
-    """Create thread `id` from another one's messages up to index `upto` (all where None), with log and search rows.
+    """Create thread `id` from another one's messages up to index `upto`, with log and search rows.
 
     `undo`: it goes on in the original's place, under its name. Costs stay with the original.
     The messages of an unfinished turn are left out. Raises `StoreError` where there is
@@ -51,11 +51,11 @@ def fork(
     last = _last(db, thread_id, upto)
     if last is None:
         raise StoreError("There is no message to fork from.")
-    kept = {k: v for k, v in parent.metadata.items() if k not in _OF_THREAD}
-    if (kept.get("task_index") or -1) > last:  # what came later said what is being worked on
-        kept = {k: v for k, v in kept.items() if k not in ("current_task", "suggested_response", "task_index")}
+    metadata = {k: v for k, v in parent.metadata.items() if k not in _OF_THREAD}
+    if (metadata.get("task_index") or -1) > last:  # what came later said what is being worked on
+        metadata = {k: v for k, v in metadata.items() if k not in ("current_task", "suggested_response", "task_index")}
     past = [[t, min(end, last)] for t, end in parent.metadata.get("lineage", ())]
-    made = threads.create(
+    copy = threads.create(
         db,
         Thread(
             id,
@@ -65,22 +65,22 @@ def fork(
             now,
             title_pinned=bool(title) or parent.title_pinned,
             mode=parent.mode,
-            metadata={**kept, "forked_from": thread_id, "forked_at": last, "lineage": [*past, [thread_id, last]]},
+            metadata={**metadata, "forked_from": thread_id, "forked_at": last, "lineage": [*past, [thread_id, last]]},
         ),
     )
-    new_ids = _copy_messages(db, thread_id, made, last, ids)
-    reindexing.note_fork(db, thread_id, made.id)
+    new_ids = _copy_messages(db, thread_id, copy, last, ids)
+    reindexing.note_fork(db, thread_id, copy.id)
     record = MemoryRecordRow
     keys = f"thread:{thread_id}", f"resource:{parent.resource_id}"
     records = record.select(record.id, record.lookup_key).where(record.lookup_key.in_(keys)).tuples()
     for record_id, key in records.execute(db):
         if key == f"thread:{thread_id}":
-            _copy_memory(db, record_id, made, last, new_ids, ids)
+            _copy_memory(db, record_id, copy, last, new_ids, ids)
         else:
-            _covered_already(db, record_id, thread_id, made, last, ids)
-    _copy_page(db, thread_id, made, ids)
-    carry_over.copy(db, thread_id, made.id)
-    return made
+            _covered_already(db, record_id, thread_id, copy, last, ids)
+    _copy_page(db, thread_id, copy, ids)
+    carry_over.copy(db, thread_id, copy.id)
+    return copy
 
 
 def _last(db: Database, thread_id: str, upto: int | None) -> int | None:
@@ -138,24 +138,24 @@ def _covered_already(db: Database, record_id: str, thread_id: str, made: Thread,
 
 def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids: dict[str, str], ids: Ids) -> None:
     """Copy the log up to message `last` into a record of the fork's own."""
-    known = {
+    groups = {
         g.id: g for state in ("superseded", "active", "buffered") for g in memory.groups(db, record_id, state)
     }  # a reflection's sources are among them
     log = [
         part
-        for group in known.values()
+        for group in groups.values()
         if group.state == "active"
-        for part in up_to(group, last, known)
+        for part in up_to(group, last, groups)
         if part.last_index is not None
     ]
     ready = [
-        g for g in known.values() if g.state == "buffered" and g.kind == "observation" and (g.last_index or 0) <= last
+        g for g in groups.values() if g.state == "buffered" and g.kind == "observation" and (g.last_index or 0) <= last
     ]
     record = ids.new()
     _copy_record(db, record_id, record, made, log)
     new_group: dict[str, str] = {}
     states = {g.id: "active" for g in log} | {g.id: "buffered" for g in ready}
-    for group in _with_sources([*log, *ready], known):
+    for group in _with_sources([*log, *ready], groups):
         new_group[group.id] = ids.new()
         state = states.get(group.id, "superseded")
         copy = replace(
@@ -184,17 +184,19 @@ def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
 
 def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Group]:
     """Return the groups and their sources, sources first."""
-    wanted: set[str] = set()
+    group_ids: set[str] = set()
 
     def add(group: Group) -> None:
-        wanted.add(group.id)
+        group_ids.add(group.id)
         for source in group.merged_group_ids:
             if source in known:
                 add(known[source])
 
     for group in groups:
         add(group)
-    return sorted((known[i] for i in wanted), key=lambda g: (g.kind == "reflection", g.generation, g.first_index or 0))
+    return sorted(
+        (known[i] for i in group_ids), key=lambda g: (g.kind == "reflection", g.generation, g.first_index or 0)
+    )
 
 
 def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[Group]) -> None:

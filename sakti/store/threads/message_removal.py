@@ -1,4 +1,4 @@
-"""Delete single messages, or withhold those of a turn: their text is removed for good, a placeholder stays.
+"""Delete single messages, or withhold a turn's: the text is erased, a placeholder stays.
 
 A message keeps its index, so that indexes and observations of its neighbours hold; its text is removed from the
 thread, search, exports, the sources of the log, requests, and the prompt history. Lines of the log that were made of
@@ -74,19 +74,21 @@ def delete(db: Database, message_id: str, now: int) -> Deleted:
     line, group = ObservationRow, GroupRow
     made_of = (group.thread_id == message.thread_id) & group.state.in_(("active", "buffered"))
     made_of &= (group.first_index <= last) & (group.last_index >= first)
-    kept = line.select(fn.COUNT(line.pk)).join(group, on=group.id == line.group_id).where(made_of, line.forgotten == 0)
-    return Deleted(message.thread_id, tuple(m.id for m in unit), kept.scalar(db))
+    remaining = (
+        line.select(fn.COUNT(line.pk)).join(group, on=group.id == line.group_id).where(made_of, line.forgotten == 0)
+    )
+    return Deleted(message.thread_id, tuple(m.id for m in unit), remaining.scalar(db))
 
 
 def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
     """Remove the text of messages that a guardrail stopped, wherever it was kept; the reason stays."""
-    found = messages.get_many(db, message_ids)
-    for one in found:
+    withheld = messages.get_many(db, message_ids)
+    for one in withheld:
         _unindex(db, [one])
         _empty(db, one, MarkerPart("withheld", reason))
-    for thread_id in {m.thread_id for m in found}:
-        own = [m.index for m in found if m.thread_id == thread_id]
-        _drop_summaries(db, thread_id, min(own), max(own))
+    for thread_id in {m.thread_id for m in withheld}:
+        indices = [m.index for m in withheld if m.thread_id == thread_id]
+        _drop_summaries(db, thread_id, min(indices), max(indices))
         rows.delete(db, RequestBlockRow, thread_id=thread_id)
 
 
@@ -139,7 +141,7 @@ def _empty(db: Database, message: Message, mark: MarkerPart = MARK) -> None:
 
 
 def _untitle(db: Database, thread_id: str, said: str) -> None:
-    """Clear a thread's provisional title if it is taken from what was said."""
+    """Clear a thread's provisional title if it comes from a removed message."""
     thread = threads.get(db, thread_id)
     words = thread.title.removesuffix("…").split() if thread and not thread.title_pinned else []
     if words and all(word.rstrip(":") in said for word in words):  # the last may be cut
@@ -156,11 +158,11 @@ def _drop_summaries(db: Database, thread_id: str, first: int, last: int) -> None
 
 
 def _unindex(db: Database, unit: Sequence[Message]) -> None:
-    """Take deleted messages out of search, and out of what the next message is found by, while their text is there."""
+    """Remove deleted messages from search, and from their neighbours' context, before the text is erased."""
     row = MessageRow
     first, last = unit[0], unit[-1]
     saved = (row.thread_id == last.thread_id) & (row.state == "saved") & (row.message_index > last.index)
-    found = rows.first(db, row.select(row.id).where(saved).order_by(row.message_index))
+    next_row = rows.first(db, row.select(row.id).where(saved).order_by(row.message_index))
     # one that was confirmed late may be what several others were found by
     behind = db.execute_sql(
         "SELECT doc_id FROM search_docs WHERE thread_id = ? AND kind = 'message' AND position > ? AND prev_pk IN"
@@ -168,7 +170,7 @@ def _unindex(db: Database, unit: Sequence[Message]) -> None:
         (last.thread_id, last.index, last.thread_id, first.index, last.index),
     ).fetchall()
     before, text = said_before(db, first.thread_id, first.index)
-    for message_id in {i for (i,) in (*behind, *([found] if found else []))}:
+    for message_id in {i for (i,) in (*behind, *([next_row] if next_row else []))}:
         search_index.set_previous(db, "message", message_id, text, before)
     for message in unit:
         search_index.remove(db, "message", message.id)

@@ -38,8 +38,8 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     where that is not what is searched for. Raises `StoreError` (gone) where there is no such thread.
     """
     message = masking.message(message)
-    index, known = db.execute_sql(_PLACE, (message.thread_id, message.thread_id)).fetchone()
-    if not known:
+    index, exists = db.execute_sql(_PLACE, (message.thread_id, message.thread_id)).fetchone()
+    if not exists:
         raise StoreError("This thread was removed in another window.", code="gone")
     values = MESSAGE.values(message) | {"message_index": index, "sealed_at": None}
     insert(db, MessageRow, **values, format=codec.FORMAT, search_text=index_text, paths=paths)
@@ -103,11 +103,11 @@ def _index(db: Database, message: Message, index: int, pk: int, text: str | None
 
 def page(db: Database, thread_id: str, *, before: int | None = None, limit: int = 200) -> list[Message]:
     """Return the `limit` newest messages of a thread with an index below `before`, oldest first."""
-    found = db.execute_sql(
+    page_rows = db.execute_sql(
         f"{_SELECT} thread_id = ? AND message_index < ? ORDER BY message_index DESC LIMIT ?",
         (thread_id, 1 << 62 if before is None else before, limit),
     ).fetchall()
-    return [MESSAGE.of(r) for r in reversed(found)]
+    return [MESSAGE.of(r) for r in reversed(page_rows)]
 
 
 def version(db: Database) -> int:
@@ -117,10 +117,10 @@ def version(db: Database) -> int:
 
 def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
     """Return the messages of a thread with an index above `index`, oldest first."""
-    found = db.execute_sql(
+    later = db.execute_sql(
         f"{_SELECT} thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?", (thread_id, index, limit)
     ).fetchall()
-    return [MESSAGE.of(r) for r in found]
+    return [MESSAGE.of(r) for r in later]
 
 
 def states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, int, str]]:
@@ -138,18 +138,18 @@ def between(db: Database, thread_id: str, first: int, last: int) -> list[Message
 
 
 def get(db: Database, message_id: str) -> Message | None:
-    found = get_many(db, [message_id])
-    return found[0] if found else None
+    matches = get_many(db, [message_id])
+    return matches[0] if matches else None
 
 
 def get_many(db: Database, ids: Sequence[str]) -> list[Message]:
     """Return those of `ids` that exist, in the order of their threads and indexes."""
-    found: list[Any] = []
+    message_rows: list[Any] = []
     for start in range(0, len(ids), 500):
         some = list(ids[start : start + 500])
         marks = ",".join("?" * len(some))
-        found += db.execute_sql(f"{_SELECT} id IN ({marks}) ORDER BY thread_id, message_index", some).fetchall()
-    return [MESSAGE.of(r) for r in found]
+        message_rows += db.execute_sql(f"{_SELECT} id IN ({marks}) ORDER BY thread_id, message_index", some).fetchall()
+    return [MESSAGE.of(r) for r in message_rows]
 
 
 def count(db: Database, thread_id: str) -> int:
@@ -194,7 +194,7 @@ def add_step(
     stop_reason: str = "",
     sent: requests.Sent | None = None,
 ) -> None:
-    """Record one model call: reported tokens, our own count of the input, and what was sent."""
+    """Record one model call: reported tokens, our count of the input, and the request."""
     if sent is not None:
         requests.keep(db, thread_id, sent.texts)
     insert(

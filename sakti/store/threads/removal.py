@@ -60,7 +60,7 @@ class Contents(Struct, frozen=True):
 
 
 def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
-    """Return a thread, and when it was deleted (Unix ms). Raises `StoreError` where there is none."""
+    """Return a thread and its deletion time (Unix ms). Raises StoreError if it does not exist."""
     thread = threads.get(db, thread_id)
     if thread is None:
         raise StoreError("This thread was removed for good.", code="gone")
@@ -68,16 +68,16 @@ def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
 
 
 def contents(db: Database, thread_id: str) -> Contents:
-    """Count what a thread holds. Raises `StoreError` where there is no such thread, deleted or not."""
+    """Count a thread's contents. Raises StoreError if it does not exist, not even deleted."""
     thread, deleted_at = state_of(db, thread_id)
     messages, tokens = db.execute_sql(threads.SIZE, (thread_id,)).fetchone()
-    (own,) = db.execute_sql(_OWN, (thread_id,)).fetchone()
+    (own_lines,) = db.execute_sql(_OWN, (thread_id,)).fetchone()
     (shared,) = db.execute_sql(_SHARED, (thread_id,)).fetchone()
-    return Contents(thread, messages, tokens, own, shared, deleted_at)
+    return Contents(thread, messages, tokens, own_lines, shared, deleted_at)
 
 
 def delete(db: Database, thread_id: str, now: int) -> Thread:
-    """Delete a thread: hide it from every list and search at once; its search rows go later (`upkeep.reindex`).
+    """Delete a thread: hide it from lists and search at once; `upkeep.reindex` removes its search rows.
 
     Raises `StoreError` where there is none, `SaktiError` (thread_busy) while a turn runs in it.
     """
@@ -112,15 +112,15 @@ def restore(db: Database, thread_id: str) -> Thread:
 
 
 def deleted(db: Database, resource_id: str | None = None, *, before: int | None = None) -> list[Contents]:
-    """Return the deleted threads (of one workspace), last deleted first; `before` (Unix ms) limits the time."""
+    """Return the deleted threads (of one workspace), last deleted first, up to `before` (Unix ms)."""
     row = ThreadRow
     query = row.select(row.id).where(row.deleted_at.is_null(False))
     if resource_id is not None:
         query = query.where(row.resource_id == resource_id)
     if before is not None:
         query = query.where(row.deleted_at <= before)
-    found = query.order_by(row.deleted_at.desc(), row.pk.desc()).tuples().execute(db)
-    return [contents(db, i) for (i,) in found]
+    thread_ids = query.order_by(row.deleted_at.desc(), row.pk.desc()).tuples().execute(db)
+    return [contents(db, i) for (i,) in thread_ids]
 
 
 def find_deleted(db: Database, resource_id: str, text: str) -> list[Thread]:

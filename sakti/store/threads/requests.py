@@ -45,7 +45,7 @@ def hashed(text: str) -> str:
 
 
 def describe(request: Request) -> Sent:
-    """Return what is stored of a request.
+    """Return the stored description of a request.
 
     `{blocks: [[kind, hash]], messages: [[first, last] | [role, hash]], tools, tail, …}`: stored messages as ranges of
     indices, those that memory inserted by their text.
@@ -53,8 +53,8 @@ def describe(request: Request) -> Sent:
     texts: dict[str, str] = {}
 
     def name(text: str) -> str:
-        texts[found := hashed(text)] = text
-        return found
+        texts[digest := hashed(text)] = text
+        return digest
 
     messages: list[list[int] | list[str]] = []
     for message in request.messages:
@@ -65,7 +65,7 @@ def describe(request: Request) -> Sent:
             last[-1] = message.index  # pyright: ignore[reportArgumentType, reportCallIssue]
         else:
             messages.append([message.index, message.index])
-    told: Json = {
+    description: Json = {
         "blocks": [[b.kind, name(b.text)] for b in request.system],
         "messages": messages,
         "tool_choice": request.tool_choice,
@@ -74,10 +74,10 @@ def describe(request: Request) -> Sent:
     }
     if request.tools:
         tools = [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools]
-        told["tools"] = name(json.dumps(tools, ensure_ascii=False))
+        description["tools"] = name(json.dumps(tools, ensure_ascii=False))
     if request.tail:
-        told["tail"] = name(request.tail)
-    return Sent(told, texts)
+        description["tail"] = name(request.tail)
+    return Sent(description, texts)
 
 
 def keep(db: Database, thread_id: str, texts: dict[str, str]) -> None:

@@ -60,14 +60,14 @@ def put(
     taken: Mapping[str, str],
     marks: tuple[int, int],
 ) -> None:
-    """Store the summary of some consecutive messages; `taken`: message id → what was taken from it."""
+    """Store the summary of consecutive messages; `taken`: message id → extracted text."""
     first, last = messages[0], messages[-1]
     for message in messages:
         part = taken.get(message.id, "")
         rows.update(db, MessageRow, message.id, compaction_level=level, summary=part or None)
         search_index.summarise(db, "message", message.id, part)
-    kept = {"last": last.index, "message_tokens": sum(m.tokens for m in messages)}
-    metadata = fn.json_set(MessageRow.metadata, "$.summary", fn.json(json.dumps(kept)))
+    summary = {"last": last.index, "message_tokens": sum(m.tokens for m in messages)}
+    metadata = fn.json_set(MessageRow.metadata, "$.summary", fn.json(json.dumps(summary)))
     MessageRow.update(injection_text=text, metadata=metadata).where(MessageRow.id == first.id).execute(db)
     threads.update_metadata(db, first.thread_id, {KEY: list(marks)})
 

@@ -50,11 +50,11 @@ def find(db: Database, resource_id: str | None, text: str) -> list[Thread]:
     Of all workspaces if `resource_id` is None.
     """
     row = ThreadRow
-    wanted = rows.starts_with(row.id, text) | rows.ends_with(row.id, text) | rows.contains(row.title, text)
-    wanted &= row.deleted_at.is_null()
+    condition = rows.starts_with(row.id, text) | rows.ends_with(row.id, text) | rows.contains(row.title, text)
+    condition &= row.deleted_at.is_null()
     if resource_id is not None:
-        wanted &= row.resource_id == resource_id
-    return list(THREAD.select().where(wanted).order_by(row.updated_at.desc()).limit(20).execute(db))
+        condition &= row.resource_id == resource_id
+    return list(THREAD.select().where(condition).order_by(row.updated_at.desc()).limit(20).execute(db))
 
 
 def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Thread]:

@@ -70,9 +70,6 @@ class Answers:
         yield TextChunk(answer)
         yield Completed((TextPart(answer),), "end", Usage(100, 0, 0, 10))
 
-    async def count_tokens(self, request: Request) -> int | None:
-        return None
-
     async def models(self) -> Sequence[object]:
         return ()
 

@@ -20,6 +20,7 @@ SHORT = 300  # tokens up to which the text itself is looked at, too: for parts o
 CHARACTERS = 6  # of a token, about
 LONG = 220  # tokens above which a text is a document (about 1,500 characters)
 BEGINNING = 120  # characters by which code, diffs and logs are told from talk
+REMARK = 30  # tokens of a remark at most: one line that no tool printed
 DENSITY = 0.025  # of code characters among them
 LEADING = 12  # tokens at the beginning of a document: they say what it is
 WITHIN = 0.5  # what a part counts inside of another word, where some text has it as a word (heron7 in heron78)
@@ -28,7 +29,7 @@ OF_A_TERM = 25  # of them, places of one word
 IN_SUMMARY = 0.3  # what a word counts in what a summary took from a text
 LABEL = 40  # characters before the colon of a label, of two words at most
 
-TOOL = "tool"  # the role of what tools print
+USER, ASSISTANT, TOOL = "user", "assistant", "tool"  # roles; the last one of what tools print
 
 _CODE = rb"(){}[];=<>_/\|`#*+"
 
@@ -39,8 +40,8 @@ class Weights(Struct, frozen=True):
     `k1`, `b`: BM25's. `identifiers`: an occurrence in the pieces of identifiers. `leading`: what an occurrence among
     the first tokens adds. `before`: an occurrence in the previous message; `before_length`: what a token of that
     message adds to the length. `neighbour`, `exchange`: share of the messages before and after, the second only of
-    another role's. `answer`: of the question before. `thread`: of the mean of the thread's three best. `echo`: what an
-    occurrence loses that the previous message has as well; not in what tools print.
+    another role's. `answer`: of the question before. `request`: of the answer to a user's message. `thread`: of the
+    mean of the thread's three best. `echo`: what an occurrence loses that the previous message has as well.
     """
 
     k1: float
@@ -54,10 +55,15 @@ class Weights(Struct, frozen=True):
     exchange: float = 0.0
     answer: float = 0.0
     echo: float = 0.0
+    request: float = 0.0
 
 
 # Where nothing is asked all texts are ranked alike. What follows a message mostly repeats it (`before_length`, `echo`).
-PLAIN = Weights(k1=1.5, b=0.9, identifiers=0.6, leading=1.0, before_length=0.8, thread=0.6, echo=0.4)
+PLAIN = Weights(k1=1.5, b=0.9, identifiers=0.6, leading=1.0, before_length=0.8, thread=0.6, request=0.5, echo=0.4)
+# A remark announces or reports what a tool prints: the output is meant, which need not repeat what the remark says.
+REMARKED = replace(PLAIN, leading=0.0)
+PRINTED = replace(PLAIN, echo=0.0)
+ANNOUNCED = replace(PRINTED, before=0.5)
 # An answer leaves out the words of its question, so the messages around it count where something is asked.
 TALK = Weights(
     k1=1.1, b=0.45, identifiers=0.4, leading=0.0, before_length=1.5, thread=0.9, before=0.4, neighbour=0.3, answer=0.35
@@ -74,7 +80,8 @@ class Features(Struct, frozen=True):
     `adjacent`: share of the query's neighbouring words that are neighbours in the text; `near`: 1 where all of them
     are, less with their distance. `complete`: it has all words of the query. `asks`: it ends as a question.
     `labelled`: it begins with a label that the query names, as who says it (`Ann: …`). `timed`: it says when, where
-    the query asks that. `beginning`: its first characters, if it was read.
+    the query asks that. `beginning`: its first characters, if it was read; `size` in tokens. `remark`: it is one line
+    of a few words that no tool printed, and nothing is asked.
     """
 
     row: Row
@@ -90,11 +97,17 @@ class Features(Struct, frozen=True):
     timed: bool
     beginning: str
     size: int
+    remark: bool = False
 
     @property
     def has_words(self) -> bool:
         """Return whether the text itself has any of the terms."""
         return True in self.own
+
+    @property
+    def is_answer(self) -> bool:
+        """Return whether an assistant says more than a remark."""
+        return self.row.role == ASSISTANT and self.size > REMARK
 
 
 class Pattern(Struct, frozen=True):
@@ -173,6 +186,11 @@ def _all_of(typed: Sequence[str], index: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(index[w] for w in typed) if all(w in index for w in typed) else ()
 
 
+def _is_remark(role: str, sizes: Sizes | None, text: str) -> bool:
+    """Return whether a text is one line of a few words that no tool printed."""
+    return role != TOOL and (sizes[TEXT] if sizes else len(text) // CHARACTERS) <= REMARK and "\n" not in text.strip()
+
+
 def is_document(role: str, sizes: Sizes | None, text: str) -> bool:
     """Return whether a text is code, a diff, a log or long prose, rather than what is said in a conversation.
 
@@ -180,6 +198,8 @@ def is_document(role: str, sizes: Sizes | None, text: str) -> bool:
     """
     if role == TOOL or (sizes[TEXT] if sizes else len(text) // CHARACTERS) > LONG:
         return True
+    if _is_remark(role, sizes, text):
+        return False
     head = text[:BEGINNING].encode("utf-8", "replace")
     return len(head) - len(head.translate(None, _CODE)) > DENSITY * len(head)
 
@@ -191,7 +211,10 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     """
     size, identifiers, before, _ = sizes or (len(text) // CHARACTERS, 0, 0, 0)
     weights = pattern.weights_of(document=document)
-    counts, own, places = _count(found, pattern, weights, 0.0 if row.role == TOOL else weights.echo)
+    remark = not pattern.asks and _is_remark(row.role, sizes, text)
+    if not pattern.asks:
+        weights = _plain(row.role, before, remark=remark)
+    counts, own, places = _count(found, pattern, weights)
     adjacent, near = _together(places, pattern) if len(places) > 1 else (0.0, 0.0)
     if text and pattern.parts:
         verbatim = _count_parts(text, pattern, counts, own)
@@ -216,7 +239,15 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
         timed,
         beginning,
         size,
+        remark,
     )
+
+
+def _plain(role: str, before: int, *, remark: bool) -> Weights:
+    """Return the weights where nothing is asked; `before`: tokens of the message before."""
+    if role == TOOL:
+        return ANNOUNCED if before <= REMARK else PRINTED
+    return REMARKED if remark else PLAIN
 
 
 def _is_labelled(text: str, words: Set[str]) -> bool:
@@ -226,9 +257,7 @@ def _is_labelled(text: str, words: Set[str]) -> bool:
     return len(named) <= 2 and not words.isdisjoint(named)
 
 
-def _count(
-    found: Phrases, pattern: Pattern, weights: Weights, echo: float
-) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
+def _count(found: Phrases, pattern: Pattern, weights: Weights) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
     """Return the weighted occurrences, which terms the text itself has, and the first places of those in it."""
     total = len(pattern.terms) + len(pattern.parts)
     counts, own, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
@@ -245,7 +274,7 @@ def _count(
             if leading and text:
                 n += leading * bisect_left(text, LEADING)
             if before:
-                n += in_before * len(before) - echo * n
+                n += in_before * len(before) - weights.echo * n
         counts[i] += form.weight * n
     places.sort()
     return counts, own, places[:PLACES]

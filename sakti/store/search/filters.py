@@ -91,10 +91,7 @@ def place_of(db: Connection, query: Query, scope: Scope, newest: int) -> Place:
 def _threads(db: Connection, query: Query, scope: Scope) -> str | None:
     """Return the ids of the threads that are meant, as JSON; None: any."""
     if query.thread:
-        sql = "SELECT id FROM threads WHERE id LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\'"
-        name = for_like(query.thread)
-        named = db.execute_sql(sql, (f"%{name}", f"%{name}%")).fetchall()
-        ids = {query.thread, *(id for (id,) in named)}
+        ids = {query.thread, *_named(db, query.thread)}
         return json.dumps(sorted(ids if scope.thread_id is None else ids & {scope.thread_id}))
     return None if scope.thread_id is None else json.dumps([scope.thread_id])
 

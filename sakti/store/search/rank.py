@@ -3,17 +3,20 @@
 1. *Retrieve* (`retrieve.py`): two lists from FTS5. Words: stemmed, OR-ed, with the pieces of identifiers
    (`getUserId` → get, user, id, getuserid). Parts of words: trigrams, for what looks like an identifier, finds
    little, or is written without spaces. A query that asks (it begins with a question word, or has a question mark)
-   also has the messages beside the best hits as candidates.
+   also has the messages beside the best hits as candidates; another one has the requests that the best three answer.
 2. *Measure* (`features.py`): a frozen record for each candidate that may come up: its score in the index is at least
    0.4 of the best one's (0.3 if it is one of the best 20), or another one of its thread is of the best 20. How often
    each term stands in the text, in its identifiers, in the previous message; how long they are; where the words stand:
    all from the index, for the whole text however long.
 3. *Score* (`score`, below): BM25 (Robertson and Zaragoza 2009) as a share of the best possible, plus how much of the
    query stands together in the text (bigrams and windows, Metzler and Croft 2005), plus a share of the thread's best.
-   Without a question all texts are ranked alike, whoever says or prints them (`PLAIN`). What a message repeats of the
-   one before it counts less, and it counts as longer: the output of a tool comes before the remark on it.
+   Without a question all texts are ranked alike (`PLAIN`), but for three things. What a message repeats of the one
+   before it counts less, and it counts as longer. A *remark*, one line of at most 30 words that no tool printed, mostly
+   announces or reports an output: it counts at least as long as the usual text, and its first words not more. The
+   output behind a remark has half of its words. A user's message gains half of the words of the answer to it.
    A query that asks is answered by texts that leave out its words, so two kinds are told apart by the text alone: a
-   *document* begins like code, a diff or a log, has more than 220 words, or was printed by a tool; all else is *talk*.
+   *document* begins like code, a diff or a log and is no remark, has more than 220 words, or was printed by a tool; all
+   else is *talk*.
    In talk a long message says more, half of what it says is in the message before, and the messages around it count.
    In a document length counts fully and its first words count more. Talk gains by saying what the question asks for: a
    text of the one who is named (`Ann: …`), a time where the question is for one; and loses by asking itself.
@@ -36,7 +39,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.store.search.dates import is_of
-from sakti.store.search.features import Features, Pattern, Weights
+from sakti.store.search.features import USER, Features, Pattern, Weights
 
 Place = tuple[str | None, int]  # of a message: its thread, and its position there
 Span = tuple[int, int]  # Unix ms: from, to
@@ -185,6 +188,7 @@ def _neighbours(f: Features, weights: Weights, at: Mapping[Place, Features], wor
         if other := at.get(place):
             share = weights.neighbour + weights.exchange * (other.row.role != f.row.role)
             share += weights.answer * (other.asks and place[1] < position)
+            share += weights.request * (f.row.role == USER and other.is_answer and place[1] > position)
             total += share * words[other.row.pk]
     return total
 
@@ -192,7 +196,8 @@ def _neighbours(f: Features, weights: Weights, at: Mapping[Place, Features], wor
 def _words(f: Features, pattern: Pattern, mean: float) -> float:
     """Return BM25 of the terms; a part of a word that was looked for counts as itself, however long the text is."""
     weights = pattern.weights_of(document=f.document)
-    norm = weights.k1 * (1 - weights.b + weights.b * f.length / mean)
+    length = max(f.length, mean) if f.remark else f.length
+    norm = weights.k1 * (1 - weights.b + weights.b * length / mean)
     found = sum([t.rarity * n / (n + norm) for t, n in zip(pattern.terms, f.counts, strict=False) if n])
     if not pattern.parts:
         return found

@@ -27,6 +27,7 @@ from sakti.store.search.features import (
     SHORT,
     TEXT,
     TOOL,
+    USER,
     Features,
     Pattern,
     is_document,
@@ -62,6 +63,7 @@ __all__ = [
 ]  # fmt: skip
 
 ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
+ANSWERS = 3  # of those hits, whose requests may enter where nothing is asked
 QUESTION = 3  # from so many words on, the answer may stand beside what matches
 FEW_WORDS = 4  # up to so many, texts with all of them come first; long texts have more of them by chance
 FEW = 5  # fewer hits than that: look for parts of words, too
@@ -326,7 +328,7 @@ def _find(
     when = question and asks_when(query.text)
     typed_words = [w for w in words if w not in joined] if _may_have_all(query) else []
     pattern = pattern_of(known, parts.rarity, words, typed_words, asks=question, when=when, meant=not_typed)
-    around = place if question else None
+    around = place if question or _has_requests(query) else None
     matches = replace(matches, required=bool(query.alternatives or query.phrases))
     ranked, rest = _measured(db, pattern, matches, parts.texts, around, _times(db, query, newest, now), newest)
     typed = " OR ".join(map(" AND ".join, query.alternatives)) or query.text
@@ -357,6 +359,12 @@ def _is_question(query: Query) -> bool:
     strict = bool(query.alternatives) or (bool(query.phrases) and STOP_WORDS.isdisjoint(words))
     asks = "?" in query.text or not ASKING.isdisjoint(words[:BEGINS])
     return asks and len(words) >= QUESTION and not strict and not looks_like_identifier(query.text)
+
+
+def _has_requests(query: Query) -> bool:
+    """Return whether the requests are listed that the best texts answer."""
+    strict = query.alternatives or query.phrases
+    return not strict and len(query.text.split()) >= QUESTION and not looks_like_identifier(query.text)
 
 
 def _may_have_all(query: Query) -> bool:
@@ -463,7 +471,7 @@ def _measured(
 ) -> tuple[list[Ranked], list[Row]]:
     """Return the candidates that were measured, ranked, and the rest of them, as the index ordered it.
 
-    `around`: the messages beside the best are candidates, too, where they pass this filter.
+    `around`: messages beside the best are candidates, too, where they pass this filter.
     """
     chosen = {r.pk: r for r in (*matches.worth_measuring(), *by_parts)}
     if pattern.required:
@@ -502,13 +510,17 @@ def _without_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[list[
 
 
 def _beside(
-    db: Connection, kept: Sequence[Features], words: Mapping[int, float], pattern: Pattern, around: Place
+    db: Connection, kept: Sequence[Features], words: Mapping[int, float], pattern: Pattern, place: Place
 ) -> list[Features]:
-    """Return the messages beside those that have most of the words; what a tool prints answers nobody."""
-    best = sorted(kept, key=lambda f: -words[f.row.pk])[:ENTERING]
+    """Return the messages beside the best; where nothing is asked, the requests that they answer."""
+    best = sorted(kept, key=lambda f: -words[f.row.pk])
+    owners = best[:ENTERING] if pattern.asks else [f for f in best[:ANSWERS] if f.is_answer]
+    rows = retrieve.neighbours(db, [f.row for f in owners], place)
+    requests = {(f.row.thread_id, f.row.position - 1) for f in owners}
     known = {f.row.pk for f in kept}
-    rows = retrieve.neighbours(db, [f.row for f in best], around)
     rows = [r for r in rows if r.pk not in known]
+    if not pattern.asks:
+        rows = [r for r in rows if r.role == USER and (r.thread_id, r.position) in requests]
     return _measured_alone(db, rows, pattern)
 
 

@@ -11,7 +11,7 @@ from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Connection
 from sakti.store.search.folding import folded
 from sakti.store.search.index import pieces
-from sakti.store.search.query import TOKEN, WORD
+from sakti.store.search.query import TOKEN, WORD, is_cjk
 from sakti.store.search.retrieve import are_known, contains
 from sakti.store.search.stems import stems, unstemmed
 from sakti.store.search.substrings import trigrams
@@ -42,7 +42,7 @@ def corrections(
     Nearest is one letter away (one edit or transposition: 80 % of typing errors, Damerau 1964). The first two letters
     are taken as right (three in large stores); an identifier whose pieces are all known words is not corrected.
     """
-    unknown = [w for w in words if w not in known and _LETTERS.fullmatch(w)]
+    unknown = [w for w in words if w not in known and _LETTERS.fullmatch(w) and not is_cjk(w)]
     if not unknown:
         return {}
     large = newest > LARGE
@@ -96,10 +96,8 @@ def _stemmed(words: Sequence[str]) -> Iterable[tuple[str, str]]:
 
 
 def as_written(word: str, texts: Iterable[str]) -> str:
-    """Return the form of a bare stem (expir) that some texts have in their beginnings (expire); itself if none has."""
-    stem = stems(word)
-    if list(stem) != [word]:
-        return word
+    """Return the form that some texts have in their beginnings (expire for expir); the word itself if none has."""
+    stem = stems(folded(word))
     begins = re.compile(rf"\b{re.escape(word[:2])}\w*", re.IGNORECASE)
     found = {token.lower() for text in texts for token in begins.findall(text[:LOOKED_AT])}
     return word if word in found else next((t for t in sorted(found) if stems(folded(t)) == stem), word)

@@ -719,6 +719,16 @@ async def test_copies_beyond_those_that_are_measured_fold_too(store: Store) -> N
     assert sorted(h.copies for h in found.hits) == [0, 39, 249] and found.total == 3
 
 
+@pytest.mark.parametrize(("typed", "text", "meant"), [
+    ("faster", "a fast index for orders", "fast"),
+    ("configuraiton", "the configuration of the queue", "configuration"),
+    ("retreis", "it retries three times", "retries"),
+])  # fmt: skip
+async def test_a_suggestion_is_a_word_of_some_text(store: Store, typed: str, text: str, meant: str) -> None:
+    await store.write(say, [("a", text), ("b", "the lake is nice")])
+    assert (await page(store, f"{typed} index order")).suggestion in ("", f"{meant} index order")
+
+
 async def test_a_word_in_another_form_says_which(store: Store) -> None:
     await store.write(say, [("a", "we were testing the queue")])
     (hit,) = (await page(store, "tested")).hits

@@ -93,6 +93,47 @@ def test_what_a_tool_prints_comes_before_those_who_speak_of_it(db: APSWDatabase,
     assert ask(db, query, [thread, others]).hits[0].id == "0-1"
 
 
+REMARKS = (
+    "Let me look at `solve` in gimbal.",
+    "Reading src/gimbal/solver.py.",
+    "`solver` is used in 3 places, mostly in gimbal.py.",
+    "First the files of src/gimbal/solver.",
+)
+
+
+@pytest.mark.parametrize("role", ["assistant", "user"])
+@pytest.mark.parametrize("query", ["find gimbal solver", "the solver of gimbal", "src/gimbal solver"])
+def test_an_output_comes_before_the_remarks_on_it(db: APSWDatabase, query: str, role: str) -> None:
+    printed = "\n".join(f"src/gimbal/{name}.py:{n}: solver = gimbal.{name}()" for n, name in enumerate("abcdefghi"))
+    threads = [[(text, role), (f"{n} lines of the lake", "tool"), ("done", role)] for n, text in enumerate(REMARKS)]
+    assert ask(db, query, [*threads, [("I look around", role), (printed, "tool")]]).hits[0].id == "4-1"
+
+
+def test_an_output_has_words_of_the_remark_before_it(db: APSWDatabase) -> None:
+    outputs = ["overflow in step one\n" * 4, "overflow in step two\n" * 4]
+    threads = [
+        [("first the heron", "assistant"), (outputs[0], "tool")],
+        [("now the gimbal", "assistant"), (outputs[1], "tool")],
+    ]
+    hits = {h.id: h.score for h in ask(db, "gimbal overflow", threads).hits}
+    assert hits["1-1"] > hits["0-1"]
+
+
+def test_the_request_that_a_good_answer_answers_comes_with_it(db: APSWDatabase) -> None:
+    answer = "I will write the gimbal solver so that no overflow is left.\n" + "It turns each axis once more. " * 12
+    thread = [("the usual things", "user"), ("make it safe", "user"), (answer, "assistant"), ("thanks", "user")]
+    others = [(f"the lake of case {n}", "user") for n in range(9)]
+    assert [h.id for h in ask(db, "gimbal solver overflow", [thread, others]).hits] == ["0-2", "0-1"]
+    for query in (
+        "gimbal",
+        "gimbal solver",
+        "gimbal AND solver AND overflow",
+        '"gimbal solver" so that',
+        "gimbalSolver",
+    ):
+        assert "0-1" not in [h.id for h in ask(db, query, [thread, others]).hits], "only what was typed is looked for"
+
+
 def test_a_short_reply_does_not_outrank_the_output_that_it_repeats(db: APSWDatabase) -> None:
     trace = 'File "/srv/app/gimbal.py", line 12, in solve\n    raise OverflowError("solver overflow")\n' * 6
     thread = [

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, assert_never
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from sakti.agent.session import trusting
 from sakti.agent.session.exit import observe_on_exit
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import AgentSettings
@@ -144,6 +145,7 @@ class _Run:
         self._agent = session.workspace.config.agent
         self._began = time.monotonic()
         self._finished: list[TurnFinished] = []
+        self._left_out: dict[str, str] = {}  # files that the last turn made and that nobody trusted
         self._saved = False
         self._usage, self._steps = Usage(), 0
         self._task: asyncio.Task[Any] | None = None
@@ -253,6 +255,9 @@ class _Run:
         session.workspace.config = dataclasses.replace(session.workspace.config, agent=limits)
         await session.submit(prompt)
         await session.wait()
+        self._left_out = await trusting.settle_new(session.workspace, None)
+        for sentence in self._left_out.values():
+            print(f"sakti: {sentence}", file=sys.stderr)
         end = self._last
         self._usage, self._steps = self._usage + end.usage, self._steps + end.steps
         if end.error_code in NOT_SAVED and not session.workspace.not_saved:
@@ -284,6 +289,9 @@ class _Run:
         print(f"sakti: {sanitise(f'{title}: {message}' if title else message)}", file=sys.stderr)
         return self._end(status, "", error=message)
 
+    def _name_left_out(self) -> Json:
+        return {"left_out": list(self._left_out)} if self._left_out else {}
+
     def _end(self, status: str, text: str, *, error: str | None = None, value: Any = None) -> str:
         """Print the result of a message, or of a run that has none; returns `status`."""
         session, last = self._session, self._finished[-1] if self._finished else None
@@ -299,6 +307,7 @@ class _Run:
         }
         if last is not None and last.metadata:
             result["metadata"] = last.metadata
+        result |= self._name_left_out()
         if self._schema is not None:
             result["structured_output"] = value
         if self._output == "json":

@@ -22,7 +22,7 @@ with lazy_imports:
     from sakti.providers.local import install as local_install
     from sakti.providers.local import model as local_model
 
-GROUP = Group("local", "Install and manage the embedded model, a small one for questions and simple edits.", UPKEEP)
+GROUP = Group("local", "Install and manage the embedded model, a small one for questions.", UPKEEP)
 
 
 @action(shell="local install", json=False)

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from sakti.actions.spec import CHAT, Group, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line
+from sakti.core.text import counted, one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -55,7 +55,7 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
         live = scope.live
         where = None if all_workspaces else scope.resource
         rows = await scope.store.read(stored_threads.summaries, where, limit if live is None else 100)
-        found = [session_queries.ThreadSummary(*row) for row in rows]
+        found = [session_queries.ThreadSummary.of(row) for row in rows]
         titles = thread_titles.told_apart(s.thread for s in found)
 
         async def go_on(number: int) -> None:
@@ -71,7 +71,13 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
             pick=go_on if live is not None else None,
             json={
                 "threads": [
-                    {**to_builtins(s.thread), "preview": s.preview, "messages": s.messages, "tokens": s.tokens}
+                    {
+                        **to_builtins(s.thread),
+                        "preview": s.preview,
+                        "messages": s.messages,
+                        "tokens": s.tokens,
+                        "undone": [b.thread.id for b in s.undone],
+                    }
                     for s in found
                 ]
             },
@@ -85,7 +91,8 @@ def _row(found: ThreadSummary, title: str, with_workspace: bool) -> str:
     run = "run: " if thread.metadata.get(thread_titles.HEADLESS) else ""
     where = f"  ({thread.resource_id})" if with_workspace else ""
     size = f"{found.messages:>5} messages {found.tokens:>8} tokens"
-    return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {run}{title}{where}"
+    undone = f"  ↶ {counted(len(found.undone), 'undone branch', 'undone branches')}" if found.undone else ""
+    return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {run}{title}{undone}{where}"
 
 
 def _when(time_ms: int) -> str:
@@ -247,7 +254,7 @@ async def export(scope: Scope, thread: str, form: str, output: Path | None) -> V
 
 
 @action(
-    arg("form", default="md", choices=FORMS),
+    arg("form", default="md", offers=FORMS),
     arg("file", kind="path", default=None),
     chat="export",
     hint="[md | json | html] [FILE]",
@@ -255,12 +262,18 @@ async def export(scope: Scope, thread: str, form: str, output: Path | None) -> V
     summary="export this thread as Markdown, JSON or HTML to a file, by default in the workspace",
 )
 async def export_open(scope: Scope, form: str, file: Path | None) -> Value:
-    """Export the open thread to a file."""
+    """Export the open thread to a file, whose name may say in which form."""
+    if file is None and "." in form:
+        file = Path(form)
+        form = file.suffix.removeprefix(".").lower()
+    chosen = {"markdown": "md", "htm": "html"}.get(form, form)
+    if chosen not in FORMS:
+        raise Refused(f"{form!r} is not one of {', '.join(FORMS)}: /export {FORMS[-1]}, or a file name that ends so.")
     session = scope.session
     if session.thread is None or session.current.is_new:
         raise Refused("This thread has no messages yet.")
     target = session.workspace.root / file.expanduser() if file else None
-    path = await thread_actions.ThreadActions(session).export(session.thread.id, form, target)
+    path = await thread_actions.ThreadActions(session).export(session.thread.id, thread_actions.checked(chosen), target)
     return Done(f"Written to {path}.", title="Export")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
 from sakti.actions.spec import CHAT, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
@@ -107,8 +109,8 @@ async def undo(
     result = await found.undo(preview, take=take)
     done = said(result, command="`sakti redo`")
     left = [*result.left, *result.kept]
-    json = {**json, "done": True, "left": left, "lost": list(result.lost), "prompt": result.prompt}
-    return Text(done.lines, json=json, exit=int(bool(left or result.lost)))
+    json = {**json, "done": True, "left": left, **to_builtins(result.remains), "prompt": result.prompt}
+    return Text(done.lines, json=json, exit=int(not result.is_complete))
 
 
 async def of_thread(scope: Scope, thread: str) -> Undoing:
@@ -149,10 +151,7 @@ def lines(preview: Preview) -> tuple[str, ...]:
     out += rows[:SHOWN]
     if len(rows) > SHOWN:
         out.append(f"… and {len(rows) - SHOWN} more")
-    if preview.left_out:
-        names = ", ".join(one_line(p, 80) for p in preview.left_out[:5])
-        out.append(f"Cannot be restored: {names}" + (", …" if len(preview.left_out) > 5 else ""))
-    return tuple(out)
+    return (*out, *(f"{kind}: {names}" for kind, names in preview.remains.describe(5)))
 
 
 def title_of(past: Past) -> str:
@@ -170,10 +169,11 @@ def said(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
     """Describe what an undo or a redo did; `command` reverses an undo."""
     steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.left}
     text = "Redone." if redo else f"Undone. {counted(len(steps), 'file')} restored."
-    for start, paths in (("Left as they are", (*result.left, *result.kept)), ("Cannot be restored", result.lost)):
-        names = [one_line(p, 80) for p in paths]
-        if names:
-            text += f" {start}: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}."
+    names = [one_line(p, 80) for p in (*result.left, *result.kept)]
+    if names:
+        text += f" Left as they are: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}."
+    for kind, rest in result.remains.describe(10):
+        text += f" {kind}: {rest}."
     if result.left and not redo:
         text += f" {command.replace('redo', 'undo')} again completes it."
     return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
@@ -184,6 +184,6 @@ def as_json(preview: Preview) -> dict[str, Any]:
     return {
         "turns": [{"message": t.message.id, "text": t.text, "files": t.files} for t in preview.turns],
         "files": [{"path": i.path, "action": i.action, "conflict": i.conflict} for i in preview.plan.rows],
-        "not_covered": list(preview.left_out),
+        "not_covered": list(preview.remains.lost),
         "done": False,
     }

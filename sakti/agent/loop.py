@@ -24,7 +24,7 @@ from sakti.agent.processors.base import (
     overrides,
     returned,
 )
-from sakti.agent.session import model_call
+from sakti.agent.session import edit_check, model_call
 from sakti.agent.session import turn as turn_store
 from sakti.agent.session.turn import CUT, Stop, Turn
 from sakti.agent.tools.toolbox import STOPPED_AFTER, Repetition
@@ -275,7 +275,7 @@ async def _run_step(turn: Turn, last: bool) -> None:
     while True:
         try:
             step = await model_call.step_input(turn, last, retry_count, reason)
-            completed = await model_call.ask(turn, step)
+            completed = await edit_check.with_verdict(turn, await model_call.ask(turn, step))
             turn.written = {p.id: p for p in completed.parts if isinstance(p, ToolCallPart)}
             said = turn_store.message(turn, "assistant", _parts(turn, completed))
             output = StepOutput(turn.step, said, completed.stop_reason, retry_count)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
     from sakti.agent.project.hooks.fire import Hooks
     from sakti.agent.session.turn import Turn
+    from sakti.agent.tools.processes import Running
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
 
@@ -216,8 +217,8 @@ class OpenThread:
     async def _find(self, name: str) -> Thread:
         """Return the thread of an id or a part of its title. Raises `ConfigError`."""
         ws = self.workspace
-        if matches := await ws.store.read(stored_threads.find, ws.resource_id, name):
-            return matches[0]
+        if thread := titles.choose_thread(name, await ws.store.read(stored_threads.find, ws.resource_id, name)):
+            return thread
         raise ConfigError(titles.explain_missing(name, await ws.store.read(stored_threads.find, None, name)))
 
     async def open_read_only(self) -> None:
@@ -326,9 +327,18 @@ class OpenThread:
         text = f"{len(newer)} messages were added to this thread in another window; the agent sees them."
         self.emit(Notice("information", "Another window", text))
 
-    def stop_command(self) -> bool:
-        """Stop the newest `!command` of the user that runs; false if none does."""
-        return self._toolbox is not None and background.stop_own_command(self._toolbox.state)
+    def stop_command(self, call_id: str = "") -> bool:
+        """Stop a `!command` of the user, the newest by default; false if it does not run."""
+        return self._toolbox is not None and background.stop_own_command(self._toolbox.state, call_id)
+
+    def background_commands(self) -> dict[str, Running]:
+        """Return the agent's commands that run in the background, by number."""
+        state = self._toolbox.state if self._toolbox is not None else None
+        return {n: r for n, r in state.background.items() if r.members()} if state is not None else {}
+
+    async def end_background(self, number: str) -> list[str]:
+        """End a background command and all that it started; return the names of survivors."""
+        return await background.stop_command(self._toolbox.state, number) if self._toolbox is not None else []
 
     async def close(self) -> None:
         """Stop background commands and memory's work; delete the outputs of an unsaved session."""
@@ -392,9 +402,11 @@ class OpenThread:
             await self._nearby.refresh()
 
     async def name(self, text: str) -> None:
-        """Give a stored thread without a title one made of `text`."""
+        """Give a stored thread a title made of `text` if it has none, or only a greeting or a command."""
         ws, thread, title = self.workspace, self.thread, titles.first_title(secrets.masked(text))
-        if thread is not None and not thread.title and title:
+        if thread is None or thread.title_pinned or not title:
+            return
+        if not thread.title or (titles.says_little(thread.title) and not titles.says_little(title)):
             renamed = await ws.store.write(stored_threads.rename, thread.id, title, ws.clock.now(), by_user=False)
             self.emit(ThreadChanged(renamed or thread))
 

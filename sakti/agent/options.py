@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ class Options(Struct, frozen=True):
     `trusted`: nothing of the workspace is held back, and git is asked about it.
     `full`: the mode that asks nothing, for containers. `instructed`: the project's own instructions are read.
     `files` are the project's files that have an effect, as they were looked at. `known_texts` names the files that
-    were there when that was decided: a text that appears later is not read; None: each is. `own_commands` names the
+    were there when that was decided: a text that appears later is not read; None: each is. `reviewed` names all
+    that were looked at then, trusted or not. `own_commands` names the
     commands of the chat, which no file may take.
     """
 
@@ -55,6 +56,7 @@ class Options(Struct, frozen=True):
     overrides: tuple[str, ...] = ()
     files: tuple[ProjectFile, ...] = ()
     known_texts: frozenset[str] | None = None
+    reviewed: frozenset[str] = frozenset()
     own_commands: Callable[[], Container[str]] = frozenset
 
     @classmethod
@@ -96,7 +98,12 @@ class Options(Struct, frozen=True):
             instructed=(use or review.holds) and bool(project.files),
             files=project.files if use or review.holds else (),
             known_texts=frozenset(f.name for f in project.files),
+            reviewed=frozenset(f.name for f in review.project.files),
         )
+
+    def with_trusted(self, names: Iterable[str]) -> Options:
+        """Return these options with texts that the user trusted later."""
+        return replace(self, instructed=True, known_texts=(self.known_texts or frozenset()).union(names))
 
     def trusts(self, name: str) -> bool:
         """Return whether a text of the project was there when its trust was decided."""

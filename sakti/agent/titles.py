@@ -7,10 +7,12 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from sakti.core.errors import ConfigError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 
+SHOWN = 3  # threads of one name in a sentence
 LENGTH = 60  # characters of a title
 FEW = 4  # words below which a first line says too little
 HEADLESS = "headless"  # key of a thread's metadata: nobody sat before it, as in `sakti run`
@@ -22,6 +24,19 @@ _POLITE = lazy_pattern(
     r"^(?:please|(?:hi|hello|hey)(?:\s+(?:there|all|everyone)\b)?+|can you|could you|would you|bitte)\b[,.!:]?\s+",
     re.IGNORECASE,
 )
+
+
+_SMALL_TALK = lazy_pattern(
+    r"^\W*(?:hi|hello|hey|yo|hallo|servus|moin|good (?:morning|afternoon|evening)|tests?|testing|ping|thanks?|thank you"
+    r"|ok|okay|yes|no|continue|go on)(?:\s+(?:there|all|everyone|again|sakti|you|a lot))*\W*$",
+    re.IGNORECASE,
+)
+_COMMAND = lazy_pattern(r"^(?:!|/[\w-]+(?:\s|$))")
+
+
+def says_little(title: str) -> bool:
+    """Return whether a title is a bare greeting or a command, so that the next message names the thread."""
+    return bool(_SMALL_TALK.match(title) or _COMMAND.match(title))
 
 
 def first_title(text: str) -> str:
@@ -59,6 +74,23 @@ def told_apart(threads: Iterable[Thread]) -> dict[str, str]:
         count = counts[title.lower()] = counts.get(title.lower(), 0) + 1
         out[thread.id] = title if count == 1 else f"{title} ({count})"
     return out
+
+
+def choose_thread(text: str, matches: Sequence[Thread]) -> Thread | None:
+    """Return the thread that a text names by its id, title or a part of the title; None if none does.
+
+    Raises `ConfigError` if several do.
+    """
+    by_id = [t for t in matches if t.id.startswith(text) or t.id.endswith(text)]
+    by_title = [t for t in matches if t.title.casefold() == text.casefold()]
+    if one := next((named[0] for named in (matches, by_id, by_title) if len(named) == 1), None):
+        return one
+    if not matches:
+        return None
+    shown = ", ".join(f"{t.id[-8:]} {one_line(t.title, 40)}".rstrip() for t in matches[:SHOWN])
+    more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
+    name = one_line(text, 80)
+    raise ConfigError(f"{len(matches)} threads match {name!r}: {shown}{more}. Name one by its id.")
 
 
 def explain_missing(text: str, elsewhere: Sequence[Thread], listing: str = "`sakti threads list`") -> str:

@@ -1,17 +1,20 @@
 """Play a tour of two minutes: a real session with real tools and memory, in a folder of its own.
 
-Only the answers are played from a script, and say so.
+Only the answers are played from a script, and say so; so are the observations, written as a good Observer would.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sakti.agent.session.session import Options, Session
 from sakti.core.clock import Clock
 from sakti.core.config import load
+from sakti.core.patterns import lazy_pattern
+from sakti.core.text import one_line
 from sakti.core.types import ModelInfo, Request
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 
@@ -23,7 +26,7 @@ FILES = {
     "notes.md": "# Shop\n\n- sessions live in session.py\n- the redirect after login loses ?next=\n",
 }
 SETTINGS = (
-    "memory.model=extractive",
+    "memory.reflection.model=extractive",  # the tour is too short for a reflection
     "memory.observation.message_tokens=900",  # so low that an observation is seen within the tour
     "approval.mode=plan",  # nothing is changed, nothing is run
 )
@@ -76,11 +79,55 @@ def tour_session(folder: Path, *, env: Mapping[str, str], clock: Clock | None = 
     )  # fmt: skip
 
 
+OBSERVES = "You keep the memory of a coding agent"  # what the Observer's prompt begins with
+_SAID = lazy_pattern(r"\*\*(User|Tool result) \(([^)]*)\):\*\*\n(.*?)(?=\n\n\*\*|\n\nDate: |\n\n#|\Z)", re.DOTALL)
+_REMEMBER = lazy_pattern(r"^(?:please\s+)?(?:remember|note|keep in mind)\s*(?:that|:)?\s*", re.IGNORECASE)
+
+
+def observe(transcript: str) -> str:
+    """Return the observations of a part of the tour: what the user wrote, and what the tools found."""
+    days = re.findall(r"^Date: .+$", transcript, re.MULTILINE)
+    lines = [line for who, clock, text in _SAID.findall(transcript) for line in _notes(who, clock, text.strip())]
+    return (
+        f"<observations>\n{chr(10).join([*days[-1:], *lines])}\n</observations>\n\n"
+        "<current-task>\nPrimary: show the user around. Waits for the user.\n</current-task>\n\n"
+        "<suggested-response>\nContinue the tour.\n</suggested-response>"
+    )
+
+
+def _notes(who: str, clock: str, text: str) -> list[str]:
+    if who == "User":
+        return _user_notes(clock, text)
+    notes: list[str] = []
+    if "def login" in text:
+        notes += [
+            f"* 🟡 ({clock}) Agent read session.py; the folder also has notes.md",
+            "  * -> session.py:4-7 `login(request)` stores the user's id in the session, then redirects to `/`",
+        ]
+    if "redirect after login" in text:
+        notes += [
+            f'* 🟡 ({clock}) Agent found the redirect: session.py:7 `return redirect("/")`',
+            "  * -> notes.md: the redirect after login loses ?next=",
+        ]
+    return notes
+
+
+def _user_notes(clock: str, text: str) -> list[str]:
+    words = one_line(text, 200)
+    if words.endswith("?"):
+        return [f"* 🟡 ({clock}) User asked: {words}"]
+    if words.lower().rstrip(".!") in ("done", "ok", "go on"):
+        return []
+    return [f"* 🔴 ({clock}) User stated: {_REMEMBER.sub('', words)}"]
+
+
 def _player(pace: float) -> Callable[[Request], Answer]:
-    """Play the answers in their order, whatever is asked; then the last one again."""
+    """Play the answers in their order, then the last one again; observe what is there."""
     left = list(ANSWERS)
 
-    def play(_: Request) -> Answer:
+    def play(request: Request) -> Answer:
+        if any(OBSERVES in block.text for block in request.system):
+            return Answer(observe(request.messages[-1].text))
         answer = left.pop(0) if len(left) > 1 else left[0]
         return Answer(answer.text, calls=answer.calls, chunk_delay=pace)
 

@@ -24,7 +24,7 @@ KEPT = ("exit_code", "duration_ms", "characters", "output_file")  # of the outco
 async def _run_stoppable(run: ToolContext, command: str, printed: Sequence[str]) -> Outcome:
     """Run a command to its end, or until `stop_own_command` ends it: then with the output so far."""
     task = asyncio.ensure_future(bash(run, {"command": command, "outside": OWN}))
-    run.state.own_commands.append(task)
+    run.state.own_commands[run.call_id] = task
     try:
         return await task
     except asyncio.CancelledError:
@@ -33,7 +33,7 @@ async def _run_stoppable(run: ToolContext, command: str, printed: Sequence[str])
             raise
         return Outcome("".join((*printed, "[stopped by the user]")), is_error=True)
     finally:
-        run.state.own_commands.remove(task)
+        run.state.own_commands.pop(run.call_id, None)
         task.cancel()
 
 

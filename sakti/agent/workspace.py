@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from sakti.agent import repository
 from sakti.agent.options import Options
 from sakti.agent.project import files as project_files
@@ -21,7 +23,7 @@ from sakti.agent.threads.reindexing import Indexing
 from sakti.core import resources
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import SessionMode, model_choices
-from sakti.core.errors import StoreError
+from sakti.core.errors import SaktiError, StoreError
 from sakti.core.events import Event, Notice, StoreWaiting
 from sakti.core.lazy import lazy_imports, load
 from sakti.core.tokens import Counter, O200k
@@ -80,6 +82,10 @@ class WorkspaceFiles:
         self._notes = set[str]()  # on instructions: shown once
         self.git: GitState | None = None
         self.earlier: list[Holdings] = []  # workspaces that this folder was before it was moved
+
+    def use(self, options: Options) -> None:
+        """Go on with options that trust more texts; skills are read again."""
+        self._options, self._library = options, None
 
     @property
     def count(self) -> bool:
@@ -172,6 +178,23 @@ class Workspace:
     def settle_trust(self, review: trust.TrustReview, *, use: bool) -> None:
         """Go on with or without the project's settings, as `use` says; before `open`. Raises `ConfigError`."""
         self._use_options(self.options.with_project(review, use=use))
+
+    def note_reviewed(self, names: Iterable[str]) -> None:
+        """Ask no more about files whose names the user has seen."""
+        self.options = replace(self.options, reviewed=self.options.reviewed.union(names))
+
+    def trust_texts(self, names: Iterable[str]) -> None:
+        """Let texts that the user trusted after the start have an effect on later threads."""
+        self.options = self.options.with_trusted(names)
+        self.files.use(self.options)
+
+    def take_moved(self) -> list[tuple[str, str]]:
+        """Return old and new names of what was set aside since the last call."""
+        watch = self._sandbox.watch if self._sandbox is not None else None
+        moved = list(watch.moved) if watch is not None else []
+        if watch is not None:
+            watch.moved.clear()
+        return moved
 
     # --- values -----------------------------------------------------------------------------------------------
 
@@ -373,8 +396,8 @@ class Workspace:
             shadow = checkpoints.open_shadow(self.root, self.clock, self.store.ids)
             try:
                 shadow.recover()
-            except OSError as e:  # the next undo says it
-                log.warning("unfinished undo: %s", e)
+            except (OSError, SaktiError) as e:  # the next undo says it
+                log.warning("unfinished undo or call: %s", e)
             state.recorder = recording.Recorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))
         return state
 

@@ -131,7 +131,14 @@ def _build(args: Sequence[Arg], name: str, help: str, result: Callable[..., Any]
     for param, a in zip(command.params, args, strict=True):
         # typer's own conversion imports pydantic, which costs as much as a question to the board
         vars(param)["process_value"] = partial(_convert, a, cast(Any, param).process_value)
+        if not a.flags:  # typer writes {WORD} and <list[str]>
+            word = (a.label if a.required else f"[{a.label}]") + ("..." if a.many else "")
+            vars(param).update(_usage_display_name=lambda word=word: word, display_type_rich=_hide_type)
     return command
+
+
+def _hide_type(ctx: Any) -> None:
+    """Show no type beside an argument's name."""
 
 
 def _convert(a: Arg, convert_missing: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:

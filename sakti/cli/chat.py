@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from sakti.cli import common
 from sakti.core import terminal
+from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_imports
 
 with lazy_imports:
+    from sakti.agent import titles
     from sakti.agent.session import session as sessions
     from sakti.plain import chat as plain_chat
+    from sakti.store.threads import threads as stored_threads
     from sakti.tui import run as terminal_chat
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
+    from sakti.store.database import Store
 
 DUMB = "TERM is dumb: using plain mode (--plain)"
 
@@ -28,6 +32,8 @@ def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: boo
     `chosen` are arguments of `common.options`; an empty `resume` shows the threads first.
     """
     gc.disable()  # until the first picture: modules are made, and nothing of them is garbage
+    if resume:
+        _require_thread(resume)
     session = sessions.Session(common.options(resume=resume or None, **chosen))
     common.log_to_file(debug=debug)
     had_terminal = sys.stdin.isatty()
@@ -35,6 +41,17 @@ def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: boo
     if had_terminal:
         terminal.end(code)  # the store is closed, and the shell waits for nothing else
     raise SystemExit(code)
+
+
+def _require_thread(name: str) -> None:
+    """Raise `ConfigError` if a name fits no thread, or several, before there is a screen."""
+    here = str(common.workspace().resolve())
+
+    async def look(store: Store) -> None:
+        if titles.choose_thread(name, await store.read(stored_threads.find, here, name)) is None:
+            raise ConfigError(titles.explain_missing(name, await store.read(stored_threads.find, None, name)))
+
+    common.in_store(look)
 
 
 def talk(session: Session, *, plain: bool = False, prompt: str | None = None, pick_thread: bool = False) -> int:

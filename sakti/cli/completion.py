@@ -8,12 +8,19 @@ from pathlib import Path
 from typer import completion as typer_completion
 
 from sakti.actions.values import USAGE, Refused
-from sakti.cli import app, common
+from sakti.cli import app, common, offers
 from sakti.cli.options import SHELLS
+from sakti.core.patterns import lazy_pattern
+
+# bash takes `=` for a word of its own, and completes what is behind it
+_IN_BASH = lazy_pattern(r"\s(?:-o|--set)\s+([\w.]+)\s*=\s*(\S*)$")
 
 
 def complete() -> None:
     """Answer the script of a shell at a Tab; typer reads the line from the environment."""
+    if value := _IN_BASH.search(os.environ.get("COMP_WORDS", "")):
+        common.say("\n".join(word for word in offers.list_values(value[1]) if word.startswith(value[2])))
+        return
     os.environ["COLUMNS"] = "10000"  # typer wraps descriptions, and the shells read each line as a word
     typer_completion.completion_init()  # pyright: ignore[reportPrivateImportUsage]
     app.build_program().main([], "sakti")

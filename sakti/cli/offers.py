@@ -23,10 +23,13 @@ MANY = 100  # names that are looked up
 TITLE = 60  # characters of a title
 
 
-def completer(kind: str | tuple[str, ...]) -> Callable[[], list[Offer]]:
-    """Return the function that lists words: those of `kind`, or the names of that kind."""
+def completer(kind: str | tuple[str, ...]) -> Callable[[str], list[Offer]]:
+    """Return the function that lists the words of `kind`, or names of that kind and values of settings."""
 
-    def complete() -> list[Offer]:
+    def complete(incomplete: str) -> list[Offer]:
+        name, sign, _ = incomplete.partition("=")
+        if kind == "settings" and sign:
+            return [(f"{name}={value}", "") for value in list_values(name)]
         return list(_LOOKUPS[kind]()) if isinstance(kind, str) else [(word, "") for word in kind]
 
     return complete
@@ -58,6 +61,13 @@ def _ask(fn: Callable[[Connection, str], list[Offer]]) -> list[Offer]:
 
 def _setting_names(sign: str = "") -> Iterable[Offer]:
     return ((name + sign, config.meaning(name).help) for name in config.names())
+
+
+def list_values(name: str) -> tuple[str, ...]:
+    """Return the values that a setting may have, if they can be counted."""
+    if name == "ui.theme":
+        return resources.theme_names()
+    return resources.mode_names() if name == "mode" else config.choices(name)
 
 
 def _modes() -> Iterable[Offer]:

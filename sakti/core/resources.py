@@ -86,6 +86,11 @@ def mode_names() -> tuple[str, ...]:
     return tuple(sorted({p.stem for folder in folders("prompts") for p in (folder / "modes").glob("*.md")}))
 
 
+def theme_names() -> tuple[str, ...]:
+    """Return the name of every theme that has a file."""
+    return tuple(sorted({p.stem for folder in folders("themes") for p in folder.glob("*.toml")}))
+
+
 def fill_prompt(name: str, **values: str) -> str:
     """Return `read_prompt(name)` with its $names replaced."""
     return string.Template(read_prompt(name)).safe_substitute(values)

@@ -8,48 +8,105 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from pathlib import Path
 
 from sakti.core.patterns import lazy_pattern
 
 # C0 without tab and newline, DEL, C1, and lone surrogates (which no terminal encoding can carry)
-_CONTROL = lazy_pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_BIDI = {0x2028: "\n", 0x2029: "\n"}
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff"
+# What has no width or reorders other text: a reader would not see what is there.
+_UNSEEN = (
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_UNSAFE = lazy_pattern(f"[{_CONTROLS}{_UNSEEN}]")
+_CONTROL = lazy_pattern(f"[{_CONTROLS}\u2028\u2029]")
+_REORDERING = lazy_pattern("[\u202a-\u202e\u2066-\u2069]")
+_WITHOUT_WIDTH = lazy_pattern(f"(?![\u2028\u2029])[{_UNSEEN}]")
+_UNSAFE_IN_JSON = lazy_pattern(f"[\x7f-\x9f\ud800-\udfff{_UNSEEN}]")
 _CARRIAGE = lazy_pattern(r"\r\n?")
 _JOINER = "\u200d"
 _LOOSE_JOINER = lazy_pattern(rf"(?<![^\s{_JOINER}]){_JOINER}")
+_FLAG = "\U0001f3f4"  # of England, Scotland and Wales with these tags behind it; no other flags are made so
+_FLAG_TAGS = tuple(
+    "".join(chr(0xE0000 + ord(c)) for c in f"{part}\x7f") for part in ("gbeng", "gbsct", "gbwls")
+)  # Unicode's tag characters, with the one that ends them
 
 
-def _visible(match: re.Match[str]) -> str:
+def _show(match: re.Match[str]) -> str:
     code = ord(match[0])
-    if code in _BIDI:
-        return _BIDI[code]
+    if code in (0x2028, 0x2029):
+        return "\n"
     if code < 0x20:
         return chr(0x2400 + code)  # Unicode's control pictures
     if code == 0x7F:
         return "\u2421"
     if code < 0xA0 or 0xD800 <= code <= 0xDFFF:
         return "\ufffd"
-    return ""  # bidirectional overrides reorder what stands around them and show nothing themselves
+    return match[0] if _has_effect(match.string, match.start()) else f"⟨U+{code:04X}⟩"
+
+
+def _has_effect(text: str, at: int) -> bool:
+    """Return whether a character without width changes the shape of its neighbours."""
+    sign, before = text[at], text[at - 1 : at]
+    if "\U000e0020" <= sign <= "\U000e007f":
+        flag = text.rfind(_FLAG, max(0, at - len(_FLAG_TAGS[0])), at)
+        return flag >= 0 and text.startswith(_FLAG_TAGS, flag + 1)
+    if not before:  # it may belong to what was shown before this text
+        return "\ufe00" <= sign <= "\ufe0f"
+    return _joins(text, at) if sign in "\u200c\u200d" else _varies(sign, before)
+
+
+def _joins(text: str, at: int) -> bool:
+    """Return whether a joiner or non-joiner is behind a letter of a script that joins, or between emoji."""
+    before, behind = text[at - 1], text[at + 1 : at + 2]
+    if before in "\ufe0e\ufe0f" and at > 1 and _has_effect(text, at - 1):
+        before = text[at - 2]
+    if _UNSAFE.match(before) or _UNSAFE.match(behind):
+        return False
+    if unicodedata.category(before) in ("Lo", "Lm", "Mn", "Mc"):  # letters without case, and marks
+        return True
+    return _is_symbol(before) and (not behind or _is_symbol(behind))
+
+
+def _varies(sign: str, before: str) -> bool:
+    """Return whether a selector chooses a variant of the character before it."""
+    if _UNSAFE.match(before) or before.isspace():
+        return False
+    if sign in "\u180b\u180c\u180d\u180f":
+        return "\u1800" <= before <= "\u18af"  # Mongolian
+    if "\ufe00" <= sign <= "\ufe0d" or "\U000e0100" <= sign <= "\U000e01ef":
+        return unicodedata.category(before) in ("Lo", "Sm")
+    return sign in "\ufe0e\ufe0f"
+
+
+def _is_symbol(sign: str) -> bool:
+    return unicodedata.category(sign) in ("So", "Sm", "Sk")
 
 
 def sanitise(text: str) -> str:
-    r"""Return `text` with \n as line ends and every control character made visible; tabs and newlines stay.
+    r"""Return `text` with \n as line ends; tabs and newlines stay, other control characters become visible.
 
-    Without joiners that join nothing: of what stands behind them, nobody knows how wide it is.
+    So does what has no width, as ⟨U+200B⟩, but for joiners and variants of letters and emoji where they have an effect.
     """
     if "\r" in text:
         text = _CARRIAGE.sub("\n", text)
-    if _JOINER in text:
-        text = _LOOSE_JOINER.sub("", text)
-    return _CONTROL.sub(_visible, text) if _CONTROL.search(text) else text
+    if text.startswith(_JOINER):  # nobody knows how wide it makes what is behind it
+        text = text.lstrip(_JOINER)
+    return _UNSAFE.sub(_show, text) if _UNSAFE.search(text) else text
 
 
-# DEL and C1, lone surrogates, and what has no width or reorders other text: a reader would not see what is there
-_UNSAFE_IN_JSON = lazy_pattern(
-    "[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
+def sanitise_typed(text: str) -> str:
+    """Sanitise text for an editor: invisible characters stay, those that reorder text are dropped."""
+    text = _LOOSE_JOINER.sub("", _CARRIAGE.sub("\n", text))
+    return _CONTROL.sub(_show, _REORDERING.sub("", text))
+
+
+def strip_unseen(text: str) -> tuple[str, int]:
+    """Return text without what has no width and no effect, and how many characters that were."""
+    clean = _WITHOUT_WIDTH.sub(lambda m: m[0] if _has_effect(text, m.start()) else "", text)
+    return clean, len(text) - len(clean)
 
 
 def json_line(value: object) -> str:
@@ -121,6 +178,15 @@ def byte_size(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.1f} {name}" if size < 10 * unit else f"{size / unit:.0f} {name}"
     return f"{size} bytes"
+
+
+FOLD_LINES = 50  # lines from which a pasted block is shown as a sign
+
+
+def pasted_size(text: str) -> str:
+    """Return what the sign of a pasted block says."""
+    lines = text.count("\n") + 1
+    return f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

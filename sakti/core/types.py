@@ -169,6 +169,9 @@ Part: TypeAlias = (
 )
 
 
+PASTED = "pasted"  # in a message's metadata: where pasted blocks stand in its text, as [start, end]
+
+
 class Message(Struct, frozen=True):
     """One entry of a thread.
 
@@ -293,7 +296,7 @@ class ModelInfo(Struct, frozen=True):
     `context_window` and `max_output` in tokens (None: unknown; `assumed`: the window is a cautious guess), prices in
     US dollars per million tokens, `cache_ttl` in ms. `tokens`: the model's own tokens for one token of our count, at
     most. `observes`: whether it is good enough to observe, None where not measured. `small` marks a model that is
-    good for questions and simple edits only.
+    good for questions only.
     """
 
     name: str

@@ -117,7 +117,7 @@ class MemoryEngine:
             reflector=reflector,
             aside=aside,
         )
-        self._patience = Patience(turn_wait)
+        self._patience = Patience(turn_wait, self._stand_in)
         self._rates: backlog.Rates | None = None
         self._pricing: asyncio.Task[None] | None = None
         self._state: MemoryState | None = None
@@ -356,6 +356,12 @@ class MemoryEngine:
         # what was running may have ended while the log was waited for
         await wait_for_messages(state, self._observation, self._patience)
         self._report_late(state)
+
+    def _stand_in(self) -> bool:
+        """Let the running observation end without its model; False if nothing can take its place."""
+        observer = self._worker.observer
+        thread_id = self.state.window.thread.id
+        return isinstance(observer, FallbackObserver) and observer.stand_in(thread_id, self._patience.limit)
 
     def _report_late(self, state: MemoryState) -> None:
         if self._patience.is_over:

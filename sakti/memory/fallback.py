@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ _GONE = (
 
 KEY = "observer_failures"  # in a record's metadata
 REST_MS = 60 * 60_000  # so long a model that failed again and again is not asked
+SLOW_REST_MS = 10 * 60_000  # and one that was waited for in vain
 
 
 class Failures(Struct, frozen=True):
@@ -42,7 +44,8 @@ class FallbackObserver:
     """Observer that calls `model` and falls back to `extractive` after three failures in a row.
 
     Failures count across processes. The fallback lasts for the thread's life after malformed answers or where the
-    model is unavailable, else for an hour. Single failures are left to the engine's backoff.
+    model is unavailable, else for an hour. Single failures are left to the engine's backoff. A caller that waits no
+    longer for an answer gets the extractive one (`stand_in`), and the model rests for ten minutes.
     """
 
     def __init__(self, model: Observer, extractive: Observer, clock: Clock) -> None:
@@ -51,6 +54,7 @@ class FallbackObserver:
         self._switched = False
         self._failures = Failures()
         self._keep: Callable[[Failures], Awaitable[None]] | None = None
+        self._calls: dict[str, asyncio.Future[float]] = {}  # by thread: set to the seconds that were waited in vain
 
     @property
     def name(self) -> str:
@@ -73,7 +77,7 @@ class FallbackObserver:
         if self._switched or self._rests():
             return await self._extractive.observe(request)
         try:
-            result = await self._model.observe(request)
+            result = await self._ask(request)
         except SaktiError as e:
             await self._count(Failures(self._failures.count + 1, self._clock.now()))
             if not self._gives_up(e):
@@ -84,9 +88,35 @@ class FallbackObserver:
                 note=f"{self._model.name} cannot observe ({e.message}) "
                 f"{until} observations are extracted without a model.",
             )
+        if not isinstance(result, ObserveResult):
+            await self._count(Failures(FAILURE_LIMIT, self._clock.now() - REST_MS + SLOW_REST_MS))
+            return structs.replace(
+                await self._extractive.observe(request),
+                note=f"{self._model.name} has not answered for {result:g} seconds. For the next ten minutes "
+                "observations are extracted without a model.",
+            )
         self._malformed = 0
         await self._count(Failures())
         return result
+
+    def stand_in(self, thread_id: str, waited: float) -> bool:
+        """Answer a running call without the model, after `waited` seconds; False if none runs."""
+        call = self._calls.get(thread_id)
+        if call is None or call.done():
+            return False
+        call.set_result(waited)
+        return True
+
+    async def _ask(self, request: ObserveInput) -> ObserveResult | float:
+        """Return the model's answer, or the seconds after which nobody waits for it any longer."""
+        answer = asyncio.ensure_future(self._model.observe(request))
+        call = self._calls[request.thread_id] = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.wait((answer, call), return_when=asyncio.FIRST_COMPLETED)
+            return answer.result() if answer.done() else call.result()
+        finally:
+            answer.cancel()
+            del self._calls[request.thread_id]
 
     def _rests(self) -> bool:
         failures = self._failures

@@ -281,7 +281,7 @@ class Worker:
         sections = {unmarked(content): name for content, name in categories.items()}
         out: list[NewLine] = []
         for number, (r, doubts) in enumerate(zip(found, claimed, strict=True)):
-            said = unmarked(r.content).removesuffix(answer.UNVERIFIED) if sections else ""
+            said = unmarked(r.content).removesuffix(memory_log.UNVERIFIED) if sections else ""
             metadata = r.metadata | ({"mode_specific": lines.fields(said)} if said in sections else {})
             out.append(
                 NewLine(

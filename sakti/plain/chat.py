@@ -22,7 +22,7 @@ from sakti.agent.session.exit import observe_on_exit
 from sakti.agent.workspace import NOT_KEPT
 from sakti.core import terminal
 from sakti.core.errors import RAN, SaktiError
-from sakti.core.events import Event, MessageSaved, ModelChanged, QueueChanged, ThreadChanged
+from sakti.core.events import Event, MessageSaved, ModelChanged, QueueChanged, ThreadChanged, TurnFinished
 from sakti.core.text import one_line, sanitise
 from sakti.plain import words
 from sakti.plain.asking import answer
@@ -68,6 +68,7 @@ class Chat:
         self._stir = asyncio.Event()
         self._last_stop = self._last_end = float("-inf")
         self._kept: tuple[str, tuple[str, ...]] | None = None  # None: drafts are not kept
+        self._new_files: tuple[trust.TrustReview, asyncio.Future[bool]] | None = None  # that are asked about
         self._seen: set[str] = set()
         self._version = -1
 
@@ -99,6 +100,8 @@ class Chat:
             self.go(self._show_thread, event.thread.id)
         elif isinstance(event, ModelChanged) and event.model is None:
             self.go(self.commands.act, "setup")
+        elif isinstance(event, TurnFinished):
+            self.go(self._ask_about_new_files)
         self._stir.set()
 
     # --- life -------------------------------------------------------------------------------------------------
@@ -147,13 +150,8 @@ class Chat:
             return False
         state = "changed since it was trusted" if review.state == "changed" else "not trusted yet"
         files = ", ".join(one_line(f.name, 100) for f in review.project.files)
-        self.say(
-            [
-                f"this folder brings files that change what sakti does, {state}: {files}",
-                *trust_view.effects(review),
-                TRUST,
-            ]
-        )
+        brings = f"this folder brings files that change what sakti does, {state}: {files}"
+        self.say([brings, *trust_view.effects(review), TRUST])
         self._lines.start([])
         while True:
             reply = asyncio.ensure_future(typed.get())
@@ -161,15 +159,41 @@ class Chat:
             if not reply.done():
                 reply.cancel()
                 return False
-            match (reply.result() or "n").strip().lower():
-                case "y" | "yes":
-                    return True
-                case "n" | "no":
-                    return False
-                case "v" | "view":
-                    self.say([*words.file_changes(review.changes), TRUST])
-                case _:
-                    self.say([TRUST])
+            if (answered := self._trusted(reply.result() or "n", review)) is not None:
+                return answered
+
+    def _trusted(self, line: str, review: trust.TrustReview) -> bool | None:
+        """Return the answer in a line; None if it is none, and the question was repeated."""
+        match line.strip().lower():
+            case "y" | "yes":
+                return True
+            case "n" | "no":
+                return False
+            case "v" | "view":
+                self.say([*words.file_changes(review.changes), TRUST])
+            case _:
+                self.say([TRUST])
+        return None
+
+    async def _ask_about_new_files(self) -> None:
+        """Ask about files that a turn made and that would instruct later threads, or run."""
+        ask = self._ask_about if self._lines.terminal else None
+        left_out = await trusting.settle_new(self.session.workspace, ask)
+        if ask is None:
+            self.say(left_out.values())
+
+    def _decide(self, line: str, review: trust.TrustReview, decided: asyncio.Future[bool]) -> None:
+        if (trusted := self._trusted(line, review)) is not None and not decided.done():
+            decided.set_result(trusted)
+
+    async def _ask_about(self, review: trust.TrustReview) -> bool:
+        self.say(["a command or a tool made files that change what sakti does:", *trust_view.effects(review), TRUST])
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._new_files = review, answer
+        try:
+            return await answer
+        finally:
+            self._new_files = None
 
     def _welcome(self) -> str:
         return (
@@ -280,6 +304,9 @@ class Chat:
                 ["warning: this terminal cuts long lines, so the end may be missing; nothing was sent",
                  "put the text into a file and attach it with @; /send sends it as it came, /drop discards it"]
             )  # fmt: skip
+            return
+        if self._new_files is not None:
+            self._decide(line, *self._new_files)
             return
         question = self.speech.question
         if question is not None and not self._begun and (reply := answer(line, question)) is not None:

@@ -75,7 +75,7 @@ async def select(
     if served is not None:
         return served
     if _is_installed() if local_installed is None else local_installed:
-        return Choice(_local_model(), "installed small model, for questions and simple edits")
+        return Choice(_local_model(), "installed small model, for questions; check its edits")
     return None
 
 

@@ -18,19 +18,34 @@ _SECRET_NAME = lazy_pattern(r"pass|secret|token|key|credential|pwd", re.IGNORECA
 _REST = lazy_pattern(
     r"(?P<rest>[\w-]{0,40}+)(?P<after>\\?[\"'`]?\]?)"
     r"(?P<sign>[ \t]{0,8}(?::=|=>|[:=])[ \t]{0,8}|[ \t]{1,4}is:?[ \t]{1,4}|[ \t]{1,4}|>)"
-    r"(?P<quote>\\?[\"'`]|)(?P<value>[^\s\"'`,;(){}<>\\\[\]|]{0,512})"
+    r"(?P<quote>(?:\b[bruBRU]{1,2}(?=[\"']))?(?:\"\"\"|'''|\\?[\"'`])|)(?P<value>[^\s\"'`,;(){}<>\\\[\]|\0\u2400]{0,512})"
 )
 # What a value may hold besides, up to the quote that closes it or to the end of its line.
-_TO_QUOTE = lazy_pattern(r"[^\s\"'`\\]{1,512}(?=\\?[\"'`])")
-_TO_LINE_END = lazy_pattern(r"(?:[(\[{]|[)\]}](?=\w))[^\s\"'`\\,;]{0,512}(?=\r?\n|\Z)")
-# Brackets of a call, a type, a placeholder or a pattern: they close, or end the value.
-_BRACKETS = lazy_pattern(r"\(.*\)|\[.*\]|\{.*\}|<.*>|[(\[{<]\Z|\|\||[%$]\(|[$#]\{")
-# What grep, a diff or `git blame` print in front of a line.
-_LINE_PREFIX = lazy_pattern(
-    r"(?:[^\s:]{1,100}:){0,2}(?:[^\s:]{1,250}[:-])?\d{1,7}[:-]|[+<>!|]{1,2}|-(?=--|[^-])|[^\s:]{1,250}:(?![/=])"
-    r"|\^?[0-9a-f]{7,40} .{0,120}\d\) "
+_TO_QUOTE = lazy_pattern(r"[^\s\"'`\\\0\u2400]{1,512}(?=\\?[\"'`])")
+_TO_LINE_END = lazy_pattern(r"(?:[(\[{]|[)\]}](?=\w))[^\s\"'`\\,;\0\u2400]{0,512}(?=[;,]?(?:[\s\0\u2400]|\Z))")
+_TO_TAG = lazy_pattern(r"[^\s<]{1,512}(?=</)")
+# Brackets of a placeholder, a format or a pattern.
+_TEMPLATE = lazy_pattern(
+    r"%\(\w+\)|[$#%]?\{(?:\w{2}[\w.:]*|\d*(?:,\d*)?)\}|<[\w -]{2,}>|\[\^|\[[^\]]{0,99}?\w-\w|[)\]][*+?]|\(\?"
+    r"|\|\||\$\{|[$#][({]\w{2}"
 )
+_OPEN = lazy_pattern(r"[(\[{<]\Z")
+_CALLED = lazy_pattern(r"([A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)*)[(\[{]")
+_STUCK = lazy_pattern(r"[)\]}]\w")  # no language has a word directly behind a closed bracket
+_SHOUTED = lazy_pattern(r"[!@#$%^&?~]")  # signs that hardly a call has
+_RUNS = lazy_pattern(r"[A-Za-z]+|\d+|[^A-Za-z\d]+")
+# What grep, a diff, `git blame` or `nl` print in front of a line; a file's name may have spaces.
+_LINE_PREFIX = lazy_pattern(
+    r"[^\0\u2400]{1,250}[\0\u2400](?:\d{1,7}[:=\0\u2400-])?|\^?[0-9a-f]{7,40}[ \t].{0,300}?\d\)[ \t]?"
+    r"|(?:[^:]{1,100}:){0,2}?(?:[^:]{1,250}?[:=|-])?[ \t]{0,8}\d{1,7}[ \t]{0,8}[:=|\u2502-](?:\d{1,7}[:=-])?"
+    r"|[ \t]{0,8}\d{1,7}[ \t]{1,4}|[ |>+!*\\/]{0,20}(?:[+>!|]|< )|[ ]{1,2}[+-](?=\w|\Z)|-(?=--|[^-])"
+    r"|@@ [^@]{1,80} @@ |\[-|\{\+"
+    r"|[^\s:]{1,250}:(?![/=])"
+)
+_LONGEST_PREFIX = 400  # characters
+_PREFIXES = 4  # of one line: a search in what a search printed
 _LINE_NUMBER = lazy_pattern(r"\d{1,7}:")
+_BEHIND_ANOTHER = ": |\u2502\0\u2400\t"  # what separates a line from a prefix that is not known
 _BEFORE = lazy_pattern(r"[\w.-]{0,60}\Z")
 # words that end a name which tells about a secret instead of being one
 _ABOUT = lazy_pattern(
@@ -141,7 +156,9 @@ def _assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int] | N
     if _is_assigned(text, match, start, head, name, longer):
         return name, longer or match.end("value")
     value = text[match.start("value") : longer or match.end("value")]
-    if longer is not None and start[-1:] != "<" and match["sign"].strip() and _is_mixed_value(name, value):
+    in_tag, bare = start[-1:] == "<", not match["sign"].strip()
+    fits = in_tag == (match["sign"] == ">") and (not bare or head.startswith("--"))
+    if longer is not None and fits and _is_mixed_value(name, value):
         return name, longer
     return None
 
@@ -151,10 +168,10 @@ def _longer_end(text: str, match: re.Match[str]) -> int | None:
     end = match.end("value")
     if match["quote"]:
         longer = _TO_QUOTE.match(text, end)
+    elif match["sign"] == ">":
+        longer = _TO_TAG.match(text, end)
     else:
-        called = _VARIABLE.match(match["value"]) or _CHAIN.match(match["value"])
-        plain = match["sign"] in ("=", ":", ": ") and not called
-        longer = _TO_LINE_END.match(text, end) if plain else None
+        longer = _TO_LINE_END.match(text, end) if match["sign"] in ("=", ":", ": ", " ") else None
     return longer.end() if longer else None
 
 
@@ -163,8 +180,12 @@ def _before_name(text: str, at: int) -> tuple[str, str]:
 
     A diff's sign or the file and line number of a search are no part of it.
     """
-    line = text[text.rfind("\n", max(0, at - 400), at) + 1 : at]
-    if prefix := _LINE_PREFIX.match(line):
+    first = max(0, at - _LONGEST_PREFIX)
+    line = text[max(first, text.rfind("\n", first, at) + 1) : at]
+    for _ in range(_PREFIXES):
+        prefix = _LINE_PREFIX.match(line)
+        if prefix is None:
+            break
         line = line[prefix.end() :]
     before = _BEFORE.search(line[-60:])
     head = before[0] if before else ""
@@ -191,7 +212,8 @@ def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: s
         return False
     if quoted and behind.isspace():  # a sentence in quotes
         return False
-    line = quoted or (sign == ": " and behind in ("", "\n", "\r") and not start.rstrip(" -")[-1:].strip())
+    alone = not start.rstrip(" -")[-1:].strip(_BEHIND_ANOTHER)
+    line = quoted or (sign == ": " and alone and behind in ("", "\n", "\r", "\t", "\0", "\u2400"))
     tight = sign in ("=", ":", ">") or bare or spoken
     return _is_value(name, value, quoted=quoted, tight=tight, line=line)
 
@@ -200,18 +222,41 @@ def _is_mixed_value(name: str, value: str) -> bool:
     """Return whether a value with brackets or commas in it is a password, not code or a list."""
     low = name.lower()
     strong = _STRONG.search(low) or _PASSWORD.search(low) or _ENVIRONMENT.match(name)
-    random = any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and not _BRACKETS.search(value)
+    random = any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and not _is_code(value)
     return bool(strong) and random and len(value) >= LEAST and _is_value(name, value, quoted=True, tight=True)
+
+
+def _is_code(value: str) -> bool:
+    """Return whether a value with brackets is a call, an index, a format or a pattern."""
+    if _TEMPLATE.search(value) or (_OPEN.search(value) and not _is_jumbled(value)):
+        return True
+    if len(_SHOUTED.findall(value)) > 1 and _is_jumbled(value):
+        return False
+    call = _CALLED.match(value)
+    return call is not None and len(_TURN.findall(call[1])) < 3 and not _STUCK.search(value, call.end())
+
+
+def _is_reference(value: str, *, quoted: bool) -> bool:
+    return bool(_REFERENCE.match(value)) and not (quoted and _is_jumbled(value))
+
+
+def _is_jumbled(value: str) -> bool:
+    """Return whether letters, digits and symbols take turns as they do in a generated password."""
+    runs = _RUNS.findall(value)
+    symbols = {c for c in value if not c.isalnum()} - set("_-./:")
+    mixed = len(symbols) > 1 and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return mixed and len(value) <= 2.5 * len(runs) and not _TEMPLATE.search(value)
 
 
 def _is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = False) -> bool:
     """Return whether a value is a secret; `line`: it stands alone behind its name, as in YAML."""
     low = name.lower().strip("-_")
     variable = tight and bool(_ENVIRONMENT.match(name) or name.startswith("--"))
-    if not _may_be(low) or _REFERENCE.match(value) or value.lower() in COMMON or _ADDRESS.match(value):
+    if not _may_be(low) or value.lower() in COMMON or _ADDRESS.match(value):
         return False
     if (
-        _PLACEHOLDER.match(value)
+        _is_reference(value, quoted=quoted)
+        or _PLACEHOLDER.match(value)
         or (not variable and low.replace("_", "") in value.lower())
         or len(set(value)) < 4
         or (not quoted and _CHAIN.match(value))

@@ -24,6 +24,17 @@ _KEY_DATA = r"client-key-data\\?[\"']?\s{0,4}:\s{0,4}\\?[\"']?([A-Za-z0-9+/]{20,
 _YESCRYPT = r"\$(?:g?y|7)\$[./\w]{1,86}(?:\$[./\w]{1,86})?\$[./0-9A-Za-z]{43}(?![./\w])"
 _ARGON2 = r"\$argon2(?:id|i|d)\$(?:v=\d{1,3}\$)?[\w=,]{5,60}\$[A-Za-z0-9+/]{8,128}\$[A-Za-z0-9+/]{16,256}"
 
+# three digits, or two that stand apart: a name such as hf_Qwen2Model has one
+_SHORT_HUGGINGFACE = (
+    r"(?<!\w)hf_(?=[a-z\d]{0,14}[A-Z])(?=[A-Z\d]{0,14}[a-z])"
+    r"(?=(?:[A-Za-z]{0,12}\d){3}|[A-Za-z]{0,12}\d[A-Za-z]{1,12}\d)[A-Za-z0-9]{8,15}(?!\w)"
+)
+
+_NAMED_HUGGINGFACE = (
+    r"(?:(?<=(?i:token)=)|(?<=(?i:token): )|(?<=(?i:token)[=:][\"'])|(?<=(?i:token): [\"'])|(?<=(?i:token) = [\"'])"
+    r"|(?<=--token ))hf_[A-Za-z0-9]{6,255}(?!\w)"
+)
+
 # kind, sign in lower case, pattern at the sign; the value is group 1 where there is one, else all of it
 _TOKENS: tuple[tuple[str, str, str], ...] = (
     *(("github", sign, r"gh[pousr]_[A-Za-z0-9]{16,255}") for sign in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
@@ -41,7 +52,10 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
     ("replicate", "r8_", r"(?<!\w)r8_[A-Za-z0-9]{30,64}"),
     ("perplexity", "pplx-", r"pplx-[A-Za-z0-9]{30,255}"),
     ("huggingface", "hf_", r"hf_[A-Za-z0-9]{30,255}"),
-    ("huggingface", "hf_", r"(?<!\w)hf_(?=[A-Za-z]{0,32}\d)(?=[a-z\d]{0,32}[A-Z])[A-Za-z0-9]{16,29}(?!\w)"),
+    ("huggingface", "hf_", r"(?<!\w)hf_(?=[A-Za-z]{0,28}\d)[A-Za-z0-9]{16,29}(?!\w)"),
+    ("huggingface", "hf_", r"(?<!\w)hf_(?=(?:[A-Za-z]{0,12}\d){5})[A-Za-z0-9]{10,15}(?!\w)"),
+    ("huggingface", "hf_", _SHORT_HUGGINGFACE),
+    ("huggingface", "hf_", _NAMED_HUGGINGFACE),
     ("npm", "npm_", r"npm_[A-Za-z0-9]{30,255}"),
     ("pypi", "pypi-", rf"pypi-(?=[\w-]{{0,200}}?[A-Z]){_DIGIT}[\w-]{{16,512}}"),
     *(("aws", sign, r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])") for sign in ("akia", "asia")),
@@ -104,7 +118,8 @@ _PGPASS = (
     rf":(?:{_PORTS}|\*):[^\s:]{{1,63}}:[^\s:\"']{{1,63}}:"
     r"((?:[^\s:\\\"'`]|\\[:\\]){4,200})[ \t\r]{0,4}(?:\n|\Z)"
 )
-_PGPASS_HOST = r"(?:\S{1,200}[:-]\d{1,7}[:-]| {0,8}\d{1,7}[:\t]|[+\-<>]?[ \t]{0,8})?(?:[\w.-]{1,253}|\*)"
+_LONGEST_HOST = 500  # characters, with what a search prints in front of it
+_PGPASS_HOST = r"(?:[^\n]{1,200}[:-]\d{1,7}[:-]| {0,8}\d{1,7}[:\t]|[+\-<>]?[ \t]{0,8})?(?:[\w.-]{1,253}|\*)"
 _CURL = (
     r"curl(?:\.exe)?\b(?:(?!curl)[^\n|;&]){0,1000}?[ \t\"'](?:-[a-zA-Z#]{0,8}[uU]|--(?:proxy-)?user)[ \t=\\\"',]{0,6}"
     r"[^\s:\"'`,]{1,100}:([^\s\\\"'`|;&<>]{4,200})"
@@ -158,7 +173,8 @@ def _password(match: re.Match[str]) -> tuple[int, int] | None:
 def _password_in_line(match: re.Match[str]) -> tuple[int, int] | None:
     """Return the place of the password of a line of PostgreSQL's password file; behind a host only."""
     text, at = match.string, match.start()
-    host = text[text.rfind("\n", max(0, at - 500), at) + 1 : at]
+    first = max(0, at - _LONGEST_HOST)
+    host = text[max(first, text.rfind("\n", first, at) + 1) : at]
     return _password(match) if _compiled(_PGPASS_HOST).fullmatch(host) and match[1][0] not in "/.{" else None
 
 
@@ -199,7 +215,7 @@ _FORMS: tuple[tuple[str, str, str, Check], ...] = (
 
 
 _SPACED = frozenset(
-    ("private_key", "bearer", "basic", "authorization", "cookie", "mnemonic", "password", "kubernetes")
+    ("private_key", "bearer", "basic", "authorization", "cookie", "mnemonic", "password", "kubernetes", "huggingface")
 )  # of several words, or of short ones
 _IN_TEXT = tuple(form for form in _FORMS if form[0] in _SPACED)
 _IN_WORDS = tuple(form for form in _FORMS if form[0] not in _SPACED)

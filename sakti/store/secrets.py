@@ -23,7 +23,9 @@ from sakti.store import secret_names, secret_shapes
 
 MARK = lazy_pattern(r"\[secret:([a-z0-9_]{1,20}):([0-9a-f]{4})\]")
 _MARK_SIGN = "[secret:"
-_LINE_BREAK = lazy_pattern(r"\\\r?\n")  # one that a program leaves out, in the middle of a word or a string
+# What is left out of a word or a string: by a program, a line break; by a terminal, colours and "erase to the right".
+_LEFT_OUT = lazy_pattern(r"\\\r?\n|(?:\x1b|\u241b|\\u001b)\[[\d;:]{0,20}[mK]")
+_LEFT_OUT_SIGNS = ("\\\n", "\\\r\n", "\x1b[", "\u241b[", "\\u001b[")
 GOES_ON = ("\\\n", "\\\r\n")
 
 ROUNDS = 4  # passes until nothing more is found: what is masked must stay as it is when it is masked again
@@ -204,7 +206,7 @@ def revealed(text: str, source: str) -> str:
 
 def found(text: str) -> list[Secret]:
     """Return the secrets in `text`, in order, without overlaps; marks are none."""
-    spans = [*_spans(text), *_spans_across_lines(text)]
+    spans = [*_spans(text), *_spans_within_words(text)]
     if not spans:
         return []
     marks = [m.span() for m in MARK.finditer(text)] if _MARK_SIGN in text else []
@@ -225,12 +227,12 @@ def _spans(text: str) -> list[secret_shapes.Span]:
     return [*_environment(text), *secret_shapes.find(text, lower), *secret_names.find(text, lower)]
 
 
-def _spans_across_lines(text: str) -> Iterator[secret_shapes.Span]:
-    """Yield the secrets in a text whose lines go on behind a backslash, joined as a shell does."""
-    breaks = [m.span() for m in _LINE_BREAK.finditer(text)] if "\\\n" in text or "\\\r\n" in text else []
+def _spans_within_words(text: str) -> Iterator[secret_shapes.Span]:
+    """Yield the secrets in a text without its colours, lines joined behind a backslash as a shell does."""
+    breaks = [m.span() for m in _LEFT_OUT.finditer(text)] if any(sign in text for sign in _LEFT_OUT_SIGNS) else []
     if not breaks:
         return
-    joined = _LINE_BREAK.sub("", text)
+    joined = _LEFT_OUT.sub("", text)
     places, removed = list[int](), [0]  # breaks by their places in the joined text; characters removed up to there
     for start, end in breaks:
         places.append(start - removed[-1])

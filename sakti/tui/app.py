@@ -5,12 +5,16 @@ from __future__ import annotations
 import gc
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import events, on
+from textual._context import active_message_pump
 from textual.app import App, SystemCommand
 from textual.driver import Driver
+from textual.message_pump import MessagePump
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from sakti.actions import registry
 from sakti.core.errors import SaktiError
@@ -233,7 +237,12 @@ class SaktiApp(App[int]):
         self.chat.welcome.typed_through(event, self)
         if self.screen_stack and self.screen is self.chat:
             self.chat.keep_typing(event)
-        await super().on_event(event)
+        try:
+            await super().on_event(event)
+        except Exception as error:  # of an action whose key has priority: it runs in the app's own loop
+            if self.screen is self.chat:
+                raise
+            self._handle_exception(error)
 
     def hang_up(self) -> None:
         """Read the terminal no more: it is gone. From any thread."""
@@ -264,9 +273,40 @@ class SaktiApp(App[int]):
             self.exit(0)
 
     def _handle_exception(self, error: Exception) -> None:
-        path = log_error(error)
+        """Close the screen in which `error` was raised; end the program only if the chat itself broke.
+
+        A failed worker ends nothing: its screen is closed, and the chat continues.
+        """
+        cause = error.error if isinstance(error, WorkerFailed) and isinstance(error.error, Exception) else error
+        failed = self._failed_screen()
+        if failed is not self.chat or isinstance(error, WorkerFailed):
+            path = log_error(cause)
+            self.call_later(self._close_failed, failed, type(cause).__name__, path)
+            return
+        path = log_error(cause)
         self.crash_message = f"sakti had to stop: {type(error).__name__}. The details are in {path}. Nothing is lost."
         super()._handle_exception(error)
+
+    def _failed_screen(self) -> Screen[Any]:
+        """Return the screen whose message, timer or worker is being run; the current one for those of the app."""
+        pump: MessagePump | None = active_message_pump.get(None)
+        while pump is not None and not isinstance(pump, Screen):
+            pump = pump._parent  # pyright: ignore[reportPrivateUsage]
+        if pump is not None:
+            return cast("Screen[Any]", pump)
+        return self.screen if self.screen_stack else self.chat
+
+    async def _close_failed(self, failed: Screen[Any], error: str, path: Path | None) -> None:
+        """Take a failed screen, and what was opened over it, from the stack."""
+        if failed is not self.chat:
+            if failed not in self.screen_stack:
+                return
+            while failed in self.screen_stack:
+                self.pop_screen()
+        details = f" The details are in {path}." if path else ""
+        what = "A screen" if failed is not self.chat else "Something in the background"
+        self.say(f"{what} failed ({error}) and was closed.{details}", title="Something went wrong", tone="error")
+        self.chat.transcript.scroll_end_now()
 
     def _fatal_error(self) -> None:
         self._close_messages_no_wait()  # a traceback is for the log file, not for the user

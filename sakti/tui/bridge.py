@@ -64,6 +64,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
     """Show `event`. Called on the app's event loop, in the order of events."""
     live = chat.transcript.live
     chat.status_line.hear(event)
+    chat.stopping.hear(event)
     match event:
         case TextDelta(text):
             live.add_text(text)
@@ -138,7 +139,7 @@ def _memory(
             if kind == "end":
                 chat.panes.load_log()
         case MemoryActivation():
-            live.add_block(activation_notice(event, by_hand=chat.compaction.under_way))
+            live.add_block(activation_notice(event, by_hand=chat.stopping.activities.has("compaction")))
             chat.panes.load_log()
             chat.panes.load_context()
         case StaleLeases():
@@ -180,6 +181,7 @@ def _turn_finished(chat: ChatScreen, event: TurnFinished) -> None:
     live.end_turn()
     chat.panes.load_usage()
     chat.show_git()
+    chat.host.go(chat.ask_about_new_files, group="trust")
     chat.notifier.turn_ended(event.error_title or ENDS.get(event.status, "The answer is there"))
     if event.status == "answered":
         return

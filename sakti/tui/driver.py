@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import os
 import selectors
+import signal
 import sys
 import threading
 import time
@@ -93,6 +94,79 @@ class Ending(threading.Event):
         return self.for_good or super().is_set()
 
 
+class Resuming:
+    """Suspension of a driver: it starts again in the foreground only, however often it is continued before."""
+
+    exit_event: Ending
+    _app: Any
+    _suspended = False
+    _writes = True
+    _resuming = False
+    _continued = False
+    _auto_restart: bool
+    _must_signal_resume = False
+
+    def suspend_application_mode(self) -> None:
+        self._suspended = self._resuming = True  # a SIGCONT in between is answered afterwards
+        self._continued = False
+        try:
+            super().suspend_application_mode()  # pyright: ignore
+        finally:
+            self._resuming = False
+        self._writes = False
+
+    def _sigtstp_application(self, *_: object) -> None:
+        """Suspend and stop the process, unless it was continued meanwhile."""
+        if self._auto_restart:
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+            if self._continued:
+                self.resume_application_mode()
+                return
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def resume_application_mode(self) -> None:
+        """Start again after a suspension. Without one, only paint: the shell may have written on the screen.
+
+        In the background the base class starts nothing and stops the process: the next SIGCONT tries again.
+        """
+        if self.exit_event.for_good:
+            return
+        self._continued = True
+        if self._resuming:
+            return  # a second SIGCONT while the first was answered
+        if not self._suspended:
+            self._ask_for_repaint()
+            return
+        self._resuming = True
+        try:
+            while self._continued and self._suspended:
+                self._continued = False
+                self._start_again()
+        finally:
+            self._resuming = False
+
+    def _start_again(self) -> None:
+        before = self._thread_of_writer()
+        self._writes = True
+        super().resume_application_mode()  # pyright: ignore
+        self._suspended = self._thread_of_writer() is before
+        self._writes = not self._suspended
+
+    def _thread_of_writer(self) -> object:
+        """Return the thread that writes; starting the application mode makes a new one."""
+        return getattr(self, "_writer_thread", None)
+
+    def _ask_for_repaint(self) -> None:
+        with contextlib.suppress(RuntimeError):  # no event loop runs at the end
+            self._app.post_message(Driver.SignalResume())
+
+    def write(self, data: str) -> None:
+        """Write unless the terminal is not ours: nobody takes it, and what is shown is painted on resuming."""
+        if self._writes:
+            super().write(data)  # pyright: ignore
+
+
 def forgiving(base: type[Driver]) -> type[Driver]:
     """Return the driver `base`, writing to an `Output`, reading nothing from a terminal that is gone.
 
@@ -101,9 +175,8 @@ def forgiving(base: type[Driver]) -> type[Driver]:
     ready to be read and gives nothing: a thread that is left would take a whole core for ever.
     """
 
-    class Forgiving(base):
+    class Forgiving(Resuming, base):  # pyright: ignore
         def __init__(self, *args: Any, **options: Any) -> None:
-            self._suspended = False
             super().__init__(*args, **options)
             if (file := getattr(self, "_file", None)) is not None:
                 self._file = Output(file)
@@ -112,16 +185,6 @@ def forgiving(base: type[Driver]) -> type[Driver]:
         def hang_up(self) -> None:
             """Read no more, and never begin again."""
             self.exit_event.for_good = True
-
-        def suspend_application_mode(self) -> None:
-            self._suspended = True
-            super().suspend_application_mode()
-
-        def resume_application_mode(self) -> None:
-            """Begin again after a suspension; where there was none, all goes on as it is."""
-            if self._suspended and not self.exit_event.for_good:
-                self._suspended = False
-                super().resume_application_mode()
 
         def run_input_thread(self) -> None:
             """Read until the end. An error of a terminal that is gone is its end."""
@@ -159,9 +222,11 @@ def _reading(base: type[Driver]) -> type[Driver]:
                     data = _read(self.fileno) if selector.select(0 if ends else TICK) else None
                     for message in source.tick() if data is None else source.feed(data):
                         self.process_message(message)
-                    if data == b"":  # the terminal is gone: reading on would be a loop without a pause
+                    if data == b"" and terminal.is_gone(self.fileno):  # reading on would be a loop without a pause
                         ends = True
                         cast("Ending", self.exit_event).for_good = True
+                    elif data == b"":  # ctrl+d while the terminal was lent: it ended a line, not the terminal
+                        self.exit_event.wait(TICK)
 
     return Reading
 

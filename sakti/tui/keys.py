@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from msgspec import Struct
+from textual import events
 from textual.binding import Binding
 from textual.keys import Keys, _character_to_key, key_to_character  # pyright: ignore[reportPrivateUsage]
 
@@ -15,6 +17,15 @@ from sakti.core.text import one_line
 
 SHORT = {"escape": "esc", "shift+tab": "⇧⇥"}  # else as pressed: `^P`, `F3`, `[`, `shift+enter`
 SIGNS = {"slash": "/", "plus": "+", "minus": "-"}  # names that Textual itself does not translate back
+
+
+def is_text(event: events.Key) -> bool:
+    """Return whether a key types a character: also one that joins, directs or is a wide space.
+
+    Textual takes printable ones only, so that Persian, Indic scripts and composed emoji would lose theirs.
+    """
+    character = event.character or ""
+    return event.is_printable or (len(character) == 1 and unicodedata.category(character) not in ("Cc", "Cs"))
 
 
 def bindings_of(owner: type[Any]) -> Iterator[Binding]:

@@ -23,6 +23,8 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
     The session is closed, the terminal restored. Gives the exit code for the shell.
     """
+    if sys.__stderr__ is None or not sys.__stderr__.isatty():  # Textual draws there: `sakti 2> log` draws elsewhere
+        setattr(sys, "__stderr__", sys.__stdout__)  # noqa: B010 - a constant for type checkers
     return asyncio.run(terminal.then_end(_run(session, prompt, pick_thread)))
 
 

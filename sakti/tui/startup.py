@@ -16,6 +16,7 @@ from sakti.tui.panes.sidebar import PANES
 
 with lazy_imports:
     from sakti.tui.screens import threads as thread_screens
+    from sakti.tui.screens import trust as trust_screen
 
 
 class Startup:
@@ -64,14 +65,7 @@ class Startup:
 
     async def _ask_trust(self, review: trust.TrustReview) -> bool:
         """Ask whether the user trusts the workspace's files, with a list of their effects."""
-        from sakti.tui.screens.trust import TrustScreen  # most folders have nothing to trust
-
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._host.push(
-            TrustScreen(review, self._host.session.workspace.clock),
-            lambda given: None if answer.done() else answer.set_result(bool(given)),
-        )
-        return await answer
+        return await trust_screen.ask_trust(self._host, review)
 
     def _occupied(self) -> bool:
         """Return whether the user types, reads another screen, or waits for an answer."""

@@ -72,6 +72,16 @@ class Terminal:
         if error is not None:
             print(self.text)
 
+    def resize(self, columns: int, lines: int) -> None:
+        """Give the window another size and tell the program, as a terminal does."""
+        self.columns, self.lines = columns, lines
+        self.screen.resize(lines, columns)
+        self._shown = [""] * lines
+        self.screen.dirty.clear()
+        self.screen.dirty.update(range(lines))
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.process.send_signal(signal.SIGWINCH)
+
     # --- reading ----------------------------------------------------------------------------------------------
 
     @property

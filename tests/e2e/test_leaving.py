@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import Place
 from tests.e2e.server import Reply
+from tests.e2e.terminal import Terminal
 from tests.e2e.test_chat import restored
 
 
@@ -190,3 +192,42 @@ def test_the_editor_has_the_terminal_and_gives_it_back(place: Place) -> None:
 
 def stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+# A shell with job control: it makes the terminal its own first.
+SHELL = "import fcntl, os, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp('bash', ['bash', '--norc', '-i'])"
+
+
+def test_job_control_restores_the_screen_and_the_draft(place: Place) -> None:
+    """Ctrl+Z, bg, a continue in the background, fg; then stops from outside."""
+    with Terminal(place.folder, {**place.env, "PS1": "$"}, program=(sys.executable, "-c", SHELL)) as t:
+        t.until("$")
+        t.keys(f"{sys.executable} -m sakti --model openai/bench & echo $! > child; fg\r")
+        t.started()
+        child = int((place.folder / "child").read_text())
+
+        def continue_by(keys: str, wanted: bytes, what: str) -> None:
+            t.until(lambda _: state_of(child) == "T", "the process stops")
+            written = len(t.raw)
+            t.keys(keys)
+            t.until(lambda _: wanted in t.raw[written:], what)
+
+        draft = "my draft"
+        t.keys(draft)
+        t.until(f"> {draft}")
+        t.keys("\x1a")
+        continue_by("bg\r", b"&\r\n", "the shell continues it in the background")
+        os.kill(child, signal.SIGCONT)
+        for stop in (None, signal.SIGTSTP, signal.SIGSTOP):
+            if stop is not None:
+                os.kill(child, stop)
+            continue_by("fg\r", draft.encode(), "the draft is painted again")
+            draft += "!"
+            t.keys("!")
+            t.until(f"> {draft}")
+        t.keys("\x03\x03")
+        t.until(lambda _: t.raw.endswith(b"$"), "the shell again")
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -170,9 +170,14 @@ def test_settings_of_a_workspace_that_is_not_trusted_are_named(place: Place) -> 
 
 def test_many_runs_share_one_database(place: Place) -> None:
     place.run("run", "begin", *NAMED)
-    with ThreadPoolExecutor(20) as runs:
-        ended = list(runs.map(lambda n: place.run("run", f"number {n}", *NAMED), range(20)))
-    assert [(e.returncode, e.stdout) for e in ended] == [(0, "ok\n")] * 20, [e.stderr for e in ended if e.returncode]
+    several = ("run", "--input-format", "stream-json", *NAMED)
+
+    def answer_five(number: int) -> subprocess.CompletedProcess[str]:
+        return place.run(*several, stdin="".join(said(f"number {number}.{n}") for n in range(5)))
+
+    with ThreadPoolExecutor(4) as runs:  # starting a process takes far longer than its writes
+        ended = list(runs.map(answer_five, range(4)))
+    assert [(e.returncode, e.stdout) for e in ended] == [(0, "ok\n" * 5)] * 4, [e.stderr for e in ended if e.returncode]
     assert place.rows("SELECT count(*) FROM messages") == [(42,)]
     place.sound()
 

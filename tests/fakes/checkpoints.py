@@ -60,21 +60,21 @@ class Place:
 
     def run(self, command: str | Callable[[], object], turn: int = 1) -> None:
         named = read_targets(command, Judged(self.root, self.root)) if isinstance(command, str) else NOTHING
-        before = self.shadow.before(named)
+        first = self.shadow.before(named, (self.thread, turn))
         if isinstance(command, str):
             subprocess.run(("bash", "-c", command), cwd=self.root, check=False, capture_output=True)
         else:
             command()
-        self.shadow.after(before, self.thread, turn)
+        self.shadow.after(first)
 
     def edit(self, name: str, data: bytes | None, turn: int = 1) -> None:
         path = self.root / name
-        self.shadow.writing([(path, data, stat.S_IFREG | 0o644)], self.thread, turn)
-        if data is None:
-            path.unlink()
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+        with self.shadow.writing([(path, data, stat.S_IFREG | 0o644)], (self.thread, turn)):
+            if data is None:
+                path.unlink()
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
 
     def plan(self, first: int = 1) -> Plan:
         turns = [t for t in self.shadow.records.turns(self.thread) if t.index >= first]

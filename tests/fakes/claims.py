@@ -11,6 +11,7 @@ from sakti.memory.protocol import ObserveInput
 FOLDER = Path(__file__).parent.parent / "talks"
 FILE = FOLDER / "claims.txt"
 HELD_OUT = FOLDER / "claims_heldout.txt"
+BOUND = FOLDER / "claims_bound.txt"
 START = 1_768_478_400_000  # Thursday, January 15, 2026, 12:00 UTC
 
 

@@ -25,11 +25,14 @@ class FakeSandbox:
 
     def __post_init__(self) -> None:
         self._masks = Masks(Place(self.workspace, self.workspace))
-        self.watch = Watch(self.workspace, self._gits, lambda: self._masks.texts)
+        self.watch = Watch(self.workspace, self._gits, self._texts)
 
     def _gits(self) -> tuple[Path, ...]:
         self._masks.refresh()
         return self._masks.repositories
+
+    def _texts(self) -> tuple[Path, ...]:
+        return (*self._masks.texts, *self._masks.dependency_texts())
 
     def open_network(self) -> bool:
         return False

@@ -75,3 +75,114 @@ KINDS: dict[str, tuple[str, str]] = {
     "sentry": (f"https://{HEX}@o12345.ingest.sentry.io/4500123", HEX),
     "sentry, own host": (f"SENTRY_DSN=https://{HEX}@errors.example.com:9000/7", HEX),
 }  # fmt: skip
+
+# Lines of code, configuration and prose that name a secret and hold none.
+ORDINARY = r"""
+password: str
+password: str | None = None
+password: Optional[str] = None
+password: String,
+password: bytes = b""
+password?: string;
+readonly password: string;
+private val password: CharSequence
+pub password: SecretString,
+let password: &str = args.next();
+def login(self, user: str, password: str) -> Session:
+def set_password(self, new_password: Password | None) -> None:
+fn check(token: &Token, secret: &Secret<String>) -> bool {
+token = get_token()
+token = get_token(user.id)[0]
+token = await fetch_token(client)
+token=self._lexer.next_token(skip=True)
+token=tokens[i+1](ctx)
+key=lambda item: item.sort_key(2)
+key=itemgetter(1)
+key = hash1(a)[2]
+key=sha256(data).hexdigest()
+key = b64decode(value)[3:]
+SECRET = hashlib.sha256(seed).digest()
+SECRET_KEY = os.environ.get("SECRET_KEY", "")
+SECRET_KEY = config("SECRET_KEY")
+SECRET_KEY=$(openssl rand -hex 32)
+PASSWORD=$(cat /run/secrets/db1)
+PASSWORD="$(pass show db1)"
+PASSWORD="${DB_PASSWORD:-}"
+PASSWORD=${1:?usage}
+PASSWORD=get_password(user1)
+TOKEN=md5(concat(a1,b2))
+password=crypt(p1, gen_salt('bf'))
+password=PASSWORD('x1')
+password = make_password(form.cleaned_data["password1"])
+password = getpass(f"Password for {user}: ")
+password = "%(password)s1"
+password = "%(user)s:%(db1)s"
+password = "{user}:{1}"
+password = "{0}{1}{2}"
+password = "<your-password-1>"
+password = r"[a-zA-Z0-9]{8,}"
+password = "^(abc|def)[0-9]+$"
+password_regex = "^(?=.*[A-Z]).{8,}$"
+const secret = process.env.SECRET;
+const token = jwt.sign({id: 1}, secret);
+const token = (await getToken(1)).accessToken;
+const apiKey = useMemo(() => getKey(id1), [id1]);
+apiKey: import.meta.env.VITE_API_KEY,
+secret: !Sub '${AppName}-secret-1'
+secret: "!GetAtt Secret1.Arn"
+secretName: web-tls-1
+secret: <%= ENV["SECRET_1"] %>
+password: {{ vault_db_password }}
+password: "{{ lookup('env', 'DB_PASS1') }}"
+password: ${{ secrets.NPM_TOKEN }}
+token: ${{ steps.app.outputs.token }}
+password: required
+password: optional
+password: string
+password: null
+password: ""
+password: ********
+password: [REDACTED]
+password: <hidden>
+passwords: list[str] = field(default_factory=list)
+"password": {"type": "string", "minLength": 8}
+"password": "string",
+"password": "your-password-here",
+"token": {"$ref": "#/definitions/Token1"},
+"secret": "#/components/schemas/Secret1"
+"key": "ctrl+shift+p"
+{ "key": "cmd+k cmd+1", "command": "a.b" }
+keys: ["a1", "b2", "c3"],
+primary_key=True, unique=True
+foreign_key: users.id1
+api_key_header = APIKeyHeader(name="X-API-Key")
+The password: what the user types, at least 8 characters.
+See docs/auth.md: the token is read from the environment.
+Step 3: password: the one you chose above
+Note: a token: see RFC 6750 section 2.1.
+Pass the key (see 4.2) to the function.
+2. Secret: any text of 32 bytes.
+Usage: login [--password PASSWORD] [--token TOKEN]
+  --password TEXT  The password [required]
+  --token-file FILE  read the token from FILE(1)
+:param password: plaintext, hashed before it is stored
+@param token the token (1..n)
+ * password: the password of the user
+// password: see config(5)
+# TOKEN: set in .env(5)
+assert token == expected_token(3), "token1"
+if password == confirm(password, retries=3): pass
+while token := next_token(stream1): yield token
+return password_hash(password=password, rounds=12)
+parser.add_argument("--api-key", default=env("API_KEY1"))
+hf_hub_download(repo_id="a/b1")
+hf_model2 = load(hf_Qwen2Model)
+from hf_transfer2 import hf_Llama3Config
+tokenizer = AutoTokenizer.from_pretrained("t5-small")
+self.token_embedding = nn.Embedding(50257, 768)
+for key, value in sorted(d.items(), key=lambda kv: kv[1]): ...
+SELECT key, token FROM t WHERE key = f(1) AND token = g(2)
+ALTER ROLE app PASSWORD NULL VALID UNTIL 'infinity'
+case TokenKind.key: return parseKey(2);
+match token { Token::Key(k1) => k1, _ => 0 }
+""".strip().splitlines()

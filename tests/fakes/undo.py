@@ -6,7 +6,7 @@ import stat
 
 from sakti.agent.checkpoints.plan import Change, Entry, Item, Plan
 from sakti.agent.checkpoints.records import Turn
-from sakti.agent.checkpoints.undoing import Past, Preview
+from sakti.agent.checkpoints.undoing import Past, Preview, Remains
 from sakti.core.types import Message, TextPart
 from tests.tui.fakes import NOW
 
@@ -34,4 +34,4 @@ def preview() -> Preview:
         Item("tests/test_old.py", "create", None, FILE),
     )
     diffs = {i.path: DIFF.format(i.path) for i in items}
-    return Preview(turns()[:2], Plan(items), "both", ("data/dump.bin",), diffs)
+    return Preview(turns()[:2], Plan(items), "both", Remains(("data/dump.bin",)), diffs)

@@ -229,6 +229,7 @@ class FakeSession:
         self.first_model = ModelChanged("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY", 200_000)
         self.busy = False
         self.commands = []
+        self.jobs: dict = {}
         self.queued: tuple[str, ...] = ()
         self.approvals: tuple = ()
         self.views = FakeViews(usage=lambda: self.current.usage)
@@ -300,7 +301,18 @@ class FakeSession:
         self.emit(QueueChanged(self.queued))
         return text
 
-    def stop_command(self) -> bool:
+    def note_pasted(self, blocks) -> None:
+        self.pasted = blocks
+
+    def background_commands(self) -> dict:
+        return self.jobs
+
+    async def end_background(self, number: str) -> list[str]:
+        self.calls.append(("end_background", number))
+        del self.jobs[number]
+        return []
+
+    def stop_command(self, call_id: str = "") -> bool:
         return bool(self.commands) and bool(self.commands.pop())
 
     async def interrupt(self) -> bool:

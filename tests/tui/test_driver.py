@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pty
+import sys
+import threading
 
 import pytest
+from textual.driver import Driver
 from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 
@@ -30,29 +34,51 @@ def test_more_than_the_queue_holds_goes_to_a_terminal_that_is_gone() -> None:
 
 
 async def test_the_driver_writes_to_one() -> None:
-    class App:
+    class Debugging:
         debug = False
 
-    driver = forgiving(LinuxDriver)(App())
+    driver = forgiving(LinuxDriver)(Debugging())
     assert isinstance(driver._file, Output)
     assert driver._file.fileno() == 2
 
 
-class Reading:
-    """A driver that counts how often it began to read."""
+class App:
+    """Keeps the messages that a driver posts."""
 
-    def __init__(self, app: object, **_: object) -> None:
+    def __init__(self) -> None:
+        self.messages: list[object] = []
+
+    def post_message(self, message: object) -> None:
+        self.messages.append(message)
+
+
+class Reading:
+    """Driver that counts its starts and keeps what it wrote; in the background it starts nothing."""
+
+    def __init__(self, app: App, **_: object) -> None:
+        self._app = app
         self.begun = 1
+        self.background = False
+        self.written: list[str] = []
         self.error: OSError | None = None
+        self._writer_thread = object()
 
     def start_application_mode(self) -> None:
+        if self.background:
+            return
         self.begun += 1
+        self._writer_thread = object()
+        self.write("start")
 
     def suspend_application_mode(self) -> None:
+        self.write("stop")
         self.close()
 
     def resume_application_mode(self) -> None:
         self.start_application_mode()
+
+    def write(self, data: str) -> None:
+        self.written.append(data)
 
     def close(self) -> None:
         pass
@@ -63,7 +89,7 @@ class Reading:
 
 
 def test_it_reads_again_after_a_suspension_only() -> None:
-    driver = forgiving(Reading)(None)  # type: ignore[arg-type]
+    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
     driver.resume_application_mode()  # SIGCONT comes behind the SIGHUP of a closed terminal, too
     assert driver.begun == 1
     driver.suspend_application_mode()
@@ -77,8 +103,28 @@ def test_it_reads_again_after_a_suspension_only() -> None:
     assert driver.begun == 2, "the program leaves"
 
 
+def test_a_resume_in_the_background_is_tried_again_in_the_foreground() -> None:
+    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
+    driver.suspend_application_mode()
+    driver.background = True
+    for _ in range(2):  # bg, kill -CONT
+        driver.resume_application_mode()
+    driver.write("while nobody takes it, the queue of the writer would fill up")
+    assert (driver.begun, driver.written) == (1, ["stop"])
+    driver.background = False
+    driver.resume_application_mode()
+    driver.write("picture")
+    assert (driver.begun, driver.written) == (2, ["stop", "start", "picture"])
+
+
+def test_a_stop_without_warning_repaints_the_screen_on_resuming() -> None:
+    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
+    driver.resume_application_mode()
+    assert [type(m) for m in driver._app.messages] == [Driver.SignalResume]
+
+
 def test_what_reads_a_terminal_that_is_gone_ends_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = forgiving(Reading)(None)  # type: ignore[arg-type]
+    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
     driver.error = OSError(5, "Input/output error")
     monkeypatch.setattr("sakti.core.terminal.is_gone", lambda: False)
     with pytest.raises(OSError):
@@ -87,3 +133,34 @@ def test_what_reads_a_terminal_that_is_gone_ends_for_good(monkeypatch: pytest.Mo
     driver.run_input_thread()
     driver.exit_event.clear()
     assert driver.exit_event.is_set()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_a_continue_during_the_suspension_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop and a continue at once, on a busy machine: the process must neither stop nor lose its screen."""
+    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
+    driver._auto_restart = True  # type: ignore[attr-defined]
+    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("stopped although it was continued"))
+    monkeypatch.setattr(driver, "close", driver.resume_application_mode)  # the signal comes in the middle
+    driver._sigtstp_application()  # type: ignore[attr-defined]
+    driver.write("picture")
+    assert (driver.begun, driver.written) == (2, ["stop", "start", "picture"])
+
+
+async def test_an_end_of_file_while_the_terminal_was_lent_does_not_end_reading() -> None:
+    """ctrl+d ends a line there: the read gives nothing, and the terminal is still open."""
+    other, tty_end = pty.openpty()
+    keys: list[str] = []
+
+    class Debugging:
+        debug = _debug = False
+
+    driver = forgiving(LinuxDriver)(Debugging())  # type: ignore[arg-type]
+    driver.fileno = tty_end
+    driver.process_message = lambda message: keys.append(getattr(message, "character", "")) or driver.exit_event.set()  # type: ignore[method-assign, func-returns-value]
+    os.write(other, b"\x04")  # the line discipline takes it: not raw yet
+    threading.Timer(0.3, os.write, (other, b"a\n")).start()
+    await asyncio.to_thread(driver.run_input_thread)
+    assert "a" in keys and not driver.exit_event.for_good
+    for end in (other, tty_end):
+        os.close(end)

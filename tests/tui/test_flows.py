@@ -249,7 +249,7 @@ async def test_quitting_with_work_under_way_asks_once(running, session):
         await session.submit("go")
         await pilot.press("ctrl+q")
         await pilot.pause()
-        assert "press again to stop it and quit" in screen_text(app)
+        assert "still running: turn · press again to stop and quit" in screen_text(app)
         await pilot.press("ctrl+q")
         await pilot.pause()
         assert app.return_value == 0

@@ -28,6 +28,31 @@ async def test_help_alone_shows_commands_and_keys(running, session):
         assert "/compact" in shown and "Help: " not in shown
 
 
+async def test_typing_filters_help_by_keys_commands_and_words(running, session):
+    async with running((120, 40)) as (app, pilot):
+        await pilot.press("f1")
+        await settle(app, pilot)
+        await pilot.press(*"suspend")
+        await settle(app, pilot)
+        shown = screen_text(app)
+        assert "ctrl+z" in shown and "/compact" not in shown
+        await pilot.press("ctrl+u", *"messages copy")
+        await settle(app, pilot)
+        assert "Messages" in screen_text(app) and "/search" not in screen_text(app)
+        await pilot.press("ctrl+u", *"xyzzy")
+        await settle(app, pilot)
+        assert "Nothing found" in screen_text(app)
+        await pilot.press("ctrl+u")
+        await settle(app, pilot)
+        assert "/compact" in screen_text(app)
+        before = screen_text(app)
+        await pilot.press("pagedown")
+        await settle(app, pilot)
+        assert screen_text(app) != before
+        await pilot.press("escape")
+        assert app.screen is app.chat
+
+
 async def test_an_unknown_topic_suggests_the_nearest(running, session):
     async with running() as (app, pilot):
         assert "Did you mean `/help sandbox`?" in await typed(app, pilot, "/help sandbx")

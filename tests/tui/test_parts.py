@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from types import SimpleNamespace
 
 import pytest
 
-from sakti.core.events import ThreadChanged
+from sakti.core.events import ThreadChanged, ToolFinished, ToolStarted, TurnFinished, TurnStarted
+from sakti.core.types import ToolCallPart, ToolResultPart, Usage
 from sakti.tui.chat.stopping import TWICE, Stopping
 from sakti.tui.chat.thread_view import PAGE, ThreadView
 from sakti.tui.notify import LONG_TURN, Notifier
@@ -70,9 +72,14 @@ def host(tmp_path):
     return FakeHost(session)
 
 
+def stopping_of(host, prompt=None):
+    line = SimpleNamespace(stops="", work=lambda text: None)
+    return Stopping(host, FakeConversation(prompt), line), line
+
+
 async def test_ctrl_c_clears_stops_and_quits_when_pressed_twice(host):
-    prompt, compaction = FakePrompt(), SimpleNamespace(stop=lambda: False)
-    stopping = Stopping(host, FakeConversation(prompt), compaction)
+    prompt = FakePrompt()
+    stopping, _ = stopping_of(host, prompt)
     stopping.stop()
     assert prompt.dropped == 1 and not host.exits and host.notes == ["ctrl+c again quits"]
     host.session.workspace.clock.seconds += TWICE
@@ -85,28 +92,83 @@ async def test_ctrl_c_clears_stops_and_quits_when_pressed_twice(host):
     assert host.exits == [0]
 
 
-def test_esc_stops_the_own_command_before_the_turn(host):
-    host.session.busy, host.session.commands = True, ["sleep 60"]
-    stopping = Stopping(host, FakeConversation(), SimpleNamespace(stop=lambda: False))
-    assert stopping.interrupt() and not host.session.commands and not host.work
-    assert stopping.interrupt() and [group for group, _ in host.work] == ["interrupt"]
+async def test_esc_stops_whatever_began_last(host):
+    """A turn, two commands of the user's and a compaction, in every order of their beginning."""
+    call = [ToolCallPart(f"c{n}", "bash", {"command": "sleep 60"}) for n in (1, 2)]
+
+    def begin_turn(stopping):
+        host.session.busy = True
+        stopping.hear(TurnStarted("t1", user("u1", "go")))
+
+    def begin_compaction(stopping):
+        stopping.activities.begin("compaction", lambda: stopped.append("compaction"))
+
+    begins = {
+        "turn": begin_turn,
+        "c1": lambda stopping: stopping.hear(ToolStarted(call[0], own=True)),
+        "c2": lambda stopping: stopping.hear(ToolStarted(call[1], own=True)),
+        "compaction": begin_compaction,
+    }
+    for order in itertools.permutations(begins):
+        stopped: list[str] = []
+        host.session.stop_command = stopped.append
+        stopping, line = stopping_of(host)
+        for name in order:
+            begins[name](stopping)
+        for name in reversed(order):
+            assert line.stops == {"c1": "command", "c2": "command"}.get(name, name)
+            assert stopping.interrupt()
+            if name == "turn":
+                assert [group for group, _ in host.work] == ["interrupt"]
+                host.work.pop()[1].close()
+                host.session.busy = False
+                stopped.append("turn")
+        assert stopped == list(reversed(order)) and line.stops == "" and not stopping.interrupt()
 
 
-def test_esc_gives_up_a_compaction_before_the_turn(host):
-    host.session.busy = True
-    stopped = []
-    stopping = Stopping(host, FakeConversation(), SimpleNamespace(stop=lambda: not stopped and not stopped.append(1)))
-    assert stopping.interrupt() and not host.work
-    assert stopping.interrupt() and [group for group, _ in host.work] == ["interrupt"]
-    host.work.pop()[1].close()
+def test_what_ended_is_not_stopped(host):
+    stopping, line = stopping_of(host)
+    stopping.hear(TurnStarted("t1", user("u1", "go")))
+    stopping.hear(ToolStarted(ToolCallPart("c1", "bash", {}), own=True))
+    stopping.hear(ToolFinished(ToolResultPart("c1", "bash", "", False), 5))
+    assert line.stops == "turn"
+    stopping.hear(TurnFinished("t1", "answered", "", 1, Usage()))
+    assert not stopping.interrupt() and line.stops == ""
 
 
-def test_quitting_asks_twice_while_the_agent_works(host):
-    stopping = Stopping(host, FakeConversation(), SimpleNamespace(stop=lambda: False))
+async def test_a_slash_command_can_be_stopped(host):
+    stopping, line = stopping_of(host)
+    line.set_timer = lambda seconds, work: work()
+
+    async def run():
+        with stopping.command("doctor"):
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(run())
+    await asyncio.sleep(0)
+    assert line.stops == "/doctor" and stopping.interrupt() and host.notes == ["/doctor stopped"]
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert line.stops == ""
+
+
+@pytest.mark.parametrize(
+    ("jobs", "busy", "named"),
+    [({}, True, "turn"), ({"1": "server"}, False, "1 background command"), ({"1": 1, "2": 2}, True, "turn, 2 back")],
+)
+async def test_quitting_asks_once_if_something_runs(host, jobs, busy, named):
+    stopping, _ = stopping_of(host)
     assert stopping.may_quit()
-    host.session.busy = True
-    assert not stopping.may_quit() and "press again" in host.notes[-1]
+    host.session.busy, host.session.jobs = busy, jobs
+    assert not stopping.may_quit() and f"still running: {named}" in host.notes[-1]
     assert stopping.may_quit()
+    host.session.workspace.clock.seconds += 100
+    stopping.stop()  # interrupts, or clears the prompt
+    await host.done()
+    stopping.stop()
+    assert host.exits == ([] if jobs else [0])
+    stopping.stop()
+    assert host.exits[:1] == [0]
 
 
 def test_only_the_end_of_a_long_turn_calls_and_only_out_of_sight(host):

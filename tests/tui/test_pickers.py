@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from textual.binding import Binding
@@ -149,11 +150,11 @@ async def test_every_screen_goes_back_by_a_click(running, session):
         await settle(app, pilot)
         assert app.focused is app.chat.sidebar.tasks.task_list
         await pilot.press("escape")
-        assert "^C quit" in keys and "^C stop" not in keys
+        assert "^C quit" in keys and "esc stop" not in keys
         await session.submit("go")
         await settle(app, pilot)
-        assert "^C stop" in screen_text(app)
-        await pilot.click(app.chat.status_line, offset=(screen_text(app).split("\n")[-1].index("^C") + 1, 0))
+        assert "esc stop turn" in screen_text(app)
+        await pilot.click(app.chat.status_line, offset=(screen_text(app).split("\n")[-1].index("esc stop turn") + 1, 0))
         await settle(app, pilot)
         assert not session.busy
         app.run_command("/model")
@@ -167,3 +168,21 @@ async def test_every_screen_goes_back_by_a_click(running, session):
         app.run_command("/theme newer")
         await settle(app, pilot)
         assert app.theme == "newer" and session.views.state["theme"] == "newer"
+
+
+async def test_background_commands_end_from_their_list(running, session):
+    output = SimpleNamespace(head="", tail="listening on 8000\n\n")
+    session.jobs = {n: SimpleNamespace(command=f"serve {n}", output=output) for n in ("1", "2")}
+    async with running() as (app, pilot):
+        app.run_command("/jobs")
+        await settle(app, pilot)
+        text = screen_text(app)
+        assert "serve 1" in text and "serve 2" in text and "listening on 8000" in text
+        await pilot.press("down", "x")
+        await settle(app, pilot)
+        assert ("end_background", "2") in session.calls and "serve 2" not in screen_text(app)
+        await pilot.press("x")
+        await settle(app, pilot)
+        assert "No command runs in the background" in screen_text(app)
+        await pilot.press("x", "escape")
+        assert app.screen is app.chat

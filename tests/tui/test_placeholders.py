@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual import events
 
 from sakti.core.events import QueueChanged
+from sakti.core.types import Message, TextPart
+from sakti.tui.app import SaktiApp
+from sakti.tui.palette import make_palette, variable_defaults
+from sakti.tui.transcript.blocks import TextBlock
+from sakti.tui.transcript.build import user_blocks
 from sakti.tui.widgets.placeholders import Placeholders
 from sakti.tui.widgets.queue import QueueView
-from tests.tui.conftest import settle
+from tests.tui.conftest import chat_text, settle
+from tests.tui.fakes import NOW
+from tests.tui.real import real_session
 
 LONG = "\n".join(f"line {n}" for n in range(60))
 
@@ -90,3 +98,44 @@ async def test_ctrl_c_and_the_queue_lose_nothing(running, session):
         app.chat.conversation.queue.post_message(QueueView.Removed(0))
         await settle(app, pilot)
         assert app.chat.prompt.text == "queued words\n\nhalf"
+
+
+async def test_a_pasted_block_is_a_sign_in_the_thread_with_the_words_around_it(store, tmp_path):
+    """Also after a restart, and for what was queued; the model gets everything, and unfolding shows it."""
+    session = real_session(store, tmp_path / "w", "one", "two", "three")
+    block = "\n".join(f"row {n}" for n in range(400))
+    sent = f"first words\n{block} explain\nthis"
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        prompt = app.chat.prompt
+        prompt.insert("first words\n")
+        prompt.post_message(events.Paste(block))
+        await settle(app, pilot)
+        prompt.insert(" explain\nthis")
+        await pilot.press("enter")
+        await session.wait()
+        await settle(app, pilot)
+        for _ in range(2):  # as it was sent, and as it is loaded
+            text = chat_text(app)
+            assert "first words" in text and "[pasted 400 lines] explain" in text and "this" in text
+            assert "row 200" not in text
+            await app.chat.view.load()
+        mine = next(b for b in app.chat.transcript.document.blocks if isinstance(b, TextBlock))
+        assert mine.plain() == sent and mine.foldable
+        mine.toggle()
+        assert "row 200" in "".join(s.text for line in mine.render(100, app.palette) for s in line)
+        assert session.workspace.models.provider.requests[0].messages[-1].text.startswith(sent[:50])
+    await session.close()
+
+
+@pytest.mark.parametrize("text", ["a\n" * 60 + "b", "intro\n" + "y\n" * 70 + "\x1b[31mend"])
+def test_a_long_message_of_unknown_origin_shows_its_first_and_last_line(text):
+    message = Message("m", "t1", "r", "user", (TextPart(text),), NOW)
+    block = next(b for b in user_blocks(message) if isinstance(b, TextBlock))
+    shown = [
+        "".join(s.text for s in line).strip() for line in block.render(100, make_palette(variable_defaults(True), True))
+    ]
+    assert len(shown) < 50
+    if (lines := text.strip("\n").split("\n"))[1:]:
+        assert lines[0] in shown and any(line.endswith(lines[-1][-3:]) for line in shown)

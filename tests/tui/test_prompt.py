@@ -29,6 +29,34 @@ def test_a_search_finds_newest_first_and_stays_at_its_ends():
     assert HistorySearch(OLDER).type("x").erase().matches == []
 
 
+TYPED = {
+    "Persian with ZWNJ": "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    "family emoji": "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "Devanagari with ZWJ": "\u0915\u094d\u200d\u0937",
+    "marks of direction": "a\u200e\u05d0\u200f",
+    "soft hyphen, zero width and no-break space": "co\u00adop\u200b\u00a0x",
+    "ideographic space": "\u65e5\u3000\u672c",
+}
+
+
+@pytest.mark.parametrize("text", TYPED.values(), ids=TYPED.keys())
+async def test_every_typed_character_reaches_the_prompt(running, session, text):
+    async with running() as (app, pilot):
+        for character in text:
+            app.post_message(events.Key(character, character))
+        app.post_message(events.Key("ctrl+at", "\x00"))
+        await pilot.pause()
+        assert app.chat.prompt.value == text
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert session.sent == [text]
+        await pilot.press("ctrl+f")
+        await settle(app, pilot)
+        app.post_message(events.Key("\u200e", "\u200e"))
+        await pilot.pause()
+        assert app.screen.focused.value == "\u200e"
+
+
 async def test_ctrl_r_looks_for_older_input_and_enter_takes_it(running, session):
     session.views.typed = list(OLDER)
     async with running() as (app, pilot):

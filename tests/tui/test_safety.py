@@ -44,7 +44,7 @@ from tests.tui.scene import log
 
 EVIL = (
     "A\x1b]0;owned\x07B\x1b]8;;http://evil\x1b\\C\x1b]52;c;aGk=\x07D\x1b[2JE\x1b[6nF\x1b[?1049lG\x9b31mH\x90q\x9cI"
-    "\u202eJ[/red]K[@click=app.quit]x[/]L[$primary]M\rN\x00O\x7fP\x08Q\u2028R"
+    "J[/red]K[@click=app.quit]x[/]L[$primary]M\rN\x00O\x7fP\x08Q\u2028\u202eR"
 )
 FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 

@@ -200,8 +200,9 @@ async def test_settings_by_keys(store, tmp_path):
         await pilot.press("enter")
         await settle(app, pilot)
         assert app.theme == "sakti-light"
-        await choose(pilot, "ui.theme", "")
-        assert "Enter removes ui.theme from" in screen_text(app)
+        assert 'theme = "sakti-light"' in user.read_text()
+        await choose(pilot, "ui.theme", "default")
+        assert "default (sakti-dark)" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
         assert app.theme == "sakti-dark" and "theme" not in user.read_text()
@@ -233,7 +234,7 @@ async def test_the_words_below_follow_what_is_listed(store, tmp_path):
         assert not str(screen.query_one("#panel-detail").render()).strip()
 
 
-async def test_while_a_value_is_written_its_choices_and_keys_are_named(store, tmp_path):
+async def test_a_setting_with_choices_is_chosen_from_a_list(store, tmp_path):
     app = SaktiApp(real_session(store, tmp_path / "w"))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(app, pilot)
@@ -242,7 +243,38 @@ async def test_while_a_value_is_written_its_choices_and_keys_are_named(store, tm
         await pilot.press(*"ui.notify", "enter")
         await settle(app, pilot)
         text = screen_text(app)
-        assert "Takes off, bell or desktop" in text and 'notify = "bell"' in text
+        assert all(word in text for word in ("off", "▶ bell", "desktop", "default (bell)"))
+        assert "enter write · esc cancel" in text and "Enter writes to" in text
+        await pilot.press(*"desk", "enter")
+        await settle(app, pilot)
+        assert (config_home() / "config.toml").read_text() == '[ui]\nnotify = "desktop"\n'
+        assert isinstance(app.screen, SettingsScreen) and app.session.workspace.config.ui.notify == "desktop"
+        await pilot.press("ctrl+u", *"thread_title")
+        await settle(app, pilot)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        await pilot.press("ctrl+t", *"false", "enter")
+        await settle(app, pilot)
+        assert (tmp_path / "w" / ".sakti" / "config.toml").read_text() == "[memory]\nthread_title = false\n"
+        await pilot.press("enter", "escape")
+        await settle(app, pilot)
+        assert "enter another value · esc back" in screen_text(app)
+        await pilot.press("ctrl+u", *"reduced_motion", "enter")
+        await settle(app, pilot)
+        assert "true" in screen_text(app) and "▶ false" in screen_text(app)
+
+
+async def test_while_a_value_is_written_its_choices_and_keys_are_named(store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "w"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        app.run_command("/settings")
+        await settle(app, pilot)
+        await pilot.press(*"agent.max_steps", "enter")
+        await settle(app, pilot)
+        text = screen_text(app)
+        assert "Takes a whole number" in text and "max_steps = " in text
+        print(text)
         assert "enter write · ^t for this project · esc cancel" in text
         await pilot.press("escape")
         await settle(app, pilot)

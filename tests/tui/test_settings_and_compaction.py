@@ -67,7 +67,8 @@ async def test_compacting_is_seen_stopped_and_taken_back(store, tmp_path):
         while not observer.inputs:
             await pilot.pause()
         assert "4 messages," in chat_text(app)
-        assert "compacting: extractive reads 4 messages" in screen_text(app) and "esc stops" in screen_text(app)
+        assert "compacting: extractive reads 4 messages" in screen_text(app)
+        assert "esc stop compaction" in screen_text(app)
         await pilot.press("escape")
         await settle(app, pilot)
         assert "Not compacted" in chat_text(app) and "Stopped: nothing was changed" in chat_text(app)

@@ -220,3 +220,24 @@ async def test_threads_are_told_apart_and_those_of_scripts_are_marked(running, s
         screen.input.value = "run"
         await settle(app, pilot)
         assert [r.thread.id for r in screen.result_list.rows] == ["b"]
+
+
+async def test_undone_branches_are_folded_under_their_thread(running, session):
+    def summary(thread_id, title, preview, *undone):
+        return ThreadSummary(Thread(thread_id, "r", title, NOW, NOW), preview, 2, 90, undone)
+
+    branches = summary("u1", "fix it", "the second try"), summary("u2", "fix it", "the first try")
+    session.views.all_threads = [summary("a", "fix it", "works now", *branches), summary("b", "other", "done")]
+    async with running() as (app, pilot):
+        await opened(app, pilot)
+        text = screen_text(app)
+        assert "↶ 2 undone branches ^e" in text and "the first try" not in text
+        await press(app, pilot, "down", "ctrl+e")
+        assert "no undone branches" in screen_text(app)
+        await press(app, pilot, "up", "ctrl+e")
+        text = screen_text(app)
+        assert "↶ the second try" in text and "↶ the first try" in text and "2 undone branches" not in text
+        await press(app, pilot, "down", "down", "ctrl+e")
+        assert "the first try" not in screen_text(app), "folded from a branch, too"
+        await press(app, pilot, "ctrl+e", "down", "enter")
+        assert app.screen is app.chat and session.thread.id == "u1"

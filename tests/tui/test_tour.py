@@ -36,10 +36,17 @@ async def test_the_tour_from_its_first_prompt_to_its_end(tmp_path, clock):
         assert "session.py" in results[0].content and "redirect" in results[2].content
         app.run_command("/compact")
         await settle(app, pilot)
-        assert "Fridays" in " ".join(x.content for x in await session.views.observations())
+        notes = [x.content for x in await session.views.observations()]
+        assert any("User stated: we deploy on Fridays" in n for n in notes), notes
+        assert any("session.py:4-7 `login(request)`" in n for n in notes), notes
+        assert not any("**" in n or "I search for it" in n or "Three things" in n for n in notes), notes
         assert (await session.views.search("fridays")).hits
         await say(app, pilot, "done", "and more")
         assert chat_text(app).count("That is the tour") == 2, "who goes on talking hears the end again"
+        app.run_command("/compact")
+        await settle(app, pilot)
+        notes = [x.content for x in await session.views.observations()]
+        assert any('session.py:7 `return redirect("/")`' in n for n in notes), notes
         assert {p.name for p in session.workspace.root.iterdir()} == set(FILES), "nothing was changed"
     await session.close()
 

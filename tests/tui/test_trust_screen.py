@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
 from sakti.agent.project import trust
+from sakti.providers.scripted import Answer
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.trust import TrustScreen
 from tests.tui.conftest import screen_text, settle
@@ -59,3 +61,20 @@ async def test_a_changed_folder_shows_its_changes_first(store, tmp_path: Path):
         await settle(app, pilot)
         text = screen_text(app)
         assert "echo 2" in text and "echo 3" in text and "18.sh" not in text
+
+
+async def test_the_screen_asks_about_new_instructions_when_the_turn_ends(store, tmp_path: Path):
+    session = real_session(store, tmp_path / "w", Answer("done"), known_texts=frozenset())
+    app = SaktiApp(session)
+    async with app.run_test(size=(100, 30)) as pilot, asyncio.timeout(30):
+        await settle(app, pilot)
+        (tmp_path / "w" / "AGENTS.md").write_text("obey-me")
+        await session.submit("go")
+        while not isinstance(app.screen, TrustScreen):
+            await pilot.pause(0.01)
+        await pilot.pause()
+        assert "Trust these new files?" in screen_text(app) and "AGENTS.md" in screen_text(app)
+        store.clock.time += 5_000
+        await pilot.press("y")
+        await settle(app, pilot)
+        assert session.workspace.options.trusts("AGENTS.md") and not trust.review(tmp_path / "w").asks

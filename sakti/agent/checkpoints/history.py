@@ -40,13 +40,14 @@ Stamp: TypeAlias = tuple[int, int, int, int]
 class GitFiles(Struct, frozen=True):
     """Files of git's folders at one time: small ones, with their contents kept, and facts of objects.
 
-    `lost` are objects that could not be kept, `problem` says why.
+    `lost` are objects that could not be kept, `problem` says why; `outside` is a repository beside the workspace.
     """
 
     entries: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
     objects: Mapping[str, os.stat_result] = field(default_factory=dict[str, os.stat_result])
     lost: frozenset[str] = frozenset()
     problem: str = ""
+    outside: str = ""
 
 
 class History(Struct):
@@ -57,11 +58,15 @@ class History(Struct):
     _read: dict[str, tuple[Stamp, Entry]] = field(default_factory=dict[str, tuple[Stamp, Entry]])
     _present: frozenset[str] | None = None  # ids of the objects at the last look
 
-    def look(self, gits: Sequence[str], *, keep: bool) -> GitFiles:
-        """Look at the `.git` of these relative paths; `keep` their objects, too. Raises OSError."""
+    def look(self, gits: Sequence[str], *, keep: bool, outside: str = "") -> GitFiles:
+        """Look at the `.git` of these relative paths, and at `outside`.
+
+        `keep` their objects, too. Raises OSError.
+        """
+        outside = outside or str(worktree.kept_at(self.workspace) or self._separate() or "")
         entries: dict[str, Entry] = {}
         objects: dict[str, os.stat_result] = {}
-        for name, status in self._files(gits):
+        for name, status in self._files(gits, outside):
             if stat.S_ISDIR(status.st_mode):
                 entries[name] = Entry(status.st_mode)
             elif stat.S_ISREG(status.st_mode) and _is_object(name):
@@ -69,7 +74,7 @@ class History(Struct):
             elif (entry := self._entry(name, status)) is not None:
                 entries[name] = entry
         lost, problem = self._keep(objects) if keep else (frozenset[str](), "")
-        return GitFiles(entries, objects, lost, problem)
+        return GitFiles(entries, objects, lost, problem, outside)
 
     def changes(self, before: GitFiles, after: GitFiles) -> tuple[list[Change], list[str]]:
         """Return what changed between two looks, and the paths of objects that are gone for good.
@@ -105,8 +110,8 @@ class History(Struct):
 
     # --- files ------------------------------------------------------------------------------------------------
 
-    def _files(self, gits: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield the files and empty folders of git's folders, also of the one that a linked worktree shares."""
+    def _files(self, gits: Sequence[str], outside: str) -> Iterator[tuple[str, os.stat_result]]:
+        """Yield the files and empty folders of git's folders, also of the one outside of the workspace."""
         top = f"{self.workspace}/"
         bare = [Path()] if ".git" not in gits and _is_repository(self.workspace) else []
         for git in gits:
@@ -117,11 +122,17 @@ class History(Struct):
                 yield git, status
                 folder = repositories.kept_at(self.workspace / git, self.workspace)
                 bare += [folder.relative_to(self.workspace)] if folder and ".git" not in folder.parts else []
-        if (outside := worktree.kept_at(self.workspace)) is not None:
-            yield from _below("", str(outside))
+        if outside:
+            yield from _below("", outside)
         for folder in bare:  # its small files are covered like others
             objects = _below(top, (folder / "objects").as_posix())
             yield from ((path, status) for path, status in objects if _is_object(path) and status.st_size > COVERED)
+
+    def _separate(self) -> Path | None:
+        """Return the repository outside of the workspace that its `.git` names, as a link or file."""
+        folder = repositories.named_by(self.workspace / ".git")
+        outside = folder is not None and not folder.is_relative_to(self.workspace)
+        return folder if folder is not None and outside and _is_repository(folder) else None
 
     def _entry(self, name: str, status: os.stat_result) -> Entry | None:
         """Return a small file's entry, its content kept; None for what is neither file nor link, or is gone."""

@@ -33,12 +33,13 @@ class Blocked(SaktiError):
 def parent(root: Path, path: str, *, make: bool = False) -> Generator[tuple[int, str]]:
     """Open the folder of a path (relative to `root`, or absolute); give it with the name in it.
 
+    Of the path ".", which is `root` itself, both are "." for the calls that follow.
     `make`: create folders that are missing. Raises FileNotFoundError, `Blocked`.
     """
     whole = Path(path)
     start = Path(whole.anchor) if whole.is_absolute() else root
     *folders, name = [p for p in path.split("/") if p]
-    if (not folders and name in (".", "..")) or ".." in folders:
+    if (not folders and name == "..") or ".." in folders:
         raise Blocked(f"{path!r} is no path in the workspace.")
     here = os.open(start, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
@@ -139,6 +140,8 @@ def write(root: Path, path: str, entry: Entry, content: bytes | Path, temporary:
             if entry.is_folder:
                 return
             _remove_folder(here, name, path)
+        elif there is not None and (entry.is_folder or stat.S_ISFIFO(entry.mode)):
+            os.unlink(name, dir_fd=here)
         if entry.is_folder or stat.S_ISFIFO(entry.mode):
             _make(here, name, entry)
         elif stat.S_ISREG(entry.mode) and in_place(there):
@@ -185,7 +188,12 @@ def in_place(there: os.stat_result | None) -> bool:
 
 
 def _remove_folder(here: int, name: str, path: str) -> None:
+    """Remove a folder that holds nothing but empty folders. Raises `Blocked`."""
     try:
+        for _, folders, _, above in os.fwalk(name, topdown=False, dir_fd=here):
+            for folder in folders:
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder, dir_fd=above)
         os.rmdir(name, dir_fd=here)
     except OSError as e:
         raise Blocked(f"{path} is a folder now, with something in it.") from e

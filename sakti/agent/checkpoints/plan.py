@@ -24,6 +24,10 @@ class Entry(Struct, frozen=True):
     oid: str = ""
 
     @property
+    def kind(self) -> int:
+        return stat.S_IFMT(self.mode)
+
+    @property
     def is_folder(self) -> bool:
         return stat.S_ISDIR(self.mode)
 
@@ -152,7 +156,7 @@ def same(one: Entry | None, other: Entry | None) -> bool:
     """Return whether two entries are equal as far as an undo is concerned: kind, content, executable or not."""
     if one is None or other is None:
         return one is other
-    if stat.S_IFMT(one.mode) != stat.S_IFMT(other.mode) or one.oid != other.oid:
+    if one.kind != other.kind or one.oid != other.oid:
         return False
     return not stat.S_ISREG(one.mode) or bool(one.mode & 0o111) == bool(other.mode & 0o111)
 
@@ -225,18 +229,21 @@ def _item(path: str, net: Net, now: Entry | None) -> Item | None:
         return _mode_item(path, net, now)
     if want is None and now is not None and now.is_folder and not (net.after and net.after.is_folder):
         return None  # a folder stands where a file was made: not ours to delete
-    if want is not None and want.is_folder and now is not None:
-        return None  # what stands in its place was not made by the calls, or is deleted by itself
     action: Action = "delete" if want is None else "create" if now is None else "change"
-    conflict = ""
-    if not same(now, net.after) and not (net.after is None and now is not None and now.is_folder):
-        conflict = GONE if now is None else CHANGED
-    elif net.broken:
-        conflict = BETWEEN
-    if conflict and ((want and want.is_folder) or (now and now.is_folder and want is None)):
+    conflict = _conflict(net, now)
+    if conflict and now is not None and now.is_folder and want is None:
         return None  # nobody loses anything by a folder
     emptied = now is not None and now.is_folder and net.after is None  # what is in it is deleted before
     return Item(path, action, None if emptied else now, _with_permissions(want, net.after, now), conflict)
+
+
+def _conflict(net: Net, now: Entry | None) -> str:
+    """Return why a path is asked about; "" if it is as the calls left it, or nobody loses anything."""
+    if now is None and net.before is not None and net.before.is_folder:
+        return ""
+    if not same(now, net.after) and not (net.after is None and now is not None and now.is_folder):
+        return GONE if now is None else CHANGED
+    return BETWEEN if net.broken else ""
 
 
 def _mode_item(path: str, net: Net, now: Entry | None) -> Item | None:

@@ -5,17 +5,43 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sakti.agent.checkpoints import targets, uncovered
-from sakti.agent.checkpoints.shadow import Before, Shadow
+from msgspec import Struct, field
+
+from sakti.agent.checkpoints import pending, targets, uncovered
+from sakti.agent.checkpoints.shadow import FirstLook, Shadow
 from sakti.agent.judge import commands
 from sakti.agent.judge.where import Place
+from sakti.agent.tools.context import CallRecord
 from sakti.core.errors import SaktiError
+from sakti.store.secrets import masked
+
+if TYPE_CHECKING:
+    from sakti.agent.tools.processes import Running
 
 log = logging.getLogger(__name__)
+
+
+class _Job(Struct):
+    """Commands that a call left running; `ends`: they are looked at for the last time now."""
+
+    first: FirstLook
+    running: tuple[Running, ...]
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    ends: bool = False
+
+    def is_over(self) -> bool:
+        return self.ends or not any(r.process.poll() is None or r.members() for r in self.running)
+
+
+async def _beat(first: FirstLook) -> None:
+    while True:
+        first.mark.beat()
+        await asyncio.sleep(pending.BEAT_S)
 
 
 class Recorder:
@@ -27,20 +53,23 @@ class Recorder:
         self._told: set[str] = set()
         self._turn: tuple[str, int] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._jobs: list[_Job] = []
 
     def begin(self, thread_id: str, index: int) -> None:
         """Record for the turn of this user's message from now on; called on the event loop."""
         self._loop = asyncio.get_running_loop()
         self._turn = (thread_id, index)
 
-    def writing(self, files: Sequence[tuple[Path, bytes | None, int]]) -> None:
-        """Record files that a tool is about to write; blocks, never raises."""
-        if self._turn is None:
-            return
-        try:
-            self.shadow.writing(files, *self._turn)
-        except (OSError, SaktiError) as e:
-            self._uncovered(e)
+    @contextlib.contextmanager
+    def writing(self, files: Sequence[tuple[Path, bytes | None, int]], temporaries: Sequence[Path]) -> Generator[None]:
+        """Record files that a tool writes meanwhile; blocks, adds no error of its own."""
+        with contextlib.ExitStack() as stack:
+            if self._turn is not None:
+                try:
+                    stack.enter_context(self.shadow.writing(files, self._turn, temporaries))
+                except (OSError, SaktiError) as e:
+                    self._uncovered(e)
+            yield
 
     async def refuses(self, effect: str, arguments: Mapping[str, Any], place: Place) -> str:
         """Return which files that a command names an undo could not restore, and why; "" if there are none."""
@@ -56,41 +85,87 @@ class Recorder:
             return ""
 
     @contextlib.asynccontextmanager
-    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[list[str]]:
+    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[CallRecord]:
         """Record what a command changes while it runs; one that only reads is not looked at.
 
-        Yields a list that gets the names of files that it changed and an undo cannot restore.
+        What it left running goes on to be recorded until it ends.
         """
-        turn, lost = self._turn, list[str]()
+        turn, record = self._turn, CallRecord()
         command = str(arguments.get("command", ""))
         if turn is None or effect != "run" or _only_reads(command, place):
-            yield lost
+            yield record
             return
-        before = await asyncio.to_thread(self._before, targets.read_targets(command, place))
+        first = await self._look(command, turn, targets.read_targets(command, place))
+        if first is None:
+            yield record
+            return
+        beating = asyncio.create_task(_beat(first))
         try:
-            yield lost
-        finally:
-            if before is not None:  # to its end, also where the call was cancelled
-                lost += await asyncio.shield(asyncio.to_thread(self._after, before, turn))
+            yield record
+        finally:  # to its end, also where the call was cancelled
+            beating.cancel()
+            after = asyncio.to_thread(self._after, first, goes_on=bool(record.jobs))
+            names, job = await asyncio.shield(after)
+            record.lost += names
+            if job is not None:
+                self._follow(record.jobs, job)
 
-    def _before(self, named: targets.Targets) -> Before | None:
+    async def _look(self, command: str, turn: tuple[str, int], named: targets.Targets) -> FirstLook | None:
+        look = asyncio.create_task(asyncio.to_thread(self._before, command, turn, named))
         try:
-            before = self.shadow.before(named)
+            return await asyncio.shield(look)
+        except asyncio.CancelledError:
+            if (first := await look) is not None:
+                first.mark.end()  # the command never began
+            raise
+
+    def _follow(self, jobs: Sequence[Running], first: FirstLook) -> None:
+        job = _Job(first, tuple(jobs))
+        job.task = asyncio.create_task(self._record_at_end(job))
+        self._jobs.append(job)
+
+    async def _record_at_end(self, job: _Job) -> None:
+        while not job.is_over():
+            job.first.mark.beat()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pending.BEAT_S):
+                    await job.asked.wait()
+            job.asked.clear()
+        await asyncio.to_thread(self._after, job.first)
+        self._jobs.remove(job)
+
+    async def settle(self, *, ends: bool = False) -> None:
+        """Record the changes of jobs that have ended; `ends`: of all."""
+        ended = [job for job in self._jobs if ends or job.is_over()]
+        for job in ended:
+            job.ends = True
+            job.asked.set()
+        if tasks := [job.task for job in ended if job.task is not None]:
+            await asyncio.wait(tasks)
+
+    def _before(self, command: str, turn: tuple[str, int], named: targets.Targets) -> FirstLook | None:
+        try:
+            first = self.shadow.before(named, turn, masked(command))
         except (OSError, SaktiError) as e:
             self._uncovered(e)
+            with contextlib.suppress(OSError):
+                self.shadow.note_uncovered(turn, masked(command))
             return None
-        if before.history.problem:
-            self._tell_once(before.history.problem)
-        return before
+        if first.before.history.problem:
+            self._tell_once(first.before.history.problem)
+        return first
 
-    def _after(self, before: Before, turn: tuple[str, int]) -> list[str]:
+    def _after(self, first: FirstLook, *, goes_on: bool = False) -> tuple[list[str], FirstLook | None]:
+        """Take the second look; `goes_on`: in the background, which is followed by the look that is returned."""
+        following = None
         try:
-            lost = uncovered.summarise(self.shadow.after(before, *turn))
+            following = self.shadow.follow(first) if goes_on else None
+            lost = uncovered.summarise(self.shadow.after(first, goes_on=following is not None))
             self.shadow.prune()  # here, where nobody waits for it, and not on leaving
         except (OSError, SaktiError) as e:
             self._uncovered(e)
-            return []
-        return lost
+            return [], following
+        return lost, following
 
     def _uncovered(self, error: Exception) -> None:
         why = error.message if isinstance(error, SaktiError) else str(error)

@@ -16,10 +16,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from sakti.agent.checkpoints import pending
 from sakti.agent.checkpoints.plan import Change
 from sakti.agent.tools import changes
 from sakti.core.patterns import lazy_pattern
 
+MOST_NAMED = 100  # paths of each kind that a record names
 _THREAD = lazy_pattern(r"[0-9A-Za-z_.-]{1,200}")
 
 
@@ -31,6 +33,7 @@ class Turn(Struct, frozen=True):
     at: int  # Unix ms of its first change
     changes: tuple[Change, ...]
     left_out: tuple[str, ...] = ()  # paths that its commands may have changed without being covered
+    stays: tuple[str, ...] = ()  # new files of its commands that git ignores
 
     @property
     def key(self) -> tuple[str, int]:
@@ -85,10 +88,33 @@ class Records(Struct):
     folder: Path
     _made: set[Path] = field(default_factory=set[Path])
 
-    def add(self, thread_id: str, index: int, at: int, made: Sequence[Change], left_out: Iterable[str] = ()) -> None:
-        """Append what a call changed. Raises OSError."""
-        line = {"at": at, "changes": [c.as_json() for c in made], "left_out": sorted(left_out)[:100]}
-        append(self._of(thread_id) / f"{index:08}.jsonl", line)
+    def add(
+        self,
+        turn: tuple[str, int],
+        at: int,
+        changes_: Sequence[Change],
+        left_out: Iterable[str] = (),
+        *,
+        stays: Iterable[str] = (),
+        call: str = "",
+    ) -> None:
+        """Append what a call of a turn changed. Raises OSError."""
+        line = {"at": at, "call": call, "changes": [c.as_json() for c in changes_]}
+        lists = {"left_out": sorted(left_out)[:MOST_NAMED], "stays": sorted(stays)[:MOST_NAMED]}
+        append(self._file(turn), {**line, **lists})
+
+    def has_call(self, turn: tuple[str, int], call: str) -> bool:
+        """Return whether the changes of a call are recorded."""
+        return any(row.get("call") == call for row in read(self._file(turn)))
+
+    def changed_since(self, at: int, call: str) -> dict[str, Change]:
+        """Return the last change of each path by a call, or by any that was recorded after a time (Unix ms)."""
+        files = [f for f in (self.folder / "turns").glob("*/*.jsonl") if f.stat().st_mtime * 1000 >= at - 1000]
+        rows = sorted(
+            (r for f in files for r in read(f) if r["at"] > at or (call and r.get("call") == call)),
+            key=lambda r: r["at"],
+        )
+        return {c[0]: Change.of(c) for r in rows for c in r["changes"]}
 
     def turns(self, thread_id: str) -> list[Turn]:
         """Return the turns of a thread that changed files, oldest first."""
@@ -97,8 +123,9 @@ class Records(Struct):
             rows = list(read(file))
             made = tuple(Change.of(c) for r in rows for c in r["changes"])
             left_out = tuple(dict.fromkeys(p for r in rows for p in r["left_out"]))
-            if made or left_out:
-                out.append(Turn(thread_id, int(file.stem), rows[0]["at"], made, left_out))
+            stays = tuple(dict.fromkeys(p for r in rows for p in r.get("stays", ())))
+            if made or left_out or stays:
+                out.append(Turn(thread_id, int(file.stem), rows[0]["at"], made, left_out, stays))
         return out
 
     def undone(self) -> list[Undone]:
@@ -128,6 +155,8 @@ class Records(Struct):
                 out |= _named(turn.changes)
         for done in self.undone():
             out |= _named(done.steps)
+        for call in pending.list_calls(self.folder):
+            out |= _named(call.writes)
         return out
 
     def forget_before(self, at: int) -> int:
@@ -167,6 +196,9 @@ class Records(Struct):
         rows = [u.as_json() for u in kept] + [{"redone": u.id} for u in kept if u.redone]
         rows += [{"incomplete": u.id, "paths": list(u.left)} for u in kept if u.left]
         write(file, "".join(json.dumps(r) + "\n" for r in rows).encode())
+
+    def _file(self, turn: tuple[str, int]) -> Path:
+        return self._of(turn[0]) / f"{turn[1]:08}.jsonl"
 
     def _of(self, thread_id: str) -> Path:
         name = thread_id if _THREAD.fullmatch(thread_id) and thread_id.strip(".") else thread_id.encode().hex()

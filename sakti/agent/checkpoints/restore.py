@@ -100,7 +100,7 @@ class Restorer(Struct, frozen=True):
                 raise SaktiError(
                     f"{step.path} changed in this moment. Nothing was changed: try again.", title="Undo", code="changed"
                 )
-            if now is not None and now.oid and now.oid != "other" and not same(now, step.after):
+            if now is not None and now.oid not in ("", "other", step.after.oid if step.after is not None else None):
                 self._keep_one(step, now.oid, data)
 
     def _keep_one(self, step: Change, oid: str, data: bytes) -> None:
@@ -121,11 +121,12 @@ class Restorer(Struct, frozen=True):
                 if step.after is not None and not has_same_mode(now, step.after):
                     places.set_mode(self.root, step.path, step.after.mode)
                 return True
-            torn = now is not None and now.oid != "other" and _written_in_place(self.root, step)
-            if not fits(now, step.before) and not torn:
+            if not fits(now, step.before) and not _is_torn(self.root, step, now):
                 return False
             if step.after is None:
                 places.remove(self.root, step.path, undo.folders)
+            elif now is not None and (now.kind, now.oid) == (step.after.kind, step.after.oid):
+                places.set_mode(self.root, step.path, step.after.mode)  # its content may not be kept
             else:
                 places.write(self.root, step.path, step.after, self._content(step.after), temporary)
         except (OSError, SaktiError):
@@ -138,12 +139,19 @@ class Restorer(Struct, frozen=True):
         return self.objects.entire_file(entry.oid) or self.objects.get(entry.oid)
 
 
-def _written_in_place(root: Path, step: Change) -> bool:
-    """Return whether a file is one that is overwritten: a kill in the middle leaves neither content."""
+def _is_torn(root: Path, step: Change, now: Entry | None) -> bool:
+    """Return whether a kill in the middle of a step may have left a path as neither before nor after it.
+
+    A file that is overwritten has neither content then; nothing is there between a file and a folder.
+    """
+    if step.after is None or (now is not None and now.oid == "other"):
+        return False
+    if now is None:
+        return step.before is not None and step.before.kind != step.after.kind
     try:
         with places.parent(root, step.path) as (here, name):
             found = os.lstat(name, dir_fd=here)
-        return step.after is not None and stat.S_ISREG(step.after.mode) and places.in_place(found)
+        return stat.S_ISREG(step.after.mode) and places.in_place(found)
     except (OSError, places.Blocked):
         return False
 

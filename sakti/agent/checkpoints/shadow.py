@@ -6,17 +6,18 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.agent.checkpoints import history, places, restore, uncovered
+from sakti.agent.checkpoints import history, keeping, pending, places, restore, uncovered
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints.objects import FILE, HISTORY, Objects, index_entries
-from sakti.agent.checkpoints.plan import Change, Entry, Plan
+from sakti.agent.checkpoints.pending import Mark, PendingCall
+from sakti.agent.checkpoints.plan import Change, Entry, Plan, has_same_mode, same
 from sakti.agent.checkpoints.records import Records, Undone
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, packed, program
@@ -25,8 +26,10 @@ from sakti.agent.judge.secrets import secret_filter, secret_reason
 from sakti.agent.judge.where import Place
 from sakti.core import resources
 from sakti.core.clock import Clock
+from sakti.core.errors import SaktiError
 from sakti.core.ids import Ids
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import one_line
 
 with lazy_imports:
     from sakti.agent.checkpoints import dulwich_scanner
@@ -34,6 +37,8 @@ with lazy_imports:
 DAY_S = 86_400
 KEPT_DAYS = 30
 LARGEST = 2_000_000_000  # bytes of the contents of one workspace
+SHARED_MS = 120_000  # of a longer command in the background a change may be the user's
+MARGIN_NS = 3_000_000_000  # after the last beat of a call its process may have lived on
 YOUNG_S = 3_600  # what was kept so lately may be of a call that has not been recorded yet
 
 try:
@@ -53,6 +58,13 @@ class Before(Struct, frozen=True):
     history: history.GitFiles
     kept: Mapping[str, Entry]
     refused: str = ""
+
+
+class FirstLook(Struct, frozen=True):
+    """A command that runs: its mark, and the workspace before it."""
+
+    mark: Mark
+    before: Before
 
 
 class Shadow(Struct, dict=True):
@@ -79,15 +91,22 @@ class Shadow(Struct, dict=True):
 
     # --- what calls do --------------------------------------------------------------------------------------
 
-    def before(self, named: Targets = NOTHING) -> Before:
-        """Look at the workspace before a command that names these files. Raises `SaktiError`, OSError."""
+    def before(self, named: Targets = NOTHING, turn: tuple[str, int] = ("", 0), command: str = "") -> FirstLook:
+        """Look at the workspace before a command of a turn that names these files.
+
+        What the command changes is recorded even if sakti is killed. Raises `SaktiError`, OSError.
+        """
         with self.locked():
+            self._settle()
             picture = self.scanner().scan(modes=True)
             beside = uncovered.look(self.workspace, picture.entries)
             history = self.history.look(beside.gits, keep=True)
-            keeping = self._keeping(named, picture)
-            kept = uncovered.keep(self.workspace, keeping, self.objects)
-        return Before(picture, beside, history, kept, keeping.refused)
+            wanted = self._keeping(named, picture)
+            kept = keeping.keep(self.workspace, wanted, self.objects)
+            before = Before(picture, beside, history, kept, wanted.refused)
+            call = PendingCall(self.ids.new(), *turn, self.clock.now(), command)
+            mark = pending.begin(self.folder, call, before)
+        return FirstLook(mark, before)
 
     def refuses(self, named: Targets) -> str:
         """Return why files that a command names could not be restored, "" if they can.
@@ -97,40 +116,138 @@ class Shadow(Struct, dict=True):
         with self.locked():
             return self._keeping(named, self.scanner().scan()).refused
 
-    def _keeping(self, named: Targets, picture: Picture) -> uncovered.Keeping:
+    def _keeping(self, named: Targets, picture: Picture) -> keeping.Keeping:
         if named == NOTHING:
-            return uncovered.Keeping()
+            return keeping.Keeping()
         tops = tuple(f"{t.relative_to(self.workspace)}/" for t in named.unignored if t.is_relative_to(self.workspace))
         visible = [self.workspace / p for p in picture.left_out if "./" in tops or p.startswith(tops)]
         small = [p for p in named.mentioned if p.stat().st_size <= COVERED]
         removed, written = (*named.removed, *visible), (*named.written, *small)
-        return uncovered.plan_keeping(self.workspace, removed, written, picture.entries, self.objects)
+        return keeping.plan_keeping(self.workspace, removed, written, picture.entries, self.objects)
 
-    def after(self, before: Before, thread_id: str, index: int) -> tuple[str, ...]:
-        """Record what changed since `before`; return the paths of files that an undo cannot restore.
-
-        Raises `SaktiError`, OSError.
-        """
+    def follow(self, first: FirstLook) -> FirstLook:
+        """Go on with a command in the background, before the second look after its call. Raises OSError."""
+        began = first.mark.call
+        call = PendingCall(self.ids.new(), *began.key, began.at, began.command, job=True, began_as=began.id)
         with self.locked():
-            scanner = self.scanner()
-            picture = scanner.scan(modes=True, rules=False)
-            beside = uncovered.look(self.workspace, picture.entries)
-            ours = self._without_unhidden(scanner, before, picture)
-            result = uncovered.compare(
-                self.workspace,
-                uncovered.Moment(before.picture.entries, before.beside),
-                uncovered.Moment(ours, beside),
-                before.kept,
-                picture.left_out,
-            )
-            gits = tuple(dict.fromkeys((*before.beside.gits, *beside.gits)))
-            history, gone = self.history.changes(before.history, self.history.look(gits, keep=False))
-            changes, lost = [*result.undoable, *history], (*result.lost, *gone)
-            if changes or lost:
-                self.records.add(thread_id, index, self.clock.now(), changes, lost)
+            return FirstLook(pending.begin(self.folder, call, first.before), first.before)
+
+    def after(self, first: FirstLook, *, goes_on: bool = False) -> tuple[str, ...]:
+        """Record what changed since the first look; return the paths of files that an undo cannot restore.
+
+        `goes_on`: it is followed in the background. Raises `SaktiError`, OSError.
+        """
+        call = first.mark.call
+        with self.locked():
+            try:
+                disputes = call.job and self.clock.now() - call.at > SHARED_MS
+                return self._record(call, first.before, disputed_after=0 if disputes else None, goes_on=goes_on)
+            finally:
+                first.mark.end()
+
+    def _record(
+        self, call: PendingCall, before: Before, *, disputed_after: int | None, goes_on: bool = False
+    ) -> tuple[str, ...]:
+        """Take the second look of a call.
+
+        Changes after `disputed_after` (ns, of the file system) may be somebody else's.
+        """
+        try:
+            comparison, history, gone = self._compare(before)
+        except (OSError, SaktiError):
+            self.note_uncovered(call.key, call.command, call.id)
+            raise
+        changes, lost = [*comparison.undoable, *history], (*comparison.lost, *gone)
+        changes = self._only_new(changes, self.records.changed_since(call.at, call.began_as))
+        if disputed_after is not None:
+            changes = [row for c in changes for row in self._with_dispute(c, disputed_after)]
+        if changes or lost or comparison.stays:
+            self.records.add(call.key, self.clock.now(), changes, lost, stays=comparison.stays, call=call.id)
+        if not goes_on:
             used = {c.path for c in changes}
             self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
         return lost
+
+    def _compare(self, before: Before) -> tuple[uncovered.Changes, list[Change], list[str]]:
+        scanner = self.scanner()
+        picture = scanner.scan(modes=True, rules=False)
+        beside = uncovered.look(self.workspace, picture.entries)
+        ours = self._without_unhidden(scanner, before, picture)
+        old, new = uncovered.Moment(before.picture.entries, before.beside), uncovered.Moment(ours, beside)
+        moves = uncovered.find_moves(self.workspace, old, new)
+        moved = keeping.keep_moved(self.workspace, moves, old, new, self.objects)
+        moves = moves.limited_to(moved)
+        result = uncovered.compare(self.workspace, old, new, {**moved, **before.kept}, picture.left_out, moves)
+        for look in (before.beside, beside):
+            for path in look.links.keys() & {c.path for c in result.undoable}:
+                self.objects.put(os.fsencode(look.links[path]))
+        gits = tuple(dict.fromkeys((*before.beside.gits, *beside.gits)))
+        look = self.history.look(gits, keep=False, outside=before.history.outside)
+        return result, *self.history.changes(before.history, look)
+
+    def _only_new(self, changes: Iterable[Change], recorded: Mapping[str, Change]) -> list[Change]:
+        """Leave out what other calls recorded meanwhile."""
+        rest: list[Change] = []
+        for change in changes:
+            before = recorded[change.path].after if change.path in recorded else None
+            if change.path not in recorded:
+                rest.append(change)
+            elif not (same(before, change.after) and has_same_mode(before, change.after)):
+                rest.append(replace(change, before=before))
+        return rest
+
+    def _with_dispute(self, change: Change, after: int) -> list[Change]:
+        """Split a change that somebody else may have made: so an undo asks about it."""
+        path = self.workspace / change.path
+        try:
+            changed = path.lstat().st_ctime_ns
+        except OSError:
+            above = next((p for p in path.parents if p.is_dir()), self.workspace)
+            changed = above.stat().st_mtime_ns
+        if changed <= after:
+            return [change]
+        return [Change(change.path, change.before, change.before), Change(change.path, change.after, change.after)]
+
+    def note_uncovered(self, turn: tuple[str, int], command: str, call: str = "") -> None:
+        """Record that the changes of a command are not known. Raises OSError."""
+        what = f"anything that `{one_line(command, 80)}` changed" if command else "anything that a command changed"
+        self.records.add(turn, self.clock.now(), (), [what], call=call)
+
+    # --- calls that a kill interrupted ------------------------------------------------------------------------
+
+    def jobs(self) -> list[PendingCall]:
+        """Return the commands that still run in the background."""
+        return [call for call in pending.list_calls(self.folder) if call.job]
+
+    def _settle(self) -> None:
+        """Record what calls changed whose process is gone. Raises OSError, `SaktiError`."""
+        for mark in pending.list_dead(self.folder):
+            with contextlib.suppress(SaktiError):  # it is recorded as not covered
+                self._settle_one(mark)
+            mark.end()
+
+    def _settle_one(self, mark: Mark) -> None:
+        call, until = mark.call, mark.last_beat_ns() + MARGIN_NS
+        for path in call.temporaries:
+            places.clear(self.workspace, path, path.rpartition("/")[2])
+        if call.writes:
+            torn = [c for w in call.writes for c in self._torn(w, until)]
+            if torn:
+                self.records.add(call.key, self.clock.now(), torn)
+        elif not self.records.has_call(call.key, call.id):
+            before = mark.load()
+            if isinstance(before, Before):
+                self._record(call, before, disputed_after=until)
+            else:
+                self.note_uncovered(call.key, call.command, call.id)
+
+    def _torn(self, write: Change, until: int) -> Iterator[Change]:
+        """Yield the change of a file that was being overwritten: it has neither content."""
+        with contextlib.suppress(OSError, places.Blocked):
+            now, _ = places.look(self.workspace, write.path, [e.oid for e in (write.before, write.after) if e])
+            neither = now is not None and not same(now, write.before) and not same(now, write.after)
+            if neither and (self.workspace / write.path).lstat().st_ctime_ns <= until:
+                yield Change(write.path, write.after, now)
 
     def _without_unhidden(self, scanner: Scanner, before: Before, picture: Picture) -> Mapping[str, Entry]:
         """Leave out files that only became visible: a command that changes .gitignore did not make them."""
@@ -142,27 +259,40 @@ class Shadow(Struct, dict=True):
         seen = scanner.ignored([p for p in new if p not in old], texts)
         return {p: e for p, e in new.items() if p not in seen}
 
-    def writing(self, files: Sequence[tuple[Path, bytes | None, int]], thread_id: str, index: int) -> None:
-        """Record what a file tool is about to write: path, new content (None: deleted), permissions of a new file.
+    @contextlib.contextmanager
+    def writing(
+        self, files: Sequence[tuple[Path, bytes | None, int]], turn: tuple[str, int], temporaries: Sequence[Path] = ()
+    ) -> Generator[None]:
+        """Record the files that a tool writes meanwhile.
 
-        Raises OSError, `SaktiError`.
+        Of each its path, new content (None: deleted) and permissions if it is new; `temporaries` are files that it
+        renames: a kill leaves none of them. Raises OSError, `SaktiError`.
         """
         changes: list[Change] = []
         for path, data, mode in files:
             name = self.name_of(path)
             secret = self.is_secret(path)
-            found, old = places.look(self.workspace, name)
-            if found is not None and found.oid.startswith(FILE):
+            before, old = places.look(self.workspace, name)
+            if before is not None and before.oid.startswith(FILE):
                 with places.parent(self.workspace, name) as (here, last):
-                    self.objects.keep(found.oid, last, here)
-            elif found is not None and found.oid not in ("", "other"):
-                found = Entry(found.mode, self.objects.put(old, secret=secret))
+                    self.objects.keep(before.oid, last, here)
+            elif before is not None and before.oid not in ("", "other"):
+                before = Entry(before.mode, self.objects.put(old, secret=secret))
             after = None
             if data is not None:
-                after = Entry(found.mode if found is not None else mode, self.objects.put(data, secret=secret))
-            changes += [*self._folder_filled(path, name), Change(name, found, after)]
+                after = Entry(before.mode if before is not None else mode, self.objects.put(data, secret=secret))
+            changes += [*self._folder_filled(path, name), Change(name, before, after)]
+        names = tuple(self.name_of(t) for t in temporaries)
         with self.locked():
-            self.records.add(thread_id, index, self.clock.now(), changes)
+            self._settle()
+            call = PendingCall(self.ids.new(), *turn, self.clock.now(), writes=tuple(changes), temporaries=names)
+            mark = pending.begin(self.folder, call)
+        try:
+            with self.locked():
+                self.records.add(turn, self.clock.now(), changes, call=call.id)
+            yield
+        finally:
+            mark.end()
 
     def _folder_filled(self, path: Path, name: str) -> list[Change]:
         """Record an empty folder in which a file is made: an undo leaves it."""
@@ -220,11 +350,17 @@ class Shadow(Struct, dict=True):
             return self.restorer().run(again, redoes=done.id)
 
     def recover(self) -> list[str] | None:
-        """Complete a restore that a kill interrupted."""
-        if not (self.folder / restore.JOURNAL).exists():
+        """Complete a restore that a kill interrupted, and take the second look after calls that one interrupted.
+
+        Returns the paths that the restore left; None if there was none. Raises OSError, `SaktiError`.
+        """
+        interrupted = (self.folder / restore.JOURNAL).exists()
+        if not interrupted and not pending.list_calls(self.folder):
             return None
         with self.locked():
-            return self.restorer().recover()
+            remaining = self.restorer().recover() if interrupted else None
+            self._settle()
+        return remaining
 
     def content(self, path: str, oid: str) -> bytes | None:
         """Return the content that stands at a path now, where it is the one of that id."""
@@ -318,6 +454,7 @@ def purge_thread(thread_id: str) -> int:
 
 def _forget(folder: Path, thread_id: str) -> bool:
     records = Records(folder)
+    pending.forget_thread(folder, thread_id)
     if not records.forget_thread(thread_id):
         return False
     sweep(folder, keep_index=False)
@@ -332,6 +469,7 @@ def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("i
     freed = 0
     objects, records = open_objects(folder), Records(folder)
     needed = records.needed() | objects.names_of(HISTORY)  # copies that the next look would make again
+    needed |= {oid for before in pending.load_all(folder) for oid in _ids(before)}
     if keep_index:
         indexed = _in_index(folder / "git" / "index")
         if indexed is None:
@@ -341,6 +479,12 @@ def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("i
         (folder / "git" / "index").unlink(missing_ok=True)
         freed = objects.unpack(needed)
     return freed + objects.sweep(needed, older_than)
+
+
+def _ids(before: object) -> Iterator[str]:
+    if isinstance(before, Before):
+        for entries in (before.picture.entries, before.history.entries, before.kept):
+            yield from (e.oid for e in entries.values() if e.oid)
 
 
 def open_objects(folder: Path) -> Objects:

@@ -6,6 +6,7 @@ any other that a command removes or changes is named afterwards.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections import deque
@@ -15,32 +16,32 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from sakti.agent.checkpoints import places
-from sakti.agent.checkpoints.objects import FILE, Objects
+from sakti.agent.checkpoints.objects import blob_id
 from sakti.agent.checkpoints.plan import Change, Entry, has_same_mode, same
 from sakti.agent.tools.changes import current_umask
-from sakti.core.text import byte_size, counted
 
 MOST = 20_000  # files that are noted
-MOST_KEPT = 50_000  # files that are kept for one command
-LARGEST = 2_000_000_000  # bytes of all files kept as a whole, and of those that one command may have copied
-SPARE = 500_000_000  # bytes that stay free on the disk of the checkpoints
 NAMED = 20  # names of what was lost
 # Folders that programs fill, and fill again: only the folder itself is noted.
 _FILLED = frozenset(("node_modules", ".venv", "venv"))
 _CACHE = "__pycache__"
+ROOT = "."  # the path of the workspace itself
 _TAG = "CACHEDIR.TAG"  # says that a folder is a cache
 
 
 class Surroundings(Struct, frozen=True):
-    """Facts at one time: permissions of folders, and files that are not covered.
+    """Facts at one time: of all folders, and of files that are not covered.
 
-    `gits` are the paths of all `.git`, `unseen` folders that were not looked into.
+    `links` are the targets of links that are not covered, `gits` the paths of all `.git`, `unseen` folders that were
+    not looked into, `filled` those that programs fill.
     """
 
-    folders: Mapping[str, int] = field(default_factory=dict[str, int])
+    folders: Mapping[str, os.stat_result] = field(default_factory=dict[str, os.stat_result])
     files: Mapping[str, os.stat_result] = field(default_factory=dict[str, os.stat_result])
+    links: Mapping[str, str] = field(default_factory=dict[str, str])
     gits: tuple[str, ...] = ()
     unseen: frozenset[str] = frozenset()
+    filled: frozenset[str] = frozenset()
 
 
 class _Walk:
@@ -48,10 +49,12 @@ class _Walk:
 
     def __init__(self, workspace: Path, covered: Container[str]) -> None:
         self.covered, self.top = covered, workspace
-        self.folders: dict[str, int] = {}
+        self.folders: dict[str, os.stat_result] = {"": workspace.stat()}
         self.files: dict[str, os.stat_result] = {}
+        self.links: dict[str, str] = {}
         self.gits: list[str] = []
         self.unseen: set[str] = set()
+        self.filled: set[str] = set()
         self.waiting = deque([""])
 
     def run(self) -> Surroundings:
@@ -65,10 +68,15 @@ class _Walk:
                     raise
                 self.unseen.add(folder)
                 continue
-            if not any(e.name == _TAG for e in entries) or f"{folder}/{_TAG}" in self.covered:
-                for entry in entries:
-                    self._see(f"{folder}/{entry.name}" if folder else entry.name, entry)
-        return Surroundings(self.folders, self.files, tuple(self.gits), frozenset(self.unseen))
+            if any(e.name == _TAG for e in entries) and f"{folder}/{_TAG}" not in self.covered:
+                self.filled.add(folder)
+                continue
+            for entry in entries:
+                self._see(f"{folder}/{entry.name}" if folder else entry.name, entry)
+        self.folders[ROOT] = self.folders.pop("")
+        return Surroundings(
+            self.folders, self.files, self.links, tuple(self.gits), frozenset(self.unseen), frozenset(self.filled)
+        )
 
     def _see(self, path: str, entry: os.DirEntry[str]) -> None:
         if entry.name == ".git":
@@ -77,15 +85,19 @@ class _Walk:
             self._see_folder(path, entry)
         elif path not in self.covered and len(self.files) < MOST:
             self.files[path] = entry.stat(follow_symlinks=False)
+            if entry.is_symlink():
+                self.links[path] = os.readlink(entry)  # noqa: PTH115 - as it is written
 
     def _see_folder(self, path: str, entry: os.DirEntry[str]) -> None:
-        status = entry.stat(follow_symlinks=False)
-        self.folders[path] = status.st_mode
+        self.folders[path] = status = entry.stat(follow_symlinks=False)
         if len(self.files) >= MOST:
             self.unseen.add(path)
         elif entry.name in _FILLED:
             self.files[path] = status
-        elif entry.name != _CACHE:
+            self.filled.add(path)
+        elif entry.name == _CACHE:
+            self.filled.add(path)
+        else:
             self.waiting.append(path)
 
 
@@ -100,163 +112,231 @@ class Moment(Struct, frozen=True):
     covered: Mapping[str, Entry]
     look: Surroundings
 
+    def entry(self, path: str) -> Entry | None:
+        """Return what is at a path; of a folder only if it holds nothing, or programs fill it."""
+        return self.covered.get(path) or _entry(path, self.look.files.get(path), self.look.links.get(path))
+
+    def any_entry(self, path: str) -> Entry | None:
+        status = self.look.folders.get(path)
+        return self.entry(path) if status is None else Entry(status.st_mode)
+
 
 class Changes(Struct, frozen=True):
-    """Changes by a command: those that can be undone, and the paths of files that cannot be restored."""
+    """Changes by a command: those that can be undone, and the paths of files that cannot be restored.
+
+    `stays` are new files that git ignores: nothing is lost by them, so an undo leaves them.
+    """
 
     undoable: tuple[Change, ...]
     lost: tuple[str, ...]
+    stays: tuple[str, ...] = ()
+
+
+class Moves(Struct, frozen=True):
+    """Where a command moved what is not covered: new paths by old ones, of files, and of entire folders."""
+
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    folders: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def limited_to(self, kept: Container[str]) -> Moves:
+        """Treat files that could not be kept like folders: an undo leaves them where they are now."""
+        lost = {path: place for path, place in self.files.items() if path not in kept}
+        return Moves({p: q for p, q in self.files.items() if p in kept}, {**self.folders, **lost})
+
+
+class _Comparison:
+    """Compare two moments; `kept` are files kept before the command, `visible` those left out unignored.
+
+    What a folder that was moved entirely holds is left out: it may be nowhere else.
+    """
+
+    def __init__(self, workspace: Path, before: Moment, after: Moment, kept: Mapping[str, Entry], moves: Moves) -> None:
+        self.workspace, self.contents = workspace, kept
+        self.before, self.after = before, after
+        self.above = _above(kept)
+        self.moved_folders = {path: place for path, place in moves.folders.items() if path not in self.above}
+        self.undoable: list[Change] = []
+        self.lost = [f"{path} (is now {place})" for path, place in self.moved_folders.items()]
+        self.stays: list[str] = []
+        self.replaced = set(_replaced(self.before, self.after))
+        self.moved_files = set(moves.files.values())
+
+    def run(self, visible: Container[str]) -> Changes:
+        old, new = self.before.covered, self.after.covered
+        covered = {p for p in old.keys() | new.keys() if old.get(p) is not new.get(p)}
+        beside = self.before.look.files.keys() | self.after.look.files.keys()
+        paths = covered | beside | self.contents.keys() | self.replaced
+        for path in sorted(paths - self.moved_folders.keys()):
+            change = self._change_at(path)
+            if change is not None:
+                self._sort(change, is_new=path in visible or self._is_new(path))
+        folders = _folder_changes(self.before, self.after, {c.path for c in self.undoable})
+        seen = self.before.look
+        stays = [p for p in self.stays if len(seen.files) < MOST and not _is_unseen(p, seen.unseen)]
+        return Changes((*folders, *self.undoable), tuple(self.lost), tuple(stays))
+
+    def _change_at(self, path: str) -> Change | None:
+        old, new = self.before.covered, self.after.covered
+        was = old.get(path) or self.contents.get(path) or self.before.any_entry(path)
+        look_again = path in self.contents and path not in new
+        now = _entry_at(self.workspace, path) if look_again else self.after.any_entry(path)
+        if _are_folders(was, now):
+            was, now = old.get(path), new.get(path)  # that is: an empty folder was filled, or a folder emptied
+        unseen = now is None and _is_unseen(path, self.after.look.unseen)
+        if unseen or _is_equal(was, now) or _is_at_or_below(path, set(self.moved_folders.values())):
+            return None
+        return Change(path, was, now)
+
+    def _is_new(self, path: str) -> bool:
+        return path in self.after.covered or path in self.moved_files or _is_at_or_below(path, self.replaced)
+
+    def _sort(self, change: Change, *, is_new: bool) -> None:
+        path, is_filled = change.path, change.path in self.before.look.filled
+        if path in self.before.covered or path in self.contents or _is_undoable(change, is_new=is_new):
+            self.undoable.append(change)
+            self.lost += [path] if is_filled else []
+        elif change.before is None:
+            self.stays.append(path)
+        elif path not in self.above:
+            self.lost.append(path)
 
 
 def compare(
-    workspace: Path, before: Moment, after: Moment, kept: Mapping[str, Entry], visible: Container[str]
+    workspace: Path,
+    before: Moment,
+    after: Moment,
+    kept: Mapping[str, Entry],
+    visible: Container[str],
+    moves: Moves,
 ) -> Changes:
-    """Compare two moments; `kept` are files kept before the command, `visible` those left out unignored.
+    """Compare two moments; `kept` are files kept before the command, `visible` those left out unignored."""
+    return _Comparison(workspace, before, after, kept, moves).run(visible)
 
-    A new file that is ignored is no change: nothing is lost by it.
-    """
-    old, new = before.covered, after.covered
-    paths = {p for p in old.keys() | new.keys() if old.get(p) is not new.get(p)}
-    above = {p[:at] for p in kept for at, sign in enumerate(p) if sign == "/"}
-    changes: list[Change] = []
-    lost: list[str] = []
-    for path in sorted(paths | before.look.files.keys() | after.look.files.keys() | kept.keys()):
-        was = old.get(path) or kept.get(path) or _entry(path, before.look.files.get(path))
-        status = _status(workspace, path) if path in kept else after.look.files.get(path)
-        now = new.get(path) or _entry(path, status)
-        if _is_equal(was, now) or (now is None and _is_unseen(path, after.look.unseen)):
-            continue
-        if path in old or path in kept or _is_undoable(was, now, new=path in new or path in visible):
-            changes.append(Change(path, was, now))
-        elif was is not None and path not in above:
-            lost.append(path)
-    return Changes((*_folder_changes(before.look, after.look), *changes), tuple(lost))
+
+def find_moves(workspace: Path, before: Moment, after: Moment) -> Moves:
+    """Find where files and folders went that are not covered and are no longer at their paths."""
+    return Moves(_find_moved_files(workspace, before, after), _find_moved_folders(before.look, after.look))
+
+
+def _find_moved_files(workspace: Path, before: Moment, after: Moment) -> dict[str, str]:
+    old, new = before.look.files, after.look.files
+    regular = (p for p, s in old.items() if stat.S_ISREG(s.st_mode))
+    gone = [p for p in regular if p not in new and p not in after.covered]
+    if not gone:
+        return {}
+    appeared = {p: s for p, s in new.items() if p not in old}
+    for path in after.covered.keys() - before.covered.keys():
+        with contextlib.suppress(OSError):
+            appeared[path] = os.lstat(workspace / path)
+    by_file = {_identity(s): p for p, s in appeared.items()}
+    return {p: by_file[i] for p in gone if (i := _identity(old[p])) in by_file}
+
+
+def _find_moved_folders(old: Surroundings, new: Surroundings) -> dict[str, str]:
+    """Return the new paths of folders whose files were not looked at, but caches."""
+    closed = [p for p in old.filled | old.unseen if p not in new.folders and p.rpartition("/")[2] != _CACHE]
+    if not closed:
+        return {}
+    appeared = {(s.st_dev, s.st_ino): p for p, s in new.folders.items() if p not in old.folders}
+    numbers = {p: (old.folders[p].st_dev, old.folders[p].st_ino) for p in closed if p in old.folders}
+    return {p: appeared[number] for p, number in numbers.items() if number in appeared}
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _replaced(before: Moment, after: Moment) -> Iterator[str]:
+    """Yield the paths at which a folder was and is something else, or the reverse."""
+    for path in before.look.folders:
+        if path not in after.look.folders and after.entry(path) is not None:
+            yield path
+    for path in after.look.folders:
+        if path not in before.look.folders and before.entry(path) is not None:
+            yield path
+
+
+def _are_folders(was: Entry | None, now: Entry | None) -> bool:
+    return was is not None and now is not None and was.is_folder and now.is_folder
 
 
 def _is_equal(was: Entry | None, now: Entry | None) -> bool:
-    if was is not None and now is not None and was.is_folder and now.is_folder:
-        return True
-    return same(was, now) and has_same_mode(was, now)
+    return _are_folders(was, now) or (same(was, now) and has_same_mode(was, now))
 
 
-def _status(workspace: Path, path: str) -> os.stat_result | None:
+def _entry_at(workspace: Path, path: str) -> Entry | None:
+    """Return what is at a path, without following links on the way to it."""
     try:
-        return os.lstat(workspace / path)
-    except OSError:
+        with places.parent(workspace, path) as (here, name):
+            status = os.lstat(name, dir_fd=here)
+            return _entry(path, status, os.readlink(name, dir_fd=here) if stat.S_ISLNK(status.st_mode) else None)
+    except (OSError, places.Blocked):
         return None
 
 
-def _entry(path: str, status: os.stat_result | None) -> Entry | None:
+def _entry(path: str, status: os.stat_result | None, target: str | None) -> Entry | None:
+    if target is not None:
+        return Entry(stat.S_IFLNK | 0o777, blob_id(os.fsencode(target)))
     if status is None:
         return None
-    if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+    if stat.S_ISREG(status.st_mode):
         return Entry(status.st_mode, places.file_id(path, status))
     return Entry(status.st_mode, "" if stat.S_ISDIR(status.st_mode) else "other")
 
 
-def _is_undoable(was: Entry | None, now: Entry | None, *, new: bool) -> bool:
-    """Return whether no content is needed: permissions changed, a pipe is gone, or something is `new`."""
+def _is_undoable(change: Change, *, is_new: bool) -> bool:
+    """Return whether no content is needed, or it is known: permissions, a link or pipe, or something new."""
+    was, now = change.before, change.after
     if was is None:
-        return new or (now is not None and stat.S_ISFIFO(now.mode))
-    return stat.S_ISFIFO(was.mode) if now is None else same(was, now)
+        return is_new or (now is not None and stat.S_ISFIFO(now.mode))
+    if stat.S_ISLNK(was.mode) or stat.S_ISFIFO(was.mode):
+        return True
+    return now is not None and (was.is_folder or (was.kind, was.oid) == (now.kind, now.oid))
 
 
-def _folder_changes(before: Surroundings, after: Surroundings) -> Iterator[Change]:
-    """Yield the folders whose permissions changed, or that are gone with other ones than usual."""
+def _folder_changes(before: Moment, after: Moment, changed: Container[str]) -> Iterator[Change]:
+    """Yield changes of folders that an undo of `changed` would not undo: permissions, and empty ones."""
+    old, new = before.look, after.look
+    for path in old.folders.keys() & new.folders.keys():
+        was, now = old.folders[path].st_mode, new.folders[path].st_mode
+        if was != now:
+            yield Change(path, Entry(was), Entry(now))
     usual = 0o777 & ~current_umask()
-    for path, mode in before.folders.items():
-        now = after.folders.get(path)
-        gone = now is None and stat.S_IMODE(mode) != usual and not _is_unseen(path, after.unseen)
-        if gone or (now is not None and now != mode):
-            yield Change(path, Entry(mode), Entry(now) if now is not None else None)
+    empty = _empty_folders(before, after, changed)
+    for path in old.folders.keys() - new.folders.keys():
+        mode = old.folders[path].st_mode
+        is_other = path not in changed and not _is_unseen(path, new.unseen) and stat.S_IMODE(mode) != usual
+        if path in empty or is_other:
+            yield Change(path, Entry(mode), None)
+    for path in _empty_folders(after, before, changed):
+        yield Change(path, None, Entry(new.folders[path].st_mode))
+
+
+def _empty_folders(here: Moment, there: Moment, changed: Container[str]) -> set[str]:
+    """Return the empty folders of a moment that another one does not have."""
+    look, other = here.look, there.look
+    only = look.folders.keys() - other.folders.keys()
+    if not only:
+        return set()
+    holding = _above((*here.covered, *look.files, *look.gits)) | look.filled | look.unseen
+    return {p for p in only - holding if p not in changed and not _is_unseen(p, other.unseen)}
+
+
+def _above(paths: Iterable[str]) -> set[str]:
+    """Return all folders above paths."""
+    return {p[:at] for p in paths for at, sign in enumerate(p) if sign == "/"}
 
 
 def _is_unseen(path: str, unseen: Container[str]) -> bool:
-    while (path := path.rpartition("/")[0]) != "":
-        if path in unseen:
+    return _is_at_or_below(path.rpartition("/")[0], unseen)
+
+
+def _is_at_or_below(path: str, folders: Container[str]) -> bool:
+    while path:
+        if path in folders:
             return True
+        path = path.rpartition("/")[0]
     return False
-
-
-# --- keeping files that a command names -----------------------------------------------------------------------------
-
-
-class Keeping(Struct, frozen=True):
-    """Files to keep before a command: by a link those that it removes, by a copy those that it writes.
-
-    `refused` says why not all can be kept.
-    """
-
-    linked: tuple[str, ...] = ()
-    copied: tuple[str, ...] = ()
-    refused: str = ""
-
-
-def plan_keeping(
-    workspace: Path, removed: Iterable[Path], written: Iterable[Path], covered: Container[str], objects: Objects
-) -> Keeping:
-    """Decide which files to keep before a command that names these paths; raises nothing."""
-    linked, copied = set(_uncovered(workspace, removed, covered)), set(_uncovered(workspace, written, covered))
-    linked -= copied
-    inside = [p for p in (*removed, *written) if p.is_relative_to(workspace) and p.exists()]
-    names = ", ".join(sorted({str(p.relative_to(workspace)) for p in inside})[:3])
-    if len(linked) + len(copied) > MOST_KEPT:
-        return Keeping(refused=f"{names}: more than {MOST_KEPT:,} files")
-    folder = objects.folder_of(FILE)
-    device, disk = folder.stat().st_dev, os.statvfs(folder)
-    statuses = {path: os.lstat(workspace / path) for path in (*linked, *copied)}
-    size = sum(s.st_size for s in statuses.values())
-    by_copy = sum(s.st_size for path, s in statuses.items() if path in copied or s.st_dev != device)
-    if size + objects.size_of(FILE) > LARGEST:
-        return Keeping(refused=f"{names}: {byte_size(size)} in {counted(len(linked) + len(copied), 'file')}")
-    if by_copy + SPARE > disk.f_bavail * disk.f_frsize:
-        return Keeping(refused=f"{names}: there is no room for a copy of {byte_size(by_copy)}")
-    return Keeping(tuple(sorted(linked)), tuple(sorted(copied)))
-
-
-def keep(workspace: Path, keeping: Keeping, objects: Objects) -> dict[str, Entry]:
-    """Keep files before a command; return their entries. What cannot be kept is left out."""
-    entries: dict[str, Entry] = {}
-    for path in (*keeping.linked, *keeping.copied):
-        try:
-            with places.parent(workspace, path) as (here, name):
-                status = os.lstat(name, dir_fd=here)
-                if stat.S_ISLNK(status.st_mode):
-                    oid = objects.put(os.fsencode(os.readlink(name, dir_fd=here)), sync=False)
-                else:
-                    oid = places.file_id(path, status)
-                    objects.keep(oid, name, here, link=path in keeping.linked)
-                entries[path] = Entry(status.st_mode, oid)
-        except (OSError, places.Blocked):
-            continue
-    return entries
-
-
-def _uncovered(workspace: Path, paths: Iterable[Path], covered: Container[str]) -> Iterator[str]:
-    """Yield uncovered files and links at and below paths; git's own are kept in another way."""
-    top = f"{workspace}/"
-    for start in paths:
-        if not start.is_relative_to(workspace) or ".git" in start.relative_to(workspace).parts:
-            continue
-        for path in (p.removeprefix(top) for p in _at_and_below(start)):
-            if path not in covered and _is_file_or_link(top + path):
-                yield path
-
-
-def _at_and_below(start: Path) -> Iterator[str]:
-    if start.is_symlink() or not start.is_dir():
-        yield str(start)
-        return
-    for folder, folders, names in os.walk(start):
-        folders[:] = [f for f in folders if f != ".git"]
-        yield from (f"{folder}/{name}" for name in (*names, *folders))
-
-
-def _is_file_or_link(path: str) -> bool:
-    try:
-        return stat.S_IFMT(os.lstat(path).st_mode) in (stat.S_IFREG, stat.S_IFLNK)
-    except OSError:
-        return False
 
 
 def summarise(lost: Iterable[str]) -> list[str]:

@@ -7,7 +7,8 @@ it is, with its memory, and a redo opens it again. So nothing that was said or o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -70,6 +71,27 @@ class Past(Struct, frozen=True):
         return len({plans.name_in_lists(c.path) for c in self.changed.changes})
 
 
+class Remains(Struct, frozen=True):
+    """What an undo of turns cannot undo: `lost` files, new files that git ignores, commands that still run."""
+
+    lost: tuple[str, ...] = ()
+    new_ignored: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.lost or self.new_ignored or self.jobs)
+
+    def describe(self, number: int) -> list[tuple[str, str]]:
+        """Return each kind that there is with up to `number` names of it."""
+        kinds = {
+            "Cannot be restored": self.lost,
+            "New files that git ignores stay": self.new_ignored,
+            "Still running, and may change more files": self.jobs,
+        }
+        rows = {kind: ", ".join(one_line(n, 80) for n in names[:number]) for kind, names in kinds.items() if names}
+        return [(kind, text + (", …" if len(kinds[kind]) > number else "")) for kind, text in rows.items()]
+
+
 class Preview(Struct, frozen=True):
     """What an undo would do: the turns that go, oldest first, and the plan of their files.
 
@@ -79,7 +101,7 @@ class Preview(Struct, frozen=True):
     turns: tuple[Past, ...]
     plan: Plan
     what: What
-    left_out: tuple[str, ...] = ()
+    remains: Remains = field(default_factory=Remains)
     diffs: dict[str, str] = field(default_factory=dict[str, str])
     again: Undone | None = None
     completes: Undone | None = None
@@ -88,7 +110,7 @@ class Preview(Struct, frozen=True):
     def empty(self) -> bool:
         if self.again is not None or self.completes is not None:
             return False
-        return not self.turns if self.what != "files" else not self.plan.items and not self.left_out
+        return not (self.turns if self.what != "files" else self.plan.items or self.remains)
 
     def in_words(self) -> str:
         """Describe in one line what it does to files."""
@@ -106,16 +128,20 @@ class Preview(Struct, frozen=True):
 class Result(Struct, frozen=True):
     """What an undo or a redo did; `prompt` is the first undone text.
 
-    `left` are paths that could not be written, `kept` conflicts that stay as they are, `lost` what the calls changed
-    without a checkpoint.
+    `left` are paths that could not be written, `kept` conflicts that stay as they are.
     """
 
     done: Undone
     left: tuple[str, ...]
     kept: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
+    remains: Remains = field(default_factory=Remains)
     thread: Thread | None = None
     prompt: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the files are what they were, and stay so."""
+        return not (self.left or self.kept or self.remains)
 
 
 class Undoing:
@@ -164,6 +190,7 @@ class Undoing:
 
         For files alone turns count that changed some. An undo that could not write all is completed first.
         """
+        await self._settle_jobs()
         if first is None and what != "conversation" and (last := await self._last_undo()) is not None and last.left:
             return await asyncio.to_thread(self._preview_rest, last)
         turns = await self.turns()
@@ -175,13 +202,26 @@ class Undoing:
             turns = [t for t in turns if counted_ and t.index >= start]
         return await asyncio.to_thread(self._preview, tuple(turns), what)
 
+    async def _settle_jobs(self) -> None:
+        """Record the changes of commands in the background that have ended."""
+        recorder = self._live.current.recorder if self._live is not None else None
+        if recorder is not None:
+            await recorder.settle()
+
     def _preview(self, turns: tuple[Past, ...], what: What) -> Preview:
         if what == "conversation":
             return Preview(turns, Plan(), what)
         changed = [t.changed for t in turns if t.changed is not None and not t.undone]
         plan = self.shadow.plan(c for t in changed for c in t.changes)
-        left_out = tuple(uncovered.summarise(dict.fromkeys(p for t in changed for p in t.left_out)))
-        return Preview(turns, plan, what, left_out, self._diffs(plan))
+        keys = {t.changed.key if t.changed is not None else (self._thread.id, t.index) for t in turns}
+        return Preview(turns, plan, what, self._remains(changed, keys), self._diffs(plan))
+
+    def _remains(self, changed: Sequence[Turn], keys: Container[tuple[str, int]]) -> Remains:
+        lost = dict.fromkeys(p for t in changed for p in t.left_out)
+        stays = dict.fromkeys(p for t in changed for p in t.stays)
+        there = [p for p in stays if os.path.lexists(self.shadow.workspace / p)]
+        jobs = tuple(one_line(c.command, 80) for c in self.shadow.jobs() if c.key in keys)
+        return Remains(tuple(uncovered.summarise(lost)), tuple(uncovered.summarise(there)), jobs)
 
     def _preview_rest(self, done: Undone) -> Preview:
         plan = self.shadow.plan(s.reversed() for s in done.steps if s.path in done.left)
@@ -266,7 +306,7 @@ class Undoing:
         if self._live is not None and went_to:
             await (self._live.open_thread(thread.id) if thread else self._live.current.open_new(went_to))
         prompt = preview.turns[0].message.text if went_to else ""
-        return Result(done, _named(left), _kept(preview.plan, taken), preview.left_out, thread, prompt)
+        return Result(done, _named(left), _kept(preview.plan, taken), preview.remains, thread, prompt)
 
     async def _complete(self, preview: Preview, done: Undone, taken: frozenset[str]) -> Result:
         plan = preview.plan
@@ -324,7 +364,7 @@ class Undoing:
         if thread is not None:
             await self._mark_undone(thread.id, "")
             await self._drop_unused(done.went_to)
-        return Result(done, _named(left), _kept(plan, taken), (), thread)
+        return Result(done, _named(left), _kept(plan, taken), thread=thread)
 
     async def _files_changed(self) -> None:
         """Let the session show how many files git sees changed now."""

@@ -23,15 +23,30 @@ from sakti.agent.judge.programs import (
     list_operands,
 )
 from sakti.agent.judge.where import Access
+from sakti.agent.judge.words import VARIABLE
 from sakti.core.patterns import lazy_pattern
 
 _VERSION = (["--version"], ["-V"], ["--help"])
 _ACCESS: dict[Use, Access] = {"read": "read", "object": "read", "name": "name", "write": "write"}
 _ADDRESS = r"(?:\d+|\$|/[^/\\\n]*/)"
+_LINES = rf"(?:{_ADDRESS}(?:,{_ADDRESS})?!?)?"
+# `s` of sed without the flags that run or write something; the text ends at the first sign that is not escaped.
+_REPLACEMENT = (
+    r"s(?P<{0}>[^\w\s\\])(?:\\.|(?!(?P={0}))[^\\\n])*(?P={0})(?:\\[\s\S]|(?!(?P={0}))[^\\\n])*(?P={0})[gpiI\d]*"
+)
+_FIRST, _NEXT = (rf"{_LINES}(?:[pdq=]|{_REPLACEMENT.format(name)})" for name in ("first", "next"))
 _SHAPES: dict[Use, re.Pattern[str]] = {
     "sed": lazy_pattern(rf"{_ADDRESS}(?:,{_ADDRESS})?p(?:;{_ADDRESS}(?:,{_ADDRESS})?[pq])*"),
+    "edit": lazy_pattern(rf"{_FIRST}(?:\s*[;\n]\s*(?:{_NEXT})?)*"),
+    # without commands of the client that run a program, and functions that do
+    "sql": lazy_pattern(
+        r"(?!.*(?:\\|\b(?:edit|load_extension)\s*\(|\b(?:system|program|source)\b))"
+        r"(?:\.(?:schema|tables|dump|indexes|databases)\b[^\n|]*|[^.\s].*)",
+        re.DOTALL | re.IGNORECASE,
+    ),
     "format": lazy_pattern(r"\+.*", re.DOTALL),
     "object": lazy_pattern(r"[^@].*", re.DOTALL),
+    "varname": VARIABLE,
     "mode": lazy_pattern(r"[0-7]{3,4}|[augo]*[+=-][rwxX]+"),
     # paths, pipes, calls: without variables (`$ENV`), texts with code in them, and what reads more than the input
     "jq": lazy_pattern(
@@ -59,12 +74,14 @@ class Call(Struct, frozen=True):
     operands: tuple[str, ...]
 
 
-def find_form(argv: Sequence[str], kind: Literal["reads", "edits"]) -> tuple[ProgramEntry, CallForm, Call] | None:
+def find_form(
+    argv: Sequence[str], kind: Literal["reads", "edits", "plain"]
+) -> tuple[ProgramEntry, CallForm, Call] | None:
     """Return a command's entry and what matches the form of its subcommand or its own, or None."""
     program, arguments = find_program(argv[0]), argv[1:]
     if arguments and program.commands and (below := find_subcommand(program, arguments[0])) != UNKNOWN:
         program, arguments = below, arguments[1:]
-    form = program.reads if kind == "reads" else program.edits
+    form: CallForm | None = getattr(program, kind)
     call = match_form(form, arguments) if form is not None else None
     return (program, form, call) if form is not None and call is not None else None
 
@@ -93,6 +110,14 @@ def list_edited_files(argv: Sequence[str], *, sandboxed: bool = False) -> tuple[
     if matched is None or not matched[2].operands or (matched[1].sandboxed and not sandboxed):
         return None
     return _select_files(matched, default="write")
+
+
+def starts_nothing(argv: Sequence[str]) -> bool:
+    """Return whether a command only reads, only changes files, or is known to start nothing."""
+    if list_read_files(argv, sandboxed=True) is not None or list_edited_files(argv, sandboxed=True) is not None:
+        return True
+    matched = find_form(argv, "plain") if argv else None
+    return matched is not None and _select_files(matched) is not None
 
 
 def _select_files(
@@ -153,6 +178,8 @@ def list_file_operands(program: ProgramEntry, arguments: Sequence[str]) -> tuple
 def match_form(form: CallForm, arguments: Sequence[str]) -> Call | None:
     """Return the parts of a call that has this form, None for another one."""
     if form.bundled and arguments and not arguments[0].startswith("-"):
+        if any(f"-{letter}" in form.values for letter in arguments[0][:-1]):
+            return None  # such a value is a word of its own
         arguments = (f"-{arguments[0]}", *arguments[1:])
     call = Call((), (), tuple(arguments)) if form.no_options else _parse_listed(form, arguments)
     return call if call is not None and _is_complete(form, call) else None

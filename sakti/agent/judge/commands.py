@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
@@ -13,16 +14,19 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge import call_forms, expansion, git, hard, repository_config, running, shell
+from sakti.agent.judge import call_forms, expansion, git, hard, repository_config, running, shell, visibility
 from sakti.agent.judge.guarded import guarded
 from sakti.agent.judge.modes import Kind
 from sakti.agent.judge.programs import find_program, has_option, list_operands
 from sakti.agent.judge.rules import skip_git_options
-from sakti.agent.judge.secrets import holds_secrets, list_exclusions, list_secret_files, secret_reason
+from sakti.agent.judge.secrets import holds_secrets, list_exclusions, list_secret_files, secret_filter, secret_reason
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word, has_output
+from sakti.agent.judge.visibility import Visibility
 from sakti.agent.judge.where import Access, Place
+from sakti.core.patterns import lazy_pattern
 
+_GIT = lazy_pattern(r"(?<![a-zA-Z0-9.])git(?![a-zA-Z0-9])")
 Paths: TypeAlias = tuple[tuple[Path, Access], ...]
 
 
@@ -47,16 +51,16 @@ class Part(Struct, frozen=True):
 class Judged(Struct, frozen=True):
     """What a command does.
 
-    `all_argv`: its commands and those in them; `changed`: files changed here that it runs; `opaque`: why it may hold
-    commands that are not among `all_argv`; `rewritten`: the command that is to run instead, so that git and searches
-    show no secrets; `omission`: which files it leaves out.
+    `all_argv`: its commands and those in them; `changed`: files changed here that it runs; `visibility`: whether it may
+    hold others; `rewritten`: the command that is to run instead, so that git and searches show no secrets; `omission`:
+    which files it leaves out.
     """
 
     parts: tuple[Part, ...]
     all_argv: tuple[tuple[str, ...], ...]
     hard: str = ""
     changed: tuple[Path, ...] = ()
-    opaque: str = ""
+    visibility: Visibility = Visibility()
     rewritten: str = ""
     omission: str = ""
 
@@ -76,37 +80,47 @@ def read(command: str, place: Place) -> Judged:
     nested = tuple(with_nested(script))
     left_out = _leave_out_secrets(script, place)
     limited = [c for at, c in enumerate(script.commands) if at in left_out or _shows_no_secrets(c, script, place)]
+    look = visibility.look(script, place)
     parts = [*_secrets(nested, limited, place), *_judge_all(script, place)]
     if not script.understood:
         parts.append(Part("unknown", f"Runs a command that {script.unclear}"))
+    if _may_show_tracked(command, script, nested, look) and (file := _find_tracked_secret(place)):
+        parts.append(Part("named", f"May show {file}, which git keeps and which holds secrets"))
     changed = tuple(dict.fromkeys(f for c in nested for f in running.changed_here(c.argv, place)))
     if changed:
         parts.append(Part("changed", f"Runs what was changed here: {', '.join(place.show(f) for f in changed)}"))
-    argv = tuple(c.argv for c in nested if c.program)
+    argv = tuple(words for c in nested if c.program for words in _list_names(c.argv, place))
     return Judged(
         tuple(parts) or (Part("read", ""),),
         argv,
         hard.reason(script, place),
         changed,
-        _find_opaque(script, nested),
-        _rewrite(command, script, left_out),
+        look,
+        _rewrite(command, script, left_out, place),
         _describe_omission(place) if left_out else "",
     )
 
 
 def _judge_all(script: Script, place: Place) -> Iterator[Part]:
-    """Judge the commands of a script, each in the folders that it may run in."""
+    """Judge each command in the folders where it may run."""
     folders = _Folders(place)
     for simple in script.commands:
         if simple.program == "cd" and not (simple.reads or simple.writes):
             yield folders.change(simple)
             continue
         judged = [p for where in folders.places for p in _judge(simple, script.commands, where)]
+        if not folders.is_stable and any(_may_match_option(w) for w in simple.words):
+            judged.append(Part("unknown", "Uses a pattern that may match a file made just before"))
+        if simple.substituted and any(p.kind != "read" or _writes(p) for p in judged):
+            judged.append(Part("unknown", "Substitutes a command that does not only read"))
         folders.note(judged)
         yield from judged
-        if simple.substituted and any(p.kind != "read" or _writes(p) for p in judged):
-            yield Part("unknown", "Substitutes a command that does not only read")
         yield from _warn_of_links(simple, script, folders.places)
+
+
+def _may_match_option(word: Word) -> bool:
+    """Return whether a word is a pattern that also matches names such as `--output=x`."""
+    return word.pattern.startswith(("*", "?", "[")) or any(map(_may_match_option, word.choices))
 
 
 def _warn_of_links(simple: Simple, script: Script, places: Sequence[Place]) -> Iterator[Part]:
@@ -147,7 +161,7 @@ def _list_exclusions(simple: Simple, place: Place) -> list[str]:
 def _shows_no_secrets(simple: Simple, script: Script, place: Place) -> bool:
     """Return whether a search by git is rewritten so that it shows no secrets."""
     is_plain = script.understood and simple.program == "git" and bool(simple.ends) and not simple.inside
-    return is_plain and bool(git.omit_secrets(simple.argv)) and bool(list_exclusions(place, "", ""))
+    return is_plain and bool(git.omit_secrets(simple.argv, place.cwd)) and bool(list_exclusions(place, "", ""))
 
 
 def _describe_omission(place: Place) -> str:
@@ -156,13 +170,13 @@ def _describe_omission(place: Place) -> str:
     return f"left out, since they hold secrets: {', '.join(names[:3])}{' …' * (len(names) > 3)}" if names else ""
 
 
-def _rewrite(command: str, script: Script, options: Mapping[int, Sequence[str]]) -> str:
+def _rewrite(command: str, script: Script, options: Mapping[int, Sequence[str]], place: Place) -> str:
     """Return a command that leaves out secrets by pathspecs or options; empty if it runs as it is."""
     added = [
         (simple.ends[at], text)
         for simple in script.commands
         if simple.program == "git" and simple.ends and not simple.inside
-        for at, text in git.omit_secrets(simple.argv)
+        for at, text in git.omit_secrets(simple.argv, place.cwd)
     ]
     added += [(script.commands[at].ends[-1], f" {shlex.join(words)}") for at, words in options.items()]
     source = command.encode("utf-8", "surrogatepass")
@@ -171,14 +185,34 @@ def _rewrite(command: str, script: Script, options: Mapping[int, Sequence[str]])
     return source.decode("utf-8", "surrogatepass") if added and script.understood else ""
 
 
-def _find_opaque(script: Script, nested: Sequence[Simple]) -> str:
-    """Return why a command may hold others that rules about commands cannot see; empty if it does not."""
-    for command in nested:
-        if command.program == "git" and not git.is_known(command.argv):
-            return "names an alias of git, or an unknown subcommand"
-        if hard.runs_its_input(command):
-            return "runs what another command prints"
-    return next(shell.list_unclear(script), "")
+def _list_names(argv: tuple[str, ...], place: Place) -> Iterator[tuple[str, ...]]:
+    """Yield a command as it is written, and with the name of the program that it is a link to."""
+    yield argv
+    if "/" in argv[0] and (name := place.resolve(argv[0]).name) != argv[0].rpartition("/")[2]:
+        yield (name, *argv[1:])
+
+
+def _may_show_tracked(command: str, script: Script, nested: Sequence[Simple], look: Visibility) -> bool:
+    """Return whether git may show any of its files: by a command that is not rewritten or not seen."""
+    runs = [simple for simple in nested if simple.program == "git"]
+    is_unseen = bool(look.hidden) and len(_GIT.findall(command)) > len(runs)
+    return is_unseen or any(_may_copy_secrets(simple, script) for simple in runs)
+
+
+def _may_copy_secrets(simple: Simple, script: Script) -> bool:
+    is_open = not script.understood and not all(w.literal for w in simple.words)
+    if is_open and git.find_command(simple.argv)[0].pathspecs:
+        return True
+    return git.may_copy_secrets(simple.argv, rewritten=script.understood and not simple.inside)
+
+
+def _find_tracked_secret(place: Place) -> str:
+    """Return a file with secrets that is in a repository's index, or the index if it cannot be read."""
+    tracked = repository_config.list_tracked(place.cwd)
+    if tracked is None:
+        return "the index"
+    is_secret = secret_filter(place.workspace, place)
+    return next(filter(is_secret, tracked), "")
 
 
 class _Folders:
@@ -195,7 +229,7 @@ class _Folders:
         self._all = [str(place.cwd)]
         self._last = list(self._all)  # in one of them the command is now
         self._is_sure = True  # the command before ran, and succeeded
-        self._is_stable = True  # no folder was removed
+        self.is_stable = True  # no folder was removed
 
     @property
     def places(self) -> list[Place]:
@@ -215,7 +249,7 @@ class _Folders:
             return Part("unknown", "Changes to a folder that is not written out", simple.argv, exact=True)
         after = self._list_after(os.path.expanduser(word.text))  # noqa: PTH111 - raises nothing
         runs = simple.sure and (self._is_sure or not simple.chained)
-        self._is_sure = runs and self._is_stable and all(map(os.path.isdir, after))
+        self._is_sure = runs and self.is_stable and all(map(os.path.isdir, after))
         self._last = after if self._is_sure else _drop_copies((*self._last, *after))
         self._all = _drop_copies((*self._all, *after))
         return Part("read", "", simple.argv, tuple((Path(os.path.realpath(f)), "name") for f in after))
@@ -226,7 +260,7 @@ class _Folders:
 
     def note(self, parts: Sequence[Part]) -> None:
         """Note commands between: one that does not only read may remove a folder that is there now."""
-        self._is_stable = self._is_stable and not any(p.kind != "read" or _writes(p) for p in parts)
+        self.is_stable = self.is_stable and not any(p.kind != "read" or _writes(p) for p in parts)
 
 
 def _drop_copies(folders: Iterable[str]) -> list[str]:
@@ -245,6 +279,8 @@ def _judge(simple: Simple, commands: Sequence[Simple], place: Place) -> Iterator
             yield from parts
             return
     redirected = _list_redirected(simple, place)
+    if simple.assigned:
+        yield Part("unknown", f"Sets {simple.assigned[0]} for a command")
     if not simple.words:
         yield Part("read", "", (), redirected)
     elif all(w.literal for w in simple.words):
@@ -361,7 +397,7 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
         return Part("read", "", argv, (*redirected, *paths))
     if git.changes_settings(words):
         return Part("guarded", "Changes git's settings", argv, redirected)
-    exact = git.can_escape(argv)
+    exact = _is_exact(argv, place)
     prefix = argv if exact else git.list_rule_words(argv)
     if _edits_by_git(argv, place) and not exact and not repository_config.names_program(place.cwd, _HOOKS):
         outward: Paths = tuple((p, "write") for p, _ in paths if not place.holds(p))
@@ -375,13 +411,14 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
 
 def _secrets(nested: Sequence[Simple], limited: Sequence[Simple], place: Place) -> Iterator[Part]:
     """Yield a part for each file with secrets that a command names or, if it is not `limited`, comes upon."""
+    describe = functools.cache(functools.partial(_named_secret, place=place))  # the same words stand in nested commands
     for simple in nested:
         for word in (*simple.reads, *simple.writes):
-            if why := _named_secret(word, place):
+            if why := describe(word.text):
                 yield Part("secret", why)
         readable = find_program(simple.program).reads_operands
-        for word in () if _is_name(simple) else _list_named(simple):
-            if why := _named_secret(word, place):
+        for word in map(Word, git.list_files(simple.argv)) if _is_name(simple) else _list_named(simple):
+            if why := describe(word.text):
                 yield Part("secret" if readable else "named", why if readable else f"{word.text} {why}")
         if not any(simple is c for c in limited):
             yield from _come_upon(simple, place)
@@ -412,9 +449,8 @@ def _is_name(simple: Simple) -> bool:
     return git.find_command(simple.argv)[0].names_operands and not git.shows_contents(simple.argv)
 
 
-def _named_secret(word: Word, place: Place) -> str:
+def _named_secret(text: str, place: Place) -> str:
     """Return why a word is no ordinary file: itself, behind `=` or `@`, or as git names one."""
-    text = word.text
     if not text or len(text) > 1_000 or "\n" in text:
         return ""
     for candidate in dict.fromkeys((text, *re.split(r"[=:@,]", text)[1:], re.sub(r"^-\w", "", text))):
@@ -473,11 +509,31 @@ def _prefix(argv: tuple[str, ...], place: Place) -> tuple[str, ...]:
     return argv
 
 
+def _list_glued(word: str) -> Iterator[str]:
+    """Yield what may be the value of an option in a cluster: `-aFvalue`."""
+    if re.match(r"-\w", word):
+        yield from (word[at:] for at in range(2, min(len(word), 10)) if word[1:at].isalnum())
+
+
+def _leads_outside(argv: Sequence[str], place: Place) -> bool:
+    """Return whether a word, or the value in an option, may be a file outside the workspace."""
+    words = (w for w in argv[1:] if len(w) <= 1_000 and "\n" not in w)
+    values = itertools.chain.from_iterable((w, *re.split("[=@]", w)[1:], *_list_glued(w)) for w in words)
+    return any(
+        v and not hard.is_harmless_device(v) and not place.holds(place.resolve(v)) for v in dict.fromkeys(values)
+    )
+
+
 def _is_exact(argv: Sequence[str], place: Place) -> bool:
     """Return whether only a rule with all words of a command says what it does.
 
-    So do its first words if it runs the workspace's own code, with options that choose no other code.
+    So do its first words if it runs the workspace's own code, with options that choose no other code. None do if a word
+    names a file outside the workspace.
     """
+    if _leads_outside(argv, place):
+        return True
+    if argv[0] == "git":
+        return git.can_escape(argv)
     words = running.as_module(argv)
     program, inner = find_program(argv[0]), find_program(words[0])
     if program.reads is not None or running.is_install(words):

@@ -7,7 +7,6 @@ allow, then the mode's row in `modes`. Each effect of a call is judged; the stri
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,13 +20,13 @@ from sakti.agent.judge.modes import ALLOWABLE, STRICTNESS, Kind, Verdict, verdic
 from sakti.agent.judge.programs import find_program
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.secrets import secret_reason
-from sakti.agent.judge.where import Access, Facts, Place
+from sakti.agent.judge.where import Access, Facts, Place, is_system
 from sakti.core.config import SessionMode
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 with lazy_imports:
-    from sakti.agent.judge import commands, git, network, running
+    from sakti.agent.judge import commands, git, network, running, visibility
     from sakti.agent.sandbox import hosts
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def path_effect(path: Path, place: Place, access: Access) -> Effect:
     if access != "write":
         if inside or _kept_output(path, place) or any(path.is_relative_to(folder) for folder in place.readable):
             return Effect("read", "")
-        return Effect("system" if _is_system(path) else "outside", "Outside the project")
+        return Effect("system" if is_system(path) else "outside", "Outside the project")
     if why := guarded(path):
         return Effect("guarded", why)
     return Effect("edit", "Edits a file in this project") if inside else Effect("edit_outside", "Outside the project")
@@ -129,13 +128,6 @@ def path_effect(path: Path, place: Place, access: Access) -> Effect:
 def _kept_output(path: Path, place: Place) -> bool:
     """Return whether a path is a long output of a tool; their folder is not, so it cannot be listed."""
     return place.outputs is not None and path.parent == place.outputs.resolve() and path.is_file()
-
-
-_SYSTEM = tuple(Path(p) for p in ("/usr", "/opt", "/lib", "/lib64", "/bin", "/sbin", "/Library", "/Applications"))
-
-
-def _is_system(path: Path) -> bool:
-    return any(path.is_relative_to(p) for p in (*_SYSTEM, Path(sys.prefix), Path(sys.base_prefix)))
 
 
 # --- commands -----------------------------------------------------------------------------------------------------
@@ -230,7 +222,7 @@ def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Pl
     judged = verdict(worst.kind, mode, sandboxed=inside)
     if judged == "deny":
         return Decision("deny", worst.reason if worst.kind == "secret" else "plan mode runs only what reads", command)
-    may_be_asked = bool(found.opaque) and _has_rule(rules.ask, name)
+    may_be_asked = _find_hidden(name, rules.ask, rules, found) is not None
     if judged == "allow" and (
         may_be_asked or any(rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),))
     ):
@@ -247,13 +239,29 @@ def _find_denial(name: str, mode: SessionMode, rules: Rules, found: Judged) -> s
     """Return why rules deny a command: one names it, or in `full` one may and nobody is asked; or empty."""
     if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
         return "denied by your rules"
-    if mode == "full" and found.opaque and _has_rule(rules.deny, name):
-        return f"your rules cannot be compared with a command that {found.opaque}"
+    if mode == "full" and (hidden := _find_hidden(name, rules.deny, rules, found)) is not None:
+        return hidden.reason
     return ""
 
 
-def _has_rule(rules: Sequence[str], name: str) -> bool:
-    return any(rule_texts.command_rule(rule, name) is not None for rule in rules)
+def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: Judged) -> Effect | None:
+    """Return the effect of a command that may start what rules are about and not show it, or None.
+
+    A rule that allows all words of a command that hides others covers it: the user saw them.
+    """
+    named = [rule for rule in (rule_texts.command_rule(text, name) for text in about) if rule is not None]
+    if not named:
+        return None
+    offered = {
+        p.argv: (rule_texts.write_rule(name, p.argv, p.hashes), p.hashes) for p in reversed(found.parts) if p.argv
+    }
+    for reason, argv in found.visibility.hidden:
+        rule, hashes = offered.get(argv, ("", {}))
+        if not rule or not rule_texts.permits(rules.allow, name, argv, hashes, exact=True):
+            return Effect("named", f"Your rules cannot be compared with a command that {reason}", rule)
+    if program := visibility.names_program(found.visibility.passed, {rule.words[0] for rule in named if rule.words}):
+        return Effect("named", f"Your rules cannot be compared with a command that names {program} in its arguments")
+    return None
 
 
 # Of effects with equal verdicts, the reason of the last one here is said.
@@ -271,8 +279,8 @@ def _effects(name: str, found: Judged, rules: Rules, place: Place) -> Iterator[E
     everything = any(rule.strip() == name for rule in rules.allow)
     if found.hard:
         yield Effect("hard", found.hard)
-    if found.opaque and _has_rule((*rules.deny, *rules.ask), name):
-        yield Effect("named", f"Your rules cannot be compared with a command that {found.opaque}")
+    if (hidden := _find_hidden(name, (*rules.deny, *rules.ask), rules, found)) is not None:
+        yield hidden
     for part in found.parts:
         named = part.paths[: len(part.paths) - len(part.changes)]
         effects = [path_effect(path, place, access) for path, access in named]

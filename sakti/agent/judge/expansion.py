@@ -119,7 +119,7 @@ def find_listed(simple: Simple, commands: Sequence[Simple], place: Place) -> lis
     if simple.argv[:1] != ("xargs",) or not _gets_ordinary_files(simple, commands, place):
         return None
     inner = _find_inner(simple)
-    placed = _find_placeholder(simple.argv)
+    placed = find_placeholder(simple.argv)
     inner = _replace_all(inner, placed) if placed else (*inner, LISTED, LISTED)
     return [inner] if inner[0] and _has_whole_files(inner) else None
 
@@ -160,7 +160,7 @@ def _is_filter(source: Simple) -> bool:
     return is_plain and list_read_files(source.argv) == ()
 
 
-def _find_placeholder(argv: Sequence[str]) -> str | None:
+def find_placeholder(argv: Sequence[str]) -> str | None:
     """Return the word that xargs replaces with each file; None if it adds them at the end."""
     for at, word in enumerate(argv[1:-1], 1):
         if word == "-I":

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 from sakti.agent.judge.call_forms import match_form
@@ -15,8 +18,11 @@ from sakti.agent.judge.programs import (
     find_program,
     find_subcommand,
     has_option,
+    is_met,
     list_operands,
+    take_value,
 )
+from sakti.agent.judge.repository_config import is_harmless
 from sakti.agent.judge.rules import skip_git_options
 from sakti.agent.judge.secrets import SECRET_FOLDERS, SECRET_NAMES
 from sakti.core.patterns import lazy_pattern
@@ -37,6 +43,51 @@ def find_command(argv: Sequence[str]) -> tuple[ProgramEntry, Sequence[str]]:
     """Return the entry of a git command's subcommand, and its arguments."""
     words = skip_git_options(argv)
     return find_subcommand(find_program("git"), words[1]) if len(words) > 1 else UNKNOWN, words[2:]
+
+
+def names_command(argv: Sequence[str]) -> bool:
+    """Return whether a git command names a program in a setting, or in an option that takes one."""
+    words = skip_git_options(argv)
+    before = argv[1 : len(argv) - len(words) + 1]
+    if any(_names_program(s) for s in _list_settings(before)) or any(
+        re.match(r"--(?:exec|config-)", w) for w in before
+    ):
+        return True
+    command, arguments = find_command(argv)
+    return is_met(command.unseen, arguments) or any(re.match(r"\w+::", w) for w in arguments)
+
+
+def _list_settings(options: Sequence[str]) -> list[str]:
+    """Return the settings that options before the subcommand make: `KEY=VALUE`."""
+    glued = [w.removeprefix("-c") for w in options if w.startswith("-c") and w != "-c"]
+    return [*glued, *(b for a, b in itertools.pairwise(options) if a == "-c")]
+
+
+# Values that start nothing which could do harm, as they are set against a pager, an editor or hooks.
+_NOTHING = frozenset(("", "cat", "true", "false", ":", "/dev/null"))
+
+
+def _names_program(setting: str) -> bool:
+    name, _, value = setting.partition("=")
+    return not (value in _NOTHING or is_harmless(name.lower()) or name.lower().startswith("safe."))
+
+
+def find_hidden(argv: Sequence[str]) -> str:
+    """Return why a git command may start programs that its words do not show; empty if it cannot."""
+    if not is_known(argv):
+        return "names an alias of git, or an unknown subcommand"
+    if names_command(argv):
+        return "lets git run a command"
+    return "sets what git runs" if _sets_program(argv) else ""
+
+
+def _sets_program(argv: Sequence[str]) -> bool:
+    arguments = find_command(argv)[1]
+    if skip_git_options(argv)[1:2] != ("config",) or reads_only(argv):
+        return False
+    names = [a for a in arguments if "." in a and not a.startswith("-")][:1]
+    edits = has_option(arguments, ("-e", "--edit", "-f", "--file"))
+    return edits or any(_names_program(f"{name}={arguments[-1]}") for name in names)
 
 
 def is_known(argv: Sequence[str]) -> bool:
@@ -73,10 +124,15 @@ def reads_only(argv: Sequence[str]) -> bool:
         return list(argv[1:]) in (["--version"], ["version"])
     command, arguments = find_command(argv)
     if words[1] == "config":
-        return len(arguments) == 2 and arguments[0] in ("--get", "get") and not _PRIVATE.search(arguments[1])
+        return _reads_setting(arguments)
     if words[1] == "cat-file" and any(map(names_object, arguments)) and arguments[0] not in ("-e", "-s", "-t"):
         return False
     return _has_form(command, arguments, "reads")
+
+
+def _reads_setting(arguments: Sequence[str]) -> bool:
+    name = arguments[-1] if len(arguments) == 1 or arguments[:1] in (("--get",), ("get",)) else ""
+    return len(arguments) <= 2 and re.fullmatch(r"\w+\..+", name) is not None and not _PRIVATE.search(name)
 
 
 def edits_only(argv: Sequence[str]) -> bool:
@@ -105,6 +161,17 @@ def _has_form(command: ProgramEntry, arguments: Sequence[str], kind: Literal["re
     return form is not None and match_form(form, arguments) is not None
 
 
+# Options of which git shows or keeps the content of a file.
+_FILES = ("-F", "-t", "--file", "--template", "--pathspec-from-file")
+
+
+def list_files(argv: Sequence[str]) -> list[str]:
+    """Return the values of such options of a git command; none for another one."""
+    values = [take_value(_FILES, word) for word in argv] if argv[:1] and argv[0].rpartition("/")[2] == "git" else []
+    behind = (word for value, word in zip(values, argv[1:], strict=False) if value == "")
+    return [*(value for value in values if value), *behind]
+
+
 def names_object(word: str) -> bool:
     """Return whether a word may be the number of a file's content, which says nothing of the file's name."""
     return re.fullmatch(r"[0-9a-fA-F]{4,64}", word) is not None
@@ -122,6 +189,22 @@ def shows_contents(argv: Sequence[str]) -> bool:
     return command.pathspecs
 
 
+# What copies or prints files of commits, other than `shows_contents`.
+_COPIES = frozenset(
+    "archive bundle cat-file checkout-index clone fast-export format-patch merge-file merge-tree range-diff unpack-file"
+    " worktree".split()
+)
+
+
+def may_copy_secrets(argv: Sequence[str], *, rewritten: bool) -> bool:
+    """Return whether a git command may show secret files of commits; `rewritten`: without them."""
+    if shows_contents(argv):
+        return not (rewritten and reads_only(argv)) or can_show_any_file(argv)
+    name = skip_git_options(argv)[1:2]
+    is_copy = not _COPIES.isdisjoint(name) or (name == ("stash",) and "show" in argv) or not is_known(argv)
+    return is_copy and not reads_only(argv)
+
+
 # Options that take one file, and no pathspecs beside it.
 _ONE_FILE = ("-L", "--follow")
 
@@ -132,19 +215,38 @@ def can_show_any_file(argv: Sequence[str]) -> bool:
     return is_single and any(re.search(r"[*?\[]|^:", a) for a in list_operands(argv))
 
 
-def omit_secrets(argv: Sequence[str]) -> list[tuple[int, str]]:
+def omit_secrets(argv: Sequence[str], folder: Path) -> list[tuple[int, str]]:
     """Return what to add to a git command so that it shows no secrets: texts, and behind which word.
 
-    The number of an object is to mean a commit or its files: it may be that of one file.
+    The number of an object is to mean a commit or its files: it may be that of one file. A command that selects no
+    files still shows all commits, also those that changed nothing else.
     """
     if not shows_contents(argv) or any(a.startswith(_ONE_FILE) for a in argv):
         return []
     name = skip_git_options(argv)[1]
+    behind = len(argv) - len(skip_git_options(argv)) + 1
+    start = behind + (2 if name == "grep" else 1)
+    selects = name not in _ALL_COMMITS or _selects_files(argv[start:], folder)
+    commits = [] if selects else [(behind, f" {_ALL_COMMITS[name]}")]
+    return [*commits, *_type_objects(argv, start, name), (len(argv) - 1, _exclude_secrets())]
+
+
+def _type_objects(argv: Sequence[str], start: int, name: str) -> list[tuple[int, str]]:
+    """Return what makes the numbers of objects mean commits, or their files."""
     kind = "tree" if name in ("diff", "grep") else "commit"
-    start = len(argv) - len(skip_git_options(argv)) + (3 if name == "grep" else 2)
     ends = argv.index("--") if "--" in argv else len(argv)
-    added = [(at, f"^{{{kind}}}") for at in range(start, ends) if names_object(argv[at])]
-    return [*added, (len(argv) - 1, _exclude_secrets())]
+    return [(at, f"^{{{kind}}}") for at in range(start, ends) if names_object(argv[at])]
+
+
+# With pathspecs git leaves out commits that change no file of them, unless it is told otherwise.
+_ALL_COMMITS = {"log": "--full-history --sparse", "show": "--sparse"}
+
+
+def _selects_files(arguments: Sequence[str], folder: Path) -> bool:
+    """Return whether a command of git is about some files: behind `--`, or named without it."""
+    if "--" in arguments:
+        return arguments[-1] != "--"
+    return any(re.search(r"[*?\[]", a) or os.path.lexists(folder / a) for a in list_operands(arguments))
 
 
 @functools.cache

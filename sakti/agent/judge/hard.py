@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -10,6 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sakti.agent.judge import git
+from sakti.agent.judge.call_forms import match_form
 from sakti.agent.judge.programs import (
     Harm,
     ProgramEntry,
@@ -187,9 +189,12 @@ def _find(command: Simple, place: Place) -> str:
 
 
 def _rsync(command: Simple, place: Place) -> str:
-    deletes = any(a.startswith(("--del", "--remove-source")) for a in command.argv)
-    target = _operands(command.words[1:])[-1:]
-    return f"Removes files in {_targets(target, place)}" if deletes and target and _is_vital(target[0], place) else ""
+    operands = _operands(command.words[1:])
+    removed = operands[-1:] if any(a.startswith("--del") for a in command.argv) else []
+    if any(a.startswith("--remove-so") for a in command.argv):
+        removed += operands[:-1]
+    risky = [w for w in removed if _is_vital(w, place)]
+    return f"Removes files in {_targets(risky, place)}" if risky else ""
 
 
 def _move(command: Simple, place: Place) -> str:
@@ -205,34 +210,31 @@ def _dd(command: Simple, _: Place) -> str:
 # --- git ----------------------------------------------------------------------------------------------------------
 
 
-def _git(command: Simple, _: Place) -> str:
+def _git(command: Simple, place: Place) -> str:
     words = skip_git_options(command.argv)[1:]
-    if not words:
-        return ""
     entry, rest = git.find_command(command.argv)
-    options = cut_at_dashes(rest)
-    if has_option(options, entry.harmless_with):
-        return ""
-    match words[0]:
-        case "checkout":
-            loses = _discards(rest)
-        case "restore":
-            loses = not has_option(options, ("-S", "--staged")) or has_option(options, ("-W", "--worktree"))
-        case "symbolic-ref":
-            loses = len(rest) > 1
-        case _:
-            loses = is_met(entry.irreversible, rest)
-    return (entry.reason or "Discards work that git keeps nowhere else") if loses else ""
+    loses = _discards(rest, place) if words[:1] == ("checkout",) else is_met(entry.irreversible, rest)
+    if loses and not _is_harmless(entry, rest):
+        return entry.reason or "Discards work that git keeps nowhere else"
+    return "Lets git run a command that its arguments name" if git.names_command(command.argv) else ""
 
 
-def _discards(rest: Sequence[str]) -> bool:
+def _is_harmless(entry: ProgramEntry, arguments: Sequence[str]) -> bool:
+    """Return whether a call loses nothing: each option is listed, so that none takes back another one."""
+    call = match_form(entry.harmless, arguments) if entry.harmless is not None else None
+    return call is not None and (not entry.harmless_with or any(o in entry.harmless_with for o in call.options))
+
+
+def _discards(rest: Sequence[str], place: Place) -> bool:
     """Return whether `git checkout` would overwrite files: with paths, or with force."""
-    operands = [r for r in rest if not r.startswith("-")]
-    if "--" in rest or has_option(rest, ("-f", "-B", "--force")):
+    operands = list_operands(rest)
+    if "--" in rest or has_option(rest, ("-f", "-B", "--force", "--pathspec-from-file")):
         return True
-    if has_option(rest, ("-b", "-t", "--track", "--orphan", "--detach")):
+    if has_option(rest, ("-b", "--orphan")):
         return False
-    return len(operands) > 1 or any(o == "." or o.startswith(("./", "../", ":")) for o in operands)
+    return (len(operands) > 1 and not has_option(rest, ("-t", "--track"))) or any(
+        re.match(r"[.:]|.*[*?\[]", o) or os.path.lexists(place.cwd / o) for o in operands
+    )
 
 
 _CHECKS: Mapping[str, Callable[[Simple, Place], str]] = {

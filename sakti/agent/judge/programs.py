@@ -19,8 +19,11 @@ from sakti.core.patterns import lazy_pattern
 
 # Meaning of an operand or of an option's value. A file is read or written, or only its name and size are read; `text`
 # is no file, nor is the `pattern` of grep. `object` is a file that is read, but for words that begin with `@`. Scripts
-# (`sed`, `awk`, `jq`), the `format` of date and the `mode` of chmod have a shape of their own.
-Use: TypeAlias = Literal["text", "name", "read", "write", "pattern", "object", "sed", "awk", "jq", "format", "mode"]
+# (`sed` that prints, `edit` for one that changes lines, `awk`, `jq`, `sql`), the `format` of date, the `mode` of chmod
+# and the `varname` of read have a shape of their own.
+Use: TypeAlias = Literal[
+    "text", "name", "read", "write", "pattern", "object", "sed", "edit", "awk", "jq", "sql", "format", "mode", "varname"
+]
 # Whether a fact holds for a program: always, never, or behind one of these subcommands (`system prune`, in the order of
 # the words; "" without any) or options (`--hard`).
 Condition: TypeAlias = bool | tuple[str, ...]
@@ -87,18 +90,21 @@ class ProgramEntry(_Table, frozen=True):
     folders, that it is not to search. `follows_links` in folders. `pathspecs`: a subcommand of git that shows what is
     in files.
 
-    Code: `shell` runs the text behind `-c`, `runs_input` its standard input, `runs_script` its first operand,
-    `code_options` take text that it runs. `runner` is the word behind which another command begins. `wrapper` programs
-    and `exec_options` start the command in their arguments. `sources` are files that decide what it runs,
+    Code: `shell` runs the text behind `-c`, `runs_input` its standard input, `runs_script` its first operand, behind
+    `script_flags`; `code_options` take text that it runs. `runner` is the word behind which another command begins;
+    `starts` are the words behind which one does that is only looked at. `wrapper` programs and `exec_options` start the
+    command in their arguments, `text_options` the one in their value. `sources` are files that decide what it runs,
     `source_options` take more of them. `work`: builds, checks or tests; with `targets` all operands must be listed.
-    `runs_programs`: a subcommand that runs programs that its arguments or the repository name.
+    `runs_programs`: a subcommand that runs programs that its arguments or the repository name. `unseen`: it may start
+    programs, or change which ones others start, that its words do not show, unless the call matches `reads`, `edits` or
+    `plain`.
 
     Reach: `network`: fetches or sends. `desktop`: opens a window outside of the sandbox. `other_hosts`: options with
     which it reaches other hosts than its addresses name; null if its addresses say nothing. `configures`: writes the
     repository's configuration.
 
-    Loss: `irreversible`, with the `reason` for people, unless one of `harmless_with` is given. `removes`: as a command
-    of `find -exec`. `removal`, `harm`: see there.
+    Loss: `irreversible`, with the `reason` for people, unless the call matches `harmless` with one of `harmless_with`.
+    `removes`: as a command of `find -exec`. `removal`, `harm`: see there.
 
     Rules: `rule` is what "always" covers: the program, its subcommand (two words below one of `nested`), exactly these
     words because options could do anything (`exact`), or all words that begin so.
@@ -121,20 +127,26 @@ class ProgramEntry(_Table, frozen=True):
     runs_input: bool = False
     runs_script: bool = False
     code_options: tuple[str, ...] = ()
+    script_flags: tuple[str, ...] = ()
     runner: str = ""
+    starts: tuple[str, ...] = ()
     wrapper: Wrapper | None = None
     exec_options: tuple[str, ...] = ()
+    text_options: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     source_options: tuple[str, ...] = ()
     work: Condition = False
     targets: bool = False
     runs_programs: bool = False
+    unseen: Condition = False
+    plain: CallForm | None = None
     network: Condition = False
     desktop: bool = False
     other_hosts: tuple[str, ...] | None = None
     configures: Condition = False
     irreversible: Condition = False
     reason: str = ""
+    harmless: CallForm | None = None
     harmless_with: tuple[str, ...] = ()
     removes: bool = False
     removal: Removal | None = None
@@ -211,6 +223,15 @@ def _is_one_of(word: str, letters: Set[str], names: Sequence[str]) -> bool:
         return not letters.isdisjoint(word[1:])
     name = word.partition("=")[0]
     return len(name) > 2 and any(n.startswith(name) for n in names)
+
+
+def take_value(options: Sequence[str], text: str) -> str | None:
+    """Return the value in a word that is one of `options`, empty if it is the next word; or None."""
+    if text.startswith("--"):
+        name, _, value = text.partition("=")
+        return value if len(name) > 2 and any(o.startswith(name) for o in options) else None
+    letters = [o[1] for o in options if len(o) == 2 and text.startswith("-") and o[1] in text]
+    return text.partition(letters[0])[2] if letters else None
 
 
 def list_operands(arguments: Sequence[str]) -> list[str]:

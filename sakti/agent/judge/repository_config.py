@@ -145,10 +145,40 @@ def _first_setting(file: Path, repository: Repository) -> str:
     return next((name for name, value in pairs(text) if not _is_harmless(name, value, repository)), "")
 
 
+def is_harmless(name: str) -> bool:
+    """Return whether a setting, in lower case, names no program and reads no other file."""
+    return _HARMLESS.fullmatch(name) is not None
+
+
 def _is_harmless(name: str, value: str, repository: Repository) -> bool:
     if name == "core.worktree":  # a submodule's names the folder that it was found in
         return Path(os.path.realpath(repository.git / value)) == Path(os.path.realpath(repository.folder))
-    return _HARMLESS.fullmatch(name) is not None or value in _LFS.get(name, ())
+    return is_harmless(name) or value in _LFS.get(name, ())
+
+
+def list_tracked(folder: Path) -> list[str] | None:
+    """Return the files in the index of the repository around a folder; None if it cannot be read."""
+    index = next((r.git / "index" for r in _find_repositories(folder) if _is_complete(r.git)), None)
+    try:
+        return _parse_index(index.read_bytes()) if index is not None else []
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError):
+        return None
+
+
+def _parse_index(data: bytes) -> list[str]:
+    """Return the names in an index, or raise ValueError: https://git-scm.com/docs/index-format."""
+    version, count = int.from_bytes(data[4:8]), int.from_bytes(data[8:12])
+    if data[:4] != b"DIRC" or version not in (2, 3):
+        raise ValueError(version)  # names are shortened in the other version
+    names, at = list[str](), 12
+    for _ in range(count):
+        start = at + (64 if data[at + 60 : at + 61] >= b"\x40" and version == 3 else 62)
+        end = data.index(b"\0", start)
+        names.append(data[start:end].decode("utf-8", "replace"))
+        at += (end - at + 8) // 8 * 8
+    return names
 
 
 def _has_gitlink(index: Path) -> bool:

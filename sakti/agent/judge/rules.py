@@ -124,12 +124,10 @@ def forbids(rules: Sequence[str], tool: str, argv: Sequence[str]) -> bool:
     if not argv:
         return any(rule.strip() == tool for rule in rules)
     name = argv[0].rpartition("/")[2]
-    plain = skip_git_options((name, *argv[1:])) if name == "git" else (name, *argv[1:])
-    for text in rules:
-        rule = command_rule(text, tool)
-        if rule is not None and (_begins(rule, plain) or _between(rule, plain)):
-            return True
-    return False
+    plain = skip_git_options((name, *argv[1:])) if name.lower() == "git" else (name, *argv[1:])
+    lower = (name.lower(), *plain[1:])  # some file systems find a program so, too
+    named = (rule for rule in (command_rule(text, tool) for text in rules) if rule is not None)
+    return any(_begins(rule, words) or _between(rule, words) for rule in named for words in (plain, lower))
 
 
 def _begins(rule: CommandRule, argv: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ rules that deny and the questions that are always asked.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -15,12 +16,18 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.agent.judge.programs import Wrapper, find_program
-from sakti.agent.judge.syntax import Reader, Simple, Word
+from sakti.agent.judge.programs import Wrapper, find_program, find_subcommand, take_value
+from sakti.agent.judge.rules import skip_git_options
+from sakti.agent.judge.syntax import Reader, Simple, Word, is_harmless_variable
 
 MAX_CHARACTERS = 8_000
 MAX_COMMANDS = 30
 MAX_DEPTH = 4  # of a shell in a shell
+MAX_NESTED = 300  # commands in others
+
+
+# Of bash: they compute the index of a variable that a word names, with the commands in it.
+_EVALUATING = frozenset(("let", "mapfile", "printf", "read", "readarray", "test", "wait"))
 
 
 class Script(Struct, frozen=True):
@@ -68,31 +75,40 @@ def _odd_character(text: str) -> str:
 # --- commands in commands -----------------------------------------------------------------------------------------
 
 
-def with_nested(script: Script, depth: int = 0) -> Iterator[Simple]:
+def with_nested(script: Script) -> Iterator[Simple]:
     """Yield the commands of a script and those that they start in turn, as `sh -c` and `xargs` do."""
+    yield from (c for c in itertools.islice(_walk(script), MAX_NESTED) if isinstance(c, Simple))
+
+
+def list_unclear(script: Script) -> Iterator[str]:
+    """Yield why parts of a script, or of the scripts in it, are not understood."""
+    for number, part in enumerate(_walk(script)):
+        if number == MAX_NESTED:
+            yield "holds commands in too many others"
+            return
+        if isinstance(part, str):
+            yield part
+        elif part.words and (not part.program or "{}" in part.program):
+            yield "starts a program that its text does not name"
+
+
+def _walk(script: Script, depth: int = 0) -> Iterator[Simple | str]:
+    """Yield commands, each before those that it starts, and why a script is not understood."""
+    if script.unclear:
+        yield script.unclear
     for command in script.commands:
         yield command
         if depth < MAX_DEPTH:
             for inner in list_started(command):
-                yield from with_nested(inner, depth + 1)
-
-
-def list_unclear(script: Script, depth: int = 0) -> Iterator[str]:
-    """Yield why parts of a script, or of the scripts in it, are not understood."""
-    if script.unclear:
-        yield script.unclear
-    for command in script.commands:
-        if not command.program and command.words:
-            yield "starts a program that its text does not name"
-        if depth < MAX_DEPTH:
-            for inner in list_started(command):
-                yield from list_unclear(inner, depth + 1)
+                yield from _walk(inner, depth + 1)
         elif any(True for _ in list_started(command)):
             yield "holds commands in too many others"
 
 
 def list_started(command: Simple) -> Iterator[Script]:
     """Yield what a command starts by its arguments or its input; more than one script if unclear."""
+    yield from _started_by_value(command)
+    yield from _started_by_index(command)
     argv, program = command.words, find_program(command.program)
     if program.shell:
         yield from _started_by_shell(command)
@@ -100,13 +116,59 @@ def list_started(command: Simple) -> Iterator[Script]:
         yield _inside(parse(" ".join(w.text for w in argv[1:] if w.text != "--")))
     elif command.program == "git":
         yield from _started_by_alias(command)
+    elif command.program.startswith("git-"):
+        yield _alone(command, (Word("git"), Word(command.program.removeprefix("git-")), *argv[1:]))
+    elif program.starts:
+        yield from _started_by_runner(command, program.starts)
     elif program.exec_options:
         yield from _started_by_option(command, program.exec_options)
-    elif program.wrapper is not None and program.wrapper.any_word:
-        yield from (_alone(command, argv[later:]) for later in range(1, len(argv)))
-        yield from (_inside(parse(w.text)) for w in argv[1:] if " " in w.text)
     elif program.wrapper is not None:
-        yield from _behind(command, program.wrapper)
+        yield from _started_by_wrapper(command, program.wrapper)
+
+
+def _started_by_wrapper(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
+    if not wrapper.any_word:
+        yield from _behind(command, wrapper)
+        return
+    yield from (_alone(command, command.words[later:]) for later in range(1, len(command.words)))
+    yield from (_inside(parse(w.text)) for w in command.words[1:] if " " in w.text)
+
+
+def _started_by_value(command: Simple) -> Iterator[Script]:
+    """Yield the commands in values of options: `split --filter=COMMAND`, `git rebase -x COMMAND`."""
+    options, words = _list_text_options(command), command.words
+    for at, word in enumerate(words if options else ()):
+        if (text := take_value(options, word.text)) is not None:
+            yield _inside(parse(text or "".join(w.text for w in words[at + 1 : at + 2])))
+
+
+def _list_text_options(command: Simple) -> Sequence[str]:
+    program, arguments = find_program(command.program), skip_git_options(command.argv) if command.words else ()
+    if command.program == "git" and len(arguments) > 1:
+        program = find_subcommand(program, arguments[1])
+    return program.text_options
+
+
+def _started_by_index(command: Simple) -> Iterator[Script]:
+    """Yield the commands in words that bash evaluates as names of variables: `test -v 'x[$(COMMAND)]'`."""
+    words = command.words if command.program in _EVALUATING else ()
+    yield from (_inside(parse(w.text)) for w in words if "$(" in w.text or "`" in w.text)
+
+
+def _started_by_runner(command: Simple, starts: Sequence[str]) -> Iterator[Script]:
+    """Yield the command behind a runner's options, and behind the word that may be an option's value."""
+    words = command.words
+    begins = (at + 1 for at, word in enumerate(words) if (word.text if at else command.program) in starts)
+    at = next(begins, len(words))
+    while at < len(words):
+        is_value = False
+        while at < len(words) and words[at].text.startswith("-"):
+            is_value = words[at].text != "--" and "=" not in words[at].text
+            at += 1
+        yield _alone(command, words[at:])
+        if not is_value:
+            return
+        at += 1
 
 
 def _started_by_option(command: Simple, options: Sequence[str]) -> Iterator[Script]:
@@ -157,7 +219,7 @@ def _behind(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
     """
     words, at = command.words[1:], 0
     while at < len(words) and (size := _option_size(wrapper, words[at].text)) != 0:
-        if (text := _text_option(wrapper, words[at].text)) is not None:
+        if (text := take_value(wrapper.texts, words[at].text)) is not None:
             yield from _started_by_text(command, text, words[at + 1 :])
             return
         if size is None:
@@ -167,7 +229,13 @@ def _behind(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
         at += size
         if words[at - 1].text == "--":
             break
-    yield _alone(command, words[at + wrapper.skipped :])
+    yield _alone(command, words[at + wrapper.skipped :], _describe_variables(wrapper, words[:at]))
+
+
+def _describe_variables(wrapper: Wrapper, words: Sequence[Word]) -> str:
+    """Return why variables in front of a command may change what it does; empty if they do not."""
+    names = [w.text.partition("=")[0] for w in words if "=" in w.text and wrapper.assignments]
+    return "" if all(map(is_harmless_variable, names)) else "sets a variable"
 
 
 def _started_by_text(command: Simple, text: str, words: tuple[Word, ...]) -> Iterator[Script]:
@@ -176,15 +244,6 @@ def _started_by_text(command: Simple, text: str, words: tuple[Word, ...]) -> Ite
     parsed = _inside(parse(text or (words[0].text if words else "")))
     yield parsed
     yield from (_alone(command, (*c.words, *rest)) for c in parsed.commands[-1:])
-
-
-def _text_option(wrapper: Wrapper, text: str) -> str | None:
-    """Return the command that an option has as its value, empty if it is the next word; or None."""
-    if text.startswith("--"):
-        name, _, value = text.partition("=")
-        return value if len(name) > 2 and any(o.startswith(name) for o in wrapper.texts) else None
-    letters = [o[1] for o in wrapper.texts if len(o) == 2 and text.startswith("-") and o[1] in text]
-    return text.partition(letters[0])[2] if letters else None
 
 
 def _option_size(wrapper: Wrapper, text: str) -> int | None:

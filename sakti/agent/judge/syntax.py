@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
 from sakti.agent.judge.programs import find_program
-from sakti.agent.judge.words import Simple, Word, has_output, join
+from sakti.agent.judge.words import VARIABLE, Simple, Word, has_output, join
 from sakti.core.patterns import lazy_pattern
 
 # Parts of a command that are judged by the commands in them.
@@ -30,16 +30,13 @@ _WRITES = frozenset({">", ">>", "&>", "&>>", ">|"})
 _COPIES = frozenset({">&", "<&"})
 _SPACE = b" \t\n;"
 _BEFORE = b" \t\n;&|()<>"  # what may stand before a comment or the number of a file
+_ENDS_WITH_NUMBER = re.compile(rb"(?:^|[\s;&|()<>])\d+\Z")
 # What the shell replaces, outside of quotes; `~` only where a home folder may stand.
 _EXPANDS = lazy_pattern(r"[\[\]*?{}$`!\\]|(?:^|[=:])~|^=")
 _HOME = lazy_pattern(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
 _ESCAPED = frozenset({r"\;", r"\(", r"\)", r"\!"})  # words that programs take as signs
 # Comparisons in `[[ ]]` that compute, and with that may run, what stands in a word.
 _COMPUTES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
-
-
-# A name that no program and no shell looks at.
-_NAME = lazy_pattern(r"(?!(?:auto_resume|histchars)$)[a-z_][a-z0-9_]*")
 _PRINTED = (Word("$()", literal=False, output=True),)  # value of a variable: a number, or what a command prints
 _SUBJECT = lazy_pattern(r"(\"?)\$(?:\w+|[#?]|\{\w+\})\1")  # a variable that only chooses a branch
 _COUNTS = lazy_pattern(
@@ -49,6 +46,18 @@ _COUNTS = lazy_pattern(
 _NUMBERS = lazy_pattern(r"\$?\(\((?:\d+|[<>=!]=|[-+*/%<>()?:!\s]|&&|\|\|)*\)\)")
 _FIELDS = lazy_pattern(r"IFS=(?:''|\"\"|[,:|]|\$'\\[tn]')? +read\b")
 _RANGE = lazy_pattern(r"\{(0|[1-9]\d{0,2})\.\.(0|[1-9]\d{0,2})\}")
+# Variables that only say how much is shown, in which language, and in which environment a project runs.
+_HARMLESS_VARIABLES = lazy_pattern(
+    r"CI|COLUMNS|DEBUG|FORCE_COLOR|LANG|LANGUAGE|LC_[A-Z]+|LINES|LOG_LEVEL|NO_COLOR|NODE_ENV|TERM|TZ|VERBOSE"
+    r"|(?:APP|FLASK|RAILS|RACK|MIX)_(?:DEBUG|ENV)|DJANGO_SETTINGS_MODULE|RUST_(?:BACKTRACE|LOG)|CARGO_TERM_COLOR"
+    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8)|GOOS|GOARCH|PORT"
+)
+
+
+def is_harmless_variable(name: str) -> bool:
+    """Return whether a variable of this name names no program and no code."""
+    return _HARMLESS_VARIABLES.fullmatch(name) is not None
+
 
 # To a shell all that is not ASCII is a letter of a word. The grammar's scanner asks C's `isalpha` about each character,
 # which reads beyond its table for the others: that ended the program. Places in the text stay what they are.
@@ -129,7 +138,9 @@ class Reader:
         for child in node.children:
             if not child.is_named:
                 sign = child.type
-                if sign in _SIGNS:
+                if sign == "!" and self._source[child.end_byte : child.end_byte + 1] not in (b" ", b"\t"):
+                    self._note("cannot be parsed")
+                elif sign in _SIGNS:
                     self._account(child)
                 else:
                     self._note("holds shell syntax")
@@ -146,7 +157,7 @@ class Reader:
 
     def _repeat(self, node: Node, variables: Mapping[str, tuple[Word, ...]], *, piped: bool) -> None:
         """Read what a loop repeats, with its own variables: none of them may be one that is set already."""
-        if not all(map(_NAME.fullmatch, variables)) or not self._variables.keys().isdisjoint(variables):
+        if not all(map(VARIABLE.fullmatch, variables)) or not self._variables.keys().isdisjoint(variables):
             self._note("holds a loop that is not plain")
         outer, repeated = self._variables, self._is_repeated
         self._variables, self._is_repeated = {**outer, **variables}, True
@@ -250,6 +261,8 @@ class Reader:
             self._walk(child, piped=True, before=len(self.commands) - 1, sure=False)
 
     def _redirect(self, node: Node, redirects: _Redirects) -> None:
+        if _ENDS_WITH_NUMBER.search(self._source, 0, node.start_byte):
+            self._note("holds a redirection that is not plain")  # the number of a file, read as a word
         match node.type:
             case "file_redirect":
                 self._redirect_file(node, redirects)
@@ -314,9 +327,7 @@ class Reader:
             if child.type == "variable_assignment" and _FIELDS.match(self._text(node)):
                 self._account(child)  # it holds for `read` alone
             elif child.type == "variable_assignment":
-                assigned.append(self._text(child).partition("=")[0].rstrip("+"))
-                self._note("sets a variable")
-                self._nested(child)
+                assigned.append(self._assignment(child))
             elif child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
                 self._redirect(child, redirects)
             elif child.type == "command_name":
@@ -332,10 +343,20 @@ class Reader:
 
     def _check_call(self, command: Simple) -> None:
         """Note a command that changes a variable of a loop, or takes what another one prints for a program."""
-        if not all(_NAME.fullmatch(n) and n not in self._variables for n in _list_read_names(command)):
+        if not all(VARIABLE.fullmatch(n) and n not in self._variables for n in _list_read_names(command)):
             self._note("sets a variable")
         if any(w.stream for w in command.words) and find_program(command.program).reads is None:
             self._note("runs what another command prints")
+
+    def _assignment(self, node: Node) -> str:
+        """Read a variable that is set for one command; one that no program takes for a command is plain."""
+        name = self._text(node).partition("=")[0].rstrip("+")
+        if is_harmless_variable(name) and re.fullmatch(r"\w+=[\w./:,@%-]*", self._text(node)):
+            self._account(node)
+        else:
+            self._note("sets a variable")
+            self._nested(node)
+        return name
 
     def _name(self, node: Node) -> Word:
         word = self._word(node.children[0] if node.children else node)
@@ -347,6 +368,11 @@ class Reader:
         """Read `[ ]` and `[[ ]]` as `test`."""
         words = [Word("test")]
         double = any(c.type == "[[" for c in node.children)
+        if (
+            re.match(rb"\[\[?[ \t\n]", node.text or b"") is None
+            or re.search(rb"[ \t\n]\]\]?\Z", node.text or b"") is None
+        ):
+            self._note("cannot be parsed")  # a word of the shell only between spaces: `[1]` is a pattern
         self._test_words(node, words)
         if double and (has_output(words) or not _COMPUTES.isdisjoint(w.text for w in words)):
             self._note("computes what stands in a word")
@@ -432,6 +458,8 @@ class Reader:
         """Read a word without quotes."""
         if raw == "{}" or raw in _ESCAPED:
             return Word(raw.removeprefix("\\"))
+        if re.search(r"(?<!\\)['\"]", raw):
+            self._note("cannot be parsed")  # quotes that the grammar took for a part of the word
         signs = set(_EXPANDS.findall(raw))
         if signs and signs <= set("*?[]"):
             return Word(raw, literal=False, pattern=raw)

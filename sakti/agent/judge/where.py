@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
@@ -79,3 +80,11 @@ def resolved(folder: Path, path: str) -> Path:
         return Path(os.path.realpath(os.path.join(folder, os.path.expanduser(path))))  # noqa: PTH111, PTH118
     except (ValueError, OSError):
         return Path(os.path.realpath(folder / clean_surrogates(path)))
+
+
+_SYSTEM = tuple(Path(p) for p in ("/usr", "/opt", "/lib", "/lib64", "/bin", "/sbin", "/Library", "/Applications"))
+
+
+def is_system(path: Path) -> bool:
+    """Return whether a path is where programs are installed."""
+    return any(path.is_relative_to(p) for p in (*_SYSTEM, Path(sys.prefix), Path(sys.base_prefix)))

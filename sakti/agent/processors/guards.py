@@ -9,12 +9,11 @@ from msgspec.structs import replace
 
 from sakti.agent.processors.base import Processor, StepInput, TurnInput
 from sakti.core.patterns import lazy_pattern
+from sakti.core.text import strip_unseen
 from sakti.core.types import Message, Part, TextPart, ToolResultPart
 from sakti.store import secrets
 from sakti.store.threads import masking
 
-# Tag characters spell text that nobody sees; joiners and selectors are left to emoji and to scripts that need them.
-_UNSEEN = lazy_pattern("[\u200b\u2060-\u2064\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _TELLS = lazy_pattern(
     r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:previous|prior|above|earlier|all|any|your)\b.{0,40}"
     r"\b(?:instructions?|prompts?|rules?|messages?|guidelines?)\b"
@@ -75,7 +74,7 @@ class SecretRedactor(Processor):
 
 def normalised(text: str) -> str:
     """Return text in composed form without characters that nobody sees."""
-    return _UNSEEN.sub("", unicodedata.normalize("NFC", text))
+    return strip_unseen(unicodedata.normalize("NFC", text))[0]
 
 
 def reads_like_instructions(text: str) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from sakti.agent.project.instructions.imports import list_imports
 from sakti.agent.project.skills import template
 from sakti.core import resources
 from sakti.core.config.reading import parse, read_bytes
@@ -42,7 +43,9 @@ MOST = 500  # files that are listed at once
 MOST_FOLDERS = 2_000
 MOST_ENTRIES = 20_000  # of a workspace that is searched for instructions
 DEEPEST = 4  # folders below one of the table
-_SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv"})
+# Made by tools and installed by others: nobody keeps secrets there, and no text in them instructs an agent.
+DEPENDENCIES = frozenset("node_modules .venv venv __pycache__ .tox .mypy_cache .ruff_cache".split())
+_SKIPPED = DEPENDENCIES | {".git"}
 _SCRIPTS = frozenset(".sh .bash .zsh .fish .py .js .mjs .cjs .ts .rb .pl .php .lua .ps1 .bat .cmd .jar .exe".split())
 
 
@@ -192,9 +195,12 @@ def _read_hooks(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
 
 
 def _read_texts(workspace: Path) -> Iterator[ProjectFile]:
-    """Yield instructions, those of the folders below among them, and rules."""
+    """Yield instructions, those of the folders below among them, rules, and what both import."""
     below = list(itertools.islice(_list_below(workspace), MOST))
-    for file in (*list_files(workspace, "instructions"), *below, *list_files(workspace, "rule")):
+    listed = [*list_files(workspace, "instructions"), *below, *list_files(workspace, "rule")]
+    imported = list_imports([f.path for f in listed], workspace)
+    listed += [ListedFile("instructions", path, path.parent) for path in itertools.islice(imported, MOST)]
+    for file in listed:
         name = file.path.relative_to(workspace).as_posix()
         if (data := _read_inside(workspace, name)) is not None:
             yield ProjectFile(name, file.kind, data)
@@ -207,6 +213,19 @@ def _read_skills(workspace: Path) -> Iterator[ProjectFile]:
             data = _read(file.path)
             if data is not None:
                 yield ProjectFile(file.path.relative_to(workspace).as_posix(), file.kind, data)
+
+
+def read_as(workspace: Path, name: str, aside: str) -> Iterator[ProjectFile]:
+    """Yield the files of the table that a path held before it was set aside."""
+    path = workspace / aside
+    if not DEPENDENCIES.isdisjoint(Path(name).parts):  # no thread reads what is there
+        return
+    for file in [path] if path.is_file() else walk_folder(path, workspace):
+        old = Path(name, file.relative_to(path)).as_posix()
+        location = next((one for one in TABLE if one.holds(old)), None)
+        data = _read(file) if location is not None and old.endswith(location.suffix) else None
+        if location is not None and data is not None:
+            yield ProjectFile(old, location.kind, data)
 
 
 def _is_script(path: Path) -> bool:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -28,6 +28,7 @@ from sakti.agent.project.files import (
     discover,
     is_trusted_by_path,
     kind_of,
+    read_as,
 )
 from sakti.core import resources
 from sakti.core.config.reading import read_bytes
@@ -128,6 +129,29 @@ def review(workspace: Path) -> TrustReview:
     """Read the files of a workspace and compare them with the trusted ones. Raises nothing."""
     project = discover(workspace)
     return compare(project, _load(project.workspace) if project.files else None)
+
+
+def review_new(workspace: Path, seen: Container[str], moved: Iterable[tuple[str, str]] = ()) -> TrustReview:
+    """Review only files that are new since the workspace was trusted and whose names are not in `seen`.
+
+    `moved` are old and new names of what was set aside: its files are reviewed under their old names.
+    """
+    current = review(workspace)
+    new = {c.name for c in current.changes if c.how == "new" and c.name not in seen}
+    files = [f for f in current.project.files if f.name in new]
+    for name, aside in moved:
+        files += [f for f in read_as(current.project.workspace, name, aside) if f.name not in new]
+    changes = tuple(FileChange(f.name, f.kind, "new", "", f.text) for f in files)
+    project = replace(current.project, files=tuple(files), problem="")
+    return TrustReview(project, "changed" if changes else "nothing", changes)
+
+
+def add(workspace: Path, names: Container[str]) -> tuple[ProjectFile, ...]:
+    """Trust further files as they are now; returns them. Raises `ConfigError`."""
+    current = review(workspace)
+    others = {c.name for c in current.changes if c.name not in names}
+    save(current.without(others))
+    return tuple(f for f in current.project.files if f.name in names)
 
 
 def review_settings(path: Path) -> TrustReview:

@@ -48,7 +48,9 @@ class Watch(Struct):
     _known: frozenset[Path] = frozenset()
     _job: bool = False
     _instructing: frozenset[Path] = frozenset()
+    _places: tuple[Path, ...] = ()
     _programs: dict[str, _Content] = field(default_factory=dict[str, "_Content"])
+    moved: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # old and new names, to be asked about
 
     def begin(self, *, running: bool) -> list[tuple[str, str]]:
         """Look before a command; `running`: another one still does. Returns what was set aside, old and new names."""
@@ -57,7 +59,7 @@ class Watch(Struct):
             self._known = frozenset(self._folders())
             self._before = seen(self.workspace, self._known)
             self._instructing = frozenset(self.texts())
-            self._programs = self._contents() if self.compares else {}
+            self._programs = self._read_programs() if self.compares else {}
         self._job = running
         return moved
 
@@ -71,30 +73,52 @@ class Watch(Struct):
                 moved += _all_moved(self.workspace, repositories.runs(git))
         new = (text for text in self.texts() if text not in self._instructing)
         moved += _all_moved(self.workspace, (text for text in new if text.is_relative_to(self.workspace)))
-        return moved + (self._put_back() if self.compares else [])
+        moved += self._put_back() if self.compares else []
+        self.moved += [(old, new) for old, new in moved if new not in ("", old)]
+        return moved
 
     def job(self) -> None:
         """Note that the command goes on in the background."""
         self._job = True
 
-    def _contents(self) -> dict[str, _Content]:
-        """Read the hooks and configurations of the repositories that were there before a command."""
-        files = [f for git in self._known for f in repositories.programs(git) if _SET_ASIDE not in f.name]
-        names = (f.relative_to(self.workspace).as_posix() for f in files)
+    def _read_programs(self) -> dict[str, _Content]:
+        """Read hooks and configurations of repositories, and the files that linked hooks name."""
+        root = self.workspace
+        places = {path for git in self._known for path in repositories.named(git, root) if path.is_relative_to(root)}
+        self._places = tuple(sorted(places))
+        programs = self._contents(self._program_files())
+        links = [root / name for name in programs if (root / name).is_symlink()]
+        targets = [t for link in links if (t := Path(os.path.realpath(link))).is_relative_to(root)]
+        return programs | self._contents(targets)
+
+    def _program_files(self) -> list[Path]:
+        return [f for git in self._known for f in repositories.programs(git, self._places)]
+
+    def _contents(self, files: Iterable[Path]) -> dict[str, _Content]:
+        names = (f.relative_to(self.workspace).as_posix() for f in files if _SET_ASIDE not in f.name)
         return {name: content for name in names if (content := _content(self.workspace, name)) is not None}
 
     def _put_back(self) -> list[tuple[str, str]]:
-        """Set aside changed hooks and configurations, and write those from before in their places."""
-        moved: list[tuple[str, str]] = []
-        for name, (entry, data) in self._contents().items():
-            before = self._programs.get(name)
-            if before == (entry, data) or not repositories.runs_program(self.workspace / name):
-                continue
-            moved.append((name, _moved(self.workspace, name)))
-            if before is not None and moved[-1][1]:
+        """Set aside changed hooks and configurations, and write those from before in their places.
+
+        One that is gone is written, too, unless its repository is.
+        """
+        root, moved = self.workspace, list[tuple[str, str]]()
+        now = self._contents((*self._program_files(), *(root / name for name in self._programs)))
+        for name, content in now.items():
+            if self._programs.get(name) != content and repositories.runs_program(root / name):
+                moved.append((name, _moved(root, name)))
+        moved += [(name, name) for name in self._missing_programs()]
+        for old, new in moved:
+            if new and old in self._programs:
                 with contextlib.suppress(OSError, SaktiError):
-                    places.write(self.workspace, name, *before)
+                    places.write(root, old, *self._programs[old])
         return moved
+
+    def _missing_programs(self) -> list[str]:
+        if not any((git / "HEAD").exists() for git in self._known):
+            return []
+        return [name for name in self._programs if not os.path.lexists(self.workspace / name)]
 
     def _folders(self) -> list[Path]:
         found = (repositories.kept_at(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))
@@ -110,11 +134,17 @@ def told(moved: Sequence[tuple[str, str]]) -> str:
     """Tell the model what was set aside; empty where nothing was."""
     if not moved:
         return ""
-    names = ", ".join(f"{old} is now {new}" if new else f"{old} could not be moved" for old, new in moved)
+    names = ", ".join(describe_move(old, new) for old, new in moved)
     return (
         f"[set aside, as it runs code or gives instructions later: {names}."
         " Write it with the write tool, or run the command outside of the sandbox: the user is asked.]"
     )
+
+
+def describe_move(old: str, new: str) -> str:
+    if not new:
+        return f"{old} could not be moved"
+    return f"{old} is now {new}" if new != old else f"{old} was written again"
 
 
 def seen(workspace: Path, gits: Iterable[Path] = ()) -> Seen:
@@ -153,6 +183,15 @@ def _seen(workspace: Path, name: str) -> str | None:
         except OSError:
             return None
     return ""
+
+
+def put_back(workspace: Path, name: str, aside: str) -> bool:
+    """Give a file that was set aside its name back; False if another has it."""
+    with contextlib.suppress(OSError, SaktiError), places.parent(workspace, name) as (here, last):
+        if last not in os.listdir(here):  # noqa: PTH208 - of a descriptor
+            os.rename(aside.rpartition("/")[2], last, src_dir_fd=here, dst_dir_fd=here)
+            return True
+    return False
 
 
 def _content(workspace: Path, name: str) -> _Content | None:

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from sakti.agent.judge.secrets import secret_filter
 from sakti.agent.judge.where import Place
-from sakti.agent.project.files import TABLE
+from sakti.agent.project.files import DEPENDENCIES, TABLE
 
 WALKED = 20_000  # entries of a workspace that are looked at
 _KERNEL = (Path("/proc"), Path("/sys"), Path("/dev"))
@@ -19,8 +19,6 @@ REPOSITORIES = 100  # below the workspace; each takes some mounts
 TEXTS = 500  # files and folders of instructions below the workspace; each takes a mount
 _TEXT_NAMES = frozenset(location.path.partition("/")[0] for location in TABLE)
 _BARE = ("HEAD", "objects", "refs")  # a folder with these is a repository to git
-# Made by tools and installed by others: nobody keeps secrets there.
-_PASSED = frozenset(("node_modules", ".venv", "venv", "__pycache__", ".tox", ".mypy_cache", ".ruff_cache"))
 
 
 class _Folder(Struct, frozen=True):
@@ -29,6 +27,7 @@ class _Folder(Struct, frozen=True):
     changed: tuple[int, int]  # st_mtime_ns and st_ctime_ns: a command can set the first one back
     entries: int
     folders: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     repository: str = ""  # the name of what git keeps here, "." for the folder itself
     texts: tuple[str, ...] = ()  # names of instructions, and of folders that may hold some
@@ -40,7 +39,8 @@ class Masks(Struct):
 
     `repositories` are what git takes for one: a folder or file `.git`, or a folder that holds what such a one holds.
     `texts` are the files and folders below the workspace that instruct an agent, or run code for one.
-    `whole` tells whether all of the workspace was looked at.
+    `whole` tells whether all of the workspace was looked at. Folders of dependencies are passed over, but for
+    `dependency_texts`: what there is for an agent in them, which no thread reads; it only must not appear there.
     """
 
     place: Place
@@ -50,6 +50,7 @@ class Masks(Struct):
     texts: tuple[Path, ...] = ()
     whole: bool = True
     _known: dict[str, _Folder] = field(default_factory=dict[str, _Folder])
+    _dependencies: dict[str, _Folder] = field(default_factory=dict[str, _Folder])
 
     def refresh(self) -> None:
         """Look at the folders that changed since; all of them at first."""
@@ -65,6 +66,20 @@ class Masks(Struct):
         self.whole = self.whole and all(len(paths) <= most for paths, most in sizes)
         self.files, self.texts = self.files[:MASKED], self.texts[:TEXTS]
 
+    def dependency_texts(self) -> Iterator[Path]:
+        """Yield what would instruct an agent in folders of dependencies, as far as they are looked at."""
+        waiting = [f"{folder}/{name}" for folder, known in self._known.items() for name in known.passed]
+        seen, entries = dict[str, _Folder](), 0
+        while waiting and entries < WALKED:
+            folder = waiting.pop()
+            looked_at = self._look(folder, "", None, self._dependencies.get(folder))
+            if looked_at is not None:
+                seen[folder] = looked_at
+                entries += looked_at.entries
+                waiting += [f"{folder}/{name}" for name in (*looked_at.folders, *looked_at.passed)]
+                yield from _texts(folder, looked_at.texts)
+        self._dependencies = seen
+
     def _walk(self, root: str) -> tuple[dict[str, _Folder], list[Path], bool]:
         """Return the folders that were looked at, those of credentials, and whether these are all."""
         is_secret = secret_filter(self.place.workspace, self.place)
@@ -76,7 +91,7 @@ class Masks(Struct):
             if relative and is_secret(relative):
                 hidden.append(Path(folder))
                 continue
-            looked_at = self._look(folder, relative, is_secret)
+            looked_at = self._look(folder, relative, is_secret, self._known.get(folder))
             if looked_at is None:
                 continue
             seen[folder] = looked_at
@@ -84,30 +99,36 @@ class Masks(Struct):
             waiting += [f"{folder}/{name}" for name in looked_at.folders]
         return seen, hidden, not waiting
 
-    def _look(self, folder: str, relative: str, is_secret: Callable[[str], bool]) -> _Folder | None:
+    def _look(
+        self, folder: str, relative: str, is_secret: Callable[[str], bool] | None, known: _Folder | None
+    ) -> _Folder | None:
+        """Look at a folder unless it is as `known`; without `is_secret` only for folders and texts."""
         try:
             status = os.stat(folder)  # noqa: PTH116 - thousands of them
             changed = status.st_mtime_ns, status.st_ctime_ns
-            known = self._known.get(folder)
             if known is not None and known.changed == changed:
                 return known
             with os.scandir(folder) as found:
                 entries = list(found)
         except OSError:
             return None
-        folders, secret, inodes = list[str](), list[str](), list[tuple[int, str]]()
+        folders, passed, secret, inodes = list[str](), list[str](), list[str](), list[tuple[int, str]]()
         names = {e.name for e in entries}
         repository = ".git" if ".git" in names else "." if names.issuperset(_BARE) else ""
         for e in entries:
             if e.is_dir(follow_symlinks=False):
-                if e.name not in _PASSED and e.name != ".git":
-                    folders.append(e.name)
+                if e.name != ".git":
+                    (passed if e.name in DEPENDENCIES else folders).append(e.name)
+                continue
+            if is_secret is None:
                 continue
             inodes.append((e.inode(), e.name))
             if is_secret(f"{relative}/{e.name}" if relative else e.name):
                 secret.append(e.name)
         texts = tuple(sorted(names & _TEXT_NAMES))
-        return _Folder(changed, len(entries), tuple(folders), tuple(secret), repository, texts, tuple(inodes))
+        return _Folder(
+            changed, len(entries), tuple(folders), tuple(passed), tuple(secret), repository, texts, tuple(inodes)
+        )
 
     def _with_links(self, files: set[Path]) -> set[Path]:
         """Return secret files as they are mounted over: links followed, with their other names in the workspace."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sakti.agent.judge import repository_config
@@ -56,12 +56,13 @@ def protected(git: Path, workspace: Path) -> Iterator[Path]:
     """Yield what a command must not change of a repository, whether it is there or not."""
     for folder in folders(git):
         yield from (folder / name for name in KEPT)
+        yield from (hook for hook in _hooks(folder / "hooks") if hook.is_symlink())  # what it names runs
         for tree in below(folder / "worktrees")[:MOST]:
             yield from (tree / name for name in OF_WORKTREE)
-    yield from _named(git, workspace)
+    yield from named(git, workspace)
 
 
-def _named(git: Path, workspace: Path) -> Iterator[Path]:
+def named(git: Path, workspace: Path) -> Iterator[Path]:
     """Yield the folder of hooks and the further configuration that a repository's own configuration names."""
     for name, value in repository_config.pairs(read_text(git / "config")):
         if _NAMED.fullmatch(name):
@@ -72,7 +73,13 @@ def _named(git: Path, workspace: Path) -> Iterator[Path]:
 
 
 def kept_at(git: Path, workspace: Path) -> Path | None:
-    """Return the folder that a `.git` is, or names as a link or file; None where it is not in the workspace."""
+    """Return the folder that a `.git` is or names; None if it is not in the workspace."""
+    folder = named_by(git)
+    return folder if folder is not None and folder.is_relative_to(workspace) else None
+
+
+def named_by(git: Path) -> Path | None:
+    """Return the folder that a `.git` is, or names as a link or file; None if there is none."""
     folder = git
     if git.is_file():
         found = re.match(r"gitdir: (.+)\n?", read_text(git)[:4_096])
@@ -80,13 +87,13 @@ def kept_at(git: Path, workspace: Path) -> Path | None:
             return None
         folder = git.parent / found[1].rstrip("\r\n")
     folder = Path(os.path.realpath(folder))
-    return folder if folder.is_relative_to(workspace) and folder.is_dir() else None
+    return folder if folder.is_dir() else None
 
 
 def runs(git: Path) -> list[Path]:
     """Return the files and folders by which a repository that a command made would run programs."""
     out = [f for f in (git / "config", git / "config.worktree") if _names_programs(f)]
-    if any(not f.name.endswith(".sample") for f in _entries(git / "hooks")):
+    if _hooks(git / "hooks"):
         out.append(git / "hooks")
     common = git / "commondir"
     if os.path.lexists(common) and not _is_own(git, common):
@@ -94,15 +101,24 @@ def runs(git: Path) -> list[Path]:
     return out
 
 
-def programs(git: Path) -> list[Path]:
-    """Return the hooks of a repository and its configurations, whether these name programs or not."""
-    hooks = (f for f in _entries(git / "hooks") if not f.name.endswith(".sample"))
+def programs(git: Path, places: Iterable[Path]) -> list[Path]:
+    """Return the hooks of a repository and its configurations, whether these name programs or not.
+
+    `places` are the folders and files that its configuration names.
+    """
+    hooks = _hooks(git / "hooks")
+    for path in places:
+        hooks += _hooks(path) if path.is_dir() else [path]
     return [f for f in (*hooks, git / "config", git / "config.worktree") if os.path.lexists(f)]
 
 
 def runs_program(file: Path) -> bool:
     """Return whether one of `programs` makes git run something."""
-    return file.parent.name == "hooks" or _names_programs(file)
+    return file.name not in ("config", "config.worktree") or _names_programs(file)
+
+
+def _hooks(folder: Path) -> list[Path]:
+    return [f for f in _entries(folder) if not f.name.endswith(".sample")]
 
 
 def _is_own(git: Path, common: Path) -> bool:

@@ -18,6 +18,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sakti.agent.judge.where import Place
+from sakti.agent.project.files import INSTRUCTIONS, list_files
+from sakti.agent.project.instructions.imports import list_imports
 from sakti.agent.sandbox import aside, bwrap, landlock, probe, restrict, seatbelt, seccomp, sockets
 from sakti.agent.sandbox.boundary import TEMPORARY, Boundary, Level, drawn, hidden_at, impossible
 from sakti.agent.sandbox.masks import WALKED, Masks
@@ -111,7 +113,7 @@ class LinuxSandbox(Struct, dict=True):
     machine: str = field(default_factory=platform.machine)
 
     def __post_init__(self) -> None:
-        self.watch = aside.Watch(self.workspace, self._gits, self._texts)
+        self.watch = aside.Watch(self.workspace, self._gits, self._watched_texts)
         self._masks = [Masks(Place(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
         self._way: _Way = self._wrapped
@@ -225,8 +227,15 @@ class LinuxSandbox(Struct, dict=True):
         return tuple(found for m in self._masks for found in m.repositories)
 
     def _texts(self) -> tuple[Path, ...]:
-        """Return what instructs an agent below the workspace, as it was looked at last."""
-        return tuple(text for m in self._masks for text in m.texts)
+        """Return the files that instruct an agent below the workspace, and their imports."""
+        texts = [text for m in self._masks for text in m.texts]
+        sources = [text for text in texts if text.name in INSTRUCTIONS]
+        at_root = [listed.path for listed in list_files(self.workspace, "instructions", "rule")]
+        return (*texts, *list_imports((*at_root, *sources), self.workspace))
+
+    def _watched_texts(self) -> tuple[Path, ...]:
+        """Return what must not appear below the workspace, in folders of dependencies, too."""
+        return (*self._texts(), *(text for m in self._masks for text in m.dependency_texts()))
 
     def boundary(self, shown: Iterable[Path] = (), read: Iterable[Path] = ()) -> Boundary:
         """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""

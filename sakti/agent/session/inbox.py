@@ -11,13 +11,23 @@ class Inbox(Struct):
     """Messages that wait for the running turn's next step, oldest first.
 
     `window` is the name under which unsent texts are stored, `sent_as` maps a typed prompt to the one that processors
-    made of it.
+    made of it. `pasted` are the blocks that were pasted into prompts of this window and not sent yet.
     """
 
     queued: list[tuple[Part, ...]] = field(default_factory=list[tuple[Part, ...]])
 
     window: str = ""
+    pasted: list[str] = field(default_factory=list[str])
     sent_as: dict[str, str] = field(default_factory=dict[str, str])
+
+    def take_pasted(self, text: str) -> list[list[int]]:
+        """Return where pasted blocks stand in `text`, as [start, end]; they are forgotten."""
+        spans: list[list[int]] = []
+        for block in list(self.pasted):
+            if (start := text.find(block)) >= 0:
+                spans.append([start, start + len(block)])
+                self.pasted.remove(block)
+        return sorted(spans)
 
     def texts(self) -> tuple[str, ...]:
         return tuple("\n".join(p.text for p in parts if isinstance(p, TextPart)) for parts in self.queued)

@@ -56,6 +56,13 @@ class ThreadSummary(Struct, frozen=True):
     preview: str
     messages: int
     tokens: int
+    undone: tuple[ThreadSummary, ...] = ()  # branches that an undo left, the newest first
+
+    @staticmethod
+    def of(row: stored_threads.Summary) -> ThreadSummary:
+        """Return the summary of a stored row."""
+        thread, preview, messages, tokens, undone = row
+        return ThreadSummary(thread, preview, messages, tokens, tuple(map(ThreadSummary.of, undone)))
 
 
 class ContextBlock(Struct, frozen=True):
@@ -219,7 +226,7 @@ class Views:
 
     async def threads(self, limit: int = 100) -> list[ThreadSummary]:
         rows = await self._store.read(stored_threads.summaries, self._resource_id, limit)
-        return [ThreadSummary(*row) for row in rows]
+        return [ThreadSummary.of(row) for row in rows]
 
     async def context(self) -> list[ContextBlock]:
         """Return the request as it would be sent if the user wrote now."""

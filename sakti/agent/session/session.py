@@ -7,7 +7,7 @@ gets every event, from turns and from memory's background work, on the event loo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from sakti.agent.open_thread import OpenThread
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
     from sakti.agent.processors.compose import StepHook
     from sakti.agent.project.skills.library import Skill
+    from sakti.agent.tools.processes import Running
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
     from sakti.store.log.corrections import Action
@@ -241,6 +242,10 @@ class Session:
 
     # --- turns ----------------------------------------------------------------------------------------------
 
+    def note_pasted(self, blocks: Iterable[str]) -> None:
+        """Remember blocks that were pasted into the prompt that is sent next: lists fold them."""
+        self.current.inbox.pasted += blocks
+
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step.
 
@@ -300,9 +305,17 @@ class Session:
         await self.current.store(f"!{command}")
         await user_shell.run(self.current, command, during=self.current.speaking)
 
-    def stop_command(self) -> bool:
-        """Stop the newest `!command` of the user that runs; false if none does."""
-        return self.current.stop_command()
+    def stop_command(self, call_id: str = "") -> bool:
+        """Stop a `!command` of the user, the newest by default; false if it does not run."""
+        return self.current.stop_command(call_id)
+
+    def background_commands(self) -> dict[str, Running]:
+        """Return the agent's commands that run in the background, by number."""
+        return self.current.background_commands()
+
+    async def end_background(self, number: str) -> list[str]:
+        """End a background command and all that it started; return the names of survivors."""
+        return await self.current.end_background(number)
 
     def pages(self) -> memory_pages.Pages:
         """Return the pages of working memory that may be written here."""

@@ -1,16 +1,18 @@
-"""Decide at the start of a chat whether the workspace's own settings have an effect."""
+"""Decide whether a workspace's files have an effect: at the start, and when a call made new ones."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sakti.agent.project import trust
+from sakti.agent.project import files, trust
 from sakti.core.errors import ConfigError
 from sakti.core.events import Notice
+from sakti.core.text import one_line
 
 if TYPE_CHECKING:
+    from sakti.agent.project.files import ProjectFile
     from sakti.agent.workspace import Workspace
 
 
@@ -29,3 +31,49 @@ async def settle(workspace: Workspace, ask: Callable[[trust.TrustReview], Awaita
         except ConfigError as e:  # it holds for this run, and is asked about again in the next
             workspace.emit(Notice("warning", "Trust", e.message))
     workspace.settle_trust(review, use=use)
+
+
+async def settle_new(
+    workspace: Workspace, ask: Callable[[trust.TrustReview], Awaitable[bool]] | None
+) -> dict[str, str]:
+    """Ask about files with an effect that are new, each once; returns a sentence on each left out.
+
+    Without `ask` nobody is there to answer. What commands left under such a name was set aside: a yes gives it its name
+    back. What runs code, and settings, have their effect from the next start on.
+    """
+    if workspace.options.known_texts is None or workspace.options.unasked:
+        return {}
+    moved = workspace.take_moved()
+    review = await asyncio.to_thread(trust.review_new, workspace.root, workspace.options.reviewed, moved)
+    left_out = {change.name: _left_out(change.name, moved) for change in review.changes}
+    workspace.note_reviewed(left_out)
+    if not left_out or ask is None or not await ask(review):
+        return left_out
+    try:
+        trusted = await asyncio.to_thread(_trust, workspace, review, moved)
+    except ConfigError as e:
+        workspace.emit(Notice("warning", "Trust", e.message))
+        return left_out
+    workspace.trust_texts(f.name for f in trusted if f.is_text)
+    for file in trusted:
+        left_out.pop(file.name, None)
+    return left_out
+
+
+def _left_out(name: str, moved: Sequence[tuple[str, str]]) -> str:
+    new = next((new for old, new in moved if name == old or name.startswith(f"{old}/")), "")
+    return f"{one_line(name, 80)}: a command made it, so it is set aside in {new}." if new else files.left_out(name)
+
+
+def _trust(
+    workspace: Workspace, review: trust.TrustReview, moved: Sequence[tuple[str, str]]
+) -> tuple[ProjectFile, ...]:
+    """Trust what the user saw, set aside or not, unless it changed since. Raises `ConfigError`."""
+    from sakti.agent.sandbox import aside  # most commands leave nothing that is set aside
+
+    for name, new in moved:
+        if any(c.name == name or c.name.startswith(f"{name}/") for c in review.changes):
+            aside.put_back(workspace.root, name, new)
+    seen = {f.name: f.sha256 for f in review.project.files}
+    now = {f.name: f.sha256 for f in trust.review(workspace.root).project.files}
+    return trust.add(workspace.root, {name for name in seen if now.get(name) == seen[name]})

@@ -23,6 +23,7 @@ from sakti.core.errors import SaktiError
 from sakti.core.events import Event, ToolFinished, TurnStatus
 from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import (
+    PASTED,
     Block,
     Json,
     MarkerPart,
@@ -35,6 +36,7 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
     Usage,
+    plain_text,
 )
 from sakti.memory.engine import MemoryEngine
 from sakti.providers import retry
@@ -210,6 +212,7 @@ def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
     """Make a message, secrets masked: what is stored is what every model is sent, now and after a restart."""
     parts = masking.parts(parts)
     counted = count_parts(turn.counter, parts, turn.model.image_rule)
+    pasted = turn.inbox.take_pasted(plain_text(parts)) if role == "user" and turn.inbox.pasted else []
     return Message(
         id=turn.store.ids.new(),
         thread_id=turn.thread_id,
@@ -221,6 +224,7 @@ def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
         part_tokens=counted,
         token_counter=turn.counter.name,
         state="provisional" if turn.guarded else "saved",
+        metadata={PASTED: pasted} if pasted else {},
     )
 
 

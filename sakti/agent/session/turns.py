@@ -220,7 +220,11 @@ class Turns:
         thread = self._open
         await thread.catch_up()
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
-        await thread.store("" if thread.workspace.changes_prompts else text)
+        if not thread.workspace.changes_prompts:
+            await thread.store(text)
+            await thread.name(text)
+        else:
+            await thread.store("")
         await thread.load_rules()
         if self.hooking is not None:
             await self.hooking.ready()

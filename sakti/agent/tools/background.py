@@ -25,14 +25,21 @@ def find(run: ToolContext, number: str) -> Running:
     return run.state.background[number]
 
 
-def stop_own_command(state: ToolState) -> bool:
-    """Stop the newest command that the user typed, with all that it started; false if none runs."""
-    return bool(state.own_commands) and state.own_commands[-1].cancel()
+def stop_own_command(state: ToolState, call_id: str = "") -> bool:
+    """Stop a command that the user typed, the newest by default; false if it does not run."""
+    task = state.own_commands.get(call_id or next(reversed(state.own_commands), ""))
+    return task is not None and task.cancel()
+
+
+async def stop_command(state: ToolState, number: str) -> list[str]:
+    """Stop a background command and all that it started; return the names of survivors."""
+    running = state.background.pop(number, None)
+    return [] if running is None else await running.stop()
 
 
 async def stop_all(state: ToolState) -> list[str]:
     """Stop all commands that run, at the end of the session; return the names of survivors."""
-    if own := list(state.own_commands):
+    if own := list(state.own_commands.values()):
         for task in own:
             task.cancel()
         await asyncio.wait(own)
@@ -40,4 +47,5 @@ async def stop_all(state: ToolState) -> list[str]:
     for running in list(state.background.values()):
         survivors += await running.stop()
     state.background.clear()
+    await state.recorder.settle(ends=True)
     return survivors

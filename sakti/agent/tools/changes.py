@@ -88,17 +88,23 @@ def put(run: ToolContext, changes: Sequence[Changed]) -> None:
         if change.path in run.shown and run.shown[change.path] != change.before:
             raise ToolError(f"{change.name} has changed since the change was shown; nothing was changed. Call again.")
     new = 0o666 & ~current_umask()
-    run.state.recorder.writing([(c.path, c.data, stat.S_IFREG | new) for c in changes])
-    for change in changes:
-        if change.data is None:
-            remove_file(change.path)
-            run.state.files.forget(change.path)
-        else:
-            replace_file(change.path, change.data)
-            run.state.saw(change.path, change.data)
+    temporaries = [_temporary_for(c.path) for c in changes]
+    files = [(c.path, c.data, stat.S_IFREG | new) for c in changes]
+    with run.state.recorder.writing(files, temporaries):
+        for change, temporary in zip(changes, temporaries, strict=True):
+            if change.data is None:
+                remove_file(change.path)
+                run.state.files.forget(change.path)
+            else:
+                replace_file(change.path, change.data, temporary.name)
+                run.state.saw(change.path, change.data)
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def _temporary_for(path: Path) -> Path:
+    return path.with_name(f".{path.name[:100]}.{randomness.token_hex(8)}")
+
+
+def replace_file(path: Path, data: bytes, temporary: str) -> None:
     """Write a temporary file and rename it over the target, so that a crash leaves the old or the new file.
 
     A file with several links, of another owner, or in a folder that is not writable is overwritten in place: a new file
@@ -111,7 +117,6 @@ def replace_file(path: Path, data: bytes) -> None:
             _overwrite(folder, path, data)
             return
         mode = stat.S_IMODE(there.st_mode) if there else 0o666 & ~current_umask()
-        temporary = f".{path.name[:100]}.{randomness.token_hex(8)}"
         handle = os.open(temporary, _NEW, 0o600, dir_fd=folder)
         try:
             with os.fdopen(handle, "wb") as f:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from sakti.agent.sandbox.proxy import Network
     from sakti.agent.sandbox.sandbox import Sandbox
+    from sakti.agent.tools.processes import Running
 
 
 class Outcome(Struct, frozen=True):
@@ -41,11 +42,23 @@ class Outcome(Struct, frozen=True):
     images: tuple[ImagePart, ...] = ()
 
 
+class CallRecord(Struct):
+    """Record of a call: `jobs` are what it left running, `lost` names files that cannot be restored."""
+
+    jobs: list[Running] = field(default_factory=list["Running"])
+    lost: list[str] = field(default_factory=list[str])
+
+
 class Recorder(Protocol):
     """Records what calls do to files, so that it can be undone."""
 
-    def writing(self, files: Sequence[tuple[Path, bytes | None, int]]) -> None:
-        """Hear of files that are about to be written: path, content (None: deleted), permissions of a new one."""
+    def writing(
+        self, files: Sequence[tuple[Path, bytes | None, int]], temporaries: Sequence[Path]
+    ) -> contextlib.AbstractContextManager[None]:
+        """Surround the writing of files: path, content (None: deleted), permissions of a new one.
+
+        `temporaries` are files that exist only meanwhile.
+        """
         ...
 
     async def refuses(self, effect: str, arguments: Mapping[str, Any], place: Place) -> str:
@@ -54,23 +67,32 @@ class Recorder(Protocol):
 
     def around(
         self, effect: str, arguments: Mapping[str, Any], place: Place
-    ) -> contextlib.AbstractAsyncContextManager[list[str]]:
-        """Surround a call of a tool with this effect; the list gets the names of files that cannot be restored."""
+    ) -> contextlib.AbstractAsyncContextManager[CallRecord]:
+        """Surround a call of a tool with this effect, which says what it left running."""
+        ...
+
+    async def settle(self, *, ends: bool = False) -> None:
+        """Record the changes of jobs that have ended; `ends`: of all."""
         ...
 
 
 class NoRecorder:
     """Records nothing."""
 
-    def writing(self, files: Sequence[tuple[Path, bytes | None, int]]) -> None:
-        return None
+    def writing(
+        self, files: Sequence[tuple[Path, bytes | None, int]], temporaries: Sequence[Path]
+    ) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     async def refuses(self, effect: str, arguments: Mapping[str, Any], place: Place) -> str:
         return ""
 
     @contextlib.asynccontextmanager
-    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[list[str]]:
-        yield []
+    async def around(self, effect: str, arguments: Mapping[str, Any], place: Place) -> AsyncGenerator[CallRecord]:
+        yield CallRecord()
+
+    async def settle(self, *, ends: bool = False) -> None:
+        return None
 
 
 class ToolState(Struct):
@@ -98,7 +120,7 @@ class ToolState(Struct):
     added: tuple[Path, ...] = ()  # folders that the user opened beside the workspace
     network: Network | None = None  # how commands in the sandbox reach hosts
     own_env: Mapping[str, str] | None = None  # of commands that the user types
-    own_commands: list[Task[Outcome]] = field(default_factory=list["Task[Outcome]"])  # that the user typed
+    own_commands: dict[str, Task[Outcome]] = field(default_factory=dict[str, "Task[Outcome]"])  # by call
     started: int = 0
 
     @property

@@ -53,6 +53,7 @@ class Output(Struct):
     _screen: TerminalText = field(default_factory=TerminalText)
 
     def add(self, text: str) -> None:
+        text = text.replace("\0", "\u2400")  # it separates names (find -print0, grep -Z), which must not run together
         self.received += len(text)
         self.unread = (self.unread + text)[-MEMORY_LIMIT // 2 :]
         self._keep(self._screen.feed(text))

@@ -173,6 +173,15 @@ class Toolbox(Struct):
         announced.begin()
         return await self._one(message, call, announced, 0, over=False)
 
+    async def runs_freely(self, call: ToolCallPart, thread_id: str) -> bool:
+        """Return whether a call would run now without a question."""
+        tool = self.tools.get(call.name)
+        if tool is None or call.arguments is None:
+            return False
+        run = self.state.context(call.id, thread_id, "")
+        decision, _ = await self._judge(run, tool, call.arguments, Judged(call))
+        return decision.verdict == "allow"
+
     async def _one(
         self, message: Message, call: ToolCallPart, emit: _Announced, repeated: int, *, over: bool
     ) -> ToolResultPart:
@@ -213,12 +222,14 @@ class Toolbox(Struct):
             run.is_alone = decision.is_alone
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(found.effect, arguments, run.place()) as lost:
+            async with self.state.recorder.around(found.effect, arguments, run.place()) as record:
+                earlier = self.state.background.keys() | ()
                 outcome = await found(run, arguments)
+                record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
             if decision.note and not decision.outside:
                 outcome = structs.replace(outcome, content=f"{outcome.content}\n[{decision.note}]")
-            if lost:
-                note = f"[removed or changed, and /undo cannot restore it: {', '.join(lost)}]"
+            if record.lost:
+                note = f"[removed or changed, and /undo cannot restore it: {', '.join(record.lost)}]"
                 outcome = structs.replace(outcome, content=f"{outcome.content}\n{note}")
             if found.effect == "write" and not outcome.is_error:
                 self._note_changes(run, found, arguments, outcome)

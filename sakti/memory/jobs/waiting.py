@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from sakti.memory import policy
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.state import NEVER_WAITS, MemoryState, Signal
 from sakti.memory.window import sync_cut
 
-TURN_WAIT_S = 15.0
+TURN_WAIT_S = 14.0
+WITHOUT_MODEL_S = 1.0  # what a job takes at most once its model is not asked
 
 
 class Patience:
-    """Time that a turn may wait for models of memory; a job that outlasted it is not waited for again."""
+    """Time that a turn may wait for models of memory; a job that outlasted it is not waited for again.
 
-    def __init__(self, limit: float = TURN_WAIT_S) -> None:
+    When it is over, `stand_in` may let a job end without its model; it returns whether it did.
+    """
+
+    def __init__(self, limit: float = TURN_WAIT_S, stand_in: Callable[[], bool] = lambda: False) -> None:
         self.limit = self._left = limit
+        self._stand_in = stand_in
         self._late: asyncio.Task[object] | None = None
 
     def renew(self) -> None:
@@ -35,6 +41,9 @@ class Patience:
             started = time.monotonic()
             await asyncio.wait([task], timeout=max(0.0, self._left))
             self._left -= time.monotonic() - started
+        if not task.done() and self._stand_in():
+            self._left = WITHOUT_MODEL_S
+            await asyncio.wait([task], timeout=self._left)
         if not task.done():
             self._late = task
         return task.done()

@@ -14,12 +14,12 @@ from sakti.core.resources import read_prompt
 from sakti.memory.log import dates, lines
 from sakti.memory.observe.speaking import plain
 from sakti.memory.protocol import ObserveInput
+from sakti.store.log.lines import UNVERIFIED
 from sakti.store.log.replaced import unmarked
 
 LINES = 500  # of an answer; real ones have a few dozen
 TAIL = 400  # lines of the log's end that are not noted again
 LARGE_INPUT = 500  # tokens of messages that are worth a line
-UNVERIFIED = " [unverified]"
 _HEADER = lazy_pattern(r"(?P<indent>\s*)Date:\s*(?P<date>.*\S)?\s*")
 _OWN_TASK = lazy_pattern(
     r"\b(?:(?:extract|writ|not|record|produc|creat|mak)\w* (?:the |new |all |any )*observations?|"

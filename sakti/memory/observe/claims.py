@@ -85,7 +85,9 @@ QUANTITY = lazy_pattern(
 _VERSION = lazy_pattern(r"(?<![\w./:-])v?\d{1,9}\.\d{1,9}(?:\.\d{1,9}){0,4}(?:[-+][\w.]{1,40})?(?![\w/%])")
 NUMBER = lazy_pattern(FIGURE, re.IGNORECASE)
 _COUNTS = lazy_pattern(r"\s[^\W\d_]{3,40}")  # a single digit counts if it counts something, or is set
-_IS_VALUE = lazy_pattern(r"(?:\b(?:to|from|is|are|at|of|after|every|auf|ist|von|nach|alle)|[=:])\s$", re.IGNORECASE)
+_IS_VALUE = lazy_pattern(
+    r"(?:\b(?:(?-i:[A-Z][a-z]+)|to|from|is|are|at|of|after|every|auf|ist|von|nach|alle)|[=:])\s$", re.IGNORECASE
+)
 _SYMBOL = lazy_pattern(
     r"(?<![\w./-])(?:_{0,3}[a-z0-9]{1,60}(?:_[A-Za-z0-9]{1,60}){1,9}|[A-Z]{2,60}(?:_[A-Z0-9]{1,60}){1,9}|"
     r"[a-z]{1,60}[A-Z]\w{0,90}|[A-Z][a-z]{1,60}[A-Z]\w{0,90}|[A-Za-z]\w{0,60}(?:-\w{1,60}){0,5}-[a-z]{0,20}\d{1,9}|"
@@ -129,12 +131,11 @@ _COMMON = frozenset(
     friday saturday sunday internet unicode ascii boolean regex readme primary secondary next goal""".split()
 )
 _PERSON_DOES = lazy_pattern(
-    r"\s(?:said|says|told|asked|asks|wants|wanted|approved|reviewed|reviews|confirmed|decided|agreed|requested|prefers|"
-    r"preferred|owns|leads|maintains|joined|left|quit|signs|signed|suggested|proposed|recommended|wrote|rebuilt|built|"
-    r"fixed|promised|insists|thinks|believes|takes over|took over|"
-    r"is (?:on (?:call|leave|vacation|holiday|duty)|sick|ill|away|responsible|in charge|"
-    r"the (?:lead|owner|maintainer|contact|manager|author))|and [A-Z][a-z]+ (?:are|maintain|"
-    r"own|lead|want|agreed|decided))\b"
+    r"\s(?:from \w+ )?(?:said|says|told|asked|asks|wants|wanted|approved|reviewed|reviews|confirmed|decided|agreed|"
+    r"requested|prefers|preferred|owns|leads|maintains|joined|left|quit|signs|signed|suggested|proposed|recommended|"
+    r"wrote|rebuilt|built|fixed|promised|insists|thinks|believes|takes over|took over|is (?:on (?:call|leave|vacation|"
+    r"holiday|duty)|sick|ill|away|responsible|in charge|the (?:lead|owner|maintainer|contact|manager|author))|"
+    r"and [A-Z][a-z]+ (?:are|maintain|own|lead|want|agreed|decided))\b"
 )
 _NO_PERSON = lazy_pattern(
     r".*(?:s|tion|ment|ance|ence|ity|ness|ing|er|or|age|ure|ship|ism|ed|ody|one)|Team|Client|Staff|Management|Marketing|"

@@ -32,6 +32,7 @@ from sakti.memory.observe.claims import (
     claims,
 )
 from sakti.memory.observe.speaking import Said, Voices, plain
+from sakti.memory.statements.units import LEAD
 
 _QUOTES = '`"“”'
 _MARKS = "`'\"“”.,:;!?()[]{}<>*"
@@ -222,7 +223,7 @@ class Source:
                 return self._has_quote(claim.text)
             case "number":
                 rough = bool(_ROUGH.search(content[: content.find(claim.text)]))
-                return self._has_amount(claim.text, ROUGHLY if rough else NEAR if _has_unit(claim.text) else 0)
+                return self._has_amount(claim.text, ROUGHLY if rough else NEAR if QUANTITY.search(claim.text) else 0)
             case "version":
                 return self._has_version(claim.text)
             case "date":
@@ -323,10 +324,6 @@ def amounts(match: re.Match[str]) -> Iterator[tuple[str, float]]:
         yield kind, value * size
 
 
-def _has_unit(text: str) -> bool:
-    return QUANTITY.search(text) is not None
-
-
 def _within(ordered: Sequence[float], value: float, reach: float) -> bool:
     """Return whether one of the sorted values is within `reach`."""
     reach += 1e-9 * abs(value)
@@ -396,12 +393,13 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
     found = list(claims(content))
     open_claims = [claim for claim in found if not source.has_exactly(claim)]
     verbatim = source.voices.verbatim(content)
-    if verbatim and not open_claims and (not speaking.is_checked(content) or source.has(content)):
+    is_quoted = source.has(LEAD.sub("", content)) or (verbatim and speaking.STATES.match(content) is not None)
+    counts = [n for c in found if c.kind == "number" and (n := c.text.split()[0]).isdigit() and not is_quoted]
+    if verbatim and not (open_claims or counts) and (not speaking.is_checked(content) or source.has(content)):
         return ()
     source.read()
     out = {f"{c.kind}: {c.text.strip(_QUOTES)}": None for c in open_claims if not source.supports(c, content)}
-    numbers = [c.text for c in found if c.kind == "number" and c.text.isdigit()] if not verbatim else []
-    out |= {f"number: {n}": None for n in numbers if not source.voices.binds(n, _near(content, n))}
+    out |= {f"number: {n}": None for n in counts if not source.voices.binds(n, _near(content, n))}
     if not verbatim and (words := source.voices.wrong(content)):
         out[f"speaker: {words}"] = None
     if words := source.voices.undecided(content):
@@ -413,7 +411,7 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
 
 def _near(content: str, number: str) -> list[str]:
     """Return the words at a number: the noun that it counts or belongs to is among them."""
-    before, _, behind = content.partition(number)
+    before, behind = re.split(rf"(?<![\d.,]){number}(?!\d)", f"{content} ", maxsplit=1)
     return [*before.split()[-1:], *behind.split()[:NEAR_WORDS]]
 
 

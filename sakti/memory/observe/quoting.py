@@ -77,10 +77,9 @@ _MAIL = lazy_pattern(
     re.IGNORECASE,
 )
 _LOG = lazy_pattern(
-    r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|\w{3} {1,2}\d{1,2} \d\d:\d\d:\d\d|"
-    r"\[?(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|TRACE|CRITICAL)\b|"
-    r"at [\w$.<>]+ ?\(|File \"[^\"]+\", line \d|Traceback \(|\w+(?:Error|Exception): |[+-]{3} [ab]/|@@ |"
-    r"\d{1,3}(?:\.\d{1,3}){3} - )"
+    r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|\w{3} {1,2}\d{1,2} \d\d:\d\d:\d\d|\[?(?:DEBUG|INFO|"
+    r"NOTICE|WARN(?:ING)?|ERROR|FATAL|TRACE|CRITICAL)\b|at [\w$.<>]+ ?\(|File \"[^\"]+\", line \d|Traceback \(|"
+    r"\w+(?:Error|Exception): |[+-]{3} [ab]/|@@ |\d{1,3}(?:\.\d{1,3}){3} - )"
 )
 _PAIRS = (('"', '"'), ("“", "”"), ("„", "“”"), ("«", "»"), ("»", "«"), ("‘", "’"), ("‚", "‘’"), ("`", "`"))
 _QUOTED = lazy_pattern(
@@ -92,15 +91,14 @@ _QUOTED = lazy_pattern(
 # Begins a paragraph behind a quotation in which the user asks or judges.
 _OWN_AGAIN = lazy_pattern(
     r"(?:(?:but|and|so|ok|well|no|hm+|aber|und|also|nein)[, ]+)*(?:(?:i|we|ich|wir)(?:['’](?:d|m|ve|ll|re))? \w|"
-    r"(?:can|could|would|should|shall|do|what|why|how|is|are) (?:you|we|i|do you|is|are|that|this)\b|please\b|"
+    r"(?:can|could|would|should|shall|do|what|why|how|is|are) (?:you|we|i|is|are|do|does|did|was|that|this)\b|please\b|"
     r"what do you think|any idea|my (?:opinion|view|take)|in my |(?:never|don['’]t|do not|let['’]s) |"
-    r"kannst du|können wir|sollen wir|bitte\b|was meinst|warum\b|meiner meinung|stimmt |nie |lass )",
+    r"kannst du|können wir|sollen wir|bitte\b|was meinst|(?:warum|wieso|woran)\b|meiner meinung|stimmt |nie |lass )",
     re.IGNORECASE,
 )
 _STATING = lazy_pattern(
-    r"\b(?:must|should|shall|never|always|needs? to|has to|have to|may not|cannot|only|use|avoid|no|support|"
-    r"is|are|uses?|i|we|may|belongs|"
-    r"muss|müssen|soll\w*|darf|dürfen|nie|immer|nur|kein\w*|ist|sind|bitte|wir|nutzen|"
+    r"\b(?:must|should|shall|never|always|needs? to|has to|have to|may not|cannot|only|use|avoid|no|support|is|are|"
+    r"uses?|i|we|may|belongs|muss|müssen|soll\w*|darf|dürfen|nie|immer|nur|kein\w*|ist|sind|bitte|wir|nutzen|"
     r"verwenden|niemand|gehört|mag|hat)\b",
     re.IGNORECASE,
 )

@@ -25,7 +25,7 @@ COVERED = 0.6  # share of a sentence's words that another one said in one senten
 AGREED = 600  # characters at the end of an answer that a yes agrees to
 SENTENCES = 20_000  # of each voice that are looked at
 
-_STATES = lazy_pattern(
+STATES = lazy_pattern(
     r"(?:the )?(?P<who>user|agent|assistant)(?: \([^)]{1,60}\))? (?:also |now |then |explicitly |always |never )*"
     r"(?:(?P<agreeing>agree[ds]?|confirm(?:s|ed)|accept(?:s|ed)|approve[ds]?)|state[ds]?|said|says|stated|note[ds]|"
     r"decide[ds]?|prefer(?:s|red)|want(?:s|ed)|propose[ds]|suggest(?:s|ed)|recommend(?:s|ed)|insist(?:s|ed)|"
@@ -42,7 +42,8 @@ _DECIDES = lazy_pattern(
 _PERMITS = lazy_pattern(r"approv|allow|permit|authori", re.IGNORECASE)
 _YES = lazy_pattern(
     r"\W*(?:yes|yep|yeah|ok(?:ay)?|sure|right|correct|agreed|fine|do (?:it|that)|go (?:on|ahead)|please do|"
-    r"makes sense|sounds good|ja|genau|klar|gern|passt|mach (?:das|es)|einverstanden|stimmt)\b",
+    r"makes sense|sounds good|good idea|exactly|absolutely|gute idee|ja|genau|klar|gern|passt|mach (?:das|es)|"
+    r"einverstanden|stimmt)\b",
     re.IGNORECASE,
 )
 _NEGATED = lazy_pattern(
@@ -96,7 +97,7 @@ class Voices:
 
     def verbatim(self, content: str) -> bool:
         """Return whether a line attributes nothing, or only what the speaker did say, word for word."""
-        states = _STATES.match(content)
+        states = STATES.match(content)
         if states is None:
             return True
         said = self._plain["user" if states["who"].casefold() == "user" else "agent"]
@@ -107,7 +108,7 @@ class Voices:
 
         An example: "User stated: never run tests" where only a file says that.
         """
-        states = _STATES.match(content)
+        states = STATES.match(content)
         if states is None:
             return None
         who: Voice = "user" if states["who"].casefold() == "user" else "agent"
@@ -144,7 +145,7 @@ class Voices:
 
     def unproven(self, content: str) -> str | None:
         """Return the words of a good result of work of which the source has no trace."""
-        who = _STATES.match(content)
+        who = STATES.match(content)
         if not _RESULT.search(content) or (who is not None and who["who"].casefold() == "user"):
             return None
         words = _words(_RESULT.sub(" ", content))

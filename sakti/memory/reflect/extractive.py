@@ -227,8 +227,13 @@ def _statements(text: str) -> int:
 
 
 def _outlive(newer: _Line, older: _Unit) -> None:
-    for unit in newer.units:
-        unit.rank = max(unit.rank, older.rank)
+    """Raise a line of the time that a mark names to the rank of the sentence that it ends.
+
+    The agent's lines of that minute end nothing, and requests end no statement unless a note says so.
+    """
+    if newer.notes or newer.sign == "high" or (newer.user and older.rank < STATED):
+        for unit in newer.units:
+            unit.rank = max(unit.rank, older.rank)
 
 
 def _moment(line: _Line) -> tuple[str, str]:

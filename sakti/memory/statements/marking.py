@@ -61,8 +61,8 @@ class _Index:
     def ended_by(self, new: Statement) -> Iterator[Earlier]:
         """Yield the statements that a new one ends."""
         for old in self._statements.sharing(new) if new.can_end else ():
-            span, line = ended_by(old, new), self._lines[old.place]
-            if span is not None and line.priority != "done":
+            line = self._lines[old.place]
+            for span in ended_by(old, new) if line.priority != "done" else ():
                 yield Earlier(old.text[slice(*span)].strip(), line.date, line.time)
 
 

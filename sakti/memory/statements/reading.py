@@ -28,11 +28,17 @@ _CLOCK = lazy_pattern(r"\d{1,2}:\d\d(?:-\d{1,2}:\d\d)?|\d{1,2}(?:am|pm)", re.IGN
 _DAY = lazy_pattern(r"\d{4}-\d\d-\d\d|\d{1,2}(?:st|nd|rd|th)", re.IGNORECASE)
 _CODE = lazy_pattern(r"https?:|`|.*[\w/.][/_@#~:]\w|[#@~./]+\w|.*\w\.\w|(?=.*\d).*[a-z].*-|.*[A-Za-z]-?\d|.*[a-z][A-Z]")
 _CLAUSE_END = lazy_pattern(
-    r"[;—–\n]|,(?!\d)|[.!?](?=\s|$)|(?<=orrection):|(?<=orrektur):|\b(?:because|since (?!today|then|yesterday)|"
+    r"[;—–\n]|,(?!\d)|[.!?](?=\s|$)|(?<=orrection):|(?<=orrektur):|:(?=\s(?:the|our|my|der|die|das|unser|mein)\b)|"
+    r"\b(?:know|remember|note|wissen),?\s(?:that|dass)\b|\b(?:because|since (?!today|then|yesterday)|"
     r"while|so that|weil|während|sodass)\b|"
     r"\b(?:and|but|so|und|aber)(?=\s(?:the|our|we|i|it|its|my|der|die|das|wir|ich|unser|is|are|ist)\b)"
 )
-_RUN_ON = lazy_pattern(r"(?<=[a-z0-9)`\"]) (?=(?P<word>[A-Z][a-z]{1,20})\b)")
+# A scope in front belongs to what follows: "in staging, the log level is debug".
+_SCOPE = lazy_pattern(
+    r"\W*(?:in|on|at|for|with|if|when|after|before|once|im|auf|bei|beim|für|mit|am|nach|wenn|falls|sobald)\s[^,;.:]{1,40}",
+    re.IGNORECASE,
+)
+_RUN_ON = lazy_pattern(r"(?<=[a-z0-9)`\"]) (?=(?P<word>(?!May|Herr|Frau|Mrs?\b)[A-Z][a-z]{1,20})\b)")
 _NOUN = lazy_pattern(r"(?<=\w{4})(?:ances?|ences?|ations?|at(?:e[sd]?|ing)|ments?)$")
 _END = lazy_pattern(r"(?:ings?|ed|es|s|e|en|er)$")
 _SAME = lazy_pattern(r"\s*(?:it|that|they|which|es|das|sie|er)\b", re.IGNORECASE)
@@ -98,7 +104,19 @@ class Clause(Struct, frozen=True, dict=True):
         )
 
     def is_subject(self, value: Value) -> bool:
-        return value.start < self.start + self.verb and not self.is_inverted
+        """Return whether a clause is about a value: it precedes the verb, or any word if no verb is known."""
+        if self.verb >= 0:
+            return value.start < self.start + self.verb and not self.is_inverted
+        return self._is_label(value) or any(at > value.end - self.start for _, at in self.items())
+
+    def _is_label(self, value: Value) -> bool:
+        """Return whether a value names a thing ("page 3", "blocks FTP"); "on port 81" sets an attribute."""
+        before = self.text[: value.start - self.start].casefold().split()
+        if value.shape == "date" or value.unit or not before or not before[-1].isalnum():
+            return False
+        empty = lexicon.words("empty")
+        is_attribute = before[-1] in lexicon.words("single") and (len(before) == 1 or before[-2] in empty)
+        return before[-1] not in empty and not is_attribute
 
 
 @lru_cache(4_096)
@@ -121,6 +139,8 @@ def clauses(text: str) -> tuple[Clause, ...]:
     start = 0
     for match in [*_CLAUSE_END.finditer(text), None]:
         end = match.start() if match else len(text)
+        if start == 0 and _is_scope(match, text):
+            continue
         clause = _clause(text, start, end, german)
         if out and clause.values and not clause.words and _SAME.match(clause.text):
             clause = out.pop().joined(clause)
@@ -128,6 +148,10 @@ def clauses(text: str) -> tuple[Clause, ...]:
             out.append(clause)
         start = match.end() if match else end
     return tuple(out)
+
+
+def _is_scope(match: re.Match[str] | None, text: str) -> bool:
+    return match is not None and match[0] == "," and _SCOPE.fullmatch(text, 0, match.start()) is not None
 
 
 def _clause(text: str, start: int, end: int, german: bool) -> Clause:
@@ -141,7 +165,8 @@ def _clause(text: str, start: int, end: int, german: bool) -> Clause:
         elif key not in lexicon.words("empty"):
             words.append((stem(key), at - start))
             last = values[-1] if values else None
-            if last is not None and last.shape == "number" and not last.unit and at - last.end <= 1:
+            counted = last is not None and last.shape == "number" and not last.unit and not key.endswith("ed")
+            if last is not None and counted and at - last.end <= 1:
                 values[-1] = Value(last.key, "number", last.start, stop, stem(key))
     verb = _verb(text, start, end, values)
     name = _NAME_IS.match(text, start, end) if not german and verb > 0 else None

@@ -43,18 +43,13 @@ _POLITE = lazy_pattern(
     re.IGNORECASE,
 )
 _IMPERATIVE = lazy_pattern(
-    r"^(?:(?:ok(?:ay)?|and|then|so|now|next|also|first|finally|please|just)[, ]+)*"
-    r"(?:add|adjust|analy[sz]e|apply|ask|build|bump|change|check|clean|commit|compare|convert|copy|create|debug|"
-    r"define|"
-    r"delete|describe|document|explain|export|extend|extract|fetch|find|finish|fix|format|generate|get|give|"
-    r"handle|have|"
-    r"implement|import|improve|inline|inspect|install|investigate|list|log|look|make|measure|merge|open|"
-    r"optimi[sz]e|print|"
-    r"profile|publish|pull|push|put|read|rebase|refactor|release|remove|rerun|restart|retry|review|rewrite|run|"
-    r"search|"
-    r"send|set|show|simplify|sort|split|start|stop|summari[sz]e|take|tell|test|tidy|trace|try|turn|undo|update|"
-    r"upgrade|"
-    r"verify|wire|work|wrap|write)\b(?!-\w)"
+    r"^(?:(?:ok(?:ay)?|and|then|so|now|next|also|first|finally|please|just)[, ]+)*(?:add|adjust|analy[sz]e|apply|ask|"
+    r"build|bump|change|check|clean|commit|compare|convert|copy|create|debug|define|delete|describe|document|explain|"
+    r"export|extend|extract|fetch|find|finish|fix|format|generate|get|give|handle|have|implement|import|improve|"
+    r"inline|inspect|install|investigate|list|log|look|make|measure|merge|open|optimi[sz]e|print|profile|publish|pull|"
+    r"push|put|read|rebase|refactor|release|remove|rerun|restart|retry|review|rewrite|run|search|send|set|show|"
+    r"simplify|sort|split|start|stop|summari[sz]e|take|tell|test|tidy|trace|try|turn|undo|update|upgrade|verify|wire|"
+    r"work|wrap|write)\b(?!-\w)"
     # "log level is", "Test-Server ist": no verb
     r"(?!(?:[ -](?!what|if|whether|that|how|who|where|why|me|it|this)\w{1,40})?\s(?:is|are|was|ist|sind|heißt)\b)",
     re.IGNORECASE,
@@ -62,26 +57,22 @@ _IMPERATIVE = lazy_pattern(
 # What holds beyond the moment: wishes, habits, decisions, rules.
 _LASTING = lazy_pattern(
     r"\b(?:always|never|from now on|by default|in (?:the )?future|every ?time|must(?:n't)?|should(?:n't)?|do not|"
-    r"don't|"
-    r"remember|note(?: down)?|keep in mind|bear in mind|for the record|fyi|important|"
-    r"prefer\w*|avoid|only|stick (?:to|with)|decided|decision|agreed|settled|chos(?:e|en)|choose|went with|"
-    r"go(?:ing)? with|"
-    r"policy|rule|convention|requires?|deadline|due|freeze|budget|limit|instead of|rather than|"
-    r"assum(?:e|ing)|treat|call(?:ed)? it|name it|use)\b",
+    r"don't|remember|note(?: down)?|keep in mind|bear in mind|for the record|fyi|important|prefer\w*|avoid|only|"
+    r"stick (?:to|with)|decided|decision|agreed|settled|chos(?:e|en)|choose|went with|go(?:ing)? with|policy|rule|"
+    r"convention|requires?|deadline|due|freeze|budget|limit|instead of|rather than|assum(?:e|ing)|treat|"
+    r"call(?:ed)? it|name it|use)\b",
     re.IGNORECASE,
 )
 _OWN = lazy_pattern(
     r"\b(?:i'm|i am|i'd (?:rather|like|prefer)|i've|i have|i use|i like|i hate|i want|i need|i work|we're|we are|"
-    r"we've|we have|we use|we need|"
-    r"we want|we run|we keep|we ship|we deploy|we call|my|our|ours|us)\b",
+    r"we've|we have|we use|we need|we want|we run|we keep|we ship|we deploy|we call|my|our|ours|us)\b",
     re.IGNORECASE,
 )
 _LASTING_START = lazy_pattern(
-    r"^(?:(?:ok(?:ay)?|and|so|please|just|also)[, ]+)*(?:use|prefer|avoid|remember|note|never|always|no|stick|"
-    r"keep|assume|"
-    r"treat|forget|set aside|scrap|drop|ignore|replace|switch|rename|call|name|don't|do not|no longer|"
-    r"let's (?:use|go with|take|"
-    r"pick|choose|stick|keep|drop|switch|call|name|not|move|skip|scrap|settle|agree|avoid|forget|postpone|cancel))\b",
+    r"^(?:(?:ok(?:ay)?|and|so|please|just|also)[, ]+)*(?:use|prefer|avoid|remember|note|never|always|no|stick|keep|"
+    r"assume|treat|forget|set aside|scrap|drop|ignore|replace|switch|rename|call|name|don't|do not|no longer|"
+    r"let's (?:use|go with|take|pick|choose|stick|keep|drop|switch|call|name|not|move|skip|scrap|settle|agree|avoid|"
+    r"forget|postpone|cancel))\b",
     re.IGNORECASE,
 )
 _VERB = lazy_pattern(
@@ -93,20 +84,18 @@ _VERB = lazy_pattern(
 )
 # What takes something back or puts something in its place.
 CHANGE = lazy_pattern(
-    r"\b(?:now|no longer|not (?:\w+ ){0,4}(?:any ?more|after all)|any ?more|instead|rather than|in place of|"
-    r"actually|correct(?:ion|ed)|chang(?:e[ds]?|ing)|mov(?:e[ds]?|ing)|switch(?:ed|es|ing)?|"
-    r"replac(?:e[ds]?|ing)|renam(?:e[ds]?|ing)|supersed\w+|updat(?:e[ds]?|ing)|dropp(?:ed|ing)|drop|scrap(?:ped)?|"
-    r"cancel\w*|withdr[ae]w\w*|retract\w*|"
-    r"forget|ignore|strike|revert\w*|roll(?:ed)? back|undo|gone|obsolete|deprecated|retired|abandon\w*|"
+    r"\b(?:now|no longer|not (?:\w+ ){0,4}(?:any ?more|after all)|any ?more|instead|rather than|in place of|actually|"
+    r"correct(?:ion|ed)|chang(?:e[ds]?|ing)|mov(?:e[ds]?|ing)|switch(?:ed|es|ing)?|replac(?:e[ds]?|ing)|"
+    r"renam(?:e[ds]?|ing)|supersed\w+|updat(?:e[ds]?|ing)|dropp(?:ed|ing)|drop|scrap(?:ped)?|cancel\w*|withdr[ae]w\w*|"
+    r"retract\w*|forget|ignore|strike|revert\w*|roll(?:ed)? back|undo|gone|obsolete|deprecated|retired|abandon\w*|"
     r"off the table|out of scope|postponed?|push(?:ed)? (?:it )?(?:back|out|to)|brought forward|slipped|delay(?:ed)?|"
     r"extend(?:ed)?|shift(?:ed)?|reschedule[ds]?|migrat(?:e[ds]?|ing)|became|turned into|bump(?:ed)?|raise[ds]?|"
-    r"lower(?:ed|s)?|increase[ds]?|decrease[ds]?|reduce[ds]?|decided against|"
-    r"set (?:[\w-]+ ){1,6}to|i (?:was|were) wrong|my mistake|i meant|scratch that|from now on|as of|is over|"
-    r"does(?:n't| not) hold|"
-    r"(?:won't|don't|doesn't|do not|does not|will not|needn't) (?:be )?need\w*|not needed|unnecessary|"
-    r"took (?:that|it) back|take (?:that|it|back)|new|since then|in the end|changed (?:our|my) minds?|after all|"
-    r"upgrad(?:e[ds]?|ing)|downgrad(?:e[ds]?|ing)|jetzt|ab sofort|nicht mehr|sondern|statt(?:dessen)?|doch lieber|"
-    r"umgestellt|umgezogen|umbenannt|verschoben|geändert|ersetzt|korrektur)\b|->|→",
+    r"lower(?:ed|s)?|increase[ds]?|decrease[ds]?|reduce[ds]?|decided against|set (?:[\w-]+ ){1,6}to|i (?:was|"
+    r"were) wrong|my mistake|i meant|scratch that|from now on|as of|is over|does(?:n't| not) hold|(?:won't|don't|"
+    r"doesn't|do not|does not|will not|needn't) (?:be )?need\w*|not needed|unnecessary|took (?:that|it) back|"
+    r"take (?:that|it|back)|new|since then|in the end|changed (?:our|my) minds?|after all|upgrad(?:e[ds]?|ing)|"
+    r"downgrad(?:e[ds]?|ing)|jetzt|ab sofort|nicht mehr|sondern|statt(?:dessen)?|doch lieber|umgestellt|umgezogen|"
+    r"umbenannt|verschoben|geändert|ersetzt|korrektur)\b|->|→",
     re.IGNORECASE,
 )
 _CHATTER = lazy_pattern(
@@ -118,8 +107,7 @@ _CONCLUSION = lazy_pattern(
     r"\b(?:root cause|because|decid\w+|conclu\w+|the (?:problem|issue|bug|error|cause|fix|reason|culprit) (?:is|was)|"
     r"turns? out|found|fixed|implemented|created|added|wrote|written|renamed|removed|deleted|moved|replaced|migrated|"
     r"installed|extracted|split|configured|enabled|disabled|pinned|updated|upgraded|committed|merged|deployed|"
-    r"released|"
-    r"blocked|cannot|failed|fails|passes|passed|next step|remaining|recommend\w*|suggest\w*|plan|lives? in|"
+    r"released|blocked|cannot|failed|fails|passes|passed|next step|remaining|recommend\w*|suggest\w*|plan|lives? in|"
     r"is (?:now )?(?:in|at|under|defined|located|set))\b",
     re.IGNORECASE,
 )

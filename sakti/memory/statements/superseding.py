@@ -22,15 +22,15 @@ from sakti.memory.statements.reading import Clause, Value, clauses, divided
 LISTED, COMPARED = 200, 40  # older clauses with one word that are looked at; of all of them, those with most in common
 COVERED = 0.5  # share of an older statement's words that one which ends it repeats
 
-_X = r"(?P<old>(?:[^,;.!?\n]|[.,](?=\w)){1,60}?)"
+_X = r"(?P<old>(?:[^,;.!?\n]|[.,](?=\w)|(?<=\d)\.(?=\s[A-Z]\w{2})){1,60}?)"
 _THE = r"(?:the |our |my |using |to use |den |die |das |der |dem |vom |von )?"
 _STOP = (
-    r"(?=\s*(?:[,;!?]|\.(?:\s|$)|$|\b(?:for|because|but|and|any ?more|any longer|as|in|on|when|with|by|to|from|"
-    r"und|aber|"
-    r"sondern|für|weil|mehr|mit|durch|auf|now|wir|we|nutze\w*|verwende\w*|take\w*|use\w*)\b))"
+    r"(?=\s*(?:[,;!?]|\.(?:\s|$)|$|\b(?:for|because|but|and|any ?more|any longer|as|in|on|when|with|by|to|from|und|"
+    r"aber|sondern|für|weil|mehr|mit|durch|auf|now|wir|we|nutze\w*|verwende\w*|take\w*|use\w*)\b))"
 )
 _DROP = (
-    r"(?:drop(?:ped|ping)?|scrap(?:ped)?|ditch(?:ed)?|forget(?: about)?|never ?mind|cancel\w*|abandon\w*|retired?|"
+    r"(?:scratch|(?:decided? )?against|"
+    r"drop(?:ped|ping)?|scrap(?:ped)?|ditch(?:ed)?|forget(?: about)?|never ?mind|cancel\w*|abandon\w*|retired?|"
     r"left|leave|leaving|stop(?:ped)?(?: \w+ing)?|get rid of|got rid of|vergiss|streiche?n?)"
 )
 _ENDED = tuple(
@@ -39,8 +39,6 @@ _ENDED = tuple(
         rf"\b(?:from|von|vom)\s+{_X}\s+(?:to|auf|zu|zum|nach)\s",
         rf"\b(?:instead of|rather than|in place of|anstelle von|statt|anstatt|away from|weg von|"
         rf"moved off)\s+{_THE}{_X}{_STOP}",
-        rf"\b(?:no longer|not|nicht mehr|nicht|kein\w*)\s+(?:need\w* |use |be |in |on |am |im |"
-        rf"auf )?{_THE}{_X}\s*,?\s*\b(?:but|sondern)\b",
         rf"\b(?:no longer|no more|(?:do not|don['’]t|does not|doesn['’]t) (?:need|use))\s+(?:need\w* |use |"
         rf"run )?{_THE}{_X}{_STOP}",
         rf",\s(?:not|never|nicht|and not|und nicht)\s+(?:in |on |auf |mehr )?{_THE}{_X}{_STOP}",
@@ -51,14 +49,11 @@ _ENDED = tuple(
         rf"(?:^|[,;.]\s|\b(?:und|and|but|aber|so)\s){_THE}{_X}\s(?:is|are|was|were|has been|turned out to be|ist|"
         rf"sind|wurde|wird)\s(?:now |jetzt )?"
         r"(?:gone|out\b|unnecessary|history|dropped|scrapped|cancel\w+|retired|obsolete|deprecated|off the table|"
-        r"no longer\b|over\b|"
-        r"not needed|on leave|on vacation|raus|weg\b|gestrichen|hinfällig|abgelöst|passé|renamed|umbenannt|"
-        r"replaced|ersetzt)",
-        rf"(?:^|[,;.]\s|\b(?:und|and)\s){_THE}{_X}\s(?:left|quit|resigned|fell through|hat gekündigt|fliegt raus|"
-        rf"entfällt)\b",
-        rf"(?:^|[,;.]\s)(?:{_THE}{_X})\s(?:brauchen|nutzen|verwenden|benutzen|brauche|gibt es)\s(?:\w+\s)?nicht mehr\b",
+        r"no longer\b|over\b|not needed|on leave|on vacation|raus|weg\b|gestrichen|hinfällig|abgelöst|passé|renamed|"
+        r"umbenannt|replaced|ersetzt)",
+        rf"(?:^|[,;.]\s)(?:{_THE}{_X})\s(?:brauchen?|wollen|will|nutzen|verwenden|benutzen|gibt es)\s(?:\w+\s)?"
+        r"nicht mehr\b",
         rf"(?:^|[\s(]){_X}\s?(?:->|→|=>)\s",
-        rf"\((?:was|not|previously|formerly|statt|nicht|vorher|früher)\s{_X}\)",
     )
 )
 _IN_USE = (
@@ -67,20 +62,25 @@ _IN_USE = (
 )
 _SETS = lazy_pattern(r"\b(?:is|are|set|should|must|has to|ist|sind|soll|lautet|beträgt|setze?)\b|[=:]", re.IGNORECASE)
 _CHANGER = lazy_pattern(  # who changes it is no part of the subject: "ops switched the log level"
-    r"\W*(?:[\w'’]+\s){1,3}?(?:(?:has|have|just|hat|haben)\s)?(?:changed|switched|moved|raised|lowered|set|bumped|cut|"
-    r"renamed|reduced|increased|extended)\s(?=(?:the|our|it|its)\b)",
+    r"\W*(?:[\w'’]+\s){1,3}?(?:changed|switched|moved|raised|lowered|set|bumped|cut|reduced|increased|extended)\s"
+    r"(?=(?:the|our|it|its)\b)",
     re.IGNORECASE,
 )
+_RESULTS_IN = lazy_pattern(r"\b(?:to|on|with|for|that|auf|für|mit|nach|dass)\b", re.IGNORECASE)  # what holds since
 _LEADING = (
     r"(?:(?:please|now|then|and|also|so|ok|next|first|later|bitte|jetzt|dann|danach|und|nun|let['’]s|"
-    r"you may|now please)\b[\s,:]*)*"
+    r"you may|(?:could|can|would|will) you|now please)\b[\s,:]*)*"
+)
+_ASKS_POLITELY = lazy_pattern(  # for work, and not for a value
+    r"\W*(?:please|bitte|(?:could|can|would|will) you|kannst du|könntest du)\s(?!use|set|keep|make|change|take|name|"
+    r"call|raise|lower|increase|reduce|switch|replace|rename|move|drop|write|nimm|nutz|setz|änder|verwend|erhöh|"
+    r"senk|schreib)",
+    re.IGNORECASE,
 )
 _NO_VERB = (
     r"(?!(?:\s[\w-]+)?\s(?:is|are|was|were|has|will|got|gets|ist|sind|wird|moved|postponed|changed|slipped|pushed|"
-    r"should|must)\b|"
-    r"(?:\s[\w-]+){1,2}\s?[:=]\s)"
+    r"should|must)\b|(?:\s[\w-]+){1,2}\s?[:=]\s)"
 )
-_OF_PART = lazy_pattern(r"\b(?:in|for|of|at|im|für|bei|beim)\s(?:the |our |den |der |dem )?$", re.IGNORECASE)
 _NEGATED = lazy_pattern(r"\b(?:not|never|no longer|\w+n['’]t|nicht|kein\w*|nie)\b", re.IGNORECASE)
 _GENERIC = frozenset("rule idea plan thing requirement regel idee tool library bibliothek us name valu".split())
 
@@ -105,7 +105,8 @@ class Statement(Struct, frozen=True, dict=True):
     @classmethod
     def of(cls, place: int, text: str, *, asked: bool = False) -> Statement:
         """Read a sentence; `asked`: it is known to be a request, of a value or for work."""
-        return cls(place, text, clauses(text), is_act(text) or (asked and not _SETS.search(text)))
+        is_event = re.match(lexicon.phrases("did").pattern, text) is not None and not _RESULTS_IN.search(text)
+        return cls(place, text, clauses(text), is_event or is_act(text) or (asked and not _SETS.search(text)))
 
     @cached_property
     def ended(self) -> frozenset[str]:
@@ -153,6 +154,8 @@ class StatementIndex:
 def is_act(text: str) -> bool:
     """Return whether a sentence is a request, a report of work, or a rule about one thing."""
     asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}|{lexicon.phrases('did').pattern}"
+    if _ASKS_POLITELY.match(text):
+        return True
     if lexicon.phrases("change_reports").search(text):
         asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}"
     elif lexicon.phrases("reports").search(text):
@@ -167,28 +170,24 @@ def find_ended(statements: Sequence[str]) -> Iterator[Ended]:
     for text in statements:
         new = index.add(text)
         for old in index.sharing(new):
-            span = ended_by(old, new)
-            if span is not None and (old.place, span[0]) not in gone:
-                gone.add((old.place, span[0]))
-                yield Ended(old.place, new.place, *span)
+            for span in ended_by(old, new):
+                if (old.place, span[0]) not in gone:
+                    gone.add((old.place, span[0]))
+                    yield Ended(old.place, new.place, *span)
 
 
-def ended_by(old: Statement, new: Statement) -> tuple[int, int] | None:
-    """Return the part of an older statement that a newer one ends; None where both hold."""
-    if not new.can_end or old.is_question or _means_same(old, new):
-        return None
+def ended_by(old: Statement, new: Statement) -> list[tuple[int, int]]:
+    """Return the parts of an older statement that a newer one ends; empty if both hold."""
+    if not new.can_end:
+        return []
     if old.is_act:
-        return _cancelled(old, new)
-    for clause in old.clauses:
-        if new.ended and _names_ended(clause, new, new.ended):
-            return clause.start, clause.end
-        if any(_gives_other(clause, other, new.text) for other in new.clauses):
-            return clause.start, clause.end
-    return None
-
-
-def _means_same(old: Statement, new: Statement) -> bool:
-    return old.text.casefold().strip(" .!") == new.text.casefold().strip(" .!")
+        return [(0, len(old.text))] if _is_called_off(old, new) else []
+    out: list[tuple[int, int]] = []
+    for clause in () if old.is_question else old.clauses:
+        is_named = new.ended and _names_ended(clause, new, new.ended)
+        if is_named or any(_gives_other(clause, other, new.text) for other in new.clauses):
+            out.append((clause.start, clause.end))
+    return out
 
 
 def _ended_keys(new: Statement) -> Iterator[str]:
@@ -206,25 +205,16 @@ def _names_ended(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
     """Return whether a statement says that what a clause says is over."""
     said, values = _said(new.clauses), _values(new.clauses)
     lost = [v for v in old.values if v.key in ended]
-    if any(v.key not in values | said for v in old.values) or any(_differs(v, old, new) for v in lost):
+    if any(v.key not in values | said for v in old.values):
         return False
     rest = old.keys - ended - _GENERIC
     covers = not rest or _share(rest, said) >= COVERED
     if lost:
         return covers or _is_needed(old, lost) or (_is_in_use(old, lost[0].key) and len(said - ended) <= 1)
     words, here = ended - _GENERIC, [c for c in new.clauses if ended & c.keys]
-    if (
-        not words
-        or _share(words, old.keys) < 1
-        or any(_narrows(v, c) and v.key not in old.value_keys for c in here for v in c.values)
-    ):
+    if not words or _share(words, old.keys) < 1:
         return False
-    return covers or (not _said(here) - words - old.keys and any(_is_in_use(old, w) for w in words))
-
-
-def _narrows(value: Value, clause: Clause) -> bool:
-    """Return whether a value says of what part the clause speaks: "no customers in Portugal"."""
-    return _OF_PART.search(clause.text[: value.start - clause.start]) is not None
+    return covers or (len(_said(here) - words - old.keys) <= 1 and any(_is_in_use(old, w) for w in words))
 
 
 def _said(parts: Sequence[Clause]) -> frozenset[str]:
@@ -240,12 +230,6 @@ def _is_in_use(clause: Clause, word: str) -> bool:
     return re.search(rf"{_IN_USE}{re.escape(word)}", clause.text, re.IGNORECASE) is not None
 
 
-def _differs(value: Value, old: Clause, new: Statement) -> bool:
-    """Return whether two clauses have the same value in different units."""
-    same = [v for c in new.clauses for v in c.values if v.key == value.key]
-    return bool(same) and all(v.unit and value.unit and v.unit != value.unit for v in same)
-
-
 def _is_needed(old: Clause, lost: Sequence[Value]) -> bool:
     return any(v.shape in ("code", "name") for v in lost) and bool(lexicon.phrases("need").search(old.text))
 
@@ -255,15 +239,14 @@ def is_cancelled(text: str) -> bool:
     return lexicon.phrases("cancel").search(text) is not None
 
 
-def _cancelled(old: Statement, new: Statement) -> tuple[int, int] | None:
-    """Return the part of a request or rule that the user calls off."""
+def _is_called_off(old: Statement, new: Statement) -> bool:
+    """Return whether the user calls off a request or rule."""
     if not is_cancelled(new.text):
-        return None
+        return False
     keys, values = _said(old.clauses), _values(old.clauses)
     said = _said(new.clauses) | _values(new.clauses)
-    if values <= said and (values or len(keys & said) > 1 or keys <= said) and _share(keys, said) >= COVERED:
-        return 0, len(old.text)
-    return None
+    is_meant = bool(values) or len(keys & said) > 1 or keys <= said
+    return values <= said and is_meant and _share(keys, said) >= COVERED
 
 
 def _gives_other(old: Clause, new: Clause, text: str) -> bool:
@@ -277,17 +260,21 @@ def _gives_other(old: Clause, new: Clause, text: str) -> bool:
         return changes and old.items_like(new) and bool(old.keys)  # one denies what the other says
     if changes and _turns_last_word(old, new):
         return not lexicon.phrases("many").search(old.text)
-    if len(lost) != 1 or len(given) != 1:
+    if not lost or len(lost) != len(given):
         return False
-    defines = (
-        changes
-        and old.keys == _without_changer(new)
-        and _SETS.search(old.text)
-        and (_SETS.search(new.text) or _CHANGER.match(new.text))
-    )
-    if not (_alike(lost[0], given[0]) or defines):
+    if len(lost) > 1 and not (_is_one_value(lost) and all(map(_alike, lost, given))):
         return False
-    if old.is_subject(lost[0]) or (new.is_subject(given[0]) and new.verb >= 0 and not new.is_inverted):
+    return not any(map(old.is_subject, lost)) and _can_replace(old, new, lost, given, changes)
+
+
+def _can_replace(old: Clause, new: Clause, lost: Sequence[Value], given: Sequence[Value], changes: bool) -> bool:
+    """Return whether one value can be put in the place of another for the same subject."""
+    sets = _SETS.search(new.text) or _CHANGER.match(new.text)
+    defines = changes and old.keys == _changed_keys(new) and _SETS.search(old.text) and sets
+    is_one_date = "date" in {lost[0].shape, given[0].shape}
+    if not (_alike(lost[0], given[0]) or (defines and not is_one_date)):
+        return False
+    if new.is_subject(given[0]) and new.verb >= 0 and not new.is_inverted:
         return False
     if lexicon.phrases("many").search(old.text) and not lost[0].unit:
         return False
@@ -307,15 +294,15 @@ def _sets_single(old: Clause, new: Clause) -> bool:
 
 
 def _is_same_subject(old: Clause, new: Clause) -> bool:
-    new_words = _without_changer(new)
+    new_words = _changed_keys(new)
     extra = {word for word in new_words - old.value_keys if not _is_like(word, old.keys)}
     missing = {word for word in old.keys - new.value_keys if not _is_like(word, new_words)}
     if extra or not (old.keys & new_words or old.value_keys & (new.value_keys | new_words) or not missing):
         return False
-    return not missing & old.subject and 2 * len(missing) <= len(old.keys)
+    return not missing & (old.subject if old.verb >= 0 else old.keys) and 2 * len(missing) <= len(old.keys)
 
 
-def _without_changer(clause: Clause) -> frozenset[str]:
+def _changed_keys(clause: Clause) -> frozenset[str]:
     match = _CHANGER.match(clause.text)
     return frozenset(key for key, at in clause.words if match is None or at >= match.end())
 
@@ -329,14 +316,13 @@ def _is_like(word: str, others: frozenset[str]) -> bool:
 
 def _turns_last_word(old: Clause, new: Clause) -> bool:
     """Return whether two clauses say the same but for what they end with: "daily", "hourly"."""
-    start = match.end() if (match := _CHANGER.match(new.text)) else 0
-    before, after = old.items(), [item for item in new.items() if item[1] >= start]
+    before, after = old.items(), new.items()
     lost = [item for item in before if not _is_like(item[0], frozenset(k for k, _ in after))]
     given = [item for item in after if not _is_like(item[0], frozenset(k for k, _ in before))]
     if len(lost) != 1 or len(given) != 1 or len(before) < 2 or old.verb < 0:
         return False
     last = lost[0] == before[-1] and given[0] == after[-1] and lost[0][1] > old.verb
-    same_subject = old.subject == new.subject or match is not None or new.verb < 0
+    same_subject = old.subject == new.subject or new.verb < 0
     if lost[0][0][0].isdigit() or given[0][0][0].isdigit():
         return False
     return last and same_subject and bool(old.subject) and not {lost[0][0], given[0][0]} & lexicon.words("states")
@@ -352,6 +338,13 @@ def _alike(a: Value, b: Value) -> bool:
     if a.shape == "date":
         return (":" in a.key) == (":" in b.key)
     return True
+
+
+def _is_one_value(values: Sequence[Value]) -> bool:
+    """Return whether two values belong together: "from 9 to 17", "Mondays and Fridays", "Postgres 16"."""
+    first, second = values[0], values[1]
+    pair = first.shape == second.shape != "name" or (second.shape == "number" and second.start - first.end == 1)
+    return len(values) == 2 and pair
 
 
 def _share(words: frozenset[str] | set[str], of: frozenset[str]) -> float:

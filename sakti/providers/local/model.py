@@ -14,7 +14,7 @@ from msgspec import Struct
 from sakti.core.errors import ConfigError
 from sakti.core.resources import data_home
 
-LABEL = "small local model: questions and simple edits"
+LABEL = "small local model: questions; check its edits"
 NAME = "qwen2.5-coder-1.5b"
 FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 LICENSE = "Apache-2.0"

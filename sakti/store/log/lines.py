@@ -23,6 +23,8 @@ from sakti.store.models import GroupRow, MessageRow, TaskRow, ThreadRow
 from sakti.store.rows import ends_with, first
 from sakti.store.threads import threads
 
+UNVERIFIED = " [unverified]"  # behind an important line with flags, for the model
+
 
 class LogLine(Struct, frozen=True):
     """One line of the active log.
@@ -53,6 +55,11 @@ class LogLine(Struct, frozen=True):
     def marked(self) -> str:
         """Return the text as people read it, with a mark after each part that a newer line replaces."""
         return replaced.with_marks(self.content, self.earlier, self.date)
+
+    @property
+    def shown(self) -> str:
+        """Return the text for a place that shows the flags themselves."""
+        return self.marked.removesuffix(UNVERIFIED) if self.flags else self.marked
 
 
 def with_earlier(lines: Sequence[LogLine]) -> list[LogLine]:

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from msgspec import structs
 from peewee import Expression, fn
@@ -69,6 +71,22 @@ def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Threa
     query = THREAD.select().where(here).order_by(*newest).limit(limit)
     messages = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id)
     return list(query.where(fn.EXISTS(messages)).execute(db))
+
+
+def undone_branches(db: Database, resource_id: str | None) -> dict[str, list[Thread]]:
+    """Return undone branches by the listed thread in which they go on, the newest first."""
+    wanted = ThreadRow.deleted_at.is_null() & _is_undone_branch()
+    if resource_id is not None:
+        wanted &= ThreadRow.resource_id == resource_id
+    branches = {t.id: t for t in THREAD.select().where(wanted).order_by(ThreadRow.updated_at.desc()).execute(db)}
+    out: dict[str, list[Thread]] = {}
+    for branch in branches.values():
+        end, seen = goes_on_as(branch), {branch.id}
+        while end in branches and end not in seen:  # undone again
+            seen.add(end)
+            end = goes_on_as(branches[end])
+        out.setdefault(end, []).append(branch)
+    return out
 
 
 def _is_undone_branch() -> Expression:
@@ -147,11 +165,16 @@ _PREVIEW = (
 )
 
 
-def summaries(db: Database, resource_id: str | None, limit: int) -> list[tuple[Thread, str, int, int]]:
-    """Return recent threads with messages, each with its last words, number of messages and tokens."""
-    out: list[tuple[Thread, str, int, int]] = []
-    for thread in recent(db, resource_id, limit):
-        count, tokens = db.execute_sql(SIZE, (thread.id,)).fetchone()
-        (preview,) = db.execute_sql(_PREVIEW, (thread.id,)).fetchone() or ("",)
-        out.append((thread, leaving(preview), count, tokens))
-    return out
+Summary: TypeAlias = "tuple[Thread, str, int, int, tuple[Summary, ...]]"
+
+
+def summaries(db: Database, resource_id: str | None, limit: int) -> list[Summary]:
+    """Return recent threads with last words, counts of messages and tokens, and undone branches."""
+    branches = undone_branches(db, resource_id)
+    return [_summary(db, thread, branches.get(thread.id, ())) for thread in recent(db, resource_id, limit)]
+
+
+def _summary(db: Database, thread: Thread, branches: Sequence[Thread] = ()) -> Summary:
+    count, tokens = db.execute_sql(SIZE, (thread.id,)).fetchone()
+    (preview,) = db.execute_sql(_PREVIEW, (thread.id,)).fetchone() or ("",)
+    return thread, leaving(preview), count, tokens, tuple(_summary(db, b) for b in branches)

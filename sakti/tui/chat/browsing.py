@@ -14,6 +14,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
+from sakti.tui.keys import is_text
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.sidebar import PANES, Sidebar
@@ -101,7 +102,7 @@ def is_for_the_prompt(event: events.Event, screen: Screen[Any]) -> bool:
         return True
     return (
         isinstance(event, events.Key)
-        and event.is_printable
+        and is_text(event)
         and not area_of(focused)
         and event.key not in screen.active_bindings
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from sakti.actions import line
@@ -22,6 +23,7 @@ with lazy_imports:
     from sakti.tui.screens import threads as thread_screens
     from sakti.tui.screens import undo as undo_screen
 
+WHOLE = ("undo", "redo", "quit")  # commands that Esc does not stop half way
 REDONE_S = 8.0  # seconds that the result of a redo is shown
 
 
@@ -30,15 +32,18 @@ class Commands:
 
     def __init__(self, host: Host, chat: ChatScreen) -> None:
         self._host, self._chat = host, chat
-        self._scope = Scope(host.session, self.draw, chat.compaction.working)
+        self._scope = Scope(host.session, self.draw, chat.stopping.compaction)
 
     async def run(self, typed: line.Typed) -> None:
         """Run a command, and show its value and what it changed."""
         chat = self._chat
-        if typed.name == "compact" and typed.argument not in ("undo", "diff") and chat.compaction.under_way:
+        compacts = typed.name == "compact" and typed.argument not in ("undo", "diff")
+        if compacts and chat.stopping.activities.has("compaction"):
             self.draw(Done("A compaction is under way; Esc stops it."))
             return
-        value = await line.run(self._scope, typed)
+        owner = nullcontext() if typed.name in WHOLE else chat.stopping.command(typed.name)
+        with owner:
+            value = await line.run(self._scope, typed)
         chat.show_modes()
         match typed.name:
             case "memory" if typed.argument:
@@ -95,6 +100,8 @@ class Commands:
                 chat.show_pane("log")
             case "threads":
                 await thread_screens.pick_thread(host)
+            case "jobs":
+                host.push(list_screens.JobsScreen())
             case "models":
                 await list_screens.pick_model(host)
             case "context":

@@ -85,6 +85,7 @@ class Conversation(Vertical):
     @on(Prompt.Submitted)
     def _submitted(self, event: Prompt.Submitted) -> None:
         event.stop()
+        self._host.session.note_pasted(event.pasted)
         self.submit(event.text)
 
     def submit(self, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import events, on
@@ -16,15 +17,17 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from sakti.agent.judge.modes import IN_SHORT
+from sakti.agent.session import trusting
 from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Thread
+from sakti.tui.activities import Download
 from sakti.tui.chat.browsing import AREAS, after, area_of, is_for_the_prompt
 from sakti.tui.chat.conversation import Conversation
 from sakti.tui.chat.drafts import Drafts
 from sakti.tui.chat.panes import Panes
-from sakti.tui.chat.stopping import Compaction, Stopping
+from sakti.tui.chat.stopping import Stopping
 from sakti.tui.chat.thread_view import SearchHits
 from sakti.tui.chat.welcome import Welcome
 from sakti.tui.host import Host
@@ -46,6 +49,7 @@ with lazy_imports:
     from sakti.tui.screens import help as help_screen
     from sakti.tui.screens import text as text_screens
     from sakti.tui.screens import threads as thread_screens
+    from sakti.tui.screens import trust as trust_screen
     from sakti.tui.screens import undo as undo_screen
 
 REWIND_S = 0.5  # seconds in which a second Esc offers turns to undo
@@ -63,7 +67,7 @@ class ChatScreen(Screen[None]):
         Binding(
             "escape",
             "interrupt",
-            "Back, or stop the agent; twice: undo",
+            "Close, or stop the newest activity; twice: undo",
             show=False,
             id="app.interrupt",
         ),
@@ -92,13 +96,13 @@ class ChatScreen(Screen[None]):
         self.header, self.status_line = Header(), StatusLine(host.session.workspace.clock)
         self.sidebar = Sidebar(id="side")
         self.panes = Panes(host, self.sidebar, self.status_line)
-        self.compaction = Compaction(self.status_line)
         self.conversation = chat = Conversation(host, self.panes.load_log)
         self.transcript, self.prompt, self.view = chat.transcript, chat.prompt, chat.view
         self.search = SearchHits(host, chat.view, self.panes, chat.prompt)
-        self.welcome = Welcome(host, self.apply_setting)
         self.drafts = Drafts(host, chat.prompt)
-        self.stopping = Stopping(host, chat, self.compaction)
+        self.stopping = Stopping(host, chat, self.status_line)
+        self.download = Download(self.stopping.activities, self._name_download)
+        self.welcome = Welcome(host, self.apply_setting, self.download)
         self._warmed = False
         self._rested = float("-inf")  # when Esc found nothing to do
         self._browsed = ""  # the area of `browsing` that has the keys; "": the prompt, or a question
@@ -143,6 +147,16 @@ class ChatScreen(Screen[None]):
         if focused is not None:  # else another window of the desktop has the keys
             self._browsed = area_of(focused)
             self.status_line.browsing = self._told(self._browsed)
+            self.name_escape()
+
+    def _name_download(self, text: str) -> None:
+        self.status_line.download = text
+
+    def name_escape(self) -> None:
+        """Name what Esc leaves before it stops anything: a question that has the keys, or panes over the chat."""
+        approval, overlay = self.conversation.approval, self.sidebar.has_overlay
+        at_question = self.focused is not None and approval in self.focused.ancestors_with_self
+        self.status_line.closes = "prompt" if at_question else "close panes" if overlay else ""
 
     def _told(self, area: str) -> Browsing | None:
         if area not in AREAS:
@@ -201,6 +215,10 @@ class ChatScreen(Screen[None]):
     def show_git(self) -> None:
         git = self.host.session.workspace.files.git
         self.header.branch, self.header.changed = (git.branch, git.changed) if git else ("", 0)
+
+    async def ask_about_new_files(self) -> None:
+        """Ask about files that the turn made and that would instruct later threads, or run."""
+        await trusting.settle_new(self.host.session.workspace, partial(trust_screen.ask_trust, self.host, made=True))
 
     def show_approvals(self, event: ApprovalRequested | ApprovalResolved) -> None:
         if isinstance(event, ApprovalResolved):
@@ -298,6 +316,7 @@ class ChatScreen(Screen[None]):
     @on(Sidebar.Rearranged)
     def _remember_panes(self) -> None:
         self.panes.remember()
+        self.name_escape()
 
     # --- keys -------------------------------------------------------------------------------------------------
 
@@ -311,7 +330,7 @@ class ChatScreen(Screen[None]):
             self.stopping.stop()
 
     def action_interrupt(self) -> None:
-        """Esc: one step back: to the prompt, else close what lies over the chat, else stop the agent.
+        """Esc: back to the prompt, else close what lies over the chat, else stop the newest activity.
 
         The partial answer is kept.
         """

@@ -1,60 +1,91 @@
-"""Stopping and quitting: what ctrl+c, Esc and ctrl+q end, and when they ask for a second press."""
+"""Owners of what runs: what Esc and ctrl+c stop, and when quitting asks for a second press."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
 
+from sakti.core.events import Event, ToolFinished, ToolStarted, TurnFinished, TurnStarted
+from sakti.core.text import counted
+from sakti.tui.activities import Activities, RunningActivity
 from sakti.tui.chat.conversation import Conversation
 from sakti.tui.host import Host
 from sakti.tui.widgets.status import StatusLine
 
 TWICE = 2.0  # seconds in which a second ctrl+c quits
-
-
-class Compaction:
-    """The running /compact: it is named in the last line, and Esc stops it."""
-
-    def __init__(self, status_line: StatusLine) -> None:
-        self._status_line = status_line
-        self._task: asyncio.Task[Any] | None = None
-
-    @property
-    def under_way(self) -> bool:
-        return self._task is not None
-
-    def stop(self) -> bool:
-        """Cancel it; False if none runs."""
-        return self._task is not None and self._task.cancel()
-
-    @contextmanager
-    def working(self, text: str) -> Generator[None]:
-        """Show `text` in the last line while the block runs; `stop` cancels the block."""
-        self._status_line.work(text)
-        self._task = asyncio.current_task()
-        try:
-            yield
-        finally:
-            self._task = None
-            self._status_line.work("")
+CONFIRM = 6.0  # seconds in which a second press quits while something runs
+SOON = 0.5  # seconds after which the last line names a command: most are done by then
+TURN = "turn"
 
 
 class Stopping:
-    """Keeps when each key was pressed last."""
+    """Interrupts activities, and quits on a double press.
 
-    def __init__(self, host: Host, conversation: Conversation, compaction: Compaction) -> None:
-        self._host, self._compaction = host, compaction
+    Esc and the first ctrl+c stop the newest activity; a second ctrl+c quits, and asks once if something still runs.
+    """
+
+    def __init__(self, host: Host, conversation: Conversation, status_line: StatusLine) -> None:
+        self._host, self._status_line = host, status_line
         self._conversation, self._prompt = conversation, conversation.prompt
+        self.activities = Activities(self.name_newest)
+        self._owned: dict[str, RunningActivity] = {}  # the turn, and the user's commands by their calls
         self._last_stop = self._last_quit = float("-inf")
 
+    # --- owners -----------------------------------------------------------------------------------------------
+
+    def hear(self, event: Event) -> None:
+        """Follow turns and the user's own commands."""
+        if isinstance(event, TurnStarted) and TURN not in self._owned:
+            self._owned[TURN] = self.activities.begin(TURN, self._interrupt_turn)
+        elif isinstance(event, TurnFinished):
+            self.activities.end(self._owned.pop(TURN, None))
+        elif isinstance(event, ToolStarted) and event.own:
+            call_id = event.call.id
+            self._owned[call_id] = self.activities.begin("command", lambda: self._stop_command(call_id))
+        elif isinstance(event, ToolFinished):
+            self.activities.end(self._owned.pop(event.result.call_id, None))
+
+    def _interrupt_turn(self) -> None:
+        """Keep the partial answer, and return queued messages to the prompt."""
+        self._conversation.take_back_queue()  # before it stops: nothing of it is sent while it does
+        self._host.go(self._interrupt, group="interrupt")
+
+    async def _interrupt(self) -> None:
+        await self._host.session.interrupt()
+
+    def _stop_command(self, call_id: str) -> None:
+        self._host.session.stop_command(call_id)
+
+    @contextmanager
+    def compaction(self, text: str) -> Generator[None]:
+        """Show `text` in the last line while a compaction runs."""
+        self._status_line.work(text)
+        try:
+            with self.activities.current_task("compaction"):
+                yield
+        finally:
+            self._status_line.work("")
+
+    @contextmanager
+    def command(self, name: str) -> Generator[None]:
+        """Own a slash command; the last line names it if it takes long."""
+        with self.activities.current_task(f"/{name}"):
+            self._status_line.set_timer(SOON, self.name_newest)
+            yield
+
+    def name_newest(self) -> None:
+        """Name the activity that Esc would stop."""
+        names = self.activities.names
+        self._status_line.stops = names[-1] if names else ""
+
+    # --- keys -------------------------------------------------------------------------------------------------
+
     def stop(self) -> None:
-        """Answer ctrl+c: interrupt what runs, or clear the prompt; twice quits."""
-        session = self._host.session
-        now = session.workspace.clock.monotonic()
-        if now - self._last_stop < TWICE:
-            self._host.exit(0)
+        """Answer ctrl+c: interrupt the newest activity, or clear the prompt; twice quits."""
+        now = self._host.session.workspace.clock.monotonic()
+        if now - self._last_stop < TWICE or now - self._last_quit < CONFIRM:
+            if self._may_quit(now):
+                self._host.exit(0)
             return
         self._last_stop = float("inf")  # until the hint stands: a second press means it, however late it is heard
         if not self.interrupt():
@@ -71,27 +102,31 @@ class Stopping:
         self._host.note("")
 
     def interrupt(self) -> bool:
-        """Stop the compaction, else the user's own command, else the turn; false if nothing runs.
-
-        The partial answer of a turn is kept, and queued messages go back to the prompt.
-        """
-        if self._compaction.stop() or self._host.session.stop_command():
+        """Stop the newest activity; false if nothing runs."""
+        if stopped := self.activities.stop_newest():
+            if stopped.startswith("/"):
+                self._host.note(f"{stopped} stopped", TWICE)
             return True
-        if self._host.session.busy:
-            self._conversation.take_back_queue()  # before it stops: nothing of it is sent while it does
-            self._host.go(self._interrupt, group="interrupt")
+        if self._host.session.busy and TURN not in self._owned:  # not begun yet: it waits for its lease
+            self._interrupt_turn()
             return True
         return False
 
-    async def _interrupt(self) -> None:
-        await self._host.session.interrupt()
-
     def may_quit(self) -> bool:
-        """Return whether ctrl+q may close the window; with work under way only when asked twice."""
-        session = self._host.session
-        now = session.workspace.clock.monotonic()
-        if session.busy and now - self._last_quit > TWICE * 3:
-            self._last_quit = now
-            self._host.note("the agent is working; press again to stop it and quit")
-            return False
-        return True
+        """Return whether the window may close: asks once if something still runs."""
+        return self._may_quit(self._host.session.workspace.clock.monotonic())
+
+    def _may_quit(self, now: float) -> bool:
+        running = self._still_running()
+        if not running or now - self._last_quit < CONFIRM:
+            return True
+        self._last_quit = now
+        self._host.note(f"still running: {', '.join(running)} · press again to stop and quit", CONFIRM)
+        return False
+
+    def _still_running(self) -> list[str]:
+        names = self.activities.names
+        if self._host.session.busy and TURN not in self._owned:
+            names.append(TURN)
+        jobs = len(self._host.session.background_commands())
+        return [*names, counted(jobs, "background command")] if jobs else names

@@ -9,7 +9,9 @@ from textual import events
 from textual.app import App
 
 from sakti.core.lazy import lazy_imports
+from sakti.tui.activities import Download
 from sakti.tui.host import Host
+from sakti.tui.keys import is_text
 
 with lazy_imports:
     from sakti.agent import setup as machine
@@ -19,8 +21,8 @@ with lazy_imports:
 class Welcome:
     """Opens the welcome; `apply` shows a setting that was changed there."""
 
-    def __init__(self, host: Host, apply: Callable[[str], str]) -> None:
-        self._host, self._apply = host, apply
+    def __init__(self, host: Host, apply: Callable[[str], str], download: Download) -> None:
+        self._host, self._apply, self._download = host, apply, download
 
     async def open_once(self, state: Mapping[str, str], occupied: Callable[[], bool]) -> None:
         """Open it where it is due; never over something that is being typed or was asked for."""
@@ -32,10 +34,10 @@ class Welcome:
 
     def open(self) -> None:
         """Open it, whether it is due or not."""
-        self._host.push(welcome_screen.WelcomeScreen(self._apply))
+        self._host.push(welcome_screen.WelcomeScreen(self._apply, self._download))
 
     def typed_through(self, event: events.Event, app: App[Any]) -> None:
         """Leave the welcome when something is typed or pasted: it is meant for the prompt."""
-        typed = isinstance(event, events.Paste) or (isinstance(event, events.Key) and event.is_printable)
+        typed = isinstance(event, events.Paste) or (isinstance(event, events.Key) and is_text(event))
         if typed and isinstance(app.screen, welcome_screen.WelcomeScreen) and not app.screen.typing:
             app.screen.dismiss(None)

@@ -119,9 +119,14 @@ class Sidebar(Vertical):
             panes.update(self._last_wide)
         self.apply()
 
+    @property
+    def has_overlay(self) -> bool:
+        """Return whether panes lie over the chat."""
+        return self.narrow and bool(self._narrow_open)
+
     def close_overlay(self) -> bool:
         """Esc over the chat: False when no overlay was open."""
-        if not (self.narrow and self._narrow_open):
+        if not self.has_overlay:
             return False
         self._narrow_open.clear()
         self.apply()

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
 
 from sakti.tui.keys import bindings_of, with_own
 from sakti.tui.screens.board import BoardScreen
-from sakti.tui.screens.panel import ListPanel, Panel
+from sakti.tui.screens.lists import JobsScreen
+from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
 from sakti.tui.screens.settings import SettingsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
@@ -15,6 +21,9 @@ from sakti.tui.screens.text import ReadScreen, help_blocks
 from sakti.tui.screens.threads import ThreadsScreen
 from sakti.tui.screens.trust import TrustScreen
 from sakti.tui.screens.undo import RewindScreen, UndoScreen
+from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock
+from sakti.tui.widgets.safe_input import SafeInput
+from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.agent.project.skills.library import Skill
@@ -32,18 +41,55 @@ def parts(chat: Sequence[Part]) -> list[Part]:
         ("A task", TaskCardScreen),
         ("Settings", SettingsScreen),
         ("Trust", TrustScreen),
+        ("Background commands", JobsScreen),
         ("Undo", UndoScreen),
         ("Turns", RewindScreen),
+        ("Help", HelpScreen),
         ("Screens with a filter", ListPanel),
         ("Every screen", Panel),
     ]
 
 
 class HelpScreen(ReadScreen):
-    """Commands, then keys by part."""
+    """Commands, then keys by part; typing filters them."""
 
-    HELP = "Every command and every key."
+    HELP = "Every command and every key. Type words to filter them."
+    AUTO_FOCUS = "#panel-input"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "scroll('down')", "Down", show=False, id="help.down"),
+        Binding("up", "scroll('up')", "Up", show=False, id="help.up"),
+        Binding("pagedown", "scroll('page_down')", "Page down", show=False, id="help.pagedown"),
+        Binding("pageup", "scroll('page_up')", "Page up", show=False, id="help.pageup"),
+    ]
+    keys: ClassVar[Keys] = (("type to filter", ""), ("↑↓ scroll", ""), BACK)
 
     def __init__(self, chat: Sequence[Part], own: Mapping[str, str], skills: Iterable[Skill] = ()) -> None:
         found = [(name, with_own(b, own)) for name, owner in parts(chat) for b in bindings_of(owner)]
         super().__init__("Help", help_blocks(found, skills))
+
+    def body(self) -> ComposeResult:
+        yield SafeInput(placeholder="filter by key, command or words", id="panel-input", compact=True)
+        yield from super().body()
+
+    def action_scroll(self, way: str) -> None:
+        getattr(self.query_one(Transcript), f"scroll_{way}")(animate=False)
+
+    @on(Input.Changed, "#panel-input")
+    def _filter(self, event: Input.Changed) -> None:
+        event.stop()
+        reader, shown = self.query_one(Transcript), filtered(self._blocks, event.value)
+        reader.document.clear()
+        reader.document.append(*(shown or [NoticeBlock(title="Nothing found", text="Try other words.")]))
+        reader.show_top()
+
+
+def filtered(blocks: Iterable[Block], text: str) -> list[Block]:
+    """Return the cards with the rows that have every word of `text`, in their title or themselves."""
+    words = text.lower().split()
+    cards = [b for b in blocks if isinstance(b, CardBlock)]
+
+    def matches(card: CardBlock, row: tuple[str, str]) -> bool:
+        return all(word in f"{card.title} {row[0]} {row[1]}".lower() for word in words)
+
+    fitting = [(card.title, tuple(row for row in card.rows if matches(card, row))) for card in cards]
+    return [CardBlock(title=title, rows=rows) for title, rows in fitting if rows]

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.getters import query_one
 
 from sakti.core.text import count_k, one_line
 from sakti.core.types import ModelInfo
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
-from sakti.tui.screens.panel import Keys, ListPanel
+from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.themes import files_seen
-from sakti.tui.transcript.wrap import Line, fit
+from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.line_list import LineList
 
-LOOK = 0.5  # seconds between looks at the theme files, while the picker is open
+if TYPE_CHECKING:
+    from sakti.agent.tools.processes import Running
+
+LOOK = 0.5  # seconds between looks at theme files, or at background commands, while their list is open
 
 
 def age(then_ms: int, now_ms: int) -> str:
@@ -70,6 +76,52 @@ class ModelsScreen(ListPanel):
             self.result_list.action_open()
         elif "/" in self.input.value:
             self.dismiss(self.input.value.strip())
+
+
+class JobsScreen(Panel[None]):
+    """Commands that the agent left running, each with its newest line of output."""
+
+    HELP = "Commands in the background. x ends one, with everything that it started."
+    AUTO_FOCUS = "#panel-list"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "end", "End the command", show=False, id="jobs.end")]
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("x end", "end"), BACK)
+    result_list = query_one("#panel-list", LineList)
+
+    def __init__(self) -> None:
+        super().__init__("Background commands")
+
+    def body(self) -> ComposeResult:
+        yield LineList(self._draw, empty="No command runs in the background.", id="panel-list")
+
+    def on_mount(self) -> None:
+        self._refresh()
+        self.set_interval(LOOK, self._refresh)
+
+    def _refresh(self) -> None:
+        running = self.host.session.background_commands()
+        self.set_title(f"Background commands  {len(running)}")
+        self.result_list.set_rows(list(running.items()))
+
+    def _draw(self, row: tuple[str, Running], width: int, palette: Palette) -> list[Line]:
+        number, job = row
+        output = job.output.tail or job.output.head
+        newest = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
+        return [
+            [Segment(f"{number:>3}  ", palette.faint), Segment(shorten(one_line(job.command, 300), width - 6))],
+            [Segment("     "), Segment(shorten(one_line(newest, 300), width - 6), palette.muted)],
+        ]
+
+    def action_end(self) -> None:
+        row: tuple[str, Running] | None = self.result_list.current
+        if row is not None:
+            self.host.go(self._end, row[0], group="jobs")
+
+    async def _end(self, number: str) -> None:
+        survivors = await self.host.session.end_background(number)
+        if survivors:
+            self.host.say(f"Still running: {', '.join(survivors)}.", title="Could not end", tone="warning")
+        if self.is_open:
+            self._refresh()
 
 
 class ThemesScreen(ListPanel):

@@ -15,6 +15,7 @@ from textual.widgets import Input, Static
 
 from sakti.agent import settings_file
 from sakti.agent.reports.settings_view import Setting, as_lines, as_toml, settings, value_of
+from sakti.core.config.takes import choices
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
@@ -24,6 +25,61 @@ from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
 
 WRITING = (("enter write", ""), ("^t for this project", "turn"), ("esc cancel", "close"))
+
+
+class ChoiceScreen(ListPanel):
+    """Choose a value. Dismisses with its text ("": the default) and whether the project sets it."""
+
+    HELP = "The values of one setting. Enter writes the chosen one."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+t", "turn", "For all projects, or for this one", show=False, priority=True, id="choice.file"),
+    ]
+    placeholder = "filter"
+
+    def __init__(self, row: Setting, options: Sequence[str], files: tuple[Path, Path], *, in_project: bool) -> None:
+        super().__init__(row.name)
+        self._row, self._options, self._files, self._in_project = row, options, files, in_project
+
+    def body(self) -> ComposeResult:
+        yield from super().body()
+        yield Static("", id="panel-detail", markup=False)
+
+    def on_mount(self) -> None:
+        self._tell()
+        self.call_after_refresh(self._to_current)
+
+    @property
+    def _now(self) -> str:
+        return self._row.text.strip('"')
+
+    def _to_current(self) -> None:
+        if self._now in self.result_list.rows:
+            self.result_list.move_to(list(self.result_list.rows).index(self._now))
+
+    def _tell(self) -> None:
+        where = sanitise(str(self._files[self._in_project]))
+        self.query_one("#panel-detail", Static).update(f"{sanitise(self._row.meaning.help)}\nEnter writes to {where}")
+
+    def named_keys(self) -> Keys:
+        project = (("^t for this project", "turn"),) if self._row.meaning.project else ()
+        return (("enter write", "open"), *project, ("esc cancel", "close"))
+
+    def rows(self, text: str) -> list[str]:
+        return [option for option in (*self._options, "") if text.lower() in (option or "default").lower()]
+
+    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        default = as_toml(self._row.default).strip('"') or "not set"
+        text = row or f"default ({shorten(one_line(default, 60), max(4, width - 14))})"
+        sign = "▶ " if row == self._now else "  "
+        return [[Segment(sign, palette.ok), Segment(one_line(text, 120), palette.text if row else palette.muted)]]
+
+    def action_turn(self) -> None:
+        if self._row.meaning.project:
+            self._in_project = not self._in_project
+            self._tell()
+
+    def choose(self, row: Any) -> None:
+        self.dismiss((row, self._in_project))
 
 
 class SettingsScreen(ListPanel):
@@ -122,11 +178,25 @@ class SettingsScreen(ListPanel):
             return
         self._chosen = row
         self._in_project = row.origin == str(self._files[1])
+        if options := self._options(row):
+            self.host.push(ChoiceScreen(row, options, self._files, in_project=self._in_project), self._choice_taken)
+            return
         self.line.ask(
             "value", f"{one_line(row.takes, 80)}; empty: back to {as_toml(row.default) or 'not set'}", row.text
         )
         self._try()
         self._name_keys()
+
+    def _options(self, row: Setting) -> tuple[str, ...]:
+        """Return the values that a setting chooses among; empty if it takes others."""
+        if row.name == "ui.theme":
+            return tuple(sorted(self.host.appearance.reload().themes))
+        return choices(row.name)
+
+    def _choice_taken(self, choice: tuple[str, bool] | None) -> None:
+        if choice is not None and self._chosen is not None:
+            text, self._in_project = choice
+            self.host.go(self._write, self._chosen, text, group="settings", exclusive=True)
 
     def action_close(self) -> None:
         super().action_close()

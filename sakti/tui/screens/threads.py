@@ -17,7 +17,7 @@ from sakti.agent.threads.actions import ThreadActions
 from sakti.agent.threads.export import file_name
 from sakti.agent.titles import HEADLESS, told_apart
 from sakti.core.errors import SaktiError
-from sakti.core.text import count_k, one_line
+from sakti.core.text import count_k, counted, one_line
 from sakti.core.types import Message
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
@@ -48,6 +48,7 @@ class ThreadsScreen(ListPanel):
         Binding("ctrl+o", "fork", "Fork: a new thread with its messages", show=False, priority=True, id="threads.fork"),
         Binding("ctrl+d", "delete", "Delete", show=False, priority=True, id="threads.delete"),
         Binding("ctrl+y", "restore", "Restore the last deleted", show=False, priority=True, id="threads.restore"),
+        Binding("ctrl+e", "branches", "Undone branches", show=False, priority=True, id="threads.branches"),
         Binding("ctrl+s", "ask('export')", "Export", show=False, priority=True, id="threads.export"),
     ]
     keys: ClassVar[Keys] = (
@@ -70,6 +71,7 @@ class ThreadsScreen(ListPanel):
         self._now = now_ms
         self._current = current
         self._chosen: ThreadSummary | None = None  # what the line below is about
+        self._unfolded: set[str] = set()  # threads whose undone branches are shown
         self._to_delete = ""  # asked once: the same key again deletes it
 
     def body(self) -> ComposeResult:
@@ -78,13 +80,28 @@ class ThreadsScreen(ListPanel):
 
     def rows(self, text: str) -> list[ThreadSummary]:
         needle = text.lower()
-        return [s for s in self._summaries if needle in f"{self._titles[s.thread.id]} {s.preview} {_tag(s)}".lower()]
+        matches = [s for s in self._summaries if needle in f"{self._titles[s.thread.id]} {s.preview} {_tag(s)}".lower()]
+        return [row for s in matches for row in (s, *(s.undone if s.thread.id in self._unfolded else ()))]
+
+    def action_branches(self) -> None:
+        """Show or hide the undone branches of the thread under the cursor, or of the one it belongs to."""
+        row = self._row()
+        owner = next((s for s in self._summaries if s.undone and row is not None and row in (s, *s.undone)), None)
+        if owner is None:
+            self.say("This thread has no undone branches.")
+            return
+        self._unfolded ^= {owner.thread.id}
+        self.refresh_rows()
+        self.result_list.move_to(list(self.result_list.rows).index(owner))
+        self.say()
 
     def nothing(self, text: str) -> str:
         return f"no thread matches “{one_line(text, 60)}”" if text else self.empty
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         thread = row.thread
+        if thread.id not in self._titles:
+            return self._draw_branch(row, width, palette)
         sign = "▶ " if thread.id == self._current else "↳ " if thread.metadata.get("forked_from") else "  "
         tag = _tag(row)
         messages, tokens = row.messages, count_k(row.tokens)
@@ -102,7 +119,27 @@ class ThreadsScreen(ListPanel):
                 Segment(f"  {tag} ·" if tag else "", palette.muted),
                 Segment(f" {right}" if tag else f"  {right}", palette.faint),
             ],
-            [Segment("  "), Segment(shorten(one_line(row.preview, 300), width - 3), palette.muted)],
+            [Segment("  "), *self._below(row, width, palette)],
+        ]
+
+    def _below(self, row: ThreadSummary, width: int, palette: Palette) -> list[Segment]:
+        """Return the last words, and how many undone branches are folded under the thread."""
+        folded = row.undone and row.thread.id not in self._unfolded
+        branches = f"↶ {counted(len(row.undone), 'undone branch', 'undone branches')} ^e" if folded else ""
+        room = width - 3 - (len(branches) + 2 if branches else 0)
+        words = one_line(row.preview, 300)
+        preview = Segment(fit(words, room) if branches else shorten(words, room), palette.muted)
+        return [preview, Segment(f"  {branches}", palette.faint)] if branches else [preview]
+
+    def _draw_branch(self, row: ThreadSummary, width: int, palette: Palette) -> list[Line]:
+        right = f"undone {age(row.thread.updated_at, self._now)}"
+        words = one_line(row.preview, 300)
+        return [
+            [
+                Segment("    ↶ ", palette.faint),
+                Segment(fit(words, max(4, width - len(right) - 9)), palette.muted),
+                Segment(f"  {right}", palette.faint),
+            ]
         ]
 
     def say(self, text: str = "") -> None:

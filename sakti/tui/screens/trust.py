@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,6 +13,7 @@ from sakti.agent.project.files import CONFIG
 from sakti.agent.reports import trust_view
 from sakti.core.clock import Clock
 from sakti.core.text import one_line, sanitise
+from sakti.tui.host import Host
 from sakti.tui.screens.panel import Keys, Panel
 from sakti.tui.screens.text import DiffBlock, ReadScreen
 from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
@@ -19,6 +21,7 @@ from sakti.tui.widgets.approval import GUARD
 from sakti.tui.widgets.transcript import Transcript
 
 NEW = "It brings files that change what sakti does. Until you trust the folder they are left out."
+MADE = "A command or a tool made these files. Until you trust them they are left out."
 CHANGED = "Its files changed since you trusted the folder. Until you trust it again they are left out."
 
 
@@ -34,8 +37,9 @@ class TrustScreen(Panel[bool]):
     ]
     keys: ClassVar[Keys] = (("y trust", "trust"), ("n not now", "close"), ("v view", "view"))
 
-    def __init__(self, review: trust.TrustReview, clock: Clock) -> None:
-        super().__init__("Trust this folder?")
+    def __init__(self, review: trust.TrustReview, clock: Clock, *, made: bool = False) -> None:
+        super().__init__("Trust these new files?" if made else "Trust this folder?")
+        self._why = MADE if made else CHANGED if review.state == "changed" else NEW
         self._review, self._clock = review, clock
         self._since = clock.monotonic()
 
@@ -51,7 +55,7 @@ class TrustScreen(Panel[bool]):
         rows += trust_view.files(self._review)
         reader = self.query_one(Transcript)
         reader.document.append(
-            TextBlock(text=CHANGED if self._review.state == "changed" else NEW, open=True),
+            TextBlock(text=self._why, open=True),
             CardBlock(title="What has an effect", rows=tuple((name, sanitise(text)) for name, text in rows)),
         )
         self.call_after_refresh(reader.show_top)
@@ -73,3 +77,11 @@ class TrustScreen(Panel[bool]):
 
     def leave(self) -> None:
         self.dismiss(False)
+
+
+async def ask_trust(host: Host, review: trust.TrustReview, *, made: bool = False) -> bool:
+    """Ask whether the user trusts files, with their effects; `made`: they are new since the start."""
+    answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    screen = TrustScreen(review, host.session.workspace.clock, made=made)
+    host.push(screen, lambda given: None if answer.done() else answer.set_result(bool(given)))
+    return await answer

@@ -108,8 +108,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         rows = [("files", preview.in_words())]
         if preview.what != "files":
             rows.append(("thread", self.THREAD))
-        if preview.left_out:
-            rows.append(("not restored", ", ".join(one_line(p, 60) for p in preview.left_out[:5])))
+        rows += [("not undone", f"{kind}: {names}") for kind, names in preview.remains.describe(5)]
         self.reader.document.clear()
         self.reader.document.append(CardBlock(title="What changes", rows=tuple(rows)))
         if item is not None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import threading
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
 from rich.segment import Segment
@@ -30,6 +29,9 @@ from sakti.tui.screens.panel import Keys, ListPanel, Panel
 from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
+
+if TYPE_CHECKING:
+    from sakti.tui.activities import Download, Progress
 
 with lazy_imports:
     from sakti.agent import settings_file
@@ -65,12 +67,13 @@ class WelcomeScreen(Panel[None]):
     ways = query_one("#panel-list", LineList)
     line = query_one("#panel-line", Input)
 
-    def __init__(self, apply: Callable[[str], object]) -> None:
+    def __init__(self, apply: Callable[[str], object], download: Download) -> None:
         super().__init__("Welcome to sakti, a coding agent whose memory you can see")
         self.found = Found()
         self._apply = apply
         self._variable = ""  # whose key is being written
-        self._stop_install: threading.Event | None = None
+        self._download = download
+        download.show = self.tell
 
     def body(self) -> ComposeResult:
         yield Static("", id="welcome-found", markup=False)
@@ -114,10 +117,10 @@ class WelcomeScreen(Panel[None]):
         first = ("Start", "ask something") if answers else ("Continue without a model", "tools, search and tasks work")
         keep = f"kept in the keyring ({found.keyring})" if found.keyring else "which variable to set"
         served = ", ".join(s.title for s in found.servers) or "start a server, then Enter to rescan"
-        if self._stop_install is not None:
+        if self._download.is_running:
             small = "is being installed; enter stops it"
         elif found.weights and found.runtime:
-            small = "use it: no key, no network; questions and simple edits"
+            small = "no key, no network; for questions, check its edits"
         else:
             small = "1.1 GB, once; then no key and no network"
         return [
@@ -167,7 +170,10 @@ class WelcomeScreen(Panel[None]):
             try:
                 await work(*args)
             except SaktiError as e:
-                self.tell(e.message)
+                if self.is_open:
+                    self.tell(e.message)
+                else:
+                    self.host.say(e.message, title=e.title, tone="warning")
 
         self.host.go(told, group="welcome-way")
 
@@ -223,33 +229,30 @@ class WelcomeScreen(Panel[None]):
             self._go(self._use, name)
 
     async def _local(self) -> None:
-        if self._stop_install is not None:
-            self._stop_install.set()
+        if self._download.is_running:
+            self._download.stop()
             return
         if not self.found.runtime:
             self.tell(f"Run this in a shell, then start sakti again:\n{INSTALL}")
             return
         if not self.found.weights:
             await self._install()
-        await self._use("local")
+        if self.is_open:
+            await self._use("local")
+        else:
+            self.host.say("The small model is installed. /model local uses it.", title="Download", tone="information")
 
     async def _install(self) -> None:
-        """Fetch the weights in a thread, told as it goes; leaving the screen stops it, and what is there is kept."""
-        stop = self._stop_install = threading.Event()
-        self._refresh()
-
-        def progress(done: int, total: int, what: str) -> None:
-            share = f"{done / total:.0%}" if total else ""
-            text = f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB  {share}"
-            app_of(self).call_from_thread(self.tell, text)
-
+        """Download the weights; closing the screen does not stop it."""
+        self.call_later(self._refresh)  # it has begun by then, and the list says so
         try:
-            place = self.host.session.workspace.root
-            await asyncio.to_thread(local_install.Installer(progress, stop.is_set, workspace=place).run)
+            await self._download.run(self._install_weights)
         finally:
-            self._stop_install = None
             if self.is_attached:
                 self._refresh()
+
+    def _install_weights(self, progress: Progress, is_stopped: Callable[[], bool]) -> None:
+        local_install.Installer(progress, is_stopped, workspace=self.host.session.workspace.root).run()
 
     async def _tour(self) -> None:
         code = await editor.run(app_of(self), [sys.executable, "-P", "-m", "sakti", "tour"])
@@ -289,8 +292,7 @@ class WelcomeScreen(Panel[None]):
             self.dismiss(None)
 
     def on_unmount(self) -> None:
-        if self._stop_install is not None:
-            self._stop_install.set()
+        self._download.show = lambda text: None
 
 
 class KeyScreen(ListPanel):

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import one_line, pasted_size, sanitise
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import code_head, code_lines
 from sakti.tui.transcript.links import linked
@@ -116,18 +116,27 @@ class Label(Block, eq=False):
 
 
 class TextBlock(Block, eq=False):
-    """Text as it was typed. Very long text shows its beginning until it is unfolded."""
+    """Text as it was typed. Very long text shows its beginning until it is unfolded.
+
+    Pasted blocks, from `pasted` (start, end) on, are signs until then.
+    """
 
     text: str = ""
     open: bool = False
     gap: bool = False
+    pasted: tuple[tuple[int, int], ...] = ()
+    _folded: str = ""
 
     def __post_init__(self) -> None:
+        out, at = "", 0
+        for start, end in self.pasted:
+            out, at = f"{out}{self.text[at:start]}[{pasted_size(self.text[start:end])}]", end
+        self._folded = sanitise(out + self.text[at:]).strip("\n") if self.pasted else ""
         self.text = sanitise(self.text).strip("\n")
 
     @property
     def foldable(self) -> bool:
-        return len(self.text) > LONG_TEXT // 10
+        return bool(self._folded) or len(self.text) > LONG_TEXT // 10
 
     def toggle(self) -> None:
         self.open = not self.open
@@ -140,7 +149,7 @@ class TextBlock(Block, eq=False):
         return self.text if self.open or not self.foldable else None
 
     def render(self, width: int, palette: Palette) -> list[Line]:
-        shown = self.text if self.open or not self.foldable else self.text[: LONG_TEXT // 10]
+        shown = self.text if self.open or not self.foldable else (self._folded or self.text)[: LONG_TEXT // 10]
         rows = wrap_rows(shown, palette.text, column(width) - 2, palette.link)
         out = indent(rows, INDENT)
         if len(shown) < len(self.text):
@@ -149,7 +158,7 @@ class TextBlock(Block, eq=False):
         return out
 
     def estimate(self, width: int) -> int:
-        return estimate_text(self.text[: LONG_TEXT // 10], column(width) - 2) + self.gap
+        return estimate_text((self._folded or self.text)[: LONG_TEXT // 10], column(width) - 2) + self.gap
 
 
 def wrap_rows(text: str, style: Style, width: int, link: Style | None = None) -> list[Line]:

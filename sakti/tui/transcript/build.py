@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import FOLD_LINES, one_line, sanitise
 from sakti.core.types import (
+    PASTED,
     FilePart,
     ImagePart,
     Json,
@@ -146,7 +147,7 @@ def user_blocks(message: Message) -> list[Block]:
         call.finish(ToolResultPart("", "bash", printed, bool(known.get("failed")), known), None)
         blocks += [TextBlock(message.id, text=f"!{command}"), call]
     elif message.text.strip():
-        blocks.append(TextBlock(message.id, text=message.text))
+        blocks.append(TextBlock(message.id, text=message.text, pasted=_pasted_blocks(message)))
     for part in message.parts:
         if isinstance(part, FilePart):
             lines = part.text.count("\n") + 1
@@ -154,6 +155,14 @@ def user_blocks(message: Message) -> list[Block]:
         elif isinstance(part, ImagePart):
             blocks.append(NoticeBlock(message.id, False, text=image_line(part)))
     return blocks
+
+
+def _pasted_blocks(message: Message) -> tuple[tuple[int, int], ...]:
+    """Return where pasted blocks stand; of another long text, all but its first and last line."""
+    text, spans = message.text, cast("list[list[int]]", message.metadata.get(PASTED) or [])
+    if not spans and text.count("\n") >= FOLD_LINES:
+        spans = [[text.index("\n") + 1, text.rindex("\n")]]
+    return tuple((start, end) for start, end in spans if 0 <= start < end <= len(text))
 
 
 def image_line(image: ImagePart) -> str:

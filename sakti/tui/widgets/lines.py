@@ -33,7 +33,8 @@ class LineView(ScrollView, can_focus=True):
         True  # one click gives it the keys; where not, they stay in the prompt until it is gone into on purpose
     )
     DEFAULT_CSS = """
-    LineView { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    LineView { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable; }
     """
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:

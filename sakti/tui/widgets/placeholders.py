@@ -8,10 +8,9 @@ from pathlib import Path
 
 from sakti.agent.mentions import mention
 from sakti.core import images
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import FOLD_LINES, one_line, pasted_size, sanitise_typed
 
 FOLD_CHARACTERS = 20_000
-FOLD_LINES = 50
 _IMAGE = "[image "
 
 
@@ -29,12 +28,16 @@ class Placeholders:
     def clear(self) -> None:
         self._whole.clear()
 
+    def pasted_in(self, text: str) -> tuple[str, ...]:
+        """Return the folded pastes that `text` has a sign of."""
+        return tuple(w for sign, w in self._whole.items() if sign in text and not sign.startswith(_IMAGE))
+
     def fold(self, text: str) -> str:
         """Return `text` as it is shown: made safe, or a sign where it is long."""
         lines = text.count("\n") + 1
         if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
-            return sanitise(text)  # the editor would pass control characters to the terminal
-        return self._sign(f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters", text)
+            return sanitise_typed(text)  # the editor would pass control characters to the terminal
+        return self._sign(pasted_size(text), text)
 
     def image(self, path: Path, size: int) -> str:
         """Return a sign for an image of `size` bytes; what is sent is its `@path`."""

@@ -15,6 +15,7 @@ from sakti.actions.completion import Choice, Query, query_at
 from sakti.agent.mentions import LONGEST_PATHS, pasted_images
 from sakti.core.text import clean_surrogates, one_line
 from sakti.tui.host import app_of
+from sakti.tui.keys import is_text
 from sakti.tui.widgets.history import HistorySearch
 from sakti.tui.widgets.placeholders import Placeholders
 from sakti.tui.widgets.vim_area import VimArea, editing_keys
@@ -55,11 +56,12 @@ class Prompt(VimArea):
     ]
 
     class Submitted(Message):
-        """`text` as it is to be sent, pastes unfolded."""
+        """`text` as it is to be sent, pastes unfolded; `pasted` are those."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, pasted: tuple[str, ...] = ()) -> None:
             super().__init__()
             self.text = text
+            self.pasted = pasted
 
     class Nothing(Message):
         """Enter, where nothing stands."""
@@ -164,9 +166,14 @@ class Prompt(VimArea):
                 self.completing = False
             await self.run_action(binding.action)
             return
-        if event.is_printable:
+        if is_text(event):
             self._out_of_sign()
             self.completing = False  # what is offered belongs to the text as it was
+        if is_text(event) and not event.is_printable:
+            event.stop()
+            event.prevent_default()
+            self._replace_via_keyboard(event.character or "", *self.selection)
+            return
         await super()._on_key(event)
 
     def use_keys(self, keys: Mapping[str, str]) -> None:
@@ -290,11 +297,12 @@ class Prompt(VimArea):
         if not self.history_entries or self.history_entries[-1] != text:
             self.history_entries.append(text)
         self._at = None
+        pasted = self._placeholders.pasted_in(self.text)
         self._placeholders.clear()
         self.load_text("")
         self.type_again()
         # of its own: one that whoever completes had sent would not rise above that one
-        self.post_message(self.Submitted(text).set_sender(self))
+        self.post_message(self.Submitted(text, pasted).set_sender(self))
 
     async def action_complete(self) -> None:
         if self.completing:
@@ -364,7 +372,7 @@ class Prompt(VimArea):
                 self._end_search()
             case "enter":
                 self._end_search()
-            case _ if event.is_printable and event.character:
+            case _ if is_text(event) and event.character:
                 self._look(self._search.type(event.character))
             case _:
                 self._end_search()

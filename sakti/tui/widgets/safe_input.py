@@ -5,7 +5,8 @@ from __future__ import annotations
 from textual import events
 from textual.widgets import Input
 
-from sakti.core.text import sanitise
+from sakti.core.text import sanitise_typed
+from sakti.tui.keys import is_text
 
 PASTED = 10_000  # characters of a paste: with a million of them each key takes long
 
@@ -23,6 +24,11 @@ class SafeInput(Input):
                 event.stop()
                 event.prevent_default()
                 return
+        if is_text(event) and not event.is_printable:
+            event.stop()
+            event.prevent_default()
+            self.replace(event.character or "", *self.selection)
+            return
         await super()._on_key(event)
 
     def _on_paste(self, event: events.Paste) -> None:
@@ -33,7 +39,7 @@ class SafeInput(Input):
             self.replace(line, *self.selection)
 
     def validate_value(self, value: str) -> str:
-        return " ".join(sanitise(value).split("\n"))
+        return " ".join(sanitise_typed(value).split("\n"))
 
 
 class PaneInput(SafeInput):

@@ -30,7 +30,7 @@ KEYS = (
     ("F4", "tasks", "screen.pane('tasks')"),
     ("F1", "help", "screen.help"),
 )
-NEEDED = ("^C", "F1", "^P")  # keys that are named first where there is little room
+NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first where there is little room
 
 
 def _fitting(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str, str, str]]:
@@ -64,7 +64,8 @@ class StatusLine(Widget):
     `browsing`: the pane that has the keys instead of the prompt. `approval`: the mode, and the key that changes it.
     `sandbox`: how commands are confined, in a word and in full. `not_saved`: nothing that happens here is kept. `vim`:
     the mode of the prompt if it has vim's keys. `context` in tokens, 0 if not known yet. `why`: the reason for the
-    model, shown if there is room.
+    model, shown if there is room. `stops`: the activity that Esc would stop,
+    `closes`: what it does first.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -81,6 +82,9 @@ class StatusLine(Widget):
     not_saved: reactive[bool] = reactive(False)
     hint: reactive[str] = reactive("")
     why: reactive[str] = reactive("")
+    stops: reactive[str] = reactive("")
+    closes: reactive[str] = reactive("")
+    download: reactive[str] = reactive("")
 
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -187,8 +191,8 @@ class StatusLine(Widget):
         if self._work is not None:
             since, what = self._work
             took = f" · {int(self._clock.monotonic() - since)} s"
-            text.append(shorten(what, max(8, width - len(took) - 14)), busy).append(took, busy)
-            text.append(" · esc stops", muted)
+            text.append(shorten(what, max(8, width - len(took) - len(self.stops) - 14)), busy).append(took, busy)
+            text.append(f" · esc stop {self.stops}", muted)
             return text
         if self.approval[0]:
             piece = " ".join(self.approval)
@@ -210,11 +214,14 @@ class StatusLine(Widget):
             parts.append((f"{shorten(state.text, max(8, width // 3))}{f' {took} s' if took else ''}", style))
         if self.context:
             parts.append((context_words(self.context, self.window, about=self._estimated), muted))
+        if self.download:
+            parts.append((self.download, busy))
         if self.queued:
             parts.append((f"{self.queued} queued", busy))
         for number, (part, style) in enumerate(parts):
             text.append(" · " if number or self.approval[0] else "", muted).append(part, style)  # pyright: ignore[reportArgumentType]
-        stop = ("^C", "stop" if state is not None else "quit", "screen.stop")
+        escape = self.closes or (f"stop {self.stops}" if self.stops else "")
+        stop = ("esc", escape, "screen.interrupt") if escape else ("^C", "quit", "screen.stop")
         for name, what, action in _fitting((stop, *KEYS), width - cell_len(text.plain) - 1):
             piece = f"{name} {what}"
             text.append(" · " if text.plain.strip() else "", muted)

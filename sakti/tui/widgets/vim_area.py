@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
+from sakti.tui.keys import is_text
 from sakti.tui.widgets import vim
 from sakti.tui.widgets.vim import Vim
 
@@ -90,7 +91,7 @@ class VimArea(TextArea):
                 self._into(state)
                 return False
             self._vim_step(vim.leave(state, text, at))
-        elif state.mode != "insert" and event.is_printable and event.character:
+        elif state.mode != "insert" and is_text(event) and event.character:
             self._vim_step(vim.press(state, event.character, text, at))
         else:
             return False

@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     M(
         "superseding-any-subject",
-        f"{SUPERSEDING}:_gives_other",
+        f"{SUPERSEDING}:_can_replace",
         "return _is_same_subject(old, new)",
         "return True",
         by="tests/unit/memory/test_superseding.py::test_another_value_ends_the_same_subject_only",
@@ -51,7 +51,7 @@ MUTANTS = (
     ),
     M(
         "superseding-cancelled",
-        f"{SUPERSEDING}:_cancelled",
+        f"{SUPERSEDING}:_is_called_off",
         "values <= said and",
         "",
         by="tests/unit/memory/test_superseding.py::test_requests_end_when_the_user_cancels_them",
@@ -59,8 +59,8 @@ MUTANTS = (
     M(
         "superseding-whole-sentence",
         f"{SUPERSEDING}:ended_by",
-        "other, new.text) for other in new.clauses):\n            return clause.start, clause.end",
-        "other, new.text) for other in new.clauses):\n            return 0, len(old.text)",
+        "out.append((clause.start, clause.end))",
+        "out.append((0, len(old.text)))",
         by="tests/unit/memory/test_superseding.py::test_only_the_clause_with_the_old_value_is_named",
     ),
     M(
@@ -73,7 +73,7 @@ MUTANTS = (
     M(
         "marking-done",
         f"{MARKING}:_Index.ended_by",
-        ' and line.priority != "done"',
+        'if line.priority != "done" else ()',
         "",
         by="tests/unit/memory/test_marking.py::test_what_counts_no_more_is_not_replaced",
     ),

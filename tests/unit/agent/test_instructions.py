@@ -180,7 +180,7 @@ def test_hidden_characters_are_left_out_and_said(workspace: Path) -> None:
     put(workspace / "AGENTS.md", f"be\u200b kind{tags} {flag} \u0645\u06cc\u200c\u062e")
     found = find.find(workspace, workspace, project=True)
     assert found.sources[0].text == f"be kind {flag} \u0645\u06cc\u200c\u062e"
-    assert found.notes == ("AGENTS.md: 2 hidden characters left out.",)
+    assert found.notes == ("AGENTS.md: 9 hidden characters left out.",)
 
 
 def test_an_import_needs_no_ending_where_such_a_file_is_there(workspace: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.agent.titles import LENGTH, first_title, given_title, told_apart
+from sakti.agent.titles import LENGTH, first_title, given_title, says_little, told_apart
 from sakti.core.types import Thread
 
 
@@ -57,3 +57,19 @@ def test_equal_titles_are_told_apart_by_their_age() -> None:
     threads = [Thread(f"t{n}", "r", title, n, n) for n, title in enumerate(("FIXBUG", "what", "fixbug", "", "FIXBUG"))]
     told = told_apart(reversed(threads))
     assert [told[f"t{n}"] for n in range(5)] == ["FIXBUG", "what", "fixbug (2)", "untitled", "FIXBUG (3)"]
+
+
+@pytest.mark.parametrize(
+    ("title", "little"),
+    [
+        *(
+            (t, True)
+            for t in ("hi", "Hello there!", "hey sakti", "good morning", "test", "thanks a lot", "ok", "Hi :)")
+        ),
+        *((t, True) for t in ("!ls", "!sleep 60", "/compact the ports", "/doctor")),
+        *((t, False) for t in ("hi-res images are blurry", "test the login", "okapi pictures", "/etc/x is wrong")),
+        *((t, False) for t in ("fix it", "Hello world program in C", "", "continue the migration")),
+    ],
+)
+def test_greetings_and_commands_say_little(title: str, little: bool) -> None:
+    assert says_little(title) is little

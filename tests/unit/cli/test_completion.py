@@ -114,6 +114,15 @@ def test_bash_and_zsh_are_answered_in_their_forms(monkeypatch: pytest.MonkeyPatc
     assert '"explain":"Show the shortest chain' in sakti().stdout
 
 
+def test_values_of_settings_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "ui.theme=sakti-dark" in words("-o ui.theme=") and "approval.mode=edits" in words("-o approval.mode=e")
+    assert words("-o ui.plain=t") == ["ui.plain=true"]
+    monkeypatch.setenv("_SAKTI_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "sakti -o ui.theme = sakti-d")  # bash takes = for a word
+    monkeypatch.setenv("COMP_CWORD", "4")
+    assert sakti().stdout.split() == ["sakti-dark"]
+
+
 def test_what_is_offered_is_what_is_taken() -> None:
     def listed(command: str, flag: str) -> tuple[str, ...]:
         found = shell.subject(command.split()[0])

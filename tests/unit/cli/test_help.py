@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 
 import pytest
@@ -62,3 +63,13 @@ def test_an_unknown_topic_is_wrong_usage_and_names_the_nearest(word: str, hint: 
     wrong = sakti("help", word)
     assert (wrong.exit_code, wrong.stdout) == (2, "")
     assert hint in wrong.stderr
+
+
+def test_usage_lines_have_usual_words() -> None:
+    for command, usage in (
+        ("search", "[OPTIONS] QUERY..."),
+        ("threads export", "[OPTIONS] THREAD"),
+        ("run", "[PROMPT]"),
+    ):
+        text = sakti(*command.split(), "--help").stdout
+        assert usage in text and not re.search(r"<(?:str|list)|\{[A-Z]", text), text

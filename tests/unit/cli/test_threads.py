@@ -157,6 +157,13 @@ def test_purge_shows_what_goes_and_vacuum_asks(run, tmp_path):
     assert run("db", "check", "--json")["ok"]
 
 
+def test_a_chat_names_a_missing_or_ambiguous_thread_before_it_opens(run):
+    for words in (("-r", "nope"), ("--plain", "-r", "nope")):
+        assert "No thread of this workspace matches 'nope'" in run(*words, code=2)
+    assert re.search(r"\d threads match 'e': .*\. Name one by its id\.", run("-r", "e", code=2))
+    assert "the chat needs a terminal" in run("-r", "thread-0", code=2)
+
+
 def test_a_damaged_database_is_recovered(run, tmp_path):
     path = tmp_path / "x.db"
     whole = path.read_bytes()

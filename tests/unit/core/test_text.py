@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import unicodedata
 
@@ -8,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.core.text import clean_surrogates, count_k, head_and_tail, json_line, one_line, sanitise
+from sakti.core.text import (
+    clean_surrogates,
+    count_k,
+    head_and_tail,
+    json_line,
+    one_line,
+    sanitise,
+    sanitise_typed,
+    strip_unseen,
+)
 
 HOSTILE = [
     "\x1b]52;c;aGk=\x07",
@@ -38,10 +48,56 @@ def test_any_text_becomes_harmless_and_stays(text: str) -> None:
     assert sanitise(safe) == safe
 
 
-def test_joiners_stay_where_they_join() -> None:
-    family = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
-    assert sanitise(f"{family} \u200da\u200d\u200db") == f"{family} a\u200db"
-    assert sanitise("\u200d\u200d") == ""
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "family 👨\u200d👩\u200d👧",
+            "👩🏽\u200d💻",
+            "❤\ufe0f\u200d🔥",
+            "🙂\u200d\u2194\ufe0f",
+            "1\ufe0f\u20e3 ☎\ufe0e",
+            "👨\u200d",
+        ),
+        *(
+            "می\u200cخواهم",
+            "نمی\u200cدانم که",
+            "क्\u200dष",
+            "ශ්\u200dරී",
+            "ത്\u200c ",
+            "ത്\u200d",
+            "漢\U000e0100字",
+            "ᠮᠤ\u180b",
+        ),
+        "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f and on",
+    ],
+)
+def test_joiners_and_variants_stay_where_they_have_an_effect(text: str) -> None:
+    assert sanitise(text) == text and strip_unseen(text) == (text, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\u200bb\ufeffc\U000e0041d", "a⟨U+200B⟩b⟨U+FEFF⟩c⟨U+E0041⟩d"),
+        ("\u061c \u180e \xad \u2060 \u3164", "⟨U+061C⟩ ⟨U+180E⟩ ⟨U+00AD⟩ ⟨U+2060⟩ ⟨U+3164⟩"),
+        ("\u200e\u200f\u202eevil", "⟨U+200E⟩⟨U+200F⟩⟨U+202E⟩evil"),
+        ("pass\u200dwo\u200crd", "pass⟨U+200D⟩wo⟨U+200C⟩rd"),
+        ("👩 \u200d\u200d👩", "👩 ⟨U+200D⟩⟨U+200D⟩👩"),
+        ("👩\u200da 😀\ufe0f\ufe0f", "👩⟨U+200D⟩a 😀\ufe0f⟨U+FE0F⟩"),
+        ("a\ufe00 \ufe0f b\U000e0100", "a⟨U+FE00⟩ ⟨U+FE0F⟩ b⟨U+E0100⟩"),
+        ("\U0001f3f4\U000e0072\U000e006d\U000e007f", "\U0001f3f4⟨U+E0072⟩⟨U+E006D⟩⟨U+E007F⟩"),
+        ("\u200d\u200d👩 x\u200d\ufe0f", "👩 x⟨U+200D⟩⟨U+FE0F⟩"),
+    ],
+)
+def test_what_nobody_sees_is_shown(text: str, shown: str) -> None:
+    assert sanitise(text) == shown
+    bare, hidden = strip_unseen(text.lstrip("\u200d"))
+    assert bare == re.sub(r"⟨U\+\w+⟩", "", shown) and hidden == shown.count("⟨")
+
+
+def test_typed_text_keeps_what_has_no_width() -> None:
+    assert sanitise_typed("a\u200bb\u200c \u200e\u200dc\u202ed\x1b\r\n") == "a\u200bb\u200c \u200e\u200dcd␛\n"
 
 
 def assert_harmless(text: str) -> None:

@@ -141,7 +141,7 @@ def test_words_in_the_wrong_mouth_are_marked() -> None:
 BEYOND = {"negation", "replaced", "binding"}
 
 
-@pytest.mark.parametrize("file", [told_claims.FILE, told_claims.HELD_OUT], ids=lambda f: f.stem)
+@pytest.mark.parametrize("file", [told_claims.FILE, told_claims.HELD_OUT, told_claims.BOUND], ids=lambda f: f.stem)
 def test_most_invented_claims_are_marked_and_few_faithful_ones(file: Path) -> None:
     found: Counter[str] = Counter()
     asked: Counter[str] = Counter()
@@ -174,6 +174,31 @@ def test_decisions_need_the_users_words_and_their_polarity(answer: str, line: st
         said.append(("agreed", said[0][1]))
     source = Source(*(text for _, text in said), said=said)  # pyright: ignore[reportArgumentType]
     assert bool(flags(line, source)) == doubtful
+
+
+@pytest.mark.parametrize(("reply", "agrees"), [("yes, go ahead", True), ("good idea", True), ("hm, later", False)])
+def test_only_a_yes_agrees_to_what_the_agent_said(reply: str, agrees: bool) -> None:
+    said = [Message("a", "t", "r", "assistant", (TextPart("Shall I drop the table?"),), told_claims.START)]
+    said.append(Message("u", "t", "r", "user", (TextPart(reply),), told_claims.START + 1))
+    assert ("agreed" in [voice for voice, _ in speaking.of_messages(said)]) == agrees
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("The budget is 40 euros, 14 tests pass", False),
+        ("There are 40 stations", True),
+        ("Agent: the cache has 14 entries", True),
+        ("User stated: our budget is 40 euros", False),
+    ],
+)
+def test_numbers_need_their_noun_whoever_states_them(line: str, wrong: bool) -> None:
+    said = [
+        ("user", "Our budget is 40 euros. Cap the stations and the cache."),
+        ("text", "14 tests passed\nThe cache has entries"),
+    ]
+    source = Source(*(text for _, text in said), said=said)  # pyright: ignore[reportArgumentType]
+    assert bool(flags(line, source)) == wrong
 
 
 @pytest.mark.parametrize("number", range(10))

@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from sakti.core.events import Notice
+from sakti.core.tokens import Estimator
+from sakti.memory.fallback import SLOW_REST_MS, FallbackObserver
 from sakti.memory.jobs.waiting import TURN_WAIT_S, Patience
+from sakti.memory.observe.extractive import ExtractiveObserver
+from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 
 LONG = "word " * 300
@@ -44,6 +48,30 @@ async def test_turns_go_on_while_the_observer_hangs(tmp_path: Path, buffering: d
     await driver.turn("once more", [{"text": "answer"}])
     assert driver.engine.state.window.active, "the late answer was used"
     assert driver.engine.status().note == ""
+    await driver.close()
+
+
+@pytest.mark.parametrize("buffering", [{}, {"buffer_tokens": False}])
+async def test_the_extractive_observer_stands_in_for_one_that_hangs(tmp_path: Path, buffering: dict[str, Any]) -> None:
+    model, counter, clock = ScriptedObserver(), Estimator(), FakeClock()
+    model.gate = asyncio.Event()
+    observer = FallbackObserver(model, ExtractiveObserver(counter), clock)
+    values = settings(600, 20_000, **buffering)
+    driver = await Driver.make(tmp_path / "t.db", values, observer=observer, counter=counter, clock=clock)
+    driver.engine._patience.limit = 0.05
+    driver.check = lambda _prepared: None
+    for n in range(6):
+        await driver.turn(f"The port of service {n} is {9000 + n}. {LONG}", [{"text": "answer"}])
+    log = "\n".join(g.text for g in driver.engine.state.window.active)
+    assert "port of service 0 is 9000" in log and "port of service 2 is 9002" in log
+    assert len([text for text in notices(driver) if "has not answered for 0.05 seconds" in text]) == 1
+    assert "could not observe" in driver.engine.status().reason
+    asked = len(model.inputs)
+    model.gate.set()
+    clock.advance(SLOW_REST_MS / 1000)
+    await driver.turn(f"and now {LONG}", [{"text": "answer"}])
+    await driver.engine.wait_idle()
+    assert len(model.inputs) > asked and driver.engine.status().reason == "", "it is asked again later"
     await driver.close()
 
 

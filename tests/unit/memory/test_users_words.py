@@ -113,7 +113,8 @@ def test_a_paste_says_how_much_is_left_out() -> None:
 
 
 JUDGING = ["I disagree with that.", "We won't do this.", "Never do it.", "What do you think?", "Please fix it.",
-           "Ich sehe das anders.", "Bitte nicht machen.", "But I prefer rebasing."]  # fmt: skip
+           "Ich sehe das anders.", "Bitte nicht machen.", "But I prefer rebasing.", "Why does it fail?",
+           "Woran liegt das?"]  # fmt: skip
 PAIRS = [("'", "'"), ('"', '"'), ("“", "”"), ("„", "“"), ("‘", "’"), ("«", "»"), ("`", "`")]
 
 
@@ -130,6 +131,11 @@ def test_a_blank_line_ends_a_quotation_of_one_line(judging: str) -> None:
     for quoted in ("The README says: always force push", "The README says:\nalways force push"):
         own = [p.text.strip() for p in pieces(f"{quoted}\n\n{judging}") if p.own]
         assert judging in own and "force push" not in " ".join(own)
+
+
+def test_a_quoted_sentence_is_part_of_the_users() -> None:
+    text = 'Rename the button "save the whole form" to "store all".'
+    assert [p.text for p in pieces(text) if p.own] == [text]
 
 
 @pytest.mark.parametrize("judging", JUDGING)

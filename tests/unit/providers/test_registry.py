@@ -62,7 +62,7 @@ async def test_the_order():
     assert (await select(served=OLLAMA, installed=True))[0] == Choice(
         "ollama/qwen3:8b", "Ollama answers at 127.0.0.1:11434"
     )
-    assert (await select(installed=True))[0].reason == "installed small model, for questions and simple edits"
+    assert (await select(installed=True))[0].reason == "installed small model, for questions; check its edits"
     assert (await select())[0] is None
 
 

@@ -6,6 +6,7 @@ import json
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from sakti.store import secret_names, secrets
 from sakti.store.database import Store
 from sakti.store.secrets import MARK, marks_in, masked, masked_lines, masked_value, revealed
-from tests.fakes.secrets import KINDS, PEM
+from tests.fakes.secrets import KINDS, ORDINARY, PEM
 
 PAIRS = pytest.mark.parametrize(("text", "secret"), KINDS.values(), ids=KINDS)
 
@@ -104,6 +105,12 @@ def test_code_and_placeholders_stay(text: str) -> None:
     assert masked(text) == text
 
 
+def test_ordinary_lines_stay_whatever_a_search_prints_in_front_of_them() -> None:
+    assert len(ORDINARY) > 100
+    prefixes = ("", "a b.py:3:", "a.py-3-", "+", "x.py\0003:", "\x1b[35ma.py\x1b[m\x1b[36m:\x1b[m")
+    assert not [t for line in ORDINARY for p in prefixes if masked(t := p + line) != t]
+
+
 def test_ordinary_code_is_hardly_ever_masked() -> None:
     lines = hits = 0
     for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
@@ -165,6 +172,111 @@ def test_a_line_of_yaml_is_masked_behind_what_a_search_or_a_diff_prints() -> Non
     for prefix in ("cfg.txt:11:", "cfg.txt-11-", "x:", "11:", "+", "-", "+  ", "- - ", blamed):
         assert "battery" not in masked(f"first\n{prefix}password: correcthorsebattery\nlast"), prefix
     assert "hunter2" not in masked("x:2:secret: hunter2xx9q")
+
+
+_GREP = "\x1b[35m\x1b[K{}\x1b[m\x1b[K\x1b[36m\x1b[K:\x1b[m\x1b[K\x1b[32m\x1b[K3\x1b[m\x1b[K\x1b[36m\x1b[K:\x1b[m\x1b[K"
+_BLAME = "(Ann (x) B 2026-01-02 10:11:12 +0100 14) "
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        *(
+            "my file.yml:3:",
+            "my other-file.yml-3-",
+            "a dir/b c/my file.yml:3:5:",
+            "my file.yml:",
+            "HEAD:my file.yml:3:",
+        ),
+        *("./a b.yml:3:  ", "C:\\x y\\a.yml:3:", '"m\\303\\274 b.yml":3:', "a.yml=3=", "a.yml:   3:\t", "a b:3:+"),
+        *("a.yml\0", "my file.yml\0003:", "my file.yml\0003\0", "HEAD:my file.yml\0003\0", "my file.yml\u24003:"),
+        *(_GREP.format("a.yml"), _GREP.format("my file.yml"), _GREP.format("a.yml").replace("\x1b", "\u241b")),
+        *("\x1b[31m-", "\x1b[32m+\x1b[m\x1b[32m", "\x1b[38;5;9m\x1b[1m"),
+        *(
+            f"3f2a9c81 {_BLAME}",
+            f"^3f2a9c8 my file.yml {_BLAME}   ",
+            f"3f2a9c81\t{_BLAME[:-1]}",
+            f"7:3f2a9c81 {_BLAME}",
+        ),
+        *(
+            "3f2a9c81 14) ",
+            f"3f2a9c81 {'d/' * 70}a.yml {_BLAME}",
+            f"0000000000 {_BLAME.replace('Ann', 'Not Committed')}",
+        ),
+        *(
+            "     3\t",
+            "     3  ",
+            "3 ",
+            "  3 | ",
+            "   3   \u2502 ",
+            "a.yml|3| ",
+            "| ",
+            "> > ",
+            "    |  +",
+            " +",
+            "@@ -1 +1 @@ ",
+            "[-",
+            "{+",
+        ),
+    ],
+)
+def test_a_password_is_masked_behind_what_programs_print_in_front_of_a_line(prefix: str) -> None:
+    for line, secret in (
+        ("password: correcthorsebattery", "battery"),
+        ("DB_PASS=Tr0ub4dor(3)xyz", "dor"),
+        ("api_key='k3(z&8q!x@p)2m'", "z&8"),
+    ):
+        assert secret not in masked(f"first\n{prefix}{line}\nlast"), line
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("PASSWORD=Tr0ub4dor(3)", "dor"),
+        ("PASSWORD=(Tr0ub4dor)3 # new", "dor"),
+        ("export PASSWORD=abc(def)9xyz12", "xyz12"),
+        ("password: p(8)[2]xyzQ9", "xyzQ9"),
+        ("password = 'x(7)y{z}9q'", "9q"),
+        ("SECRET_KEY = 'a(b)c9$2k'", "c9$2k"),
+        ("SECRET_KEY = '(x8#k2)=w+v'", "k2)"),
+        ("SECRET_KEY = '#x8(k2)=w+v7'", "k2)"),
+        ("SECRET_KEY='%8h(@z2=k^3f$'", "z2=k"),
+        ("SECRET_KEY = '&8h(z2=k^3f('", "z2=k"),
+        ("SECRET_KEY = b'(x8#k2)=w+v'", "k2)"),
+        ("SECRET_KEY = '''k3(z&8q!x@p)2m'''", "z&8"),
+        ("DJANGO_SECRET='x(9!k#2)'", "k#2"),
+        ("  <password>Tr0ub4dor(3)xyz</password>", "dor"),
+        ("run --password Tr0ub4dor(3)xyz x", "dor"),
+        ("PASSWORD=Tr0ub4dor(3)xyz; next", "dor"),
+        ("HF_TOKEN=hf_abcdefgh12", "efgh12"),
+        ("hf_abcdefghijklmnop1234", "mnop1234"),
+        ("SECRET_KEY = 'h8(h)z2<k>3f$'", "z2<k"),
+        ("hf_abcDEF123456", "DEF123"),
+        ("login --token hf_aB3dE6gH", "dE6gH"),
+        ("PASSWORD=\x1b[01;31m\x1b[Khunter2hunter2\x1b[m\x1b[K", "hunter2"),
+        ("pass\x1b[01;31m\x1b[Kword\x1b[m\x1b[K: correcthorse\x1b[01;31m\x1b[Kbattery\x1b[m\x1b[K", "battery"),
+        ("ghp_16C7e42F292c69\x1b[1m12E7710c838347Ae178B4a\x1b[m", "7710c8"),
+    ],
+)
+def test_values_with_brackets_or_colours_are_masked_to_their_end(text: str, secret: str) -> None:
+    assert secret in text and secret not in masked(f"first\n{text}\nlast")
+
+
+def test_masking_takes_time_linear_in_the_length_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    prefix = secret_names._LINE_PREFIX
+    monkeypatch.setattr(secret_names, "_LINE_PREFIX", _Counting(prefix, looked))
+    masked("pass=a1(b)c2d3e4 " * 2_000)
+    assert looked and max(looked) <= 400
+
+
+class _Counting:
+    def __init__(self, pattern: Any, looked: list[int]) -> None:
+        self._pattern, self._looked = pattern, looked
+
+    def match(self, line: str) -> Any:
+        self._looked.append(len(line))
+        return self._pattern.match(line)
 
 
 @PAIRS

@@ -155,8 +155,8 @@ class Hooks(Struct):
 
     def _set_aside(self, watch: aside.Watch | None) -> None:
         for old, new in watch.look() if watch is not None else []:
-            told = f"{old} is now {new}" if new else f"{old} could not be renamed"
-            text = f"A hook created what runs code or gives instructions later: {one_line(told, 200)}."
+            moved = one_line(aside.describe_move(old, new), 200)
+            text = f"A hook created what runs code or gives instructions later: {moved}."
             self.host.emit(Notice("warning", TITLE, text))
 
     async def _later(self, event: str, runs: Sequence[Awaitable[Ran]], watch: aside.Watch | None) -> None:

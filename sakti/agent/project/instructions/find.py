@@ -64,13 +64,15 @@ def find(workspace: Path, folder: Path, *, project: bool, trusts: Trusts = files
     sources += [rule for rule in user_rules(notes) if not rule.paths]
     if project:
         for path, name in _projects(workspace, folder, trusts, notes):
-            sources += _read(path, name, (workspace.resolve(),), notes)
+            sources += _read(path, name, (workspace.resolve(),), notes, trusts)
         sources += [rule for rule in project_rules(workspace, notes, trusts) if not rule.paths]
     return limited(sources, notes, LIMIT)
 
 
-def _read(path: Path, name: str, roots: Sequence[Path], notes: list[str]) -> list[Source]:
-    reader = Reader(roots)
+def _read(
+    path: Path, name: str, roots: Sequence[Path], notes: list[str], trusts: Trusts = files.trusts_all
+) -> list[Source]:
+    reader = Reader(roots, trusts=trusts)
     text = reader.read(path)
     notes += reader.notes
     return [Source(name, text)] if text else []
@@ -133,7 +135,7 @@ def of_folder(workspace: Path, folder: Path, trusts: Trusts, notes: list[str]) -
 
 def project_rules(workspace: Path, notes: list[str], trusts: Trusts = files.trusts_all) -> list[Source]:
     """Read the rules of a trusted workspace; one that cannot be read is left out with a sentence in `notes`."""
-    reader = Reader((workspace.resolve(),), notes)
+    reader = Reader((workspace.resolve(),), notes, trusts)
     listed = files.list_files(workspace, "rule", most=MOST_RULES)
     names = {f.path.relative_to(workspace).as_posix(): f.path for f in listed}
     notes += [files.left_out(name) for name in names if not trusts(name)]

@@ -105,7 +105,7 @@ class Nearby:
                 yield rule
 
     def _reader(self) -> Reader:
-        return Reader((self._workspace.resolve(),))
+        return Reader((self._workspace.resolve(),), trusts=self._trusts)
 
     def _loaded_rules(self) -> list[find.Source]:
         if self._rules is None:

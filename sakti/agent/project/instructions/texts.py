@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.where import Place
+from sakti.agent.project import files
+from sakti.agent.project.files import Trusts
+from sakti.agent.project.instructions.imports import DEEPEST, LONGEST, MOST, TEXT, outside_code
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
-from sakti.core.patterns import lazy_pattern
-from sakti.core.text import counted, one_line, sanitise
+from sakti.core.text import counted, one_line, sanitise, strip_unseen
 from sakti.store.secrets import masked
-
-LONGEST = 1_000_000  # bytes of a file that is read
-DEEPEST = 5  # imports below one another
-MOST = 100  # imports of one file, all in all
-# A name that ends like a text is meant as an import; any other word behind an @ is one where such a file is there.
-_IMPORT = lazy_pattern(r"(?<![\w`@/.])@((?:~/|(?:\.{1,2}/)+)?\w(?:[\w./-]*\w)?)(?![\w/])")
-_TEXT = (".md", ".markdown", ".txt")
-_HIDDEN = lazy_pattern("[\u200b\u2060-\u2064\ufeff]|(?<![\U0001f3f4\U000e0000-\U000e007f])[\U000e0000-\U000e007f]+")
-_FENCE = lazy_pattern(r"^ {0,3}(`{3,}|~{3,})")
-_CODE = lazy_pattern(r"(`+)(?:(?!\1).)*\1(?!`)")
 
 
 class Reader(Struct):
-    """Reads files below the given folders only, links resolved; `notes` report imports left as text."""
+    """Reads files below the given folders only, links resolved; `notes` report imports left as text.
+
+    `trusts` decides on imports by their names, relative to the first folder.
+    """
 
     roots: Sequence[Path]
     notes: list[str] = field(default_factory=list[str])
+    trusts: Trusts = files.trusts_all
     _imported: int = 0
     _length: int = 0
 
@@ -64,7 +60,7 @@ class Reader(Struct):
         if data is None:
             return None
         text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
-        text, hidden = _HIDDEN.subn("", text)
+        text, hidden = strip_unseen(text)
         if hidden:
             self._note(f"{path.name}: {counted(hidden, 'hidden character')} left out.")
         return masked(sanitise(text)).strip()
@@ -74,7 +70,7 @@ class Reader(Struct):
 
     def _import(self, name: str, written: str, path: Path, above: tuple[Path, ...]) -> str:
         target = Path.home() / name[2:] if name.startswith("~/") else path.parent / name
-        meant = name.endswith(_TEXT)
+        meant = name.endswith(TEXT)
         if self._imported >= MOST or self._length > LONGEST:
             if meant:
                 self._note(
@@ -90,6 +86,9 @@ class Reader(Struct):
         if real in above:
             self._note(f"{path.name}: @{name} imports itself; left as text.")
             return written
+        if not self._may_import(real):
+            self._note(files.left_out(real.relative_to(self.roots[0]).as_posix()))
+            return written
         if len(above) > DEEPEST:
             self._note(f"{path.name}: @{name} is too deep; left as text.")
             return written
@@ -101,38 +100,13 @@ class Reader(Struct):
         self._length += len(text)
         return self._expanded(text, real, (*above, real))
 
+    def _may_import(self, path: Path) -> bool:
+        inside = path.is_relative_to(self.roots[0]) and path.is_file()
+        return not inside or self.trusts(path.relative_to(self.roots[0]).as_posix())
+
     def _note(self, text: str) -> None:
         if (clean := one_line(text, 200)) not in self.notes:
             self.notes.append(clean)
-
-
-def outside_code(text: str, replaced: Callable[[str, str], str]) -> str:
-    """Return text with each import replaced by `replaced(name, as it is written)`, but for those in code."""
-    out: list[str] = []
-    fence = ""
-    for line in text.split("\n"):
-        if mark := _FENCE.match(line):
-            if not fence:
-                fence = mark[1]
-            elif mark[1].startswith(fence):
-                fence = ""
-            out.append(line)
-        elif fence or "@" not in line:
-            out.append(line)
-        else:
-            out.append(_line(line, replaced))
-    return "\n".join(out)
-
-
-def _line(line: str, replaced: Callable[[str, str], str]) -> str:
-    code = [m.span() for m in _CODE.finditer(line)]
-    out, end = "", 0
-    for found in _IMPORT.finditer(line):
-        if any(a <= found.start() < b for a, b in code):
-            continue
-        out += line[end : found.start()] + replaced(found[1], found[0])
-        end = found.end()
-    return out + line[end:]
 
 
 def cut(text: str, limit: int) -> str:

@@ -26,7 +26,25 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return Place(tmp_path)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.getbasetemp() / "template"
+    if not folder.exists():
+        folder.mkdir()
+        make_repository(folder)
+    TEMPLATES[:] = [folder]
+    return folder
+
+
+TEMPLATES: list[Path] = []
+
+
 def repository(root: Path) -> None:
+    shutil.copytree(TEMPLATES[0], root, symlinks=True, dirs_exist_ok=True)
+    git(root, "status")  # knows the copies as unchanged
+
+
+def make_repository(root: Path) -> None:
     """Make commits on two branches, a tag, a stash, packed and loose objects, and staged and dangling ones."""
     git(root, "init", "-q", "-b", "main")
     for number in range(6):
@@ -157,6 +175,22 @@ def worktrees(root: Path) -> None:
     git(root, "worktree", "add", "-q", str(root.parent / "linked"))
 
 
+def worktree_below(root: Path) -> None:
+    repository(root)
+    git(root, "worktree", "add", "-q", "below")
+
+
+def merging(root: Path) -> None:
+    repository(root)
+    git(root, "reset", "-q", "--hard")
+    git(root, "checkout", "-q", "other")
+    (root / "f5.txt").write_text("of another branch\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "conflicting")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(root, "merge", "main")
+
+
 def nested(root: Path) -> None:
     repository(root)
     (root / "inner/deep").mkdir(parents=True)
@@ -174,6 +208,8 @@ STATES: dict[str, Callable[[Path], object]] = {
     "packed refs": packed,
     "submodule": submodule,
     "linked worktrees": worktrees,
+    "worktree below": worktree_below,
+    "merging": merging,
     "nested": nested,
     "index of version 4": wide,
     "no repository": lambda root: (root / "a.txt").write_text("a"),
@@ -197,11 +233,10 @@ def without_indexes(root: Path) -> dict[str, tuple[str, object]]:
 
 
 @pytest.mark.parametrize("name", STATES)
-@pytest.mark.parametrize("command", ["rm -rf .git", "find . -name .git -prune -exec rm -rf {} +"])
-def test_undo_restores_every_kind_of_repository(place: Place, name: str, command: str) -> None:
+def test_undo_restores_every_kind_of_repository(place: Place, name: str) -> None:
     STATES[name](place.root)
     before, files = everything(place.root), without_indexes(place.root)
-    place.run(command)
+    place.run("rm -rf below; find . -name .git -prune -exec rm -rf {} +")
     assert place.undo()[1] == []
     assert everything(place.root) == before
     assert without_indexes(place.root) == files
@@ -219,6 +254,25 @@ def test_a_linked_worktree_gets_the_repository_back_that_it_shares(place: Place)
     place.run(f"rm -rf {main}/.git/objects {main}/.git/refs {main}/.git/worktrees")
     assert place.undo()[1] == []
     assert everything(main) == before
+    assert clean(place.root)
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_repository_outside_of_the_workspace_is_restored(place: Place, kind: str) -> None:
+    repository(place.root)
+    outside = (place.root / ".git").rename(place.root.parent / "real")
+    if kind == "file":
+        (place.root / ".git").write_text("gitdir: ../real\n")
+    else:
+        (place.root / ".git").symlink_to("../real")
+    before, reachable = state(place.root), objects(place.root)
+    place.run(
+        "git reset -q --hard HEAD~3; git branch -D other; git reflog expire --expire=now --all; git gc -q --prune=now"
+    )
+    place.run(f"rm -rf {outside}/objects {outside}/refs .git")
+    assert place.undo()[1] == []
+    assert state(place.root) == before
+    assert objects(place.root) >= reachable
     assert clean(place.root)
 
 
@@ -285,8 +339,18 @@ def test_objects_for_which_there_is_no_room_are_named(place: Place, monkeypatch:
     repository(place.root)
     monkeypatch.setattr(history, "SPARE", shutil.disk_usage(place.root).total * 2)
     looked = place.shadow.before()
-    assert "no room" in looked.history.problem
+    assert "no room" in looked.before.history.problem
     shutil.rmtree(place.root / ".git/objects")
-    lost = place.shadow.after(looked, "thread", 1)
+    lost = place.shadow.after(looked)
     assert lost
     assert all(path.startswith(".git/objects/") for path in lost)
+
+
+def test_a_branch_that_the_user_committed_to_keeps_its_other_files(place: Place) -> None:
+    repository(place.root)
+    git(place.root, "commit", "-qam", "start")
+    place.run("git tag mine; git branch third")
+    git(place.root, "commit", "-q", "--allow-empty", "-m", "user")
+    plan = place.plan()
+    assert {i.path for i in plan.items if not i.conflict} == set()
+    assert ".git/refs/tags/mine" in {i.path for i in plan.conflicts}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sakti.agent.checkpoints import places, uncovered
+from sakti.agent.checkpoints import keeping, places
 from sakti.agent.checkpoints import shadow as shadows
 from sakti.agent.checkpoints.targets import read_targets
 from sakti.agent.judge.where import Place as Judged
@@ -506,6 +508,81 @@ def test_permissions_that_the_user_set_since_are_kept(place: Place) -> None:
     assert place.plan().items == ()
 
 
+PREPARE = """
+mkdir -p src d build/sub e/mpty node_modules
+for f in src/a d/x build/o build/sub/p x.log y.log z.log node_modules/m .env; do echo $f > $f; done
+printf 'build/\ndist/\nnode_modules\n*.log\n' > .gitignore
+ln -s src/a link; ln -s build hidden.log; mkfifo pipe; head -c 11000000 /dev/zero > big.bin
+"""
+# Commands of which each file and folder of `PREPARE`, with its kind and permissions, is restored.
+RESTORED = {
+    "folders that become files and links": "rm -r d e; echo x > d; ln -s src e; rm -rf build; ln -s src build",
+    "files that become folders": "rm src/a x.log link; mkdir src/a x.log link; echo 1 > src/a/1.log; mkdir -p x.log/e",
+    "files that become links": "rm src/a x.log; ln -s ../d/x src/a; ln -s d/x x.log; rm link; echo x > link",
+    "ignored links": 'python3 -c \'import os; os.remove("hidden.log"); os.symlink("x", "hidden.log")\'',
+    "an ignored folder renamed": 'python3 -c \'import os; os.rename("build", "moved"); os.rename("big.bin", "big")\'',
+    "ignored files renamed": 'mkdir n; python3 -c \'import os; os.rename("build", "n/b"); os.rename(".env", "e")\'',
+    "an ignored folder renamed to another": 'python3 -c \'import os; os.rename("build", "dist")\'',
+    "a folder of packages moved": "mv node_modules other",
+    "folders with nothing in them": "rmdir e/mpty; mkdir -p dist/q/r",
+    "permissions": "chmod 1770 .; chmod 755 x.log big.bin; chmod 700 build; chmod 600 .env y.log; chmod 000 d/x",
+    "pipes": "rm pipe; mkdir pipe; echo 1 > pipe/1",
+    "a pipe that becomes a file": "rm pipe; echo x > pipe; mkfifo p2",
+    "everything": "find . -mindepth 1 -delete",
+    "places exchanged": "mv src t; mv d src; mv t d; chmod 2755 src",
+}
+
+
+@pytest.mark.parametrize("name", RESTORED)
+def test_kinds_permissions_and_ignored_files_are_restored(tmp_path: Path, name: str) -> None:
+    place = Place(tmp_path)
+    subprocess.run(("bash", "-ec", PREPARE), cwd=place.root, check=True)
+    before = tree_of_kinds(place.root)
+    place.run(RESTORED[name])
+    after = tree_of_kinds(place.root)
+    assert after != before
+    assert all((t.left_out, t.stays) == ((), ()) for t in place.shadow.records.turns("thread"))
+    done, left = place.undo()
+    assert left == []
+    assert tree_of_kinds(place.root) == before
+    assert place.redo(done) == []
+    assert tree_of_kinds(place.root) == after
+
+
+def tree_of_kinds(root: Path) -> dict[str, object]:
+    out: dict[str, object] = {".": root.stat().st_mode}
+    for path in root.rglob("*"):
+        found = path.lstat()
+        is_link = stat.S_ISLNK(found.st_mode)
+        content = path.readlink() if is_link else path.read_bytes() if stat.S_ISREG(found.st_mode) else None
+        out[str(path.relative_to(root))] = (found.st_mode, content)
+    return out
+
+
+def test_the_only_copy_of_what_cannot_be_restored_is_not_deleted(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    subprocess.run(("bash", "-ec", PREPARE), cwd=place.root, check=True)
+    place.run('python3 -c \'import os; os.rename("node_modules", "other"); os.remove("x.log")\'; echo 1 > dist.log')
+    (turn,) = place.shadow.records.turns("thread")
+    assert turn.left_out == ("node_modules (is now other)", "x.log")
+    assert turn.stays == ("dist.log",)
+    place.undo()
+    assert (place.root / "other/m").read_text() == "node_modules/m\n"
+
+
+def test_a_folder_in_the_place_of_a_file_blocks_until_its_content_is_moved(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (place.root / "a").write_text("a\n")
+    place.run("rm a; mkdir a; echo x > a/x")
+    (place.root / "a/mine").write_text("mine\n")
+    assert place.undo()[1] == ["a"]
+    (incomplete,) = place.shadow.records.undone()
+    (place.root / "a/mine").rename(place.root / "mine")
+    plan = place.shadow.plan(s.reversed() for s in incomplete.steps if s.path in incomplete.left)
+    assert place.shadow.complete(incomplete, plan) == []
+    assert (place.root / "a").read_text() == "a\n"
+
+
 NAMED = {
     "removed": "rm -rf data local.db",
     "moved": "mv data elsewhere; mv local.db other.db",
@@ -545,7 +622,7 @@ def test_too_much_to_be_kept_is_refused_before(place: Place, monkeypatch: pytest
     (place.root / "data").mkdir()
     (place.root / "data/1").write_text("1" * 2_000)
     (place.root / ".gitignore").write_text("data/\n")
-    monkeypatch.setattr(uncovered, "LARGEST", 1_000)
+    monkeypatch.setattr(keeping, "LARGEST", 1_000)
     named = read_targets("rm -rf data", Judged(place.root, place.root))
     assert place.shadow.refuses(named) == "data: 2.0 kB in 1 file"
     assert place.shadow.refuses(read_targets("rm -rf .gitignore", Judged(place.root, place.root))) == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -68,6 +69,11 @@ async def test_repeated_undos_leave_one_entry_and_a_continued_branch_is_listed_a
         await here.ask("asked again")
     assert await listed(store, session) == [session.thread.id]
     latest = session.thread.id
+    [entry] = await session.views.threads()
+    assert len(entry.undone) == 2 and {b.preview for b in entry.undone} == {"two", "again"}
+    assert entry.undone[-1].thread.id == first
+    rows = await line.run(Scope(session, lambda value: None), line.parse("/threads"))
+    assert "↶ 2 undone branches" in (await rows.instead()).text[0]
     await session.open_thread(first)
     await here.ask("on in the first")
     assert set(await listed(store, session)) == {first, latest}
@@ -385,3 +391,36 @@ async def test_an_undone_thread_is_not_carried_over(store, tmp_path):
     await again.ask("second question")
     request = again.provider.requests[-1]
     assert not any("odd words" in block.text for block in request.system)
+
+
+async def test_changes_of_a_background_command_are_undone_with_its_turn(store, tmp_path):
+    root = tmp_path / "w"
+    wait = "until [ -e go ]; do sleep 0.02; done"
+    answers = [
+        said(("bash", {"command": f"echo now > now.txt; {wait}; echo late > late.txt", "background": True})),
+        "started",
+        said(("bash", {"command": f"({wait}; echo child > child.txt) & echo x > y.log", "timeout": 20})),
+        "left",
+    ]
+    here = await start(store, root, answers, overrides=AUTO)
+    (root / ".gitignore").write_text("*.log\n")
+    await here.ask("run it in the background")
+    await here.ask("leave something")
+    found = undoing.of_session(here.session)
+    assert len((await found.preview(2)).remains.jobs) == 2
+    last = await found.preview(1)
+    assert "Still running, and may change more files" in "\n".join(undo.lines(last))
+    assert last.remains.new_ignored == ("y.log",)
+    store.clock.advance(1)
+    (root / "go").touch()
+    jobs = here.session.current._toolbox.state.background.values()
+    while any(job.members() for job in jobs):
+        await asyncio.sleep(0.02)
+    preview = await found.preview(2)
+    assert {i.path for i in preview.plan.items if not i.conflict} >= {"late.txt", "child.txt"}
+    assert preview.remains.jobs == ()
+    result = await found.undo(preview)
+    assert {p.name for p in root.iterdir()} <= {"y.log", "go", ".gitignore"}
+    assert not result.is_complete
+    assert "New files that git ignores stay: y.log." in undo.said(result).sentence
+    await here.session.close()

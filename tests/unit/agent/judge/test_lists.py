@@ -12,7 +12,7 @@ from sakti.agent.judge.where import LevelName, Place
 from tests.unit.agent.judge.conftest import Ask
 
 HERE = Path(__file__).parent
-EVERYWHERE, UNSANDBOXED, PUSHES = (
+EVERYWHERE, UNSANDBOXED, PUSHES, HARD = (
     [re.sub(r"\\(u[0-9a-f]{4}|[rnt])", lambda m: m[0].encode().decode("unicode_escape"), line) for line in part]
     for part in (
         part.strip().split("\n")[1:] for part in (HERE / "hostile.txt").read_text("utf-8").split("\n# ") if part
@@ -32,14 +32,18 @@ def trapped(secretive: Place) -> Place:
     (root / "l").symlink_to("deep/b/c")
     (root / "out").symlink_to("/etc")
     (root / "src" / "evil.txt").symlink_to("/etc/hostname")
-    for name in ("list", "b.py", "run.sh", "package.json", "tests/test_a.py", ".env.example"):
-        (root / name).parent.mkdir(exist_ok=True)
+    names = ("list", "b.py", "run.sh", "package.json", "tests/test_a.py", ".env.example", ".venv/pyvenv.cfg")
+    for name in (*names, ".venv/bin/activate", "artisan", "manage.py", "script.py", "script.js", "script.rb"):
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
         (root / name).write_text("a.py\n")
+    for name in (".venv/bin/python", ".venv/bin/pytest", "node_modules/.bin/jest", "node_modules/.bin/tsc"):
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
+        (root / name).write_text("#!/usr/bin/env node\n")
     return secretive
 
 
 def test_the_list_of_hostile_commands_is_long() -> None:
-    assert len({*EVERYWHERE, *UNSANDBOXED}) > 750
+    assert len({*EVERYWHERE, *UNSANDBOXED, *HARD}) > 900
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -68,13 +72,24 @@ def test_commands_are_not_compared_with_rules_that_do_not_exist(bash: Ask, trapp
     assert bash("x=1; make $x", "full", ask=("bash: git push",)).verdict == "ask"
 
 
+@pytest.mark.parametrize("level", ["unsandboxed", "sandboxed"])
+def test_no_rule_and_no_mode_answers_what_cannot_be_undone(bash: Ask, trapped: Place, level: LevelName) -> None:
+    place = replace(trapped, level=level)
+    for mode in ("ask", "edits", "auto"):
+        judged = {c: bash(c, mode, place, allow=("bash", "bash: git")) for c in HARD}
+        assert [c for c, found in judged.items() if found.verdict != "ask" or found.rules] == [], mode
+
+
 def test_everyday_commands_ask_as_little_as_listed(bash: Ask, trapped: Place) -> None:
     place = replace(trapped, level="sandboxed")
-    shown = {"allow": "free"}
-    modes = ("auto", "edits", "full")
-    verdicts = {c: [bash(c, mode, place).verdict for mode in modes] for c, *_ in EVERYDAY}
-    answers = [[c, *(shown.get(v, v) for v in each)] for c, each in verdicts.items()]
-    assert answers == [[*line, "free"] for line in EVERYDAY]
+    verdicts = {"free": "allow"}
+    differs: list[tuple[str, ...]] = []
+    for command, *listed in EVERYDAY:
+        judged = [bash(command, mode, place).verdict for mode in ("auto", "edits", "full")]
+        judged.append(bash(command, "full", place, deny=("bash: git push",)).verdict)
+        if judged != [verdicts.get(word, word) for word in (*listed[:2], "free", listed[2])]:
+            differs.append((command, *judged))
+    assert differs == []
 
 
 FREE = [

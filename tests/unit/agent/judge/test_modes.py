@@ -34,6 +34,19 @@ def test_the_help_page_names_what_runs_free_without_a_sandbox() -> None:
     assert listed("Commands of git that read or list:") == reading, f"it should be: {' '.join(sorted(reading))}"
 
 
+def test_the_help_page_names_what_may_edit_without_a_sandbox() -> None:
+    page = " ".join(PAGE.read_text("utf-8").split())
+    (words,) = re.findall(r"may also write into ordinary files [^`]+`>` and `>>`, and `([^`]+)`", page)
+    forms = {n: programs.find_program(n).edits for n in programs._index_tables()}
+    editing = {n for n, form in forms.items() if form is not None and not form.sandboxed}
+    assert set(words.split()) == editing, f"it should be: {' '.join(sorted(editing))}"
+    (inside,) = re.findall(r"inside a sandbox, `(\w+)` may remove single files", page)
+    assert {n for n, form in forms.items() if form is not None and form.sandboxed} == {inside}
+    (commands,) = re.findall(r"and `git (add`.+?) may change them", page)
+    known = {n for names, c in programs.find_program("git").commands.items() if c.edits for n in names.split()}
+    assert {w.split()[0] for w in re.findall(r"[\w -]+", commands) if w.strip(" -")} == known
+
+
 def test_modes_go_from_strict_to_free() -> None:
     for _, verdicts in modes._VERDICTS.values():
         strict = [modes.STRICTNESS.index(v) for v in verdicts]

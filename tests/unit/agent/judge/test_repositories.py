@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.judge.repository_config import has_repository, names_program
+from sakti.agent.judge.repository_config import has_repository, list_tracked, names_program
 from sakti.agent.judge.where import LevelName, Place
 from tests.unit.agent.judge.conftest import Ask
 
@@ -223,6 +224,55 @@ def test_git_leaves_out_files_with_secret_names(
         assert done.returncode or "a.py" in done.stdout or "grep" in command or ".e*" in command
 
 
+@pytest.fixture
+def merged(leaky: Path) -> Path:
+    """A history with a merge, an empty commit, and one that changed nothing but secret files."""
+    run_git(leaky, "checkout", "-qb", "side", "HEAD~1")
+    for number in range(2):
+        (leaky / "b.py").write_text(f"{number}\n")
+        run_git(leaky, "add", "-A")
+        run_git(leaky, "commit", "-qm", f"side {number}")
+    run_git(leaky, "checkout", "-q", "-")
+    (leaky / ".env").write_text("K=CANARY 2\n")
+    run_git(leaky, "commit", "-qam", "only secrets")
+    run_git(leaky, "merge", "-q", "--no-edit", "side")
+    run_git(leaky, "commit", "-q", "--allow-empty", "-m", "empty")
+    return leaky
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git log -p",
+        "git log -p --graph --first-parent -m",
+        "git log -p --stat -4",
+        "git log -p --merges --cc HEAD",
+        "git log -p --reverse HEAD --",
+        "git -P log -p --oneline -- b.py src",
+        "git log -p b.py",
+        "git log -p '*.py'",
+        "git show HEAD",
+        "git show HEAD~1 HEAD~2",
+        "git show HEAD -- b.py",
+        "git log --stat",
+        "git diff HEAD~4 HEAD",
+        "git diff --stat HEAD~4",
+    ],
+)
+def test_leaving_out_secrets_leaves_out_no_commit(merged: Path, bash: Ask, command: str) -> None:
+    judged = bash(command)
+    assert judged.verdict == "allow"
+    shown, plain = (
+        subprocess.run(["bash", "-c", c], cwd=merged, capture_output=True, text=True, check=True).stdout
+        for c in (judged.command or command, command)
+    )
+    commits = re.compile(r"^[*|\\/ ]*commit .*", re.MULTILINE)
+    assert commits.findall(shown) == commits.findall(plain)
+    for name in ("a.py", "b.py"):
+        assert shown.count(f"+++ b/{name}") == plain.count(f"+++ b/{name}")
+    assert "CANARY" not in shown
+
+
 @pytest.mark.parametrize(
     "command", ["git cat-file -p BLOB", "git log -p --follow -- '.e*'", "git stash show -p", "git status -v"]
 )
@@ -233,3 +283,48 @@ def test_git_asks_before_it_shows_files_that_it_cannot_leave_out(leaky: Path, ba
 def test_other_commands_run_as_they_are_written(repository: Path, bash: Ask) -> None:
     for command in ("git status", "git log --oneline", "ls", "git commit -m x", "cat a.py | head"):
         assert bash(command).command == "", command
+
+
+def test_the_files_in_an_index_are_known(leaky: Path, tmp_path: Path) -> None:
+    assert list_tracked(leaky / "src") == run_git(leaky, "ls-files").split()
+    assert list_tracked(tmp_path) == []
+    run_git(leaky, "update-index", "--index-version", "4")
+    assert list_tracked(leaky) is None, "names are shortened there"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "x=nv; git show HEAD:.e$x",
+        "x=-p; git log $x",
+        "x=1; git log -p",
+        "sh -c 'git log -p'",
+        "git cat-file --batch-all-objects --batch",
+        "git archive HEAD | tar x -C src",
+        "git checkout-index --temp -a",
+        "git worktree add ../y",
+        "git stash show -p",
+        "git format-patch -1 --stdout",
+        'python3 -c \'import subprocess; subprocess.run(["git", "show"])\'',
+    ],
+)
+def test_git_asks_in_a_sandbox_if_secrets_that_it_keeps_may_show(
+    leaky: Path, place: Place, bash: Ask, command: str
+) -> None:
+    sandboxed = replace(place, level="sandboxed")
+    assert bash(command, "auto", sandboxed).verdict == "ask"
+    run_git(leaky, "rm", "-rqf", ".env", "sub", ".aws")
+    assert bash(command, "auto", sandboxed).verdict == "allow", "it keeps none now"
+
+
+def test_git_asks_for_nothing_else_because_of_secrets_that_it_keeps(leaky: Path, place: Place, bash: Ask) -> None:
+    commands = (
+        "git log -p",
+        "git commit -am x",
+        "git status",
+        "sh -c 'git status'",
+        "CI=1 make test",
+        "x=1; git add a.py",
+    )
+    for command in (*commands, "git worktree list", "git stash", "python3 -c 'print(1)'", "git cat-file -t HEAD"):
+        assert bash(command, "auto", replace(place, level="sandboxed")).verdict == "allow", command

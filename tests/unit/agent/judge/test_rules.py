@@ -219,3 +219,67 @@ def test_a_rule_for_an_install_ends_when_its_list_changes(bash: Ask, place: Plac
         assert bash(command, allow=saved).verdict == "allow"
         (place.workspace / file).write_text("y\n")
         assert bash(command, allow=saved).verdict == "ask", command
+
+
+OUTSIDE = [
+    ("git commit", "git commit -F /etc/passwd"),
+    ("git commit", "git commit -F/etc/passwd"),
+    ("git commit", "git commit -aF/etc/passwd"),
+    ("git commit", "git commit --file=/etc/passwd"),
+    ("git commit", "git commit --file out"),
+    ("git commit", "git commit -aFout"),
+    ("git commit", "git commit -t ~/x"),
+    ("git commit", "git commit --template=../x"),
+    ("git commit", "git commit --pathspec-from-file ../x"),
+    ("git commit", "cd src && git commit -F ../../x"),
+    ("git tag", "git tag -F out v1"),
+    ("git merge", "git merge -F /etc/passwd x"),
+    ("gh pr", "gh pr create -F /etc/passwd"),
+    ("frobnicate", "frobnicate --in=/etc/passwd"),
+    ("frobnicate", "frobnicate @/etc/passwd"),
+]
+
+
+def test_a_rule_covers_no_file_outside_the_workspace(bash: Ask, place: Place) -> None:
+    (place.workspace / "out").symlink_to("/etc/passwd")
+    free = [c for rule, c in OUTSIDE if bash(c, allow=(f"bash: {rule}",)).verdict != "ask"]
+    assert free == []
+    for command in ("git commit -F a.py", "git commit -am 'fix: a/b'", "frobnicate --in=src/b.py > /dev/null"):
+        assert bash(command, allow=("bash: git commit", "bash: frobnicate")).verdict == "allow", command
+    assert bash("frobnicate /etc/passwd", allow=bash("frobnicate /etc/passwd").rules).verdict == "allow"
+
+
+def test_options_that_read_a_file_read_no_secrets(bash: Ask, secretive: Place) -> None:
+    for command in (
+        "git commit -F .env",
+        "git commit -aFlink",
+        "git add --pathspec-from-file=.env",
+        "git tag -F hard v1",
+    ):
+        assert bash(command, "auto", secretive).verdict == "deny", command
+    assert bash("git commit -m .env", allow=("bash: git commit",)).verdict == "allow"
+
+
+def test_a_hidden_command_is_covered_by_a_rule_with_all_its_words(bash: Ask, place: Place) -> None:
+    (place.workspace / "run.sh").write_text("echo 1\n")
+    deny = ("bash: git push",)
+    for command in ("sh run.sh", "./run.sh", "python3 -c 'print(1)'"):
+        asked = bash(command, deny=deny)
+        assert asked.verdict == "ask" and len(asked.rules) == 1, command
+        for mode in ("ask", "auto", "full"):
+            assert bash(command, mode, deny=deny, allow=asked.rules).verdict == "allow", command
+    assert bash("./run.sh", "full", deny=deny).verdict == "deny"
+    saved = bash("./run.sh", deny=deny).rules
+    (place.workspace / "run.sh").write_text("git push\n")
+    assert bash("./run.sh", "full", deny=deny, allow=saved).verdict == "deny"
+
+
+def test_a_rule_does_not_cover_what_a_command_gets_as_input(bash: Ask) -> None:
+    for command in ("echo x | xargs env", "cat a.py | python3 -", "sh < a.py", "echo x > y.sh; sh y.sh"):
+        asked = bash(command, deny=("bash: git push",))
+        assert (asked.verdict, asked.rules) == ("ask", ()), command
+
+
+def test_a_program_is_known_under_the_name_that_a_link_leads_to(bash: Ask, place: Place) -> None:
+    (place.workspace / "g").symlink_to("/usr/bin/git")
+    assert bash("./g push", "full", deny=("bash: git push",)).verdict == "deny"

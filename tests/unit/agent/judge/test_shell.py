@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sakti.agent.judge.shell import parse, with_nested
+from sakti.agent.judge.shell import MAX_NESTED, list_unclear, parse, with_nested
 from tests.unit.agent.judge.cases import HARMFUL, READS, SECRETS
 
 
@@ -169,6 +169,12 @@ def test_commands_in_commands_are_found() -> None:
         "sh -c 'sh -c \"rm x\"'",
     ):
         assert ("rm", "x") in [c.argv for c in with_nested(parse(text))], text
+
+
+def test_commands_in_too_many_others_are_not_understood() -> None:
+    script = parse("strace " * 300 + "ls")
+    assert len(list(with_nested(script))) <= MAX_NESTED
+    assert "holds commands in too many others" in list(list_unclear(script))
 
 
 SHUFFLED = st.sampled_from([*HARMFUL, *SECRETS, *READS]).flatmap(lambda c: st.permutations(list(c)).map("".join))

@@ -16,7 +16,7 @@ from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import ToolState
 from sakti.core.clock import SystemClock
 from sakti.core.ids import TimeIds
-from tests.fakes.enclosed import made_place, made_sandbox, refused, run
+from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 from tests.fakes.tools import call
 
 pytestmark = pytest.mark.skipif(landlock.version() < landlock.LEAST, reason="this kernel has no Landlock to speak of")
@@ -177,6 +177,67 @@ def test_hooks_and_settings_in_their_usual_places_are_put_back(sandbox: LinuxSan
     sandbox.watch.begin(running=False)
     run(sandbox, "true")
     assert sandbox.watch.look() == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm .git/hooks/commit-msg",
+        "rm -r .git/hooks",
+        "mv .git/hooks old",
+        "mv .git/hooks old; ln -s ../old .git/hooks",
+        "chmod -x .git/hooks/commit-msg",
+        "ln -sf /bin/true .git/hooks/commit-msg",
+        "echo evil >> checks/lint.sh",
+        "rm checks/lint.sh",
+        "ln -sf ../../evil .git/hooks/pre-push",
+        "echo evil > .githooks/pre-commit",
+        "rm .githooks/pre-commit",
+        "chmod -x .githooks/pre-commit",
+        "ln -sf /bin/true .githooks/pre-commit",
+        "echo evil > .githooks/post-commit",
+        "echo '[core] fsmonitor = ./evil' >> more.cfg",
+        "git config core.hooksPath checks",
+        "rm .git/config",
+    ],
+)
+def test_hooks_are_put_back_wherever_they_lie(sandbox: LinuxSandbox, command: str) -> None:
+    work = sandbox.workspace
+    for name in (".git/hooks/commit-msg", ".githooks/pre-commit", "checks/lint.sh"):
+        (work / name).parent.mkdir(exist_ok=True)
+        (work / name).write_text(HOOK)
+        (work / name).chmod(0o755)
+    (work / ".git/hooks/pre-push").symlink_to("../../checks/lint.sh")
+    (work / "more.cfg").write_text("[user]\n\tname = x\n")
+    git(work, "config", "core.hooksPath", ".githooks")
+    git(work, "config", "include.path", "../more.cfg")
+    before = hooks_of(work)
+    sandbox.watch.begin(running=False)
+    code, said = run(sandbox, command)
+    assert code == 0 and hooks_of(work) != before, said
+    moved = sandbox.watch.look()
+    assert moved and all(new for _, new in moved), moved
+    assert hooks_of(work) == before
+    assert "checks/lint.sh" not in [old for old, _ in moved] or "checks/lint" in command
+    sandbox.watch.begin(running=False)
+    assert sandbox.watch.look() == []
+
+
+def hooks_of(work: Path) -> dict[str, tuple[int, bytes]]:
+    """What git would run or read, with permissions and texts."""
+    folders = [work / ".git" / "hooks", work / ".githooks", work / "checks"]
+    hooks = [f for folder in folders if folder.is_dir() for f in folder.iterdir() if ".set-aside-" not in f.name]
+    files = [*hooks, work / ".git" / "config", work / "more.cfg", work / ".git" / "hooks"]
+    there = [f for f in files if f.suffix != ".sample" and os.path.lexists(f)]
+    return {str(f): (f.lstat().st_mode, f.read_bytes() if f.is_file() else b"") for f in there}
+
+
+def test_a_repository_that_a_command_removes_gets_no_hooks_back(sandbox: LinuxSandbox) -> None:
+    (sandbox.workspace / ".git" / "hooks").mkdir(exist_ok=True)
+    (sandbox.workspace / ".git" / "hooks" / "commit-msg").write_text(HOOK)
+    sandbox.watch.begin(running=False)
+    assert run(sandbox, "rm -rf .git")[0] == 0
+    assert sandbox.watch.look() == [] and not (sandbox.workspace / ".git").exists()
 
 
 def test_settings_that_run_nothing_stay_changed(sandbox: LinuxSandbox) -> None:

@@ -113,6 +113,30 @@ async def test_nothing_outlives_a_command_that_is_stopped(tools: ToolState, name
     assert await ended(await left_process(tools))
 
 
+STUBBORN = """
+note() { echo $! >> pids; }
+sleep 600 & note; kill -STOP $!
+(trap '' TERM HUP INT QUIT; exec sleep 600) & note
+bash -c 'trap "" TERM; while :; do sleep 600; done' & note
+xargs -I{} sleep {} <<< 600 & note
+script -qec 'sleep 600' /dev/null & note
+python3 -c 'import os
+for n in range(2): os.fork() and os._exit(0); os.setsid()
+os.write(1, b"%d\\n" % os.getpid()); os.closerange(0, 256); os.execvp("sleep", ["sleep", "600"])' >> pids
+touch pid; echo 1 > pid; sleep 600
+"""
+
+
+async def test_processes_that_ignore_signals_or_hide_are_ended(tools: ToolState) -> None:
+    await call(tools, bash, command=STUBBORN, background=True)
+    await left_process(tools)
+    pids = [int(line) for line in (tools.workspace / "pids").read_text().split()]
+    assert len(pids) >= 5
+    assert (await call(tools, kill, id="1")).content == "Command 1 ended."
+    for pid in pids:
+        assert await ended(pid)
+
+
 async def test_a_command_is_ended_before_it_has_begun(tools: ToolState) -> None:
     for _ in range(5):
         done = await call(tools, bash, command="sleep 600", background=True)

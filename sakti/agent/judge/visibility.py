@@ -1,0 +1,246 @@
+"""Decide whether a command may start programs that its text does not show to rules.
+
+A command is clear if it is known to start nothing (`reads`, `edits` and `plain` in `programs.toml`), or if the commands
+that it starts were read from its text and are clear, too. The project's own code is not looked into: tests, build files
+and scripts of interpreters. A script of a shell consists of commands, and hides them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from sakti.agent.judge import call_forms, expansion, git
+from sakti.agent.judge.programs import UNKNOWN, Condition, ProgramEntry, find_program, is_met
+from sakti.agent.judge.shell import Script, list_unclear, with_nested
+from sakti.agent.judge.syntax import Simple, Word
+from sakti.agent.judge.where import Place, is_system
+from sakti.core.patterns import lazy_pattern
+
+_SHELL_OPTION = lazy_pattern(r"-[a-z]*|--(?:login|noprofile|norc|posix|verbose)")
+_OF_A_SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z|k|a|fi)?sh\b")
+_NOT_THERE = "runs a file that is not there yet"
+_WRITTEN = "runs a file that it writes"
+
+
+class Visibility(Struct, frozen=True):
+    """Commands that rules cannot be compared with.
+
+    `hidden`: why a script may start programs that it does not show, each reason with the command that is to blame;
+    without one if no rule can name it. `passed`: commands of a program that may start any of its words.
+    """
+
+    hidden: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    passed: tuple[tuple[str, ...], ...] = ()
+
+
+def look(script: Script, place: Place) -> Visibility:
+    """Return what of a script's commands is hidden."""
+    nested = tuple(with_nested(script))
+    unclear: tuple[tuple[str, tuple[str, ...]], ...] = tuple((reason, ()) for reason in list_unclear(script))
+    hidden = tuple(_Files(script, nested, place).list_hidden())
+    passed = tuple(_list_texts(c) for c in nested if c.program and _may_start_words(c))
+    return Visibility((*unclear, *hidden), passed)
+
+
+def names_program(passed: Iterable[Sequence[str]], programs: Collection[str]) -> str:
+    """Return one of `programs` that a command has in its arguments; empty if none does."""
+    for argv in passed:
+        for name in programs:
+            pattern = re.compile(rf"(?<![a-zA-Z0-9]){re.escape(name)}(?![a-zA-Z0-9])")
+            if any(pattern.search(word) for word in argv[1:]):
+                return name
+    return ""
+
+
+def _is_extracted(program: ProgramEntry) -> bool:
+    """Return whether what a program starts is read from its arguments."""
+    return program.shell or bool(program.exec_options or program.starts) or program.wrapper is not None
+
+
+def _list_texts(command: Simple) -> tuple[str, ...]:
+    """Return the words of a command, with those that loops put in their place."""
+    return (*command.argv, *(choice.text for word in command.words for choice in word.choices))
+
+
+def _may_start_words(command: Simple) -> bool:
+    name, program = command.program, find_program(command.program)
+    if name in ("cd", "eval", "trap", "git") or name.startswith("git-") or _is_extracted(program):
+        return False
+    return not call_forms.starts_nothing((name, *command.argv[1:]))
+
+
+class _Files:
+    """Commands of a script in the folders where they may run."""
+
+    def __init__(self, script: Script, nested: Sequence[Simple], place: Place) -> None:
+        self._script = script
+        self._nested = nested
+        entered = (place.resolve(c.argv[1]) for c in nested if c.program == "cd" and len(c.argv) == 2)
+        self._folders = tuple(dict.fromkeys((place.cwd, *entered)))
+        self._place = place
+        self._written = {path for word in self._list_written() for path in self._resolve(word)}
+
+    def _resolve(self, word: str) -> Iterator[Path]:
+        return (Path(self._place.resolve(str(folder / word))) for folder in self._folders)
+
+    def _list_written(self) -> Iterator[str]:
+        for command in self._nested:
+            yield from (w.text for w in command.writes)
+            files = call_forms.list_edited_files(command.argv) if command.words else None
+            yield from (word for word, access in files or () if access == "write")
+
+    def list_hidden(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield why commands may start what they do not show, with those that say all they run."""
+        for command in self._nested:
+            if reason := self._describe(command):
+                has_input = command.piped or command.reads or command.input or command.program in ("parallel", "xargs")
+                is_open = _has_open(command) or reason in (_NOT_THERE, _WRITTEN)
+                yield reason, () if has_input or is_open else command.argv
+
+    def _describe(self, command: Simple) -> str:
+        """Return why a command may start what it does not show; the first check that decides counts."""
+        checks = (
+            *(self._check_file, _check_git, _check_shell, self._check_list, _check_input, self._check_script),
+            *(_check_options, _check_words),
+        )
+        program = find_program(command.program)
+        reasons = (check(command, program) for check in checks) if command.program not in ("", "cd") else ()
+        return next((reason for reason in reasons if reason is not None), "")
+
+    def _check_file(self, command: Simple, _: ProgramEntry) -> str | None:
+        return self._describe_file(command.argv[0]) or None if "/" in command.argv[0] else None
+
+    def _check_list(self, command: Simple, _: ProgramEntry) -> str | None:
+        """Return whether xargs may start what another command prints: its own program must take any word."""
+        if command.program != "xargs":
+            return None
+        commands = self._script.commands if any(c is command for c in self._script.commands) else ()
+        if expansion.find_listed(command, commands, self._place) is not None:
+            return ""
+        inner = list(with_nested(Script((command,))))[1:]
+        placed = expansion.find_placeholder(command.argv)
+        if placed and any(placed in c.program for c in inner):
+            return "starts a program that its text does not name"
+        last = inner[-1].program if inner else "echo"
+        return "" if _takes_any_word(find_program(last)) else f"passes what another command prints on to {last}"
+
+    def _check_script(self, command: Simple, program: ProgramEntry) -> str | None:
+        if not (program.runs_input or program.runs_script):
+            return None
+        if command.program in (".", "source"):
+            return "" if self._is_environment(command.argv[1:]) else "runs the commands in a file"
+        words = list(itertools.dropwhile(lambda w: w in program.script_flags, command.argv[1:]))
+        if (words[:1] == [program.runner] and len(words) > 1) or (not words and "--test" in command.argv):
+            return ""  # the module is a command of the script by itself
+        if is_met(program.unseen, words) or not words or words[0].startswith("-"):
+            return f"runs code of {command.program} that is in no file"
+        is_subcommand = program.rule == "subcommand" and words[0].isalpha()
+        return "" if is_subcommand else self._describe_file(words[0], interpreted=True)
+
+    def _is_environment(self, words: Sequence[str]) -> bool:
+        """Return whether a file is what enters a virtual environment of Python."""
+        files = [path for word in words[:1] for path in self._resolve(word) if path.name == "activate"]
+        return any((f.parent.parent / "pyvenv.cfg").is_file() for f in files) and self._written.isdisjoint(files)
+
+    def _describe_file(self, word: str, *, interpreted: bool = False) -> str:
+        """Return why a file that is run may hold commands, or is not there; empty if it is installed."""
+        paths = list(self._resolve(word))
+        if not self._written.isdisjoint(paths):
+            return _WRITTEN
+        if all(map(is_system, paths)):
+            return ""
+        files = [path for path in paths if path.is_file()]
+        if not files:
+            return _NOT_THERE
+        return "runs the commands in a file" if not interpreted and any(map(_is_shell_script, files)) else ""
+
+
+def _check_git(command: Simple, _: ProgramEntry) -> str | None:
+    if command.program != "git":
+        return None
+    return git.find_hidden(command.argv) or ("leaves a word to the shell" if _has_output(command) else "")
+
+
+def _check_shell(command: Simple, program: ProgramEntry) -> str | None:
+    """Return whether a shell runs anything but the text behind `-c` or its written input."""
+    if not program.shell:
+        return None
+    words = command.argv[1:]
+    options = list(itertools.takewhile(_SHELL_OPTION.fullmatch, words))
+    letters = "".join(w for w in options if not w.startswith("--"))
+    has_text = "c" in letters and len(options) < len(words)
+    has_input = len(options) == len(words) and command.input and not command.reads
+    if has_text or has_input or "n" in letters or words == ("--version",):  # with `-n` it only parses
+        return ""
+    return "runs the commands in a file or in its input"
+
+
+def _check_input(command: Simple, program: ProgramEntry) -> str | None:
+    has_input = command.piped or command.reads or command.input
+    if has_input and program.runs_input and program.plain is not None:
+        return f"runs the input of {command.program}"
+    is_plain = call_forms.starts_nothing((command.program, *command.argv[1:]))
+    return "" if is_plain and not (_has_output(command) and program.unseen) else None
+
+
+def _check_options(command: Simple, program: ProgramEntry) -> str | None:
+    words = command.argv[1:]
+    if is_met(program.unseen, words) or _has_word(program.unseen, words):
+        return f"may start other programs by {command.program}"
+    if program.starts and "-" in words:
+        return f"runs the input of {command.program}"
+    if program.targets and any("=" in word for word in words):
+        return f"sets a variable of {command.program}"
+    return "" if _is_extracted(program) or program.work or program.sources else None
+
+
+def _check_words(command: Simple, program: ProgramEntry) -> str | None:
+    if any(_starts_others(find_program(w.rpartition("/")[2])) for w in command.argv[1:] if w != "."):
+        return f"may start another program by {command.program}"
+    return "leaves a word to the shell" if program == UNKNOWN and any(map(_is_unsure, command.words)) else None
+
+
+def _takes_any_word(program: ProgramEntry) -> bool:
+    """Return whether a program only reads or edits files, and has no options that start another."""
+    is_listed = program.reads is not None or program.edits is not None
+    return is_listed and not program.unseen and not _starts_others(program)
+
+
+def _starts_others(program: ProgramEntry) -> bool:
+    return _is_extracted(program) or program.runs_input or program.runs_script
+
+
+def _has_word(options: Condition, arguments: Sequence[str]) -> bool:
+    """Return whether an option of one dash and several letters is given, as programs in Go have them."""
+    names = () if isinstance(options, bool) else options
+    return any(re.sub(r"^--", "-", a).partition("=")[0] in names for a in arguments)
+
+
+def _has_output(command: Simple) -> bool:
+    return any(w.output for w in command.words)
+
+
+def _is_unsure(word: Word) -> bool:
+    """Return whether a word may name a program outside the workspace that its text does not show."""
+    if word.pattern:
+        return word.pattern.startswith(("/", "~", "."))
+    return not word.literal and (not word.choices or any(map(_is_unsure, word.choices)))
+
+
+def _has_open(command: Simple) -> bool:
+    return any(not w.literal for w in command.words)
+
+
+def _is_shell_script(path: Path) -> bool:
+    """Return whether a program is a text that a shell runs: without `#!`, it runs any."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(200)
+    except OSError:
+        return True
+    return _OF_A_SHELL.match(head) is not None if head.startswith(b"#!") else b"\0" not in head

@@ -1,0 +1,161 @@
+"""Check edits of the small local model: do files parse, are names that it removed still used?
+
+The model itself does not notice. Searches and commands run only if the judge allows them without a question.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib
+import json
+import re
+import shlex
+import shutil
+import tomllib
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from sakti.core.errors import SaktiError
+from sakti.core.events import TextDelta
+from sakti.core.patterns import lazy_pattern
+from sakti.core.text import counted
+from sakti.core.types import TextPart, ToolCallPart, ToolResultPart
+from sakti.providers.protocol import Completed
+
+if TYPE_CHECKING:
+    from sakti.agent.session.turn import Turn
+
+CHANGES = ("edit", "write", "apply_patch")
+JAVASCRIPT = (".js", ".mjs", ".cjs")
+NAMED = 3  # places of a name that are named
+_DEFINITION = lazy_pattern(
+    r"^\s*(?:(?:export|default|async|pub|public|private|static)\s+)*"
+    r"(?:def|class|function|fn|func|const|let|var|type|interface|struct|enum|trait)\*?\s+(\w{2,})|^(\w{2,})\s*(?::[^=]*)?=(?!=)"
+)
+_PLACE = lazy_pattern(r"^(.+?):(\d+)[:-]")
+
+
+async def with_verdict(turn: Turn, completed: Completed) -> Completed:
+    """Return the last answer of the local model with the verdict on its edits; any other as it is."""
+    if turn.model.provider != "local" or any(isinstance(p, ToolCallPart) for p in completed.parts):
+        return completed
+    results = [r for step in turn.steps if step.results is not None for r in step.results.tool_results]
+    changes = [r for r in results if r.name in CHANGES and not r.is_error and r.details.get("path")]
+    if not changes:
+        return completed
+    text = f"\n\nChecked by the program: {await _verdict(turn, changes)}"
+    turn.emit(TextDelta(text))
+    *parts, last = completed.parts or (TextPart(""),)
+    if isinstance(last, TextPart):
+        return structs.replace(completed, parts=(*parts, TextPart(last.text + text)))
+    return structs.replace(completed, parts=(*parts, last, TextPart(text.lstrip())))
+
+
+async def _verdict(turn: Turn, changes: Sequence[ToolResultPart]) -> str:
+    names = dict.fromkeys(name for r in changes for name in str(r.details["path"]).split(", "))
+    sentences = [await _check_file(turn, name) for name in names]
+    removed = removed_definitions("\n".join(str(r.details.get("diff") or "") for r in changes))
+    sentences += [sentence for name in removed if (sentence := await _check_use(turn, name))]
+    return " ".join(sentences)
+
+
+async def _check_file(turn: Turn, name: str) -> str:
+    path = turn.toolbox.state.resolve(name)
+    if path.suffix.lower() in JAVASCRIPT and shutil.which("node"):
+        problem = await _node_problem(turn, str(path))
+    else:
+        try:
+            problem = await asyncio.to_thread(_file_problem, path)
+        except OSError:
+            problem = None
+    if problem is None:
+        return f"{name} is unchecked."
+    return f"{name} does not parse: {problem}." if problem else f"{name} parses."
+
+
+def _file_problem(path: Any) -> str | None:
+    return parse_problem(path.name, path.read_text("utf-8", "replace"))
+
+
+def parse_problem(name: str, text: str) -> str | None:
+    """Return why `text` does not parse, "" if it does, None for kinds of files that are not checked."""
+    parsers: dict[str, Any] = {
+        ".py": _parse_python,
+        ".pyi": _parse_python,
+        ".json": json.loads,
+        ".toml": tomllib.loads,
+        ".yaml": _parse_yaml,
+        ".yml": _parse_yaml,
+    }
+    parse = parsers.get(PurePath(name).suffix.lower())
+    if parse is None:
+        return None
+    try:
+        parse(text)
+    except Exception as e:  # each parser has errors of its own
+        return " ".join(str(e).split())[:120].rstrip(".") or type(e).__name__
+    return ""
+
+
+def _parse_python(text: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ast.parse(text)
+
+
+def _parse_yaml(text: str) -> None:
+    yaml: Any = importlib.import_module("yaml")
+    for _ in yaml.parse(text, Loader=yaml.SafeLoader):  # syntax alone: nothing is constructed
+        pass
+
+
+def removed_definitions(diff: str) -> list[str]:
+    """Return names that lines of a diff define no more."""
+    rows = [row for row in diff.split("\n") if row[:1] in "+-" and not row.startswith(("+++", "---"))]
+    removed = _defined(row[1:] for row in rows if row.startswith("-"))
+    added = set(_defined(row[1:] for row in rows if row.startswith("+")))
+    return [name for name in removed if name not in added]
+
+
+def _defined(lines: Iterable[str]) -> list[str]:
+    matches = (_DEFINITION.match(line) for line in lines)
+    return list(dict.fromkeys(m[1] or m[2] for m in matches if m))
+
+
+async def _check_use(turn: Turn, name: str) -> str:
+    """Return where a removed name is still used; "" if nowhere."""
+    result = await _call(turn, "grep", {"pattern": rf"\b{re.escape(name)}\b"})
+    if result is None or result.is_error:
+        return f"Whether `{name}` is still used is unchecked."
+    matches = (_PLACE.match(line) for line in result.content.split("\n"))
+    places = [f"{m[1]}:{m[2]}" for m in matches if m]
+    if not places:
+        return ""
+    files = len({p.rpartition(":")[0] for p in places})
+    more = ", …" if len(places) > NAMED else ""
+    return f"`{name}` is gone but still used in {counted(files, 'file')}: {', '.join(places[:NAMED])}{more}."
+
+
+async def _node_problem(turn: Turn, path: str) -> str | None:
+    result = await _call(turn, "bash", {"command": f"node --check {shlex.quote(path)}"})
+    if result is None or "exit_code" not in result.details:
+        return None
+    if not result.is_error:
+        return ""
+    return next((line for line in result.content.split("\n") if "Error" in line), "node reports an error")
+
+
+async def _call(turn: Turn, name: str, arguments: dict[str, Any]) -> ToolResultPart | None:
+    """Run a call that nobody has to be asked about; None if the judge would ask or deny."""
+    call = ToolCallPart(turn.store.ids.new(), name, arguments)
+    if not await turn.toolbox.runs_freely(call, turn.thread_id):
+        return None
+    try:
+        return await turn.toolbox.alone(call, turn.thread_id, lambda event: None)
+    except SaktiError:
+        return None

@@ -244,18 +244,19 @@ class Reader:
             self._nested(node)
 
     def _redirected(self, node: Node, *, piped: bool, before: int | None, sure: bool) -> None:
-        """Read a command or a pipeline with its redirections: they belong to its last command."""
-        first = len(self.commands)
+        """Read a command with its redirections: they belong to the last one in it, the input of a compound to all."""
+        first, is_compound = len(self.commands), False
         redirects = _Redirects()
         for child in node.children:
             if child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
                 self._redirect(child, redirects)
             else:
                 self._walk(child, piped=piped, before=before, sure=sure)
+                is_compound = child.type.endswith(("_statement", "subshell"))
         if len(self.commands) == first:  # `> file` alone writes, too
             self.commands.append(Simple((), piped=piped, before=before, sure=sure))
         self.commands[-1] = redirects.add_to(self.commands[-1])
-        if redirects.piped:
+        if redirects.piped or (is_compound and (redirects.reads or redirects.input)):
             self.commands[first:] = [replace(c, piped=True) for c in self.commands[first:]]
         for child in redirects.behind:
             self._walk(child, piped=True, before=len(self.commands) - 1, sure=False)

@@ -66,8 +66,8 @@ class Activity(Struct):
             case StepStarted() | ThinkingDelta():
                 self._think(event, now)
             case PromptRead():
-                told = f"reading the prompt {event.percent} %" if event.percent < 100 else "thinking"
-                self._turn = State("thinking", told, self._turn.since if self._turn else now)
+                label = f"reading the prompt {event.percent} %" if event.percent < 100 else "thinking"
+                self._turn = State("thinking", label, self._turn.since if self._turn else now)
             case TextDelta():
                 return self._answer(now)
             case RetryScheduled(attempt, limit, delay, reason):

@@ -74,13 +74,13 @@ class SaktiApp(App[int]):
 
     def _own_keys(self) -> keys.Keymap:
         """Use the keys that the settings name."""
-        wanted = self.session.workspace.config.keys
-        if not wanted:
+        configured = self.session.workspace.config.keys
+        if not configured:
             return keys.Keymap({})
-        found = keys.keymap(wanted, help_screen.parts(chat_parts()))
-        self.set_keymap(dict(found.keys))
-        self.chat.prompt.use_keys(found.keys)
-        return found
+        keymap = keys.keymap(configured, help_screen.parts(chat_parts()))
+        self.set_keymap(dict(keymap.keys))
+        self.chat.prompt.use_keys(keymap.keys)
+        return keymap
 
     def get_default_screen(self) -> Screen[Any]:
         return self.chat

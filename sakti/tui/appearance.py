@@ -43,8 +43,8 @@ class Appearance:
         """Give `app` the themes, and the one that is configured."""
         self._app = app
         self._register()
-        wanted = self._session.workspace.config.ui.theme
-        app.theme = wanted if wanted in self._themes.themes else FALLBACK
+        name = self._session.workspace.config.ui.theme
+        app.theme = name if name in self._themes.themes else FALLBACK
 
     def _register(self) -> None:
         for theme in self._themes.themes.values():

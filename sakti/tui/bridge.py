@@ -190,6 +190,6 @@ def _turn_finished(chat: ChatScreen, event: TurnFinished) -> None:
         return
     text = event.error or ""
     if event.status == "error":
-        kept = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
-        text = f"{text}\nF5 asks again{kept}.".strip()
+        suffix = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
+        text = f"{text}\nF5 asks again{suffix}.".strip()
     live.add_block(ended_notice(event.status, event.error_title or "", text))

@@ -84,8 +84,8 @@ def keep(data: bytes) -> Path:
         with contextlib.suppress(OSError):
             if old.stat().st_mtime < time.time() - KEPT:
                 old.unlink()
-    found = images.look(data)
-    end = found[0].partition("/")[2] if found else "bin"
+    info = images.look(data)
+    end = info[0].partition("/")[2] if info else "bin"
     path = folder / f"pasted-{hashlib.sha256(data).hexdigest()[:12]}.{end}"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(data)

@@ -87,31 +87,33 @@ def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) ->
     chosen: dict[str, str] = {}
     problems: list[str] = []
     for binding_id, value in wanted.items():
-        name, said = one_line(binding_id, 60), _pressable(value)
+        name, new_keys = one_line(binding_id, 60), _pressable(value)
         if binding_id not in declared:
             near = difflib.get_close_matches(binding_id, list(declared), 1)
             hint = f"did you mean {near[0]}?" if near else "F1 shows the ids."
             problems.append(f"There is no binding {name}: {hint}")
-        elif not said:
+        elif not new_keys:
             problems.append(
                 f'{name} = {one_line(str(value), 40)!r} is no key: write it as "ctrl+l", "f9" or "alt+enter".'
             )
-        elif declared[binding_id][0] in TYPED and any(_is_text(k) for k in said):
-            problems.append(f"{name} cannot be {in_words(said)}: that is text for the prompt.")
+        elif declared[binding_id][0] in TYPED and any(_is_text(k) for k in new_keys):
+            problems.append(f"{name} cannot be {in_words(new_keys)}: that is text for the prompt.")
         else:
-            chosen[binding_id] = ",".join(said)
+            chosen[binding_id] = ",".join(new_keys)
     while clash := _clash(chosen, declared):
-        key, own, other = clash
-        del chosen[own]
-        problems.append(f"{as_pressed(key)} is {other} already: {own} keeps {in_words(declared[own][1].split(','))}.")
+        key, custom_id, other = clash
+        del chosen[custom_id]
+        problems.append(
+            f"{as_pressed(key)} is {other} already: {custom_id} keeps {in_words(declared[custom_id][1].split(','))}."
+        )
     return Keymap(chosen, tuple(problems))
 
 
 def _pressable(value: Any) -> list[str]:
     """Give the keys that a setting names, as Textual names them; none where one of them cannot be pressed."""
     texts = cast("list[Any]", value) if isinstance(value, list) else value.split(",") if isinstance(value, str) else []
-    found = [_named(str(text).strip()) for text in texts]
-    return [] if "" in found else found
+    names = [_named(str(text).strip()) for text in texts]
+    return [] if "" in names else names
 
 
 def _named(key: str) -> str:
@@ -131,13 +133,13 @@ def _is_text(key: str) -> bool:
 
 def _clash(chosen: Mapping[str, str], declared: Mapping[str, tuple[str, str]]) -> tuple[str, str, str] | None:
     """Find a key that a chosen binding would share with another of the same part, which as declared it does not."""
-    for own in reversed(list(chosen)):
-        part = declared[own][0]
+    for custom_id in reversed(list(chosen)):
+        part = declared[custom_id][0]
         for other, (where, keys) in declared.items():
             together = where == part or any(where in group and part in group for group in TOGETHER)
-            if other == own or not together or set(keys.split(",")) & set(declared[own][1].split(",")):
+            if other == custom_id or not together or set(keys.split(",")) & set(declared[custom_id][1].split(",")):
                 continue
-            shared = set(chosen[own].split(",")) & set(chosen.get(other, keys).split(","))
+            shared = set(chosen[custom_id].split(",")) & set(chosen.get(other, keys).split(","))
             if shared:
-                return min(shared), own, other
+                return min(shared), custom_id, other
     return None

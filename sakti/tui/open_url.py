@@ -33,8 +33,8 @@ def command(url: str, env: Mapping[str, str], workspace: Path, platform: str = s
 
 def environment(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
     """Return what a program that shows pages needs of `env`: no key of a model, no workspace in its PATH."""
-    kept = {k: v for k, v in env.items() if k in _KEPT or k.startswith(_KEPT_BEGIN)}
-    return safe_environment(kept, workspace)
+    allowed = {k: v for k, v in env.items() if k in _KEPT or k.startswith(_KEPT_BEGIN)}
+    return safe_environment(allowed, workspace)
 
 
 def open_address(url: str, env: Mapping[str, str], workspace: Path) -> bool:

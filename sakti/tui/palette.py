@@ -49,8 +49,8 @@ def variable_defaults(dark: bool, colours: str = "truecolor") -> dict[str, str]:
     `colours`: what the terminal has ("none", "standard": sixteen); a theme's own grounds cannot be told apart in so
     few.
     """
-    found = {PREFIX + role: pair[0 if dark else 1] for role, pair in DEFAULTS.items()}
-    return found | ({GROUND: colours} if colours in GROUNDS else {})
+    defaults = {PREFIX + role: pair[0 if dark else 1] for role, pair in DEFAULTS.items()}
+    return defaults | ({GROUND: colours} if colours in GROUNDS else {})
 
 
 class Palette(Struct, frozen=True):

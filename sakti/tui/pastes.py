@@ -51,11 +51,11 @@ class Pastes:
         """Return what to hand on when nothing came until `now`: of a paste that pauses, what there is."""
         if not self._inside or not self._parts or now - self._last < (AGAIN if self._stalled else PATIENCE):
             return []
-        whole = "".join(self._parts)
-        kept = 0 if self._stalled else _overlap(whole, END)
-        shown = whole[: len(whole) - kept]
-        self._carry = whole[len(shown) :]
-        self._parts = [self._carry] if kept else []
+        text = "".join(self._parts)
+        overlap = 0 if self._stalled else _overlap(text, END)
+        shown = text[: len(text) - overlap]
+        self._carry = text[len(shown) :]
+        self._parts = [self._carry] if overlap else []
         self._stalled = True
         return [Pasted(shown)] if shown else []
 
@@ -94,17 +94,17 @@ class Pastes:
             return ""
         rest = looked[at + len(END) :]
         self._parts.append(looked[carried : at + len(END)])
-        whole = "".join(self._parts)
-        self._parts = [whole[: -len(END)]]
+        content = "".join(self._parts)
+        self._parts = [content[: -len(END)]]
         self._leave(out)
         return rest
 
     def _leave(self, out: list[str | Pasted]) -> None:
         """End the paste: for the parser of keys first, which then stands where it stood before it."""
-        whole = "".join(self._parts)
+        text = "".join(self._parts)
         out.append(END)
-        if whole or not self._stalled:
-            out.append(Pasted(whole))
+        if text or not self._stalled:
+            out.append(Pasted(text))
         self._inside, self._stalled, self._parts, self._carry = False, False, [], ""
 
 

@@ -39,14 +39,14 @@ class Startup:
             chat.show_modes()
             chat.show_saving()
             chat.show_git()
-        asked = bool(chat.conversation.waiting) or self._pick_thread
+        occupied = bool(chat.conversation.waiting) or self._pick_thread
         if chat.conversation.waiting:
             chat.warm_soon()
         try:
             state = await self._restore()
         finally:
             await chat.conversation.open()
-        await chat.welcome.open_once(state, lambda: asked or self._occupied())
+        await chat.welcome.open_once(state, lambda: occupied or self._occupied())
 
     async def _restore(self) -> dict[str, str]:
         """Fill the panes and the prompt from the store; returns the stored state of the window."""

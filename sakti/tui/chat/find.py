@@ -131,7 +131,7 @@ class ThreadFind:
         """List the lines with the words of the message that is shown; what hides them is unfolded."""
         document, pattern = self._transcript.document, phrase(self._words)
         message_id = self._places[self._at].message_id
-        if not (found := rows_with(document, message_id, pattern)):
+        if not (rows := rows_with(document, message_id, pattern)):
             seek(document, message_id, pattern)
-            found = rows_with(document, message_id, pattern)
-        return found
+            rows = rows_with(document, message_id, pattern)
+        return rows

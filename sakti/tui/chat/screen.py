@@ -161,10 +161,10 @@ class ChatScreen(Screen[None]):
     def _told(self, area: str) -> Browsing | None:
         if area not in AREAS:
             return None
-        host, told = self.host, AREAS[area]
-        hide = ((told.switch, "hide"),) if told.switch else ()
-        keys = tuple((host.key_of(i), host.key_name(i), word) for i, word in (*told.keys, *hide))
-        return Browsing(told.title, host.key_name("app.interrupt"), keys)
+        host, entry = self.host, AREAS[area]
+        hide = ((entry.switch, "hide"),) if entry.switch else ()
+        keys = tuple((host.key_of(i), host.key_name(i), word) for i, word in (*entry.keys, *hide))
+        return Browsing(entry.title, host.key_name("app.interrupt"), keys)
 
     def _stay_in_sight(self) -> None:
         """Take the keys from what is not shown any more."""
@@ -413,9 +413,9 @@ class ChatScreen(Screen[None]):
         before, mode = session.current.approval_mode, session.next_approval_mode()
         session.set_approval_mode(mode)
         self.show_modes()
-        told = f"Approval: {mode}, {IN_SHORT[session.current.approval_mode]}"
+        text = f"Approval: {mode}, {IN_SHORT[session.current.approval_mode]}"
         refused = session.workspace.refused_auto() if before == "edits" and mode == "plan" else ""
-        self.note(refused or told, 2 * SHORTLY)
+        self.note(refused or text, 2 * SHORTLY)
 
     def action_search(self) -> None:
         self.search.open()

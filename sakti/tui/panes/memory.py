@@ -185,8 +185,8 @@ class MemoryPane(Widget, can_focus=True):
             streaming=self.streaming,
             sign=SIGNS[self._folded],
         )
-        left = self._room() if height is None else height - len(lines)
-        shown = self.all_events()[: max(0, left)] if self.status is not None else []
+        free = self._room() if height is None else height - len(lines)
+        shown = self.all_events()[: max(0, free)] if self.status is not None else []
         return [*lines, *(draw_event(e, room, palette) for e in shown)]
 
 
@@ -217,8 +217,8 @@ def memory_lines(
     if status.backlog is not None:
         style = palette.warn if status.backlog.paused else palette.text
         lines.append([Segment("Backlog ", palette.muted), Segment(in_words(status.backlog, ""), style)])
-    if figures is not None and (found := guarded(figures)):
-        lines.append([Segment("! ", palette.warn), Segment(found, palette.warn)])
+    if figures is not None and (warning := guarded(figures)):
+        lines.append([Segment("! ", palette.warn), Segment(warning, palette.warn)])
     lines += _last_lines(status, spent, palette, width, failed)
     lines = [_crop(line, width) for line in lines]
     if failed:

@@ -163,7 +163,7 @@ def _folded(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]
             top = line
         else:
             under.setdefault(top.id, []).append(line.id)
-    return {i: found for i, found in under.items() if len(found) >= FOLDED_FROM and i not in unfolded}
+    return {i: nested for i, nested in under.items() if len(nested) >= FOLDED_FROM and i not in unfolded}
 
 
 def _priority(value: str | None) -> str:

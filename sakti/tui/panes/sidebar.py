@@ -38,8 +38,8 @@ def panes_width(room: int, by_hand: int, *, narrow: bool) -> int:
     if narrow:
         return max(NARROWEST, min(USUAL[0], room - READABLE))
     low, high = USUAL
-    wanted = by_hand or max(low, min(high, int(room * SHARE)))
-    return max(NARROWEST, min(wanted, room - CHAT))
+    preferred = by_hand or max(low, min(high, int(room * SHARE)))
+    return max(NARROWEST, min(preferred, room - CHAT))
 
 
 class Sidebar(Vertical):

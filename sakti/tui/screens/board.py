@@ -327,8 +327,8 @@ def _title(text: str, width: int, palette: Palette) -> list[Line]:
     first, *rest = wrap([(text, palette.text)], width)
     if not rest:
         return [first]
-    left = " ".join("".join(s.text for s in line).strip() for line in rest)
-    return [first, [Segment(shorten(left, width), palette.text)]]
+    remainder = " ".join("".join(s.text for s in line).strip() for line in rest)
+    return [first, [Segment(shorten(remainder, width), palette.text)]]
 
 
 def _since(start: int | None, now: int) -> str:

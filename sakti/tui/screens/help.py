@@ -64,8 +64,8 @@ class HelpScreen(ReadScreen):
     keys: ClassVar[Keys] = (("type to filter", ""), ("↑↓ scroll", ""), BACK)
 
     def __init__(self, chat: Sequence[Part], own: Mapping[str, str], skills: Iterable[Skill] = ()) -> None:
-        found = [(name, with_own(b, own)) for name, owner in parts(chat) for b in bindings_of(owner)]
-        super().__init__("Help", help_blocks(found, skills))
+        groups = [(name, with_own(b, own)) for name, owner in parts(chat) for b in bindings_of(owner)]
+        super().__init__("Help", help_blocks(groups, skills))
 
     def body(self) -> ComposeResult:
         yield SafeInput(placeholder="filter by key, command or words", id="panel-input", compact=True)

@@ -151,9 +151,9 @@ class ThemesScreen(ListPanel):
         if seen == self._seen:
             return
         self._seen = seen
-        found = self.host.appearance.reload()
-        self._names = sorted(found.themes)
-        self.set_title("  ".join(["Themes", *found.problems]))
+        themes = self.host.appearance.reload()
+        self._names = sorted(themes.themes)
+        self.set_title("  ".join(["Themes", *themes.problems]))
         if not first:
             row = self.result_list.current
             self.refresh_rows()

@@ -166,25 +166,25 @@ class SearchScreen(Panel[Any]):
         await asyncio.sleep(wait)
         if not self.is_open:
             return
-        asked = self._asked()
-        kept, self._restore = self._restore, None
-        if not asked[0]:
+        request = self._asked()
+        restored, self._restore = self._restore, None
+        if not request[0]:
             self._shown, self._hits = None, []
             self.result_list.set_rows(())
             self.set_title("Search")
             self._moved_to(None)
             return
-        size = max(PAGE, kept.loaded if kept else 0)
-        page = await self._page(asked, size, 0, first=not then_open)
+        size = max(PAGE, restored.loaded if restored else 0)
+        page = await self._page(request, size, 0, first=not then_open)
         if page is None:
             return
-        self._show(asked, page, kept.chosen if kept else "")
+        self._show(request, page, restored.chosen if restored else "")
         if page.partial:
-            page = await self._page(asked, size, 0)
+            page = await self._page(request, size, 0)
             if page is None:
                 return
             chosen = self.result_list.current
-            self._show(asked, page, chosen.id if chosen else "")
+            self._show(request, page, chosen.id if chosen else "")
         if then_open:
             self.action_open()
 
@@ -194,9 +194,9 @@ class SearchScreen(Panel[Any]):
         rows = self._rows_of(page)
         at = next((i for i, r in enumerate(rows) if chosen and not isinstance(r, Heading) and r.id == chosen), 0)
         self.result_list.set_rows(rows, cursor=at)
-        found = [page.found] if page.total else [] if page.partial else ["nothing found"]
-        told = [*found, *page.notes, *["still searching …"] * page.partial]
-        self.set_title("  ".join(("Search", *(one_line(note, 80) for note in told))))
+        summary = [page.found] if page.total else [] if page.partial else ["nothing found"]
+        notes = [*summary, *page.notes, *["still searching …"] * page.partial]
+        self.set_title("  ".join(("Search", *(one_line(note, 80) for note in notes))))
         self._moved_to(self.result_list.current)
 
     async def _page(

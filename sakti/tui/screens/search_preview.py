@@ -105,16 +105,16 @@ class Preview(Transcript):
 
     def _landing(self, passage: Passage) -> tuple[int, int]:
         document, pattern = self.document, passage.pattern
-        found = seek(document, passage.message_id, pattern) if pattern is not None else None
+        hit = seek(document, passage.message_id, pattern) if pattern is not None else None
         first = document.index_of(passage.message_id)
-        if found is None and (pattern is not None or first is None) and passage.passage.strip():
+        if hit is None and (pattern is not None or first is None) and passage.passage.strip():
             # it is in a part that is not drawn: an attached file, the middle of a long output
             blocks = document.blocks
             after = 1 + max((i for i, b in enumerate(blocks) if b.holds(passage.message_id)), default=len(blocks) - 1)
             document.insert(after, [TextBlock(passage.message_id, text=passage.passage, open=True, gap=after > 0)])
             first = after if first is None else first
-            found = seek(document, passage.message_id, pattern) if pattern is not None else None
-        place = found or (first or 0, 0)
+            hit = seek(document, passage.message_id, pattern) if pattern is not None else None
+        place = hit or (first or 0, 0)
         y = max(0, document.top(place[0]) + place[1] - ABOVE)
         if first is not None:
             y = max(y, document.top(first) - 1)  # what was said before can be scrolled to

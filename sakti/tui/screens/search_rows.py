@@ -155,9 +155,9 @@ def _flat(text: str) -> str:
 
 def searched_words(hit: Hit, query: str) -> list[str]:
     """Return what to highlight in the text of a hit: what matched in its snippet, and the words that were asked for."""
-    asked = parse_query(query)
+    parsed = parse_query(query)
     words = [hit.snippet[a:b] for a, b in hit.marks]
-    words += [*asked.phrases, *asked.prefixes, *(w for w in terms(asked.text) if len(w) > 2)]
+    words += [*parsed.phrases, *parsed.prefixes, *(w for w in terms(parsed.text) if len(w) > 2)]
     return [one_line(w, 200) for w in words]
 
 
@@ -170,8 +170,8 @@ def _operator(name: str) -> re.Pattern[str]:
 
 def filter_of(query: str, name: str) -> str:
     """Return the value of the filter `name` in a query, "" where it has none."""
-    found = _operator(name).findall(query)
-    value = str(found[-1]).strip('"').lower() if found else ""
+    values = _operator(name).findall(query)
+    value = str(values[-1]).strip('"').lower() if values else ""
     return value.rstrip("s") if name == "kind" else value
 
 

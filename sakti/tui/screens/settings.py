@@ -128,16 +128,16 @@ class SettingsScreen(ListPanel):
         ]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
-        own = row.origin != "default"
+        changed = row.origin != "default"
         origin = one_line(Path(row.origin).name if "/" in row.origin else row.origin, 24)
         name = min(46, max(12, width // 2))
         room = max(4, width - name - len(origin) - 5)
         return [
             [
-                Segment("● " if own else "  ", palette.agent),
-                Segment(fit(one_line(row.name, 120), name), palette.bold if own else palette.text),
-                Segment(fit(one_line(row.text or "not set", 200), room), palette.text if own else palette.muted),
-                Segment(f"  {origin}", palette.agent if own else palette.faint),
+                Segment("● " if changed else "  ", palette.agent),
+                Segment(fit(one_line(row.name, 120), name), palette.bold if changed else palette.text),
+                Segment(fit(one_line(row.text or "not set", 200), room), palette.text if changed else palette.muted),
+                Segment(f"  {origin}", palette.agent if changed else palette.faint),
             ],
             [Segment("  "), Segment(shorten(one_line(row.meaning.help, 200), width - 3), palette.faint)],
         ]
@@ -252,17 +252,17 @@ class SettingsScreen(ListPanel):
         session, (user_file, project_file) = self.host.session, self._files
         try:
             value = value_of(session.workspace.config, row.name, text)
-            said = await settings_file.change(
+            message = await settings_file.change(
                 session, self._file, row.name, value, user_file=user_file, project_file=project_file
             )
-            found = settings(
+            rows = settings(
                 session.workspace.config, user_file=user_file, project_file=project_file, env=session.workspace.env
             )
         except SaktiError as e:
             self._tell(e.message)  # and the line stays open
             return
-        said = self._apply(row.name) or said
-        self._take(found)
+        message = self._apply(row.name) or message
+        self._take(rows)
         if not self.is_open:
             return
         self.line.end()
@@ -272,4 +272,4 @@ class SettingsScreen(ListPanel):
         names = [s.name for s in self.result_list.rows]
         if row.name in names:
             self.result_list.move_to(names.index(row.name))
-        self._tell(said)
+        self._tell(message)

@@ -216,9 +216,9 @@ class ThreadsScreen(ListPanel):
         self.host.go(told, group="threads-screen")
 
     async def _rename(self, actions: ThreadActions, thread_id: str, title: str) -> None:
-        said = await actions.rename(thread_id, title)
+        message = await actions.rename(thread_id, title)
         await self._reload(thread_id)
-        self.say(said)
+        self.say(message)
 
     async def _export(self, actions: ThreadActions, thread_id: str, name: str) -> None:
         target = self.host.session.workspace.root / Path(name).expanduser()
@@ -226,8 +226,8 @@ class ThreadsScreen(ListPanel):
         self.say(f"Written: {path}")
 
     async def _say_what_goes(self, actions: ThreadActions, thread_id: str) -> None:
-        found = await actions.contents(thread_id)
-        self.say(f"^d again deletes {found.in_words()}. ^y restores it.")
+        contents = await actions.contents(thread_id)
+        self.say(f"^d again deletes {contents.in_words()}. ^y restores it.")
 
     async def _delete(self, actions: ThreadActions, thread_id: str) -> None:
         gone = await actions.delete(thread_id)
@@ -244,18 +244,18 @@ class ThreadsScreen(ListPanel):
         self.say(f"Restored {last.title!r}.")
 
     async def _choose_fork(self, _: ThreadActions, row: ThreadSummary) -> None:
-        said = await self.host.session.views.transcript(row.thread.id, limit=FORK_FROM)
+        messages = await self.host.session.views.transcript(row.thread.id, limit=FORK_FROM)
 
         def fork(upto: int | None) -> None:
             if upto is not None:
                 self._do(self._fork, row.thread.id, upto)
 
-        self.host.push(ForkScreen(row.thread.title, said), fork)
+        self.host.push(ForkScreen(row.thread.title, messages), fork)
 
     async def _fork(self, actions: ThreadActions, thread_id: str, upto: int) -> None:
-        made = await actions.fork(thread_id, upto)
-        await self._reload(made.id)
-        self.say(f"Forked with {made.metadata['forked_at'] + 1} messages: enter opens it.")
+        thread = await actions.fork(thread_id, upto)
+        await self._reload(thread.id)
+        self.say(f"Forked with {thread.metadata['forked_at'] + 1} messages: enter opens it.")
 
 
 def _tag(row: ThreadSummary) -> str:

@@ -113,8 +113,8 @@ class UndoScreen(Panel[frozenset[str] | None]):
         self.reader.document.append(CardBlock(title="What changes", rows=tuple(rows)))
         if item is not None:
             if item.conflict:
-                told = f"{one_line(item.path, 100)} {item.conflict}: it is kept as it is, unless you restore it."
-                self.reader.document.append(TextBlock(text=told, open=True, gap=True))
+                text = f"{one_line(item.path, 100)} {item.conflict}: it is kept as it is, unless you restore it."
+                self.reader.document.append(TextBlock(text=text, open=True, gap=True))
             self.reader.document.append(DiffBlock(diff=sanitise(preview.diffs.get(item.path, "")), gap=True))
         self.reader.show_top()
 
@@ -194,13 +194,13 @@ async def rewind(host: Host, give_back: Callable[[str], None]) -> None:
     """Let the user choose a turn, then show what undoing it does; `give_back` puts its text into the prompt."""
     if host.session.thread is None:
         return
-    found = undoing.of_session(host.session)
+    undo = undoing.of_session(host.session)
 
     def chosen(result: tuple[int, What] | None) -> None:
         if result is not None:
-            host.go(_preview, host, give_back, found, *result, group="undo", exclusive=True)
+            host.go(_preview, host, give_back, undo, *result, group="undo", exclusive=True)
 
-    host.push(RewindScreen(await found.turns(), host.session.workspace.clock.now()), chosen)
+    host.push(RewindScreen(await undo.turns(), host.session.workspace.clock.now()), chosen)
 
 
 async def _preview(host: Host, give_back: Callable[[str], None], found: Undoing, first: int, what: What) -> None:

@@ -110,16 +110,16 @@ class WelcomeScreen(Panel[None]):
         self.ways.set_rows(self._ways(), cursor=max(0, self.ways.cursor))
 
     def _ways(self) -> list[Way]:
-        session, found = self.host.session, self.found
+        session, discovery = self.host.session, self.found
         answers = (
             session.workspace.models.selection is not None and session.workspace.models.selection.model is not None
         )
         first = ("Start", "ask something") if answers else ("Continue without a model", "tools, search and tasks work")
-        keep = f"kept in the keyring ({found.keyring})" if found.keyring else "which variable to set"
-        served = ", ".join(s.title for s in found.servers) or "start a server, then Enter to rescan"
+        keep = f"kept in the keyring ({discovery.keyring})" if discovery.keyring else "which variable to set"
+        served = ", ".join(s.title for s in discovery.servers) or "start a server, then Enter to rescan"
         if self._download.is_running:
             small = "is being installed; enter stops it"
-        elif found.weights and found.runtime:
+        elif discovery.weights and discovery.runtime:
             small = "no key, no network; for questions, check its edits"
         else:
             small = "1.1 GB, once; then no key and no network"
@@ -270,14 +270,14 @@ class WelcomeScreen(Panel[None]):
             session.workspace.root / ".sakti" / "config.toml",
         )
         try:
-            told = await settings_file.change(
+            message = await settings_file.change(
                 session, user_file, "approval.mode", mode, user_file=user_file, project_file=project_file
             )
         except SaktiError as e:
             session.set_approval_mode(mode)
-            told = f"{mode} for this window only. {e.message}"
+            message = f"{mode} for this window only. {e.message}"
         self._apply("approval.mode")
-        self.tell(told)
+        self.tell(message)
         self._refresh()
 
     # --- leaving ------------------------------------------------------------------------------------------------
@@ -306,8 +306,8 @@ class KeyScreen(ListPanel):
         self._env = dict(os.environ)
 
     def rows(self, text: str) -> list[tuple[str, str]]:
-        found = [(p.title, p.keys[0]) for p in provider_presets.PRESETS.values() if p.keys]
-        return [r for r in found if text.lower() in f"{r[0]} {r[1]}".lower()]
+        providers = [(p.title, p.keys[0]) for p in provider_presets.PRESETS.values() if p.keys]
+        return [r for r in providers if text.lower() in f"{r[0]} {r[1]}".lower()]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         title, variable = row

@@ -52,7 +52,7 @@ def message_blocks(messages: Iterable[Message]) -> list[Block]:
     calls: dict[str, ToolBlock] = {}
     speaker = ""
     ordered = _in_order(messages)
-    told = _told_endings(ordered)
+    ended_ids = _told_endings(ordered)
     for message in ordered:
         if message.role == "user":
             speaker = "you"
@@ -61,7 +61,7 @@ def message_blocks(messages: Iterable[Message]) -> list[Block]:
             speaker = "sakti"
             blocks.append(Label(message.id, who="sakti", created_at=message.created_at))
         for part in message.parts if message.role != "user" else ():
-            if not (isinstance(part, MarkerPart) and part.kind in _TOLD and message.id in told):
+            if not (isinstance(part, MarkerPart) and part.kind in _TOLD and message.id in ended_ids):
                 _add_part(part, message, blocks, calls)
         if (ended := stored_notice(message)) is not None:
             blocks.append(ended)
@@ -74,12 +74,12 @@ def message_blocks(messages: Iterable[Message]) -> list[Block]:
 def _told_endings(messages: Sequence[Message]) -> set[str]:
     """Return the messages of turns whose ending is stored: a mark in the answer says the same once more."""
     out: set[str] = set()
-    told = False
+    ended = False
     for message in reversed(messages):
-        told = told or "ended" in message.metadata
-        if told:
+        ended = ended or "ended" in message.metadata
+        if ended:
             out.add(message.id)
-        told = told and message.role != "user"
+        ended = ended and message.role != "user"
     return out
 
 
@@ -134,8 +134,8 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
 def user_blocks(message: Message) -> list[Block]:
     """Return what the user sent: the text, and the names of what came with it."""
     if "hook" in message.metadata:  # nobody's words: what kept the turn from ending
-        told = [p.text for p in message.parts if isinstance(p, MarkerPart)]
-        return [NoticeBlock(message.id, tone="warning", title="Stop hook", text="\n".join(told))]
+        texts = [p.text for p in message.parts if isinstance(p, MarkerPart)]
+        return [NoticeBlock(message.id, tone="warning", title="Stop hook", text="\n".join(texts))]
     blocks: list[Block] = [Label(message.id, who="you", created_at=message.created_at)]
     command = message.metadata.get("shell")
     if isinstance(command, str):
@@ -143,8 +143,8 @@ def user_blocks(message: Message) -> list[Block]:
         ran = next((p for p in message.parts if isinstance(p, OutputPart)), None)
         printed = ran.text if ran else message.text.partition("\n```\n")[2].removesuffix("\n```")
         details = message.metadata.get("outcome")
-        known = cast("Json", details) if isinstance(details, dict) else {}
-        call.finish(ToolResultPart("", "bash", printed, bool(known.get("failed")), known), None)
+        info = cast("Json", details) if isinstance(details, dict) else {}
+        call.finish(ToolResultPart("", "bash", printed, bool(info.get("failed")), info), None)
         blocks += [TextBlock(message.id, text=f"!{command}"), call]
     elif message.text.strip():
         blocks.append(TextBlock(message.id, text=message.text, pasted=_pasted_blocks(message)))

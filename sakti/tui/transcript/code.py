@@ -128,8 +128,8 @@ def code_head(language: str, width: int, palette: Palette, copies: str = "") -> 
 
     `copies`: the code, "" where the block knows it.
     """
-    said = shorten(language, max(0, width - len(COPY) - 4))
-    text = f"{said} · {COPY} " if said else f"{COPY} "
+    label = shorten(language, max(0, width - len(COPY) - 4))
+    text = f"{label} · {COPY} " if label else f"{COPY} "
     row = Row([Segment(" " * max(0, width - cell_len(text))), Segment(text, palette.faint)])
     row.skip, row.copies = sum(len(s.text) for s in row), copies
     return row

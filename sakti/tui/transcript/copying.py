@@ -43,9 +43,9 @@ def message_of(document: Document, index: int) -> str:
     while last + 1 < len(blocks) and not isinstance(blocks[last + 1], Label):
         last += 1
     here = blocks[index]
-    whole = isinstance(here, Label)
-    own = [b for b in blocks[first : last + 1] if whole or b.message_id == here.message_id]
-    return said(own) or (here.plain() if not whole else "\n\n".join(p for b in own if (p := b.plain())))
+    is_label = isinstance(here, Label)
+    selected = [b for b in blocks[first : last + 1] if is_label or b.message_id == here.message_id]
+    return said(selected) or (here.plain() if not is_label else "\n\n".join(p for b in selected if (p := b.plain())))
 
 
 def said(blocks: Iterable[Block]) -> str:
@@ -72,19 +72,19 @@ def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -
     cut = False  # the block before goes on in this one
     for index in range(first[0], last[0] + 1):
         lines = document.lines(index)
-        low, left = (first[1], start[1]) if index == first[0] else (0, 0)
+        low, begin = (first[1], start[1]) if index == first[0] else (0, 0)
         high, right = (last[1], end[1]) if index == last[0] else (len(lines) - 1, None)
         block = document.blocks[index]
         source = block.source
         starts = low <= int(block.gap) and lines
-        if source is not None and starts and _covers(lines[low : high + 1], len(lines) - low, left, right):
+        if source is not None and starts and _covers(lines[low : high + 1], len(lines) - low, begin, right):
             goes_on = isinstance(block, ChunkBlock) and not block.chunk.last
             begins = "\n" if block.gap and low == 0 and out else ""
             text = source if cut else begins + source.lstrip("\n")
             out.append(text if goes_on else text.rstrip("\n") + "\n")
             cut = goes_on
         elif lines:
-            out.append(rows_text(lines[low : high + 1], left, right) + "\n")
+            out.append(rows_text(lines[low : high + 1], begin, right) + "\n")
             cut = False
     return "".join(out).removesuffix("\n")
 

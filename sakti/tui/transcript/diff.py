@@ -96,9 +96,9 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
     full = min(width, max(longest, COLUMN - SIDE))
     out: list[Line] = []
     for number, row in enumerate(rows):
-        left = len(rows) - number
-        if limit is not None and len(out) >= limit and left > 1:  # one more line takes no more room
-            out.append([Segment(f"… {left} more lines{more}", palette.faint)])
+        remaining = len(rows) - number
+        if limit is not None and len(out) >= limit and remaining > 1:  # one more line takes no more room
+            out.append([Segment(f"… {remaining} more lines{more}", palette.faint)])
             break
         if row.kind == "@":
             out.append([Segment("⋯".rjust(digits) if lead > 2 else "⋯", palette.faint)])
@@ -117,17 +117,17 @@ def _coloured(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
     """
     out: list[list[Span]] = [[(r.text, palette.text)] if r.text else [] for r in rows]
     for sides in ("- ", "+ "):
-        wanted = [n for n, r in enumerate(rows) if r.kind in sides]
+        numbers = [n for n, r in enumerate(rows) if r.kind in sides]
         start = 0
-        for at in range(1, len(wanted) + 1):
-            ends = at == len(wanted) or rows[wanted[at]].language != rows[wanted[start]].language
+        for at in range(1, len(numbers) + 1):
+            ends = at == len(numbers) or rows[numbers[at]].language != rows[numbers[start]].language
             if not ends:
                 continue
-            part = wanted[start:at]
+            part = numbers[start:at]
             language = rows[part[0]].language
             if language:
-                found = highlight("\n".join(rows[n].text for n in part), language, palette)
-                for n, spans in zip(part, found, strict=True):
+                highlighted = highlight("\n".join(rows[n].text for n in part), language, palette)
+                for n, spans in zip(part, highlighted, strict=True):
                     out[n] = spans
             start = at
     return out
@@ -146,6 +146,6 @@ def _row_lines(row: DiffRow, spans: list[Span], room: tuple[int, int], palette: 
         coloured = Row([Segment(s.text, (s.style or Style.null()) + ground) for s in line])
         if isinstance(line, Row):
             coloured.join, coloured.skip = line.join, line.skip
-        made = coloured.behind(blank if out else lead, len(number) + 2)
-        out.append(pad(made, width, ground) if row.kind != " " else made)
+        code_line = coloured.behind(blank if out else lead, len(number) + 2)
+        out.append(pad(code_line, width, ground) if row.kind != " " else code_line)
     return made_from(out, row.source)

@@ -57,19 +57,19 @@ def linked(text: str, style: Style, link: Style) -> list[Span]:
     out: list[Span] = []
     at = 0
     for match in _EITHER.finditer(text):
-        found = match[0]
-        if _URL.match(found):
-            found = trimmed(found)
-            target = address(found)
+        matched = match[0]
+        if _URL.match(matched):
+            matched = trimmed(matched)
+            target = address(matched)
             styled = None if target is None else leading_to(style + link + Style(underline=True), "url", target)
         else:
-            styled = leading_to(style + link, "file", found.partition(":")[0])
+            styled = leading_to(style + link, "file", matched.partition(":")[0])
         if styled is None:
             continue
         if match.start() > at:
             out.append((text[at : match.start()], style))
-        out.append((found, styled))
-        at = match.start() + len(found)
+        out.append((matched, styled))
+        at = match.start() + len(matched)
     if at < len(text) or not out:
         out.append((text[at:], style))
     return out

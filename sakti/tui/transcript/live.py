@@ -77,9 +77,9 @@ class LiveTurn:
         """Another thread, or an empty screen, on which the blocks `keep` stay. Gives what was waited for."""
         self._splitter = self._thinking = None
         self._open_tail = self._streaming = False
-        kept = set(map(id, keep))
-        self._tools = {i: b for i, b in self._tools.items() if id(b) in kept}
-        self._own = [o for o in self._own if id(o.call) in kept]
+        kept_ids = set(map(id, keep))
+        self._tools = {i: b for i, b in self._tools.items() if id(b) in kept_ids}
+        self._own = [o for o in self._own if id(o.call) in kept_ids]
         self._stale.clear()
         self._step_start = self._sealed = self._held = 0
         self._speaker = ""
@@ -165,11 +165,11 @@ class LiveTurn:
 
     def _claim_own(self, command: str, message_id: str) -> None:
         """Give the blocks of a command of the user's to its message, which is stored."""
-        for own in self._own:
-            if own.command == command and own.call.call_id:
-                for block in own.blocks:
+        for pending in self._own:
+            if pending.command == command and pending.call.call_id:
+                for block in pending.blocks:
                     block.message_id = message_id
-                self._own.remove(own)
+                self._own.remove(pending)
                 return
 
     # --- what a step brings -------------------------------------------------------------------------------------
@@ -287,9 +287,9 @@ class LiveTurn:
         mine = self.document.blocks[self._step_start : self._end]
         if message.role == "assistant":
             self._close_text()
-            known = {b.call_id for b in mine if isinstance(b, ToolBlock)}
+            call_ids = {b.call_id for b in mine if isinstance(b, ToolBlock)}
             for call in message.tool_calls:
-                if call.id in self._tools or call.id not in known:
+                if call.id in self._tools or call.id not in call_ids:
                     block = self._tool(call.id, one_line(call.name, 40))
                     if block.state == "writing":
                         block.plan(call)

@@ -63,9 +63,9 @@ _MARKS = lazy_pattern(r"(?m)^([\s>]*)(?:(?:[-*+]|\d{1,9}[.)])\s+)+(?:\[[xX]\]\s)
 
 def _is_shown(source: str, lines: list[Line]) -> bool:
     """Tell whether `lines` have every letter and digit of `source`."""
-    wanted = Counter(html.unescape(_MARKS.sub(r"\1", source)))
+    written = Counter(html.unescape(_MARKS.sub(r"\1", source)))
     drawn = Counter("".join(segment.text for line in lines for segment in line))
-    return all(count <= drawn[sign] for sign, count in wanted.items() if sign.isalnum())
+    return all(count <= drawn[sign] for sign, count in written.items() if sign.isalnum())
 
 
 class TooNarrow(Exception):
@@ -334,7 +334,7 @@ def _table_lines(
     out: list[Line] = []
     written = iter(sources)
     for number, row in enumerate(rows):
-        made: list[Line] = []
+        row_lines: list[Line] = []
         cells = [wrap(row[c] if c < len(row) else [], widths[c]) for c in range(columns)]
         for y in range(max(len(c) for c in cells)):
             line: Line = []
@@ -343,16 +343,16 @@ def _table_lines(
                     line.append(Segment(" │ ", palette.line))
                 text = cell[y] if y < len(cell) else []
                 missing = widths[c] - line_width(text)
-                left = (
+                indent = (
                     missing
                     if aligns[c : c + 1] == ["right"]
                     else missing // 2
                     if aligns[c : c + 1] == ["center"]
                     else 0
                 )
-                line += [Segment(" " * left), *pad(text, widths[c] - left)] if left > 0 else pad(text, widths[c])
-            made.append(line)
-        out += made_from(made, next(written, ""))
+                line += [Segment(" " * indent), *pad(text, widths[c] - indent)] if indent > 0 else pad(text, widths[c])
+            row_lines.append(line)
+        out += made_from(row_lines, next(written, ""))
         if number == 0:
             rule: Line = [Segment("─┼─".join("─" * w for w in widths), palette.line)]
             out += made_from([rule], next(written, ""))

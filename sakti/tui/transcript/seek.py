@@ -15,8 +15,8 @@ UNFOLDED = 200_000  # characters of a text that is unfolded for a word in it
 
 def pattern_of(words: Iterable[str]) -> re.Pattern[str] | None:
     """Return a pattern for any of `words`, in either case, the longest first; None where there are none."""
-    wanted = sorted({w.lower() for w in words if w.strip()}, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, wanted)), re.IGNORECASE) if wanted else None
+    ordered = sorted({w.lower() for w in words if w.strip()}, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, ordered)), re.IGNORECASE) if ordered else None
 
 
 def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
@@ -33,9 +33,9 @@ def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple
             block.toggle()
             document.changed(index)
         for number, line in enumerate(document.lines(index)):
-            found = len(_words("".join(s.text for s in line), pattern))
-            if found > most:
-                best, most = (index, number), found
+            count = len(_words("".join(s.text for s in line), pattern))
+            if count > most:
+                best, most = (index, number), count
     return best
 
 

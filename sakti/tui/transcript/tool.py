@@ -72,8 +72,8 @@ class ToolBlock(Block, eq=False):
         return self.open or (self.own and not self.closed)
 
     def toggle(self) -> None:
-        whole = self._whole
-        self.open, self.closed = not whole, whole
+        is_full = self._whole
+        self.open, self.closed = not is_full, is_full
 
     def plain(self) -> str:
         return self.diff or self.output
@@ -177,8 +177,8 @@ class ToolBlock(Block, eq=False):
         taken = sum(cells(t) for t, _ in status)
         name = shorten(self.name or "tool", max(1, room - taken - 2))
         raw = "" if self.state == "writing" else one_line(self.raw, 200)  # half a JSON object says nothing
-        left = room - cells(name) - taken - 4
-        text = f"  {shorten(self.summary or raw, left)}" if left > 4 and (self.summary or raw) else ""
+        free = room - cells(name) - taken - 4
+        text = f"  {shorten(self.summary or raw, free)}" if free > 4 and (self.summary or raw) else ""
         gap = max(2, room - cells(name) - cells(text) - taken) if status else 0
         line = Row([INDENT, Segment(f"{sign} ", style), Segment(name, palette.bold)], SIGN)
         line += [Segment(text, palette.muted), Segment(" " * gap), *(Segment(t, s) for t, s in status)]

@@ -326,15 +326,15 @@ def rows_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> 
         while leaf is not None and after < len(rows) and rows[after].leaf is leaf:
             after += 1
         texts = ["".join(s.text for s in row) for row in rows[at:after]]
-        left = start if at == 0 else 0
+        begin = start if at == 0 else 0
         right = end if after == len(rows) and end is not None else len(texts[-1])
-        if leaf is not None and after - at == leaf.rows and left <= rows[at].skip and right >= len(texts[-1].rstrip()):
+        if leaf is not None and after - at == leaf.rows and begin <= rows[at].skip and right >= len(texts[-1].rstrip()):
             out += ["\n" if out else "", leaf.source]
         else:
             for number, (row, text) in enumerate(zip(rows[at:after], texts, strict=True)):
                 first, last = at + number == 0, at + number == len(rows) - 1
                 stop = min(len(text) - row.tail, end if last and end is not None else len(text))
-                piece = text[max(row.skip, left if first else 0) : stop]
+                piece = text[max(row.skip, begin if first else 0) : stop]
                 goes_on = not last and rows[at + number + 1].join == ""
                 out += ["" if first else "\n" if row.join is None else row.join, piece if goes_on else piece.rstrip()]
         at = after

@@ -82,14 +82,14 @@ def lay_out(
             [("enter ", palette.agent), ("Send · ", palette.muted), ("esc ", palette.agent), ("Back", palette.muted)],
             room,
         )
-    left = height - len(head) - len(keys)
-    wanted = max(1, left - len(reason) - len(list_))
-    body, cut = _body(now, room, palette, max(0 if now.diff and not is_command(now) else 1, min(left, wanted)))
+    free = height - len(head) - len(keys)
+    body_height = max(1, free - len(reason) - len(list_))
+    body, cut = _body(now, room, palette, max(0 if now.diff and not is_command(now) else 1, min(free, body_height)))
     if not cut and not writing:
         keys = _whole_keys(_keys(now, cut=False, many=bool(many), palette=palette, room=room), room)
-        left = height - len(head) - len(keys)
-    reason = reason[: max(0, left - len(body))]
-    list_ = list_[: max(0, left - len(body) - len(reason))]
+        free = height - len(head) - len(keys)
+    reason = reason[: max(0, free - len(body))]
+    list_ = list_[: max(0, free - len(body) - len(reason))]
     return indent([*head, *body, *reason, *keys, *list_], Segment("┃ ", palette.warn)), cut
 
 
@@ -114,18 +114,18 @@ def _whole_keys(keys: list[Span], room: int) -> list[Line]:
 def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tuple[list[Line], bool]:
     """Return what would run or change, in at most `limit` lines, and whether something of it is missing."""
     if now.diff and not is_command(now):
-        whole = diff_lines(sanitise(now.diff), room, palette)
+        diff = diff_lines(sanitise(now.diff), room, palette)
         most = min(limit, DIFF_LINES + 1)
-        if len(whole) <= most:
-            return whole, False
+        if len(diff) <= most:
+            return diff, False
         return diff_lines(sanitise(now.diff), room, palette, most - 1) if most else [], True
     rows = plain_lines(sanitise(revealed(now.target)), palette.bold, room, TARGET_LINES + 1)
     most = min(limit, TARGET_LINES)
     if len(rows) > most:
         return rows[:most], True
     changed = diff_lines(sanitise(now.diff), room, palette) if now.diff else []
-    left = min(DIFF_LINES, max(0, limit - len(rows)))
-    return [*rows, *changed[:left]], len(changed) > left
+    shown = min(DIFF_LINES, max(0, limit - len(rows)))
+    return [*rows, *changed[:shown]], len(changed) > shown
 
 
 def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, room: int) -> list[Span]:

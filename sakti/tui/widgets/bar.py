@@ -40,8 +40,8 @@ def _lines(bar: ScrollBar, crop: Region) -> list[Strip]:
         back_color=background.rich_color,  # pyright: ignore[reportArgumentType]
         bar_color=(background + colour).rich_color,  # pyright: ignore[reportArgumentType]
     )
-    under, own = bar.background_colors
-    around = ground(under + own)
+    under, bar_color = bar.background_colors
+    around = ground(under + bar_color)
     strips: list[Strip] = []
     last, strip = None, Strip.blank(bar.size.width)
     for segment in list(drawn.segments)[crop.y : crop.bottom]:

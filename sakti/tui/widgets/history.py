@@ -19,14 +19,14 @@ class HistorySearch(Struct, frozen=True):
     def matches(self) -> list[str]:
         """Entries that hold the query, newest first, each once. A query in small letters finds capitals too."""
         fold = self.query == self.query.lower()
-        found = (e for e in reversed(self.entries) if self.query in (e.lower() if fold else e))
-        return list(dict.fromkeys(found)) if self.query else []
+        hits = (e for e in reversed(self.entries) if self.query in (e.lower() if fold else e))
+        return list(dict.fromkeys(hits)) if self.query else []
 
     @property
     def current(self) -> str | None:
         """Return the entry that is shown; None where nothing matches, or nothing is looked for yet."""
-        found = self.matches
-        return found[min(self.at, len(found) - 1)] if found else None
+        matches = self.matches
+        return matches[min(self.at, len(matches) - 1)] if matches else None
 
     def type(self, text: str) -> HistorySearch:
         return replace(self, query=self.query + text, at=0)
@@ -41,8 +41,8 @@ class HistorySearch(Struct, frozen=True):
     def describe(self) -> str:
         """Return what the status line says."""
         keys = "ctrl+r older · enter use · esc cancel"
-        found = len(self.matches)
+        count = len(self.matches)
         if not self.query:
             return f"search previous prompts: type a word · {keys}"
-        where = f"{min(self.at, found - 1) + 1} of {found}" if found else "nothing"
+        where = f"{min(self.at, count - 1) + 1} of {count}" if count else "nothing"
         return f"history “{self.query}”: {where} · {keys}"

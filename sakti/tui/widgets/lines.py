@@ -107,14 +107,14 @@ class LineView(ScrollView, can_focus=True):
             return super().render_lines(crop)
         base = self.rich_style  # walks up the tree: once for all lines
         width, rows = self.region.width, self.size.height
-        above, left = styles.padding.top, styles.padding.left
+        above, indent = styles.padding.top, styles.padding.left
         top = self.scroll_offset.y - above
         filters, (under, background) = self.get_line_filters(), self.background_colors
         around = ground(under + background)
         out: list[Strip] = []
         for y in crop.line_range:
             inside = above <= y < above + rows
-            strip = self._strip(top + y, width, left, base, around) if inside else Strip.blank(width, around)
+            strip = self._strip(top + y, width, indent, base, around) if inside else Strip.blank(width, around)
             for one in filters:
                 strip = strip.apply_filter(one, background)
             out.append(strip)
@@ -140,8 +140,8 @@ class LineView(ScrollView, can_focus=True):
             if selected is not None and (span := selected.get_span(y - self._moved)) is not None:
                 spans.append((span, self.screen.get_component_rich_style("screen--selection")))
             if spans or under is not None:
-                for span, own in spans:
-                    line = mark(line, span, own)
+                for span, span_style in spans:
+                    line = mark(line, span, span_style)
                 style = base + under if under is not None else base
                 return self._lay(line, width, left, around, style, self.line_bar(y))
         key = (id(line), width, left)
@@ -200,10 +200,10 @@ def mark(line: Line, span: tuple[int, int], style: Style) -> Line:
     at = 0
     total = sum(len(s.text) for s in line)
     end = total if end < 0 else end
-    for text, own, _ in line:
-        left, right = max(0, min(len(text), start - at)), max(0, min(len(text), end - at))
-        for piece, marked in ((text[:left], False), (text[left:right], True), (text[right:], False)):
+    for text, own_style, _ in line:
+        low, high = max(0, min(len(text), start - at)), max(0, min(len(text), end - at))
+        for piece, marked in ((text[:low], False), (text[low:high], True), (text[high:], False)):
             if piece:
-                out.append(Segment(piece, (own + style if own else style) if marked else own))
+                out.append(Segment(piece, (own_style + style if own_style else style) if marked else own_style))
         at += len(text)
     return out

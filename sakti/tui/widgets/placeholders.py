@@ -58,9 +58,9 @@ class Placeholders:
         return self._pattern().sub(lambda m: self._unfolded(m, text), text)
 
     def _unfolded(self, match: re.Match[str], text: str) -> str:
-        whole, follows = self._whole[match[0]], text[match.end() : match.end() + 1]
+        content, follows = self._whole[match[0]], text[match.end() : match.end() + 1]
         apart = match[0].startswith(_IMAGE) and bool(follows) and not follows.isspace()
-        return f"{whole} " if apart else whole  # a path ends where a blank stands
+        return f"{content} " if apart else content  # a path ends where a blank stands
 
     def _pattern(self) -> re.Pattern[str]:
         return re.compile("|".join(map(re.escape, sorted(self._whole, key=len, reverse=True))))
@@ -71,10 +71,10 @@ class Placeholders:
 
     def before(self, line: str, column: int) -> tuple[int, int] | None:
         """Return (start, end) of the sign that ends at `column`, the blank behind an image with it."""
-        found = self._found(line, lambda start, end: end == column)
-        if found is None and line[column - 1 : column] == " ":
-            found = self._found(line, lambda start, end: end == column - 1 and line.startswith(_IMAGE, start))
-        return found and (found[0], column)
+        span = self._found(line, lambda start, end: end == column)
+        if span is None and line[column - 1 : column] == " ":
+            span = self._found(line, lambda start, end: end == column - 1 and line.startswith(_IMAGE, start))
+        return span and (span[0], column)
 
     def after(self, line: str, column: int) -> tuple[int, int] | None:
         """Return (start, end) of the sign that begins at `column`."""

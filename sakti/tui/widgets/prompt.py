@@ -188,10 +188,10 @@ class Prompt(VimArea):
         if self._search is not None:
             self._look(self._search.type(one_line(text, 200)))
             return
-        found = await asyncio.to_thread(_sizes, event.text) if len(text) < LONGEST_PATHS else []
-        for path, size in found:
+        files = await asyncio.to_thread(_sizes, event.text) if len(text) < LONGEST_PATHS else []
+        for path, size in files:
             self.attach(path, size)
-        if not found:
+        if not files:
             self.add(text)
 
     def on_text_area_changed(self) -> None:
@@ -357,8 +357,8 @@ class Prompt(VimArea):
 
     def _look(self, search: HistorySearch) -> None:
         self._search = search
-        if (found := search.current) is not None:
-            self.put(found)
+        if (entry := search.current) is not None:
+            self.put(entry)
         self.post_message(self.Searching(search.describe()))
 
     def _search_key(self, event: events.Key) -> bool:

@@ -177,8 +177,8 @@ class StatusLine(Widget):
         retries = state is not None and state.kind == "retrying"
         self._spots = [(0, width, "screen.interrupt")] if retries or self._work is not None else []
         if state is not None and retries:
-            left = max(0, round(state.since - self._clock.monotonic()))
-            text.append(shorten(f"retrying in {left} s  {state.text}", max(8, width - 20)), warn)
+            seconds = max(0, round(state.since - self._clock.monotonic()))
+            text.append(shorten(f"retrying in {seconds} s  {state.text}", max(8, width - 20)), warn)
             text.append(" · esc gives up", muted)
             return text
         if self.hint:
@@ -199,9 +199,9 @@ class StatusLine(Widget):
         if self.not_saved:
             parts.append((NOT_SAVED, self.get_component_rich_style("status--danger", partial=True)))
         if self.sandbox[0]:
-            word, whole = self.sandbox
-            said = shorten(one_line(whole, 200), width // 3) if width >= ROOMY else word
-            parts.append((said, muted if word == whole else warn))
+            word, description = self.sandbox
+            note = shorten(one_line(description, 200), width // 3) if width >= ROOMY else word
+            parts.append((note, muted if word == description else warn))
         if self.vim:
             parts.append((self.vim, key))
         if state is not None:

@@ -154,8 +154,8 @@ class Transcript(TranscriptView):
             return
         y = offset.y + self._moved
         if event.chain == 2:
-            left, right = copying.word_at(self.line_at(y) or [], offset.x)
-            self._select(Offset(left, offset.y), Offset(right, offset.y))
+            start, end = copying.word_at(self.line_at(y) or [], offset.x)
+            self._select(Offset(start, offset.y), Offset(end, offset.y))
         else:
             first, last = copying.whole_line(self.document, y)
             self._select(Offset(0, first - self._moved), Offset(FAR, last - self._moved))
@@ -365,18 +365,18 @@ class Transcript(TranscriptView):
     def action_link(self, step: int) -> None:
         """Choose the next or previous link on the screen; Enter opens it."""
         top = self.scroll_offset.y
-        found: list[tuple[int, int, Target]] = []
+        links: list[tuple[int, int, Target]] = []
         for y in range(top, top + self.size.height):
             line = self.line_at(y) or []
             for span, target in _links(line):
-                if found and row_of(line).join == "" and found[-1][2] == target and span[0] <= row_of(line).skip:
+                if links and row_of(line).join == "" and links[-1][2] == target and span[0] <= row_of(line).skip:
                     continue  # the link above goes on here
-                found.append((y - self._moved, span[0], target))
-        if not found:
+                links.append((y - self._moved, span[0], target))
+        if not links:
             self.post_message(self.Said("no link on the screen", 2))
             return
-        at = next((i for i, (y, x, _) in enumerate(found) if (y, x) == self._link), None)
-        y, x, target = found[(-1 if step < 0 else 0) if at is None else (at + step) % len(found)]
+        at = next((i for i, (y, x, _) in enumerate(links) if (y, x) == self._link), None)
+        y, x, target = links[(-1 if step < 0 else 0) if at is None else (at + step) % len(links)]
         self._link = (y, x)
         self.refresh()
         self.post_message(self.Said(f"{target[1]} · enter opens it"))

@@ -132,8 +132,8 @@ class TranscriptView(LineView):
         first = self._above(index)
         if all(self.document.is_exact(i) for i in range(first, min(index + rows, self._blocks))):
             return
-        own = self.document.measure(index) if self.document.top(index) < self.scroll_offset.y else 0
-        shift = own + self._measure_up(index)
+        growth = self.document.measure(index) if self.document.top(index) < self.scroll_offset.y else 0
+        shift = growth + self._measure_up(index)
         self._keep_selection(index, shift)
         self._measure_down(index, self.scroll_offset.y + shift + rows)
         self._move(self.scroll_offset.y + shift)

@@ -117,8 +117,8 @@ def _again(state: Vim, text: str, at: int) -> Step:
     if step.state.mode != "insert":
         return step
     start, end = (step.at, step.at) if step.insert is None else (step.start, step.end)
-    made, typing = step.insert or "", step.at - start
-    insert = made[:typing] + state.typed + made[typing:]
+    inserted, typing = step.insert or "", step.at - start
+    insert = inserted[:typing] + state.typed + inserted[typing:]
     back = max(start, step.at + len(state.typed) - 1)
     behind = replace(step.state, mode="normal", typed=state.typed)
     return replace(step, state=behind, at=back, start=start, end=end, insert=insert)
@@ -244,9 +244,9 @@ def _take(operator: str, text: str, start: int, end: int, *, lines: bool = False
         end += 1
     elif lines and start:
         start -= 1  # the last line goes with the break before it
-    left = text[:start] + text[end:]
-    at = _begin(left, min(start, len(left))) if lines and not at else min(start, len(left))
-    return Step(Vim("normal"), _onto(left, at), start, end, "", taken=taken)
+    rest = text[:start] + text[end:]
+    at = _begin(rest, min(start, len(rest))) if lines and not at else min(start, len(rest))
+    return Step(Vim("normal"), _onto(rest, at), start, end, "", taken=taken)
 
 
 def _put(register: Register, count: int, text: str, at: int, *, before: bool) -> Step:

@@ -1,4 +1,4 @@
-"""Follow what goes on now, in the words of the last line: one state and one clock. Pure; fed with events."""
+"""Track the current activity for the status line: one state and one clock. Pure; fed with events."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Activity(Struct):
 
     @property
     def state(self) -> State | None:
-        """Return what matters most of what goes on; None where nothing does."""
+        """Return the most important current state, or None when idle."""
         if self._questions:
             return State("waiting", "waiting for you", min(s.since for s in self._questions.values()))
         if self._retry is not None:

@@ -1,4 +1,4 @@
-"""Open the window: its looks, its workers and its terminal. What happens in it belongs to the chat and its screens."""
+"""Run the window: themes, workers and terminal. The chat and its screens own the content."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class SaktiApp(App[int]):
         return forgiving(super().get_driver_class())
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Apply changed colours. Before a screen is there nothing is parsed that would have to be parsed again."""
+        """Apply changed colours; skip the extra parse before the first screen exists."""
         if self.chat.is_attached:
             super().refresh_css(animate)
         else:
@@ -100,7 +100,7 @@ class SaktiApp(App[int]):
         return self.appearance.variable_defaults
 
     def action_command_palette(self) -> None:
-        """Open the palette where none is open. It has no id, as the one before may still be on its way out."""
+        """Open the palette unless one is open. It has no id: the previous one may still be closing."""
         if not any(isinstance(screen, SafePalette) for screen in self.screen_stack):
             self.push_screen(SafePalette())
 
@@ -191,7 +191,7 @@ class SaktiApp(App[int]):
         super().notify(sanitise(message), title=sanitise(title), severity=severity, timeout=timeout, markup=False)
 
     def write(self, sequence: str) -> None:
-        """Write a control sequence of our own making to the terminal."""
+        """Write a control sequence created by sakti to the terminal."""
         if self._driver is not None and not self.is_headless:
             self._driver.write(sequence)
 
@@ -251,7 +251,7 @@ class SaktiApp(App[int]):
             hang_up()
 
     def _only_raises(self, event: events.Event) -> bool:
-        """Return whether a press of the mouse came with the window's turn to the front, so meant for the window."""
+        """Return whether a mouse press or release only brought the window to the front."""
         now = self.session.workspace.clock.monotonic
         if isinstance(event, events.AppFocus):
             self._raised = now()
@@ -264,7 +264,7 @@ class SaktiApp(App[int]):
         return False
 
     def _repaint(self, _: object) -> None:
-        """Another program had the terminal: nothing of what stands there is ours."""
+        """Repaint everything after another program used the terminal."""
         self.screen.refresh()
 
     async def action_quit(self) -> None:
@@ -297,7 +297,7 @@ class SaktiApp(App[int]):
         return self.screen if self.screen_stack else self.chat
 
     async def _close_failed(self, failed: Screen[Any], error: str, path: Path | None) -> None:
-        """Take a failed screen, and what was opened over it, from the stack."""
+        """Remove a failed screen, and every screen opened over it, from the stack."""
         if failed is not self.chat:
             if failed not in self.screen_stack:
                 return

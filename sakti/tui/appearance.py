@@ -31,7 +31,7 @@ class Appearance:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return what is wrong with theme files: sentences for the user."""
+        """Return the problems in theme files, as sentences for the user."""
         return self._themes.problems
 
     @property
@@ -61,7 +61,7 @@ class Appearance:
         self.app.mutate_reactive(App.theme)  # pyright: ignore[reportUnknownMemberType]
 
     def use(self, name: str) -> bool:
-        """Show a theme by its name, as its file is now; False where there is none."""
+        """Show the theme `name`, read from its current file; False if it does not exist."""
         if name not in self.reload().themes:
             return False
         if name == self.app.theme:

@@ -1,4 +1,4 @@
-"""Events of the session to calls on widgets: one match, nothing else decides what an event means on screen."""
+"""Map session events to calls on widgets. Only this module decides how an event is shown."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ READING = "reading the prompt"  # what a model on this machine does before its f
 
 
 def no_model_card() -> CardBlock:
-    """Return what to do where there is no model; a card in the chat, so the prompt keeps its focus."""
+    """Return the help for a missing model, as a card in the chat so that the prompt keeps its focus."""
     return CardBlock(
         title="No model configured. Tools, search and tasks still work.",
         rows=(

@@ -95,7 +95,7 @@ class Ending(threading.Event):
 
 
 class Resuming:
-    """Suspension of a driver: it starts again in the foreground only, however often it is continued before."""
+    """Suspension of a driver that restarts only in the foreground, however often it is continued."""
 
     exit_event: Ending
     _app: Any
@@ -162,7 +162,7 @@ class Resuming:
             self._app.post_message(Driver.SignalResume())
 
     def write(self, data: str) -> None:
-        """Write unless the terminal is not ours: nobody takes it, and what is shown is painted on resuming."""
+        """Write to the terminal unless it is suspended; resuming repaints everything."""
         if self._writes:
             super().write(data)  # pyright: ignore
 
@@ -204,7 +204,7 @@ def forgiving(base: type[Driver]) -> type[Driver]:
 
 
 def _reading(base: type[Driver]) -> type[Driver]:
-    """Return the driver `base` with a reading thread of our own, where it reads a terminal."""
+    """Return the driver `base` with our input thread, if it reads a terminal."""
     from textual.drivers.linux_driver import LinuxDriver  # not there on Windows
 
     if not issubclass(base, LinuxDriver):
@@ -232,7 +232,7 @@ def _reading(base: type[Driver]) -> type[Driver]:
 
 
 def _read(fd: int) -> bytes:
-    """Return what there is to read, nothing where the other side is closed."""
+    """Read the available bytes; b"" if the other side is closed."""
     try:
         return os.read(fd, AT_ONCE)
     except OSError:

@@ -1,4 +1,4 @@
-"""Declare what widgets, panes, screens and parts may ask of the window around them; none of them knows the app."""
+"""Declare the interface of the window for widgets, panes and screens, which do not know the app."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class Host(Protocol):
     def size(self) -> Size: ...
 
     def go(self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False) -> None:
-        """Run `work(*args)` as a worker. What it raises becomes a notice, scrolled to for the group "command"."""
+        """Run `work(*args)` as a worker; a raised error becomes a notice.
+
+        The group "command" also scrolls to that notice.
+        """
         ...
 
     async def run_typed(self, command: Typed) -> None:
@@ -56,7 +59,7 @@ class Host(Protocol):
         ...
 
     def push(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
-        """Show `screen` over what is there; `then` gets its result."""
+        """Push `screen` onto the stack; `then` receives its result."""
         ...
 
     def copy_to_clipboard(self, text: str) -> None: ...
@@ -80,5 +83,5 @@ def app_of(node: MessagePump) -> App[Any]:
 
 
 def host_of(node: MessagePump) -> Host:
-    """Give the window that a widget or a screen stands in."""
+    """Return the window that contains a widget or a screen."""
     return cast("Host", app_of(node))

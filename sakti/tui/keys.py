@@ -1,4 +1,4 @@
-"""Collect the keys of everything on the screen: the declared ones, the user's own, and how a key is written."""
+"""Collect all key bindings, default and custom, and format keys for display."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def with_own(binding: Binding, own: Mapping[str, str]) -> Binding:
 
 
 def as_pressed(key: str) -> str:
-    """Write a key as it stands on the keyboard: `[` for left_square_bracket."""
+    """Format a key as printed on the keyboard: `[` for left_square_bracket."""
     sign = SIGNS.get(key.strip()) or key_to_character(key.strip())
     return sign if sign is not None and sign.isprintable() and not sign.isspace() else key.strip()
 
@@ -71,7 +71,7 @@ TOGETHER = (TYPED, *PANES)  # parts whose keys hold at the same time
 
 
 class Keymap(Struct, frozen=True):
-    """Keys by the id of a binding, several with commas between them; and what of the settings is not used, and why."""
+    """Keys by binding id, separated by commas, and the problems with keys in the settings."""
 
     keys: Mapping[str, str]
     problems: tuple[str, ...] = ()
@@ -110,14 +110,14 @@ def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) ->
 
 
 def _pressable(value: Any) -> list[str]:
-    """Give the keys that a setting names, as Textual names them; none where one of them cannot be pressed."""
+    """Return the keys of a setting by their Textual names; [] if one of them cannot be pressed."""
     texts = cast("list[Any]", value) if isinstance(value, list) else value.split(",") if isinstance(value, str) else []
     names = [_named(str(text).strip()) for text in texts]
     return [] if "" in names else names
 
 
 def _named(key: str) -> str:
-    """Return a key such as `ctrl+x`, `?` or `Enter` as Textual names it; "" for what is no key."""
+    """Return the Textual name of a key such as `ctrl+x`, `?` or `Enter`; "" if it is not a key."""
     *modifiers, last = key.split("+") if key != "+" and not key.endswith("++") else [*key[:-2].split("+"), "+"]
     modifiers = [m.lower() for m in modifiers if m]
     if len(last) == 1:
@@ -132,7 +132,7 @@ def _is_text(key: str) -> bool:
 
 
 def _clash(chosen: Mapping[str, str], declared: Mapping[str, tuple[str, str]]) -> tuple[str, str, str] | None:
-    """Find a key that a chosen binding would share with another of the same part, which as declared it does not."""
+    """Find a key that a custom binding newly shares with another binding of the same part."""
     for custom_id in reversed(list(chosen)):
         part = declared[custom_id][0]
         for other, (where, keys) in declared.items():

@@ -18,9 +18,9 @@ _KEPT_BEGIN = ("WAYLAND_", "XDG_", "DBUS_", "LC_", "WSL", "DESKTOP_", "KDE_", "G
 
 
 def command(url: str, env: Mapping[str, str], workspace: Path, platform: str = sys.platform) -> list[str] | None:
-    """Return what opens `url` (http, https or mailto); None where the system has nothing for it outside the workspace.
+    """Return the command that opens `url`; None if no program outside the workspace can.
 
-    Raises `SaktiError` for an address of another kind.
+    Raises `SaktiError` unless the address is http, https or mailto.
     """
     checked = address(url)
     if checked is None:

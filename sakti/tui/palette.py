@@ -1,4 +1,4 @@
-"""Name the colours of lines that sakti draws itself, by role, with defaults for themes that leave them out."""
+"""Define the colours of text that sakti draws itself, by role, with defaults for themes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def variable_defaults(dark: bool, colours: str = "truecolor") -> dict[str, str]:
 
 
 class Palette(Struct, frozen=True):
-    """Rich styles by role; each sets a foreground, or what its name says, and leaves the rest to the widget."""
+    """Rich styles by role; each sets a foreground, or the attribute in its name, and nothing else."""
 
     text: Style
     bold: Style
@@ -87,7 +87,7 @@ _WANTED = ("foreground", "panel", GROUND, *(PREFIX + role for role in DEFAULTS))
 
 
 def make_palette(variables: Mapping[str, str], dark: bool) -> Palette:
-    """Return the palette of a theme, from `App.theme_variables`. A colour that cannot be read takes its default."""
+    """Return the palette for `App.theme_variables`; a colour that cannot be parsed uses its default."""
     return _make(tuple((n, variables[n]) for n in _WANTED if n in variables), dark)
 
 

@@ -1,7 +1,7 @@
-"""Pastes among what a terminal sends, taken out before anything looks at single characters. Pure; times are given.
+"""Extract pastes from terminal input before it is parsed by character. Pure; times are passed in.
 
-Textual's parser handles a paste character by character (10 MB are over half a minute) and loses the start of an escape
-sequence within one. Here a paste is searched for its end and nothing else.
+Textual's parser handles a paste character by character (10 MB take over half a minute) and loses the start of an escape
+sequence within one. This module only searches a paste for its end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Pastes:
         return out
 
     def silence(self, now: float) -> list[str | Pasted]:
-        """Return what to hand on when nothing came until `now`: of a paste that pauses, what there is."""
+        """Return the content of a paste that has paused, if no input arrived until `now`; else []."""
         if not self._inside or not self._parts or now - self._last < (AGAIN if self._stalled else PATIENCE):
             return []
         text = "".join(self._parts)
@@ -100,7 +100,7 @@ class Pastes:
         return rest
 
     def _leave(self, out: list[str | Pasted]) -> None:
-        """End the paste: for the parser of keys first, which then stands where it stood before it."""
+        """End the paste; the end marker goes first, so that the key parser returns to its normal state."""
         text = "".join(self._parts)
         out.append(END)
         if text or not self._stalled:

@@ -19,9 +19,9 @@ LIMIT = 20.0  # seconds that closing may take: what waits for another process gi
 
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False) -> int:
-    """Show `session` until the user leaves; `prompt` is sent at once, `pick_thread` asks for a thread first.
+    """Show `session` until the user quits; `prompt` is sent at once, `pick_thread` asks for a thread.
 
-    The session is closed, the terminal restored. Gives the exit code for the shell.
+    Closes the session and restores the terminal; returns the exit code for the shell.
     """
     if sys.__stderr__ is None or not sys.__stderr__.isatty():  # Textual draws there: `sakti 2> log` draws elsewhere
         setattr(sys, "__stderr__", sys.__stdout__)  # noqa: B010 - a constant for type checkers

@@ -26,7 +26,10 @@ class Startup:
         self._host, self._chat, self._pick_thread = host, chat, pick_thread
 
     async def run(self) -> None:
-        """Open the store and show the thread, then send what was typed meanwhile. Raises `SaktiError`."""
+        """Open the store, show the thread, and send messages typed meanwhile.
+
+        Raises `SaktiError`.
+        """
         chat, session = self._chat, self._host.session
         try:
             await asyncio.to_thread(workspace.preload)

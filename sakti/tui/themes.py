@@ -82,7 +82,7 @@ def load_themes() -> Themes:
 
 
 def read_theme(path: Path) -> Theme:
-    """Return one theme file. Raises ValueError or OSError with what is wrong in it."""
+    """Read one theme file. Raises ValueError or OSError with a description of the problem."""
     table: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
     name = table.pop("name", path.stem)
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):

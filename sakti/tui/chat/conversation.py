@@ -1,4 +1,4 @@
-"""Column of the conversation: transcript, questions and prompt, and what the prompt sends to the session."""
+"""Combine transcript, questions and prompt in one column, and send prompt input to the session."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Conversation(Vertical):
         self._then()
 
     def fit_start(self) -> None:
-        """Show the start where the thread is known to be empty: what is still being loaded is not announced as new."""
+        """Show the start page once the thread is known to be empty, not while it is still loading."""
         empty = bool(self.view.shown) and not self.transcript.document.blocks
         self.start.display = empty and not self.approval.pending  # a question needs the room
 
@@ -153,7 +153,7 @@ class Conversation(Vertical):
             raise
 
     async def _send(self, text: str, sending: Awaitable[None]) -> None:
-        """Wait for `sending`; if it fails, put `text` into the prompt again, before what was typed meanwhile."""
+        """Await `sending`; if it fails, put `text` back into the prompt, before newer input."""
         try:
             await sending
         except SaktiError as e:
@@ -173,11 +173,11 @@ class Conversation(Vertical):
     # --- the prompt -------------------------------------------------------------------------------------------
 
     def give_back(self, text: str) -> None:
-        """Put what could not be sent before what was typed meanwhile."""
+        """Put unsent text back into the prompt, before newer input."""
         self.prompt.put("\n\n".join(t for t in (text, self.prompt.value) if t))
 
     def take_back_queue(self) -> None:
-        """Put all that is queued, in its order, before what stands in the prompt."""
+        """Move all queued messages, in order, to the start of the prompt."""
         session = self._host.session
         texts = [session.unqueue(0) for _ in session.queued]
         if back := "\n\n".join(t for t in texts if t):
@@ -214,7 +214,7 @@ class Conversation(Vertical):
         self._host.go(self._paste, group="clipboard", exclusive=True)
 
     async def _paste(self) -> None:
-        """Paste an image of the system's clipboard; else what was copied in this window."""
+        """Paste an image from the system clipboard, else the text copied in this window."""
         if image := await clipboard.take(os.environ, self._host.session.workspace.root, own=self.prompt.own_clipboard):
             self.prompt.attach(*image)
         elif not self.prompt.paste_own():

@@ -22,7 +22,7 @@ class Drafts:
         self._timer: Timer | None = None
 
     async def restore(self) -> None:
-        """Put what windows that are gone had not sent before what stands in the prompt."""
+        """Restore the unsent text of closed windows, before the current prompt text."""
         prompt = self._prompt
         try:
             draft, queued = await self._host.session.views.take_unsent()
@@ -39,7 +39,7 @@ class Drafts:
         self.changed()
 
     def changed(self) -> None:
-        """Store what there is, in a moment; at once a queue that grew, and that the prompt is empty."""
+        """Schedule a save; save at once if the queue grew or the prompt became empty."""
         if not self._keeps:
             return
         queue_grew = self._kept is not None and len(self._host.session.queued) > len(self._kept[1])

@@ -123,7 +123,7 @@ class Panes:
             await session.current.learn()
 
     def show_windows(self) -> None:
-        """Show the windows as they are now, and load what has changed with them: usage, and the log."""
+        """Show the current windows; reload usage and the log if they changed."""
         before, now = self._windows, self._host.session.views.windows()
         if now in (before, Windows()):  # or a thread is being loaded
             return
@@ -196,7 +196,7 @@ class Panes:
     # --- showing ----------------------------------------------------------------------------------------------
 
     def show(self, pane: str) -> None:
-        """Show a pane, unfolded; the keys stay where they are."""
+        """Show and unfold a pane without moving the focus."""
         if not self._sidebar.shows(pane):
             self._toggle(pane)
 
@@ -210,7 +210,7 @@ class Panes:
             self.remember()
 
     def toggle_all(self) -> bool:
-        """Hide all panes, or show them again; False where none shows now."""
+        """Hide all panes, or show them again; returns whether any pane is visible."""
         self._sidebar.toggle_all()
         if not self._sidebar.narrow:
             self.remember()
@@ -223,7 +223,7 @@ class Panes:
         return lists[pane]
 
     def point_at(self, title: str) -> bool:
-        """Show the task of that title for a while; False where it is not there, as what was closed long ago."""
+        """Highlight the task titled `title` for a while; False if the list does not contain it."""
         tasks = self._sidebar.tasks.task_list
         at = next((i for i, row in enumerate(tasks.rows) if row.title == title), None)
         if at is not None:
@@ -244,7 +244,7 @@ class Panes:
         self._host.go(self._host.session.views.set_ui_state, "panes", self._sidebar.state, group="state")
 
     def open_board(self) -> None:
-        """Show the board's columns over the whole screen."""
+        """Open the task board over the entire screen."""
         self._board = board_screen.BoardScreen()
         self._host.push(self._board)
 

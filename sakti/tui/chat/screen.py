@@ -1,4 +1,4 @@
-"""Show the chat: what is on the screen, its keys, and the parts that act on them."""
+"""Show the chat: its layout, its keys, and the parts that handle them."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class ChatScreen(Screen[None]):
         return Browsing(entry.title, host.key_name("app.interrupt"), keys)
 
     def _stay_in_sight(self) -> None:
-        """Take the keys from what is not shown any more."""
+        """Move the focus to the prompt if the browsed pane is no longer visible."""
         if self._browsed in PANES and not self.sidebar.shows(self._browsed):
             self.set_focus(self.prompt)
 
@@ -184,7 +184,7 @@ class ChatScreen(Screen[None]):
             self.panes.load_context()
 
     def _keep_queued(self) -> None:
-        """Put what was queued in the thread before into the prompt; it is not sent in this one."""
+        """Move messages queued in the previous thread into the prompt; they are not sent in this one."""
         queue = self.conversation.queue
         if queue.queued and not self.host.session.queued:
             self.conversation.give_back("\n\n".join(queue.queued))
@@ -231,7 +231,7 @@ class ChatScreen(Screen[None]):
                 self.prompt.focus()
 
     def apply_setting(self, name: str) -> str:
-        """Show a setting that has changed; gives what is wrong with it, or ""."""
+        """Apply a changed setting; returns a description of the problem, or ""."""
         config, looks = self.host.session.workspace.config, self.host.appearance
         match name:
             case "ui.theme" if not looks.use(config.ui.theme):
@@ -324,7 +324,7 @@ class ChatScreen(Screen[None]):
     # --- keys -------------------------------------------------------------------------------------------------
 
     def action_stop(self) -> None:
-        """Answer ctrl+c: copy what is selected; else interrupt, or clear the prompt; twice quits."""
+        """Handle ctrl+c: copy the selection, else interrupt, or clear the prompt; pressing twice quits."""
         selected = self.get_selected_text() or self.prompt.selected_text
         if selected:
             self.host.copy_to_clipboard(selected)
@@ -345,7 +345,7 @@ class ChatScreen(Screen[None]):
             self._rest()
 
     def _rest(self) -> None:
-        """Esc where there is nothing to leave or to stop: twice, in an empty prompt, it offers turns to undo."""
+        """Handle an Esc with no other effect: twice in an empty prompt opens the list of turns to undo."""
         now = self.host.session.workspace.clock.monotonic()
         twice = now - self._rested <= REWIND_S
         self._rested = float("-inf") if twice or self.prompt.text else now
@@ -465,7 +465,7 @@ class ChatScreen(Screen[None]):
 
 
 def chat_parts() -> list[tuple[str, type[Any]]]:
-    """List what has keys on this screen, by the name that people know it under."""
+    """List the parts of this screen that have keys, with their display names."""
     return [
         ("Everywhere", ChatScreen),
         ("Prompt", Prompt),

@@ -1,4 +1,4 @@
-"""Show one thread in the transcript: load it a page at a time, visit a message that a search found, and come back."""
+"""Show one thread in the transcript: load pages, jump to search results, and return."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class ThreadView:
         self._on_loaded()
 
     async def load_older(self, until: int | None = None) -> None:
-        """Load a page above what is shown, or back to the message of index `until`."""
+        """Load the page before the oldest loaded message, or everything back to message index `until`."""
         thread_id, oldest = self.shown, self.oldest
         if not oldest:
             return

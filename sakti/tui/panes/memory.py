@@ -1,4 +1,4 @@
-"""Show the windows: how full the memory is, what is computed in the background, what it costs, what happened last."""
+"""Show memory usage: context windows, background work, costs and the latest events."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def memory_lines(
 
 
 def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int, failed: str) -> list[Line]:
-    """Cache, price and Observer in one line where they fit, why it is that one, and what memory has to say."""
+    """Lay out cache, price and Observer, on one line if they fit; then its reason and the note."""
     name = one_line(status.observer.rpartition("/")[2], 40).removeprefix("claude-")
     cost = _cost(spent)
     together = " · ".join(x for x in (cost, name) if x)
@@ -245,7 +245,7 @@ def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int
 
 
 def _reflection(status: MemoryStatus) -> str:
-    """Return what a reflection in the background comes to; empty where there is none."""
+    """Return the status of a buffered reflection, or ""."""
     reflection = status.buffered_reflection
     if not reflection.input_observation_tokens or not reflection.observation_tokens:
         return ""
@@ -307,7 +307,7 @@ def _crop(line: Line, width: int) -> Line:
 
 
 def _cost(spent: Spent) -> str:
-    """Return the cached share of the conversation's input, and the price of all calls, where it is known."""
+    """Return the cached share of the conversation's input and, if known, the cost of all calls."""
     usage = spent.actor
     if not usage.input_tokens:
         return ""

@@ -88,7 +88,7 @@ def carried_rows(carried: Sequence[CarriedLine], wanted: str = "") -> list[Row]:
 
 
 def wants(line: LogLine, wanted: str) -> bool:
-    """Return whether a line passes a filter: text, `#` and the beginning of its category, `?` for doubtful ones."""
+    """Return whether a line passes a filter of text, `#` category prefixes and `?` (flagged lines)."""
     words = wanted.lower().split()
     categories = [w[1:] for w in words if w.startswith("#")]
     text = " ".join(w for w in words if w != "?" and not w.startswith("#"))
@@ -102,7 +102,7 @@ def wants(line: LogLine, wanted: str) -> bool:
 def all_rows(
     lines: Sequence[LogLine], waiting: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = frozenset()
 ) -> list[Row]:
-    """Return the log as rows, and under a divider the notes that are `waiting`: made, and not in the prompt yet."""
+    """Return the log as rows; below a divider, the `waiting` notes that are not in the prompt yet."""
     rows, more = log_rows(lines, wanted, unfolded), log_rows(waiting, wanted, unfolded)
     if not any(isinstance(row, ObservationRow) for row in more):
         return rows
@@ -265,21 +265,21 @@ class ObservationsPane(Vertical):
     ]
 
     class SourcesWanted(Message):
-        """Enter on a line: show what it was made from."""
+        """Enter on a line: show its sources."""
 
         def __init__(self, row: ObservationRow) -> None:
             super().__init__()
             self.row = row
 
     class Corrected(Message):
-        """A line is to be changed: `action` is pin, unpin, edit (to `text`), forget, or undo (the last change)."""
+        """Requests a correction: `action` is pin, unpin, edit (to `text`), forget, or undo (the last one)."""
 
         def __init__(self, action: str, line_id: str = "", text: str = "") -> None:
             super().__init__()
             self.action, self.line_id, self.text = action, line_id, text
 
     class OriginWanted(Message):
-        """Enter on a line of earlier threads: show where it comes from."""
+        """Enter on a line of earlier threads: show its origin."""
 
         def __init__(self, line: CarriedLine) -> None:
             super().__init__()
@@ -387,7 +387,7 @@ class ObservationsPane(Vertical):
         self.travel_to(max(0, at + step))
 
     def travel_to(self, index: int | None) -> None:
-        """Look at the log as it was from the moment `index` on; now where there is no such moment."""
+        """Show the log as of moment `index`; the current log if there is no such moment."""
         if index is None or index >= len(self._moments):
             self._past = None
             self._refresh()
@@ -395,7 +395,7 @@ class ObservationsPane(Vertical):
             self.post_message(self.PastWanted(self._moments[index]))
 
     def show_past(self, moment: LogChange, lines: Sequence[LogLine]) -> None:
-        """Show the log as it was from `moment` on, where it still has that past."""
+        """Show the log as of `moment`, if that moment still exists."""
         if moment in self._moments:
             self._past, self._past_lines = moment, lines
             self._refresh()

@@ -43,9 +43,9 @@ def panes_width(room: int, by_hand: int, *, narrow: bool) -> int:
 
 
 class Sidebar(Vertical):
-    """A wide terminal remembers its panes apart from a narrow one, where they start closed and Esc closes them.
+    """Panes beside the chat; a narrow terminal starts with them closed and keeps its own state.
 
-    In a tiny one they take the room of the chat.
+    Esc closes them there; in a tiny terminal they replace the chat.
     """
 
     HELP = (
@@ -157,7 +157,7 @@ class Sidebar(Vertical):
     # --- its width --------------------------------------------------------------------------------------------
 
     def set_width(self, width: int) -> None:
-        """Set the width in cells, as far as the chat keeps enough of the window; 0: as wide as the window allows."""
+        """Set the width in cells, limited so that the chat keeps enough room; 0: fit the window."""
         self._width = max(NARROWEST, min(WIDEST, width)) if width else 0
         self.fit()
 

@@ -1,4 +1,4 @@
-"""Show the task board over the whole screen: four columns, with keys and mouse, as fresh as the database."""
+"""Show the task board on its own screen: four columns, refreshed from the database."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class BoardScreen(Panel[None]):
     line = query_one("#board-input", AskLine)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action may run; on the line below a list it is typed text, but for what opens that line."""
+        """Return False for `ask` while the input line is open: its keys are text there."""
         return not (action == "ask" and self.line.asked)
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class BoardScreen(Panel[None]):
             self.host.go(self._reload, group="board-screen", exclusive=True)
 
     async def _reload(self) -> None:
-        """Read the board where something happened since it was drawn; a minute later, say how long it is since."""
+        """Reload the board if it changed, and once a minute to update ages."""
         views = self.host.session.views
         minute = self._now() // 60_000
         version = await views.board_version()
@@ -252,7 +252,7 @@ class BoardScreen(Panel[None]):
         self.host.go(self._run_change, name, args, force, group="board-change")
 
     async def _run_change(self, name: str, args: tuple[str, ...], force: bool) -> None:
-        """Do it and show the board as it is then; a refusal stands in the title, and may be answered below."""
+        """Apply a change and reload the board; a refused one is shown and can be forced from below."""
         refused = False
         try:
             done = await by_hand.change(self.host.session, name, *args, force=force)
@@ -274,7 +274,7 @@ class BoardScreen(Panel[None]):
 
 
 def _heading(title: str, count: int, shown: int, containers: int, containers_shown: int) -> str:
-    """Return a heading as `Blocked  2 · 1 container`; a column longer than what is read says how much more there is."""
+    """Return a heading such as `Blocked  2 · 1 container`, with the number of cards not shown."""
     parts = [f"{title}  {count}"]
     if containers:
         parts.append(f"{containers} container{'s' * (containers != 1)}")

@@ -32,7 +32,7 @@ Part: TypeAlias = tuple[str, type[Any]]  # what has keys, by the name that peopl
 
 
 def parts(chat: Sequence[Part]) -> list[Part]:
-    """List everything that has keys; `chat`: what stands beside the prompt."""
+    """List everything that has keys, starting with the parts of the `chat`."""
     return [
         *chat,
         ("Threads", ThreadsScreen),

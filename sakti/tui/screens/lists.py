@@ -28,7 +28,7 @@ LOOK = 0.5  # seconds between looks at theme files, or at background commands, w
 
 
 def age(then_ms: int, now_ms: int) -> str:
-    """Return how long ago, in one unit: `now`, `5m`, `3h`, `12d`, and the date for what is older than a month."""
+    """Return an age in one unit (`now`, `5m`, `3h`, `12d`), or the date after a month."""
     seconds = max(0, now_ms - then_ms) // 1000
     if seconds < 60:
         return "now"
@@ -146,7 +146,7 @@ class ThemesScreen(ListPanel):
             self.result_list.move_to(self._names.index(self._before))
 
     def _look(self, *, first: bool = False) -> None:
-        """Read the theme files again where one of them changed, and show the theme under the cursor as it is now."""
+        """Reload the theme files if one of them changed, and show the current theme again."""
         seen = files_seen()
         if seen == self._seen:
             return

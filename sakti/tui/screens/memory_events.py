@@ -61,7 +61,7 @@ class MemoryEventsScreen(ListPanel):
 
 
 def event_blocks(event: MemoryEvent, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:
-    """Return what an event made: the text of its groups; of a reflection, the lines before and after as a diff."""
+    """Return the result of an event: its text, or a diff of the log for a reflection."""
     models = ", ".join(dict.fromkeys(one_line(g.model, 60) for g in groups if g.model))
     indexes = [i for g in groups for i in (g.first_index, g.last_index) if i is not None]
     facts = (

@@ -30,9 +30,9 @@ BACK = ("esc back", "close")
 
 
 def clickable(keys: Keys, width: int = 0) -> Content:
-    """Keys with what they do, folded between them where `width` cells do not hold them all in one line.
+    """Format clickable keys with descriptions, wrapped between keys at `width` cells (0: no limit).
 
-    Only text of our own may stand in it: it is markup.
+    The text is markup, so it must not contain external input.
     """
     out, used = "", 0
     for text, do in keys:
@@ -45,7 +45,7 @@ def clickable(keys: Keys, width: int = 0) -> Content:
 
 
 class KeyLine(Static):
-    """The keys of a screen; a click on one of them does what it does."""
+    """The clickable keys of a screen."""
 
     def __init__(self, keys: Keys, *, id: str) -> None:
         super().__init__(clickable(keys), id=id, markup=False)
@@ -78,7 +78,7 @@ class Panel(ModalScreen[Result]):
 
     @property
     def is_open(self) -> bool:
-        """Return whether it has not been left: its widgets go before it does, and an answer may come later still."""
+        """Return whether the screen is still on the stack; answers may arrive after it was closed."""
         return self in app_of(self).screen_stack
 
     def compose(self) -> ComposeResult:
@@ -106,7 +106,7 @@ class Panel(ModalScreen[Result]):
         self.dismiss(None)
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
-        """Close the screen; nothing where that has begun: a key that comes late would close another one."""
+        """Close the screen; does nothing if it is already closing, so no other screen is closed."""
         return super().dismiss(result) if app_of(self).screen is self else AwaitComplete()
 
 
@@ -138,7 +138,7 @@ class ListPanel(Panel[Any]):
         raise NotImplementedError
 
     def nothing(self, text: str) -> str:
-        """Return what to say where no row passes the filter `text`, or there is none at all ("")."""
+        """Return the text for an empty list, with the filter `text` ("" if unfiltered)."""
         return self.empty
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:

@@ -55,7 +55,7 @@ NEAR = 6  # rows before the end at which more are loaded
 
 
 class Kept(Struct, frozen=True):
-    """A search as it was left: what was typed, where it looked, how many hits were loaded, which one was chosen."""
+    """State of a closed search: query, scope, number of loaded hits, and the selected hit."""
 
     text: str
     scope: Scope
@@ -81,7 +81,7 @@ class ResultList(LineList):
 
 
 class SearchScreen(Panel[Any]):
-    """Dismisses with the `Hit` to go to, or with its text for the prompt (ctrl+o). `kept`: a search to go on with."""
+    """Dismisses with the `Hit` to open, or with text for the prompt (ctrl+o); `kept` resumes a search."""
 
     HELP = WORDS
     CSS_PATH = "../styles/search.tcss"
@@ -162,7 +162,7 @@ class SearchScreen(Panel[Any]):
         self.host.go(self._search, DEBOUNCE, group="search", exclusive=True)
 
     async def _search(self, wait: float, then_open: bool = False) -> None:
-        """Show what was asked for; the old results stay until the new ones are there."""
+        """Search for the current input; old results stay visible until new ones arrive."""
         await asyncio.sleep(wait)
         if not self.is_open:
             return
@@ -202,7 +202,7 @@ class SearchScreen(Panel[Any]):
     async def _page(
         self, asked: tuple[str, Scope], limit: int, offset: int, *, first: bool = False
     ) -> SearchPage | None:
-        """Hits for `asked`; None where something else is asked for by then, or the search failed and says why."""
+        """Return hits for `asked`; None if the search failed (and was reported) or the query changed."""
         try:
             page = await self.host.session.views.search(
                 asked[0], scope=asked[1], limit=limit, offset=offset, first=first
@@ -223,7 +223,7 @@ class SearchScreen(Panel[Any]):
             self.host.go(self._more, group="search", exclusive=True)
 
     async def _more(self) -> None:
-        """Add the next page below what is there."""
+        """Append the next page of hits."""
         page = await self._page(self._asked(), PAGE, len(self._hits))
         if page is not None:
             self._hits += page.hits
@@ -295,7 +295,7 @@ class SearchScreen(Panel[Any]):
         self.dismiss(event.row)
 
     def action_open(self) -> None:
-        """Go to the chosen hit; where the list is not there yet, to the first of what was asked for."""
+        """Open the selected hit; if no results are shown yet, the first hit of the current query."""
         if self._shown == self._asked():
             hit = self.result_list.current
             if hit is not None and _is_hit(hit):

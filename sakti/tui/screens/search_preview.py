@@ -1,4 +1,4 @@
-"""Show what stands round a hit: the messages before and after it, its words highlighted; beside the list or alone."""
+"""Show the messages around a hit with highlighted words, beside the list or on its own screen."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def passage_of(views: Views, hit: Hit, query: str, around: int = 3) -> Pas
 
 
 def _shortened(message: Message) -> Message:
-    """Return a message with the beginnings of its long texts: a whole one takes a quarter of a second to draw."""
+    """Return a copy with long texts cut to their beginning: drawing a full one takes 0.25 s."""
     cut = (
         TextPart(p.text[:AFTER] + " …") if isinstance(p, TextPart) and len(p.text) > LONG else p for p in message.parts
     )
@@ -83,7 +83,7 @@ def _blocks(messages: Sequence[Message], hit: Hit) -> list[Block]:
 
 
 class Preview(Transcript):
-    """A passage to read; the message of the hit stands out."""
+    """A passage to read, with the message of the hit highlighted."""
 
     HELP = "The messages around the hit."
 
@@ -137,7 +137,7 @@ class Preview(Transcript):
 
 
 class PassageScreen(Panel[None]):
-    """A passage over the whole screen, for what is not opened in the conversation now."""
+    """A passage on its own screen, for hits that cannot be opened in the conversation."""
 
     AUTO_FOCUS = "Preview"
     HELP = "The messages there. The chat behind this screen continues."

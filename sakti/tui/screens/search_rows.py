@@ -40,7 +40,7 @@ _HEADINGS = {"task": "Tasks", "working_memory": "Working memory", "reflection": 
 
 
 class Heading(Struct, frozen=True):
-    """What the hits below belong to; `time` (Unix ms) is that of the best of them, `count` how many they are."""
+    """Heading of a group of hits: `time` (Unix ms) of the best one, and their `count`."""
 
     key: str
     title: str
@@ -59,9 +59,9 @@ def rule_of(page: SearchPage) -> tuple[int, str]:
 
 
 def grouped(hits: Iterable[Hit], after: str = "", rule: tuple[int, str] = (0, "")) -> list[Row]:
-    """Return `hits`, best first, under the threads that they stand in: the thread of the best hit first.
+    """Group `hits`, best first, by thread; the thread of the best hit comes first.
 
-    `after`: the key of the heading that stands above already, which is not said again. `rule`: see `rule_of`.
+    `after`: the key of the last heading above, which is not repeated. `rule`: see `rule_of`.
     """
     listed, (rank, title) = list(hits), rule
     at = next((i for i, hit in enumerate(listed) if hit.rank == rank), None)
@@ -99,7 +99,7 @@ def _title(hit: Hit) -> str:
 
 
 def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Line]:
-    """Return a heading, or who said it when, a `note` on why it is there, and the snippet with what matched marked."""
+    """Draw a heading, or a hit: author, time, a `note` on the match, and the marked snippet."""
     width -= 1  # the last cell is the scroll bar's
     if isinstance(row, Heading):
         right = f"{row.count} · {_when(row.time)}" if row.count > 1 else _when(row.time)
@@ -154,7 +154,7 @@ def _flat(text: str) -> str:
 
 
 def searched_words(hit: Hit, query: str) -> list[str]:
-    """Return what to highlight in the text of a hit: what matched in its snippet, and the words that were asked for."""
+    """Return the words to highlight in a hit: the matches in its snippet, and the query's words."""
     parsed = parse_query(query)
     words = [hit.snippet[a:b] for a, b in hit.marks]
     words += [*parsed.phrases, *parsed.prefixes, *(w for w in terms(parsed.text) if len(w) > 2)]
@@ -169,20 +169,20 @@ def _operator(name: str) -> re.Pattern[str]:
 
 
 def filter_of(query: str, name: str) -> str:
-    """Return the value of the filter `name` in a query, "" where it has none."""
+    """Return the value of the filter `name` in a query, or ""."""
     values = _operator(name).findall(query)
     value = str(values[-1]).strip('"').lower() if values else ""
     return value.rstrip("s") if name == "kind" else value
 
 
 def with_filter(query: str, name: str, value: str) -> str:
-    """Return `query` with that filter set, or without it where `value` is ""; filters stand first, then text."""
+    """Return `query` with that filter at its start; an empty `value` removes the filter."""
     rest = _operator(name).sub("", query)
     return f"{name}:{value} {rest}" if value else rest
 
 
 def next_filter(query: str, name: str) -> str:
-    """Return `query` with the next value of the filter `name`; after a value that was typed by hand comes none."""
+    """Return `query` with the next value of the filter `name`; a custom value is followed by none."""
     values = list(FILTERS[name])
     now = filter_of(query, name)
     return with_filter(query, name, values[(values.index(now) + 1) % len(values)] if now in values else "")

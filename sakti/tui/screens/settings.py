@@ -1,4 +1,4 @@
-"""Show every setting with its value and source; a value is tried, shown as the line it makes, and written."""
+"""Show every setting with its value and source; edits are previewed and written to the file."""
 
 from __future__ import annotations
 

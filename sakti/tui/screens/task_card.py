@@ -1,4 +1,4 @@
-"""Show a task whole: what it is, what it waits for, how it ended, its history, and what was said about it."""
+"""Show all details of a task: description, dependencies, outcome, history and comments."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class PageScreen(ReadScreen):
 
 
 def approval_screen(asked: ApprovalRequested) -> ReadScreen:
-    """Show all of what is asked about."""
+    """Show the full command or diff of an approval question."""
     blocks: list[Block] = [DiffBlock(diff=sanitise(asked.diff))] if asked.diff else []
     if asked.tool == "bash" or not blocks:
         blocks.insert(0, TextBlock(text=revealed(asked.target), open=True))
@@ -128,7 +128,7 @@ def approval_screen(asked: ApprovalRequested) -> ReadScreen:
 
 
 def help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill] = ()) -> list[Block]:
-    """Keys by the part of the screen they belong to, the slash commands, and the user's skills and commands."""
+    """List keys by part of the screen, slash commands, and the user's skills and commands."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for group, binding in bindings:
         if binding.description:

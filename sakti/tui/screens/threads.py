@@ -1,4 +1,4 @@
-"""List all threads of a workspace: open, rename, fork, delete and restore, export; by keys and by mouse."""
+"""List all threads of a workspace, with actions to open, rename, fork, delete, restore and export."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ class ThreadsScreen(ListPanel):
 
 
 def _tag(row: ThreadSummary) -> str:
-    """Return how it came about, where nobody sat before it."""
+    """Return "run" for a thread of a headless run, else ""."""
     return "run" if row.thread.metadata.get(HEADLESS) else ""
 
 

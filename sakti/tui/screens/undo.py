@@ -1,4 +1,4 @@
-"""Undo: what it would do to files before it is done, and the turns that can be chosen for it."""
+"""Preview an undo or redo before it is applied, and list the turns to choose from."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class RedoScreen(UndoScreen):
 
 
 class RewindScreen(ListPanel):
-    """The turns of the thread, newest first; dismisses with the turn from which on all is undone, and what."""
+    """The turns of the thread, newest first; dismisses with the first turn to undo and the scope."""
 
     HELP = "Undo a turn and all after it: conversation, files, or both. It is shown before it is done."
     placeholder = "filter turns"
@@ -191,7 +191,7 @@ class RewindScreen(ListPanel):
 
 
 async def rewind(host: Host, give_back: Callable[[str], None]) -> None:
-    """Let the user choose a turn, then show what undoing it does; `give_back` puts its text into the prompt."""
+    """Let the user choose a turn, then preview its undo; `give_back` puts its text into the prompt."""
     if host.session.thread is None:
         return
     undo = undoing.of_session(host.session)

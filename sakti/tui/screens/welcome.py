@@ -1,4 +1,4 @@
-"""Show the first start on one screen: what was found, which model, the ways to go on. Everything can be left out."""
+"""Show the first start: detected tools, the model, and the ways to continue, all optional."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ INSTALL = "pip install 'sakti[local]' && sakti local install"
 
 
 class Way(Struct, frozen=True):
-    """One of the ways to go on: its name, and what stands behind it now."""
+    """One way to continue: its name, its title, and a hint on its current state."""
 
     name: str
     title: str
@@ -92,7 +92,7 @@ class WelcomeScreen(Panel[None]):
 
     @property
     def typing(self) -> bool:
-        """Return whether what is typed belongs here, and not to the prompt."""
+        """Return whether typed text belongs to this screen's input line, not to the prompt."""
         return self.line.display
 
     async def _look(self) -> None:

@@ -1,6 +1,6 @@
-"""Define the blocks of a transcript: a block knows its text and how to draw itself at a width, nothing of scrolling.
+"""Define the blocks of a transcript, which draw their text at a given width and ignore scrolling.
 
-Everything that comes from outside is sanitised when a block takes it.
+Blocks sanitise external text when they receive it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LONG_TEXT = 60_000  # characters of one message that show before it is unfolded
 
 
 class Block(Struct, eq=False):
-    """`message_id` says whose it is ("" while it streams). `gap`: a blank line stands before it."""
+    """`message_id`: its message ("" while it streams); `gap`: whether a blank line precedes it."""
 
     message_id: str = ""
     gap: bool = True
@@ -58,7 +58,7 @@ class Block(Struct, eq=False):
 
     @property
     def source(self) -> str | None:
-        """Return what was written, where all of it is shown; None where its lines say better what is."""
+        """Return the source text if all of it is shown; None if the drawn lines represent it better."""
         return None
 
     @property
@@ -76,7 +76,7 @@ class Block(Struct, eq=False):
         return self.message_id == message_id
 
     def above(self, width: int, palette: Palette) -> Line:
-        """Return the line before it, where it has a gap."""
+        """Return the line drawn above a block that has a gap."""
         return []
 
     def render(self, width: int, palette: Palette) -> list[Line]:
@@ -263,9 +263,9 @@ class ThinkingBlock(Block, eq=False):
 
 
 class WaitingBlock(Block, eq=False):
-    """Stands where the answer will appear: what is waited for, and for how long.
+    """Placeholder for the coming answer: the current state and how long it has lasted.
 
-    `since` is when that began, `elapsed` what the clock told last, in seconds.
+    `since` is the start and `elapsed` the time shown last, both in seconds.
     """
 
     text: str = "thinking"

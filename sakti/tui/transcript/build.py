@@ -84,9 +84,9 @@ def _told_endings(messages: Sequence[Message]) -> set[str]:
 
 
 def _in_order(messages: Iterable[Message]) -> list[Message]:
-    """Return messages with each command that the user ran during an answer behind that answer; it was stored before.
+    """Move each command that the user ran during an answer behind that answer.
 
-    It stands below it, as it did then.
+    It was stored before the answer, but shown below it.
     """
     out: list[Message] = []
     held: list[Message] = []
@@ -158,7 +158,7 @@ def user_blocks(message: Message) -> list[Block]:
 
 
 def _pasted_blocks(message: Message) -> tuple[tuple[int, int], ...]:
-    """Return where pasted blocks stand; of another long text, all but its first and last line."""
+    """Return the spans of pasted blocks; in other long texts, all but the first and last line."""
     text, spans = message.text, cast("list[list[int]]", message.metadata.get(PASTED) or [])
     if not spans and text.count("\n") >= FOLD_LINES:
         spans = [[text.index("\n") + 1, text.rindex("\n")]]
@@ -166,7 +166,7 @@ def _pasted_blocks(message: Message) -> tuple[tuple[int, int], ...]:
 
 
 def image_line(image: ImagePart) -> str:
-    """Return what stands for an image: its name, and how large it is, as far as that is known."""
+    """Return the line for an image: its name and, if known, its dimensions and size."""
     pixels = f"  {image.width}×{image.height}" if image.width and image.height else ""
     size = len(image.data) * 3 // 4  # base64
     amount = f"  {size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"  {-(-size // 1000)} kB" if size else ""
@@ -174,5 +174,5 @@ def image_line(image: ImagePart) -> str:
 
 
 def tool_gap(blocks: Sequence[Block]) -> bool:
-    """Tool lines stand close together, with room before the first of them, except directly under a label."""
+    """Return whether a tool line needs a gap: only the first one does, unless it follows a label."""
     return bool(blocks) and not isinstance(blocks[-1], ToolBlock | Label)

@@ -14,7 +14,7 @@ _WORD = lazy_pattern(r"[\w./:@#%+~-]+|\s+|.")
 
 
 def code_of(document: Document, index: int) -> str | None:
-    """Return the code of the block that begins at `index`, or of the first one inside a list or a quote there."""
+    """Return the code of the block at `index`, or of the first code block nested in it."""
     block = document.blocks[index]
     if isinstance(block, ChunkBlock) and block.chunk.language is not None:
         while not block.chunk.first and index and isinstance(before := document.blocks[index - 1], ChunkBlock):
@@ -32,9 +32,9 @@ def code_of(document: Document, index: int) -> str | None:
 
 
 def message_of(document: Document, index: int) -> str:
-    """Return what was said where block `index` stands: of a label, all that stands below it; of another, its message.
+    """Return the text of the message at block `index`; for a label, of everything up to the next one.
 
-    Where nothing was said, as by a tool, what it shows.
+    Without message text, as for a tool call, returns the text that is shown.
     """
     blocks = document.blocks
     first = last = index
@@ -62,7 +62,10 @@ def said(blocks: Iterable[Block]) -> str:
 
 
 def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -> str:
-    """Return the text from a place, (line, character), to another: whole blocks as written, the rest as it is shown."""
+    """Return the text between two places (line, character).
+
+    Blocks that are fully selected are copied as source, partial ones as shown.
+    """
     first, last = document.locate(start[0]), document.locate(end[0])
     if first is None or last is None:
         return ""

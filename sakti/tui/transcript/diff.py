@@ -1,4 +1,4 @@
-"""Draw a unified diff as coloured lines: the number of each line, its sign, and the code in its language's colours."""
+"""Draw a unified diff: line numbers, signs, and syntax-highlighted code."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LONG = 4_000  # characters of one line that are shown
 
 
 class DiffRow(Struct, frozen=True):
-    """One line: `kind` is "+", "-", " ", or "@" where lines are left out.
+    """A row of a diff: `kind` is "+", "-", " ", or "@" for omitted lines.
 
-    `number` of that line in the file as it is after the change, before it for what is removed (0: not known); `source`
-    as the diff has it.
+    `number` is the line number after the change, or before it for a removed line (0: unknown); `source` is the line as
+    in the diff.
     """
 
     kind: str

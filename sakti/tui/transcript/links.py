@@ -25,7 +25,7 @@ _SAFE = "!#$%&'()*+,/:;=?@[]~-._"
 
 
 def address(href: str) -> str | None:
-    """Return `href` as it may be opened: http, https or mailto, nothing in it that is not of an address; else None."""
+    """Return the http, https or mailto address `href` in quoted form; None for anything else."""
     href = href.strip()
     if not re.match(r"(?:https?://[^\s/]|mailto:[^\s])", href, re.IGNORECASE) or re.search(r"[\s\x00-\x20\x7f]", href):
         return None
@@ -33,7 +33,7 @@ def address(href: str) -> str | None:
 
 
 def place(text: str) -> str | None:
-    """Return the file that `text` names, without a line number; None where it may be any other thing."""
+    """Return the file named by `text`, without line number; None if it may not be a path."""
     if not _PATH.fullmatch(text) or not ("/" in text or ":" in text):
         return None
     return text.partition(":")[0]
@@ -76,7 +76,7 @@ def linked(text: str, style: Style, link: Style) -> list[Span]:
 
 
 def trimmed(url: str) -> str:
-    """Return an address without the punctuation of the sentence it stands in."""
+    """Strip the punctuation of the surrounding sentence from the end of a URL."""
     while url:
         if url[-1] in ".,;:!?*_~" or (url[-1] in ")]" and url.count(url[-1]) > url.count("(["[url[-1] == "]"])):
             url = url[:-1]

@@ -1,4 +1,4 @@
-"""Show one turn as it happens: events become blocks at the end of a `Document`, and only the last text is open."""
+"""Show a running turn: events become blocks at the end of a `Document`; only its end changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OwnCommand(Struct):
 
 
 class Waiting(Struct):
-    """What stands where the answer will appear; `label` was made for it, `before` it was who spoke."""
+    """Placeholder of the coming answer; `label`: a heading added for it, `before`: the previous speaker."""
 
     block: WaitingBlock
     label: Label | None
@@ -41,12 +41,12 @@ class Waiting(Struct):
 
 
 class LiveTurn:
-    """`changed` is called whenever something has to be drawn, with True where the user waits for just that.
+    """`changed` is called when a redraw is needed, with True if the user is waiting for it.
 
-    `draw` then brings the document up to date. `clock` gives seconds.
+    `draw` then updates the document. `clock` returns seconds.
 
-    What is made while an answer streams and is no part of it (a command of the user's, a notice, a card) stands below
-    the answer and waits there until its step is stored: the last `_held` blocks.
+    Blocks added while an answer streams that are not part of it (a user's command, a notice, a card) wait below the
+    answer until its step is stored: the last `_held` blocks.
     """
 
     def __init__(
@@ -74,7 +74,10 @@ class LiveTurn:
         self._carriage = False
 
     def reset(self, keep: Sequence[Block] = ()) -> str:
-        """Another thread, or an empty screen, on which the blocks `keep` stay. Gives what was waited for."""
+        """Reset for another thread or a cleared screen; the blocks `keep` stay.
+
+        Returns the text of the wait that was shown, or "".
+        """
         self._splitter = self._thinking = None
         self._open_tail = self._streaming = False
         kept_ids = set(map(id, keep))
@@ -148,7 +151,7 @@ class LiveTurn:
         self._changed()
 
     def begin_shell(self, command: str) -> ToolBlock:
-        """Show the user's own `!command`: what it prints stands under what was typed."""
+        """Show a `!command` of the user, with its output below."""
         call = ToolBlock(name="bash", own=True)
         call.enter("running", self._clock())
         blocks = (Label(who="you"), TextBlock(text=f"!{command}"), call)
@@ -175,7 +178,7 @@ class LiveTurn:
     # --- what a step brings -------------------------------------------------------------------------------------
 
     def begin_wait(self, text: str = "thinking") -> None:
-        """Show what is waited for where the answer will appear."""
+        """Show `text` as the current state at the place of the coming answer."""
         self._in_turn = True
         if self._streaming:
             return
@@ -265,7 +268,7 @@ class LiveTurn:
             self._touch(block)
 
     def discard_step(self, reason: str) -> None:
-        """Remove what was streamed of this step."""
+        """Remove the streamed blocks of this step."""
         self._stop_wait(label=True)
         self._splitter = self._thinking = None
         self._open_tail = self._streaming = False
@@ -303,7 +306,7 @@ class LiveTurn:
                 block.result_id = message.id
 
     def add_stored(self, messages: Sequence[Message]) -> None:
-        """Messages that another window wrote, oldest first, below what is shown."""
+        """Append messages that another window wrote, oldest first."""
         self._end_step()
         calls = {b.call_id: b for b in self.document.blocks if isinstance(b, ToolBlock)}
         for message in messages:
@@ -336,7 +339,7 @@ class LiveTurn:
         self._changed()
 
     def add_block(self, block: Block) -> None:
-        """Add a notice or a card below what is said, never in the middle of it."""
+        """Add a notice or card below the current message, never inside it."""
         self._place(block)
 
     @property
@@ -359,7 +362,7 @@ class LiveTurn:
     # --- where blocks stand -------------------------------------------------------------------------------------
 
     def _place(self, *blocks: Block) -> None:
-        """Blocks that are no part of the answer: below it while it streams, above the place where it is awaited."""
+        """Place blocks outside the answer: below it while it streams, above it while it is awaited."""
         self.placed += len(blocks)
         if self._streaming:
             self.document.append(*blocks)
@@ -381,7 +384,7 @@ class LiveTurn:
         self._changed()
 
     def _stop_wait(self, *, label: bool = False) -> None:
-        """Remove what was waited for; `label`: nothing came of it, and its heading goes as well."""
+        """Remove the placeholder of the answer; with `label`, also its heading."""
         if self._wait is None:
             return
         wait, self._wait = self._wait, None

@@ -73,7 +73,7 @@ class TooNarrow(Exception):
 
 
 def warm_renderers() -> None:
-    """Load what the first answer needs: the parser of Markdown and the lexers of the code that is likeliest."""
+    """Load the Markdown parser and the most common lexers before the first answer."""
     _parser()
     for language in ("python", "bash"):
         warm_lexer(language)
@@ -169,7 +169,7 @@ class _Writer:
         return max(4, self.width - sum(cell_len(p[1].text) for p in self._prefixes if p[1]))
 
     def _space(self, *, blank: bool = True) -> None:
-        """Room before what comes; not `blank` where that brings a line of its own."""
+        """Add a blank line before the next element; not if `blank` is False, as its own line suffices."""
         if self._gap and self.lines and blank:
             row = Row([p[1] for p in self._prefixes if p[1] and p[1].text.strip()])
             row.skip = sum(len(s.text) for s in row)
@@ -177,7 +177,7 @@ class _Writer:
         self._gap = False
 
     def _emit(self, lines: list[Line], token: Token | None = None) -> None:
-        """Write `lines` behind what the open containers put before them; `token` says where they come from."""
+        """Append `lines` behind the prefixes of open containers; `token` gives their source."""
         if token is not None and token.map:
             lines = made_from(lines, "\n".join(self._source[slice(*token.map)]).rstrip())
         for line in lines:
@@ -278,7 +278,7 @@ class _Writer:
 
 
 def _image_text(image: Token) -> str:
-    """Return everything that was written of an image: its name, where it is, its title."""
+    """Return the text of an image: its name, source and title."""
     source = _parser().normalizeLinkText(str(image.attrGet("src") or ""))
     parts = (image.content, f"({source})" if image.content else source, image.attrGet("title"))
     return f"▣ {' '.join(str(part) for part in parts if part)}"
@@ -304,7 +304,7 @@ def _literal_marks(children: list[Token]) -> set[int]:
 
 
 def _link(style: Style, href: str) -> Style:
-    """Return the style of a link's text: where it leads, if that is an address or a file."""
+    """Return the style of a link, with its target if that is an address or a file."""
     if (target := address(href)) is not None:
         return leading_to(style, "url", target)
     return leading_to(style, "file", file) if (file := place(href)) else style

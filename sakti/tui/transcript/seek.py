@@ -1,4 +1,4 @@
-"""Finding words in blocks: which line of a message holds most of them, what has to unfold for it to be seen."""
+"""Find words in blocks: the best matching line of a message, unfolded if it is hidden."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ UNFOLDED = 200_000  # characters of a text that is unfolded for a word in it
 
 
 def pattern_of(words: Iterable[str]) -> re.Pattern[str] | None:
-    """Return a pattern for any of `words`, in either case, the longest first; None where there are none."""
+    """Return a case-insensitive pattern for any of `words`, longest first; None without words."""
     ordered = sorted({w.lower() for w in words if w.strip()}, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, ordered)), re.IGNORECASE) if ordered else None
 
 
 def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
-    """Return the block of a message and the line in it with most of the words; a block that hides them is unfolded.
+    """Return (block, line) with the most words of a message, unfolding the blocks it examines.
 
-    Only the `DRAWN` blocks with most of them are drawn for it.
+    At most `DRAWN` blocks, those with the most words, are examined. None without a match.
     """
     counts = {i: len(_words(_text(b), pattern)) for i, b in enumerate(document.blocks) if b.holds(message_id)}
     best: tuple[int, int] | None = None
@@ -62,7 +62,7 @@ def _text(block: Block) -> str:
 
 
 def _folded(block: Block) -> bool:
-    """Does it show only a part of its text, which is short enough to be drawn as a whole?"""
+    """Return whether a block is folded and short enough to be drawn in full."""
     match block:
         case ToolBlock(open=False) | ThinkingBlock(open=False):
             return True

@@ -20,11 +20,11 @@ _NESTED_FENCE = lazy_pattern(r"^\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
 
 
 class Chunk(Struct, frozen=True):
-    """`source` is what was written.
+    """A piece of an answer; `source` is its Markdown.
 
-    For code inside a top level fence `language` is what follows the fence's mark (it may be empty), else None, and
-    `code` is what to show; `first` and `last` tell whether the fence begins and ends here. `gap` tells whether a blank
-    line stands before it.
+    For code inside a top-level fence, `language` is the text after the fence's mark (it may be empty), else None, and
+    `code` is the text to show; `first` and `last`: whether the fence begins and ends here. `gap`: whether a blank line
+    precedes it.
     """
 
     source: str
@@ -78,7 +78,7 @@ class Splitter:
         return self._chunk(self._lines, "".join(self._partial), last=False)
 
     def finish(self) -> list[Chunk]:
-        """End of the stream: what was open is finished."""
+        """End the stream and return the remaining chunks."""
         done: list[Chunk] = []
         if self._partial:
             line = "".join(self._partial)
@@ -134,7 +134,7 @@ class Splitter:
         self._size += len(line)
 
     def _cut_line(self, done: list[Chunk]) -> None:
-        """Cut a line without end: give away what can be given at a space, as a chunk of its own."""
+        """Cut an overlong line, at a space if possible; its first part becomes a chunk."""
         text = "".join(self._partial)
         cut = text.rfind(" ", CAP // 2) + 1 or len(text)
         if self._blank and self._content and self._fence is None:
@@ -179,6 +179,6 @@ class Splitter:
 
 
 def split(text: str) -> list[Chunk]:
-    """Return a whole answer as chunks."""
+    """Split a complete answer into chunks."""
     splitter = Splitter()
     return [*splitter.feed(text), *splitter.finish()]

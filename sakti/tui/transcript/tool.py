@@ -1,7 +1,7 @@
-"""Draw one tool call: a line that says what runs and how it stands, and below it what matters of its output.
+"""Draw a tool call: a line with its summary and state, and the relevant output below.
 
-A command that runs shows its last lines, one that failed the end of what it printed, a short success all of it; what is
-long and went well is folded. What the user ran is shown whole.
+A running command shows its last lines, a failed one the end of its output, a short success all of it; a long success is
+folded. The output of a command that the user ran is shown in full.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ToolBlock(Block, eq=False):
         self.raw = (self.raw + text)[-2_000:]
 
     def plan(self, call: ToolCallPart) -> None:
-        """Show that the call is whole, and its turn is still to come."""
+        """Show that the call is complete and waits for its turn."""
         self.name = one_line(call.name, 40)
         self.state = "pending"
         self.arguments = call.arguments or {}
@@ -109,7 +109,7 @@ class ToolBlock(Block, eq=False):
         return self.state in ("running", "waiting") and self.elapsed != before
 
     def add_output(self, text: str) -> None:
-        """Add a piece of what it prints; the newest `KEEP_OUTPUT` characters are kept."""
+        """Append output; only the newest `KEEP_OUTPUT` characters are kept."""
         text = sanitise(text[-KEEP_OUTPUT:])
         joined = self.output + text
         if len(joined) > KEEP_OUTPUT:
@@ -285,7 +285,7 @@ class ToolBlock(Block, eq=False):
 
 
 def output_size(output: str, details: Json) -> str:
-    """Return how much a tool gave, where that is more than a glance."""
+    """Describe the size of a tool's output; "" if it is short."""
     total = details.get("characters")
     if isinstance(total, int) and total >= 100_000:
         return f"{total / 1_000_000:.1f} MB"

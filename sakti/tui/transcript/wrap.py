@@ -1,4 +1,4 @@
-"""Styled text into lines of terminal cells. A line is a list of Rich segments without control characters."""
+"""Wrap styled text into lines of terminal cells: lists of Rich segments, no control characters."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Leaf:
 
 
 class Row(list[Segment]):
-    """A drawn line that knows what it stands for.
+    """A drawn line with a reference to its source.
 
-    `skip` and `tail`: characters at its start and end that only lay it out; `join`: what stood between it and the
-    line above where both are one line of the source (None: it is a line of its own); `copies`: the code that a click
-    on this line copies, "" where its block knows it.
+    `skip` and `tail`: numbers of characters at its start and end that only lay it out; `join`: the text between it and
+    the line above if both belong to one line of the source (None: a separate line); `copies`: the code that a click on
+    this line copies, "" if its block knows it.
     """
 
     __slots__ = ("copies", "join", "leaf", "skip", "tail")
@@ -50,7 +50,7 @@ class Row(list[Segment]):
 
 
 def continued(line: Line, join: str) -> Row:
-    """Return `line` as the continuation of the one above, from which it was folded; `join` stood between them."""
+    """Return `line` as a continuation of the line above; `join` is the text between them."""
     return Row(line, 0, join)
 
 
@@ -239,7 +239,7 @@ _SPACES, _SIGNS = re.compile(r"\s+"), re.compile(r"[,;)\]}/|&=]+")
 
 
 def _break(head: str) -> int:
-    """Return where to break a line that begins with `head`: behind a space, else behind a sign, else at its end."""
+    """Return where to break a line that begins with `head`: after a space, else a sign, else its end."""
     for pattern in (_SPACES, _SIGNS):
         ends = [m.end() for m in pattern.finditer(head) if m.end() > len(head) // 2]
         if ends:
@@ -308,15 +308,15 @@ def indent(lines: Iterable[Line], prefix: Segment) -> list[Line]:
 
 
 def row_of(line: Line) -> Row:
-    """Return `line` with what it knows of itself."""
+    """Return `line` as a `Row`."""
     return line if isinstance(line, Row) else Row(line)
 
 
 def rows_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:
-    """Return what stands in `lines` as it was written.
+    """Return the source text of `lines`.
 
-    From character `start` of the first to `end` of the last one: lines that were folded are whole again, nothing that
-    only lays them out is in it.
+    From character `start` of the first to `end` of the last line: folded lines are joined, and characters that only lay
+    out the text are dropped.
     """
     out: list[str] = []
     rows = [row_of(line) for line in lines]

@@ -43,7 +43,7 @@ def is_command(asked: ApprovalRequested) -> bool:
 
 
 def question(tool: str) -> str:
-    """Return what is asked about a call of `tool`."""
+    """Return the question about a call of `tool`."""
     return "Run this command?" if tool == "bash" else f"Allow {one_line(tool, 40)}?"
 
 
@@ -56,10 +56,10 @@ def lay_out(
     *,
     writing: bool = False,
 ) -> tuple[list[Line], bool]:
-    """Lay out the question `at` in full, all of them as a list under it where there are several.
+    """Lay out question `at` in full, followed by a list if there are several.
 
-    Also whether something of it is missing. At most `height` lines: the keys stand always, what is asked about gives
-    way first. `writing`: the line below is open and has the keys.
+    Returns at most `height` lines, and whether the body was cut. The keys are always shown; the body is shortened
+    first. `writing`: the input line below is open and has the focus.
     """
     if not pending:
         return [], False
@@ -129,7 +129,7 @@ def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tu
 
 
 def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, room: int) -> list[Span]:
-    """Name the keys, in short where there is little room; a click on one of them answers as the key does."""
+    """Return the keys with their labels, short if room is scarce; a click on one answers like the key."""
     short = room < NARROW
     keys = [("v", "View all", "view")] if cut else []
     keys.append(("y", "Allow" if short else "Allow once", "yes"))
@@ -251,7 +251,7 @@ class ApprovalBox(Vertical):
     """The view, and a line to write a note or another command in."""
 
     class Answered(Message):
-        """`edited` replaces what was asked about; `note` goes to the agent with a no."""
+        """`edited` replaces the command; `note` goes to the agent with a denial."""
 
         def __init__(self, id: str, approved: bool, grant: Grant, note: str, edited: str | None) -> None:
             super().__init__()
@@ -266,7 +266,7 @@ class ApprovalBox(Vertical):
             self.asked = asked
 
     class ViewWanted(Message):
-        """Show all of what is asked about."""
+        """Requests the full text of the question."""
 
         def __init__(self, asked: ApprovalRequested) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""Textual's scroll bar, painted straight as strips: through Rich it costs as much as all the text beside it."""
+"""Paint Textual's scroll bar directly as strips; through Rich it costs as much as all the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking for older input while typing, as shells do with ctrl+r. A value, and what each key makes of it."""
+"""Search previous input incrementally, as shells do with ctrl+r. Immutable state with transitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HistorySearch(Struct, frozen=True):
 
     @property
     def current(self) -> str | None:
-        """Return the entry that is shown; None where nothing matches, or nothing is looked for yet."""
+        """Return the selected entry; None without a match or a query."""
         matches = self.matches
         return matches[min(self.at, len(matches) - 1)] if matches else None
 

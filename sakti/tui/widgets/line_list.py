@@ -48,7 +48,10 @@ class LineList(LineView):
     ]
 
     class Opened(Message):
-        """Enter or a click on a row; two clicks where one does not give the list the keys, `row` None without rows."""
+        """Enter or a click on a row; a double click if clicks do not focus the list.
+
+        `row` is None if the list is empty.
+        """
 
         def __init__(self, view: LineList, row: Any) -> None:
             super().__init__()
@@ -60,7 +63,7 @@ class LineList(LineView):
             return self.view
 
     class Moved(Message):
-        """The cursor stands on another row (None: on none)."""
+        """The cursor moved to another row (None: to no row)."""
 
         def __init__(self, view: LineList, row: object | None) -> None:
             super().__init__()
@@ -108,7 +111,7 @@ class LineList(LineView):
             self._show_cursor()
 
     def say_empty(self, text: str) -> None:
-        """Set what stands there without rows."""
+        """Set the text that is shown when the list is empty."""
         if text != self._empty:
             self._empty = text
             if not self.rows:

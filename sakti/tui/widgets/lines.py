@@ -73,7 +73,7 @@ class LineView(ScrollView, can_focus=True):
         raise NotImplementedError
 
     def line_style(self, y: int) -> Style | None:
-        """Return what lies under a whole line: a cursor, a highlight."""
+        """Return the background style of an entire line (cursor, highlight), or None."""
         return None
 
     def line_bar(self, y: int) -> Style | None:
@@ -81,7 +81,7 @@ class LineView(ScrollView, can_focus=True):
         return None
 
     def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
-        """Return what stands out in a line: from and to which character, in which style."""
+        """Return highlighted spans of a line: (start, end) in characters, and the style."""
         return []
 
     @property
@@ -123,13 +123,13 @@ class LineView(ScrollView, can_focus=True):
         return out
 
     def render_line(self, y: int) -> Strip:
-        """Return a line without what surrounds it; its segments say where in the content they stand."""
+        """Return a line without padding; its segments carry their content offsets."""
         y += self.scroll_offset.y
         base = self.rich_style
         return self._strip(y, self.size.width, 0, base, base).apply_offsets(0, y - self._moved)
 
     def _strip(self, y: int, width: int, left: int, base: Style, around: Style) -> Strip:
-        """Return the line at content position `y` in the style `base`, behind `left` cells, in `width` cells in all."""
+        """Draw the line at content position `y` over `base`, indented by `left` of `width` cells."""
         line = self.line_at(y)
         if line is None:
             line = _NOTHING
@@ -170,7 +170,7 @@ class LineView(ScrollView, can_focus=True):
         return (rows_text(lines, start.x, end.x), "\n") if lines else None
 
     def selected(self, selection: Selection) -> tuple[Offset, Offset]:
-        """Return the selection's first and last place in the content as it stands now."""
+        """Return the first and last place of the selection in the current content."""
         last = max(0, self.virtual_size.height - 1)
         moved = Offset(0, self._moved)
         start = Offset(0, 0) if selection.start is None else selection.start + moved
@@ -180,7 +180,7 @@ class LineView(ScrollView, can_focus=True):
         return (start if start.y >= 0 else Offset(0, 0)), end
 
     def set_height(self, height: int) -> None:
-        """Set the content's height in lines; its width is the widget's. What is shown is painted by who changed it."""
+        """Set the content's height in lines, at the widget's width; the caller repaints."""
         size = Size(self.size.width, height)
         if size == self.virtual_size:
             return

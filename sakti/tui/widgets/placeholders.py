@@ -1,4 +1,4 @@
-"""Signs in the prompt that stand for more: a long paste, an image. Pure; the prompt moves them as one."""
+"""Replace long pastes and images in the prompt by short signs. Pure; each sign moves as a unit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IMAGE = "[image "
 
 
 class Placeholders:
-    """What each sign stands for."""
+    """The full text for each sign."""
 
     def __init__(self) -> None:
         self._whole: dict[str, str] = {}
@@ -33,14 +33,14 @@ class Placeholders:
         return tuple(w for sign, w in self._whole.items() if sign in text and not sign.startswith(_IMAGE))
 
     def fold(self, text: str) -> str:
-        """Return `text` as it is shown: made safe, or a sign where it is long."""
+        """Return the displayed form of `text`: sanitised, or a sign if it is long."""
         lines = text.count("\n") + 1
         if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
             return sanitise_typed(text)  # the editor would pass control characters to the terminal
         return self._sign(pasted_size(text), text)
 
     def image(self, path: Path, size: int) -> str:
-        """Return a sign for an image of `size` bytes; what is sent is its `@path`."""
+        """Return a sign for an image of `size` bytes, which is sent as its `@path`."""
         return self._sign(f"image {one_line(path.name, 40)} {images.in_words(size)}", mention(path))
 
     def _sign(self, what: str, whole: str) -> str:
@@ -66,7 +66,7 @@ class Placeholders:
         return re.compile("|".join(map(re.escape, sorted(self._whole, key=len, reverse=True))))
 
     def around(self, line: str, column: int) -> tuple[int, int] | None:
-        """Return (start, end) of the sign in `line` that `column` stands strictly within."""
+        """Return (start, end) of the sign in `line` that strictly contains `column`."""
         return self._found(line, lambda start, end: start < column < end)
 
     def before(self, line: str, column: int) -> tuple[int, int] | None:

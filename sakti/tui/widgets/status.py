@@ -1,4 +1,4 @@
-"""Draw the last line: what goes on now, what is queued, the keys that matter."""
+"""Draw the status line: current activity, queue and the relevant keys."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ ROOMY = 120  # columns from which the line says why there is no sandbox
 
 
 class Browsing(Struct, frozen=True):
-    """What is browsed, the key that leads back to the prompt as it is written, and the keys that act there.
+    """The browsed area, the key that leads back to the prompt, and the keys that act there.
 
-    As they are pressed, as they are written, and what they do.
+    Each key has its Textual name, its display form and its description.
     """
 
     title: str
@@ -97,7 +97,7 @@ class StatusLine(Widget):
         self._spots: list[tuple[int, int, str]] = []  # from cell, to cell: the action of what stands there
 
     def hear(self, event: Event) -> None:
-        """Take in what happens: the line says what goes on, and for how long."""
+        """Update the activity and its duration from an event."""
         if self._activity.hear(event, self._clock.monotonic()):
             self._tick_while_needed()
 
@@ -154,7 +154,7 @@ class StatusLine(Widget):
         return warn if self.approval[0] == "auto" else muted
 
     async def on_click(self, event: events.Click) -> None:
-        """Do for a key that is clicked what it does when it is pressed."""
+        """Run the action of the clicked key."""
         for start, end, action in self._spots:
             if start <= event.x < end:
                 await self.run_action(action)

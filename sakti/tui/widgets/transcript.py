@@ -25,7 +25,7 @@ FAR = 1 << 20  # beyond the end of any line
 
 
 class Transcript(TranscriptView):
-    """Blocks of one thread, under the keys and the mouse of its reader; `findable`: words can be found in it."""
+    """Blocks of one thread with keyboard and mouse navigation; `findable`: supports search."""
 
     HELP = (
         "The conversation. A click on ▸ unfolds, on a code block's language copies it, on a link opens it. "
@@ -75,7 +75,7 @@ class Transcript(TranscriptView):
             self.step = step
 
     class FindLeft(TextualMessage):
-        """No more of what was found."""
+        """The user left the search results."""
 
     def __init__(self, *, id: str | None = None, findable: bool = False) -> None:
         super().__init__(id=id)
@@ -105,12 +105,12 @@ class Transcript(TranscriptView):
         return super().line_style(y)
 
     def show_found(self, pattern: re.Pattern[str] | None) -> None:
-        """Mark what `pattern` finds wherever it stands."""
+        """Mark every match of `pattern`."""
         self._found, self._spot = pattern, None
         self.refresh()
 
     def show_row(self, index: int, row: int) -> None:
-        """Bring a line of block `index` into sight, with a little of what stands above it."""
+        """Scroll to a line of block `index`, with some context above it."""
         self._spot = (self.document.blocks[index], row)
         y = self.document.top(index) + row
         if not self.scroll_offset.y <= y < self.scroll_offset.y + self.size.height:
@@ -174,7 +174,7 @@ class Transcript(TranscriptView):
     # --- from block to block --------------------------------------------------------------------------------
 
     def action_use(self) -> None:
-        """Open the link that is chosen; else go on finding; else fold or unfold what is chosen."""
+        """Open the selected link; else go to the next match; else fold or unfold the selected block."""
         if self._link is not None:
             line = self.line_at(self._link[0] + self._moved) or []
             for span, target in _links(line):
@@ -186,7 +186,7 @@ class Transcript(TranscriptView):
             self.action_unfold()
 
     def action_unfold(self) -> None:
-        """Fold or unfold what is chosen, else the newest that folds on the screen: so from the prompt."""
+        """Fold or unfold the selected block, else (always from the prompt) the newest foldable on screen."""
         blocks = self.document.blocks
         if not self.has_focus:
             self._chosen = None

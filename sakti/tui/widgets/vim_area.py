@@ -1,4 +1,4 @@
-"""Textual's editor with ids for its keys and, where they are wanted, vim's keys."""
+"""Extend Textual's editor with ids for its keys and optional Vim keys."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EDITING = {
 
 
 def editing_keys() -> Iterator[Binding]:
-    """Yield the editing keys of Textual's editor that the prompt has as they are, under ids of its own."""
+    """Yield the editing keys of Textual's editor that the prompt keeps, with new ids."""
     for binding in TextArea.BINDINGS:
         if isinstance(binding, Binding) and binding.action in EDITING:
             name = binding.action.replace("(True)", "-selecting").replace("_", "-")
@@ -67,7 +67,7 @@ class VimArea(TextArea):
             self.post_message(self.VimMode(mode))
 
     def type_again(self) -> None:
-        """Back to typing, where it has vim's keys."""
+        """Return to insert mode if Vim keys are on."""
         if self._vim is not None:
             self._into(replace(self._vim, mode="insert", pending=""))
 

@@ -111,10 +111,10 @@ class SaktiApp(App[int]):
         yield SystemCommand("Task board", "show the tasks in columns, full screen", self.chat.panes.open_board)
 
     def on_mount(self) -> None:
-        self.session.subscribe(self._heard)
+        self.session.subscribe(self._handle_event)
         self.app_resume_signal.subscribe(self, self._repaint)  # pyright: ignore[reportUnknownMemberType]
 
-    def _heard(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if self.is_running:  # memory may still observe when there is nothing left to show it on
             bridge.handle(self.chat, event)
 
@@ -202,11 +202,11 @@ class SaktiApp(App[int]):
         self.go(self.chat.conversation.run, text, group="command")
 
     @on(Transcript.Said)
-    def _said(self, event: Transcript.Said) -> None:
+    def _show_hint(self, event: Transcript.Said) -> None:
         self.note(event.text, event.seconds)
 
     @on(Transcript.Opened)
-    def _opened(self, event: Transcript.Opened) -> None:
+    def _open_target(self, event: Transcript.Opened) -> None:
         kind, target = event.target
         self.go(self._open_file if kind == "file" else self._open_url, target, group="link")
 
@@ -226,7 +226,7 @@ class SaktiApp(App[int]):
             self.note(f"no browser found: copied {target}", SHORTLY)
 
     @on(BoardChanged)
-    def _board_changed(self) -> None:
+    def _reload_board(self) -> None:
         self.chat.panes.load_board()
 
     # --- the terminal -----------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class SaktiApp(App[int]):
         A failed worker ends nothing: its screen is closed, and the chat continues.
         """
         cause = error.error if isinstance(error, WorkerFailed) and isinstance(error.error, Exception) else error
-        failed = self._failed_screen()
+        failed = self._find_failed_screen()
         if failed is not self.chat or isinstance(error, WorkerFailed):
             path = log_error(cause)
             self.call_later(self._close_failed, failed, type(cause).__name__, path)
@@ -287,7 +287,7 @@ class SaktiApp(App[int]):
         self.crash_message = f"sakti had to stop: {type(error).__name__}. The details are in {path}. Nothing is lost."
         super()._handle_exception(error)
 
-    def _failed_screen(self) -> Screen[Any]:
+    def _find_failed_screen(self) -> Screen[Any]:
         """Return the screen whose message, timer or worker is being run; the current one for those of the app."""
         pump: MessagePump | None = active_message_pump.get(None)
         while pump is not None and not isinstance(pump, Screen):

@@ -99,7 +99,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
         case RetryScheduled(attempt, limit):
             live.begin_wait(f"retrying, attempt {attempt} of {limit}")
         case TurnFinished():
-            _turn_finished(chat, event)
+            _finish_turn(chat, event)
         case ApprovalRequested() | ApprovalResolved():
             live.set_state(event.call_id, "waiting" if isinstance(event, ApprovalRequested) else "running")
             chat.show_approvals(event)
@@ -179,7 +179,7 @@ def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> Noti
     return NoticeBlock(title="Memory activated", text=text)
 
 
-def _turn_finished(chat: ChatScreen, event: TurnFinished) -> None:
+def _finish_turn(chat: ChatScreen, event: TurnFinished) -> None:
     live = chat.transcript.live
     live.end_turn()
     chat.panes.load_usage()

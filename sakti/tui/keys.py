@@ -112,11 +112,11 @@ def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) ->
 def _pressable(value: Any) -> list[str]:
     """Return the keys of a setting by their Textual names; [] if one of them cannot be pressed."""
     texts = cast("list[Any]", value) if isinstance(value, list) else value.split(",") if isinstance(value, str) else []
-    names = [_named(str(text).strip()) for text in texts]
+    names = [_name_for_textual(str(text).strip()) for text in texts]
     return [] if "" in names else names
 
 
-def _named(key: str) -> str:
+def _name_for_textual(key: str) -> str:
     """Return the Textual name of a key such as `ctrl+x`, `?` or `Enter`; "" if it is not a key."""
     *modifiers, last = key.split("+") if key != "+" and not key.endswith("++") else [*key[:-2].split("+"), "+"]
     modifiers = [m.lower() for m in modifiers if m]

@@ -42,7 +42,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
         told_to_go.set()
         app.exit(128 + number)
 
-    def gone() -> None:
+    def handle_hangup() -> None:
         app.hang_up()
         loop.call_soon_threadsafe(leave, signal.SIGHUP)
 
@@ -51,7 +51,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
         with contextlib.suppress(NotImplementedError, RuntimeError):
             loop.add_signal_handler(number, leave, number)
 
-    terminal.on_hangup(gone)
+    terminal.on_hangup(handle_hangup)
     try:
         code = await app.run_async(mouse=session.workspace.config.ui.mouse)
         if not code and not app.crash_message:

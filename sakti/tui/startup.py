@@ -49,7 +49,7 @@ class Startup:
             state = await self._restore()
         finally:
             await chat.conversation.open()
-        await chat.welcome.open_once(state, lambda: occupied or self._occupied())
+        await chat.welcome.open_once(state, lambda: occupied or self._is_occupied())
 
     async def _restore(self) -> dict[str, str]:
         """Fill the panes and the prompt from the store; returns the stored state of the window."""
@@ -70,6 +70,6 @@ class Startup:
         """Ask whether the user trusts the workspace's files, with a list of their effects."""
         return await trust_screen.ask_trust(self._host, review)
 
-    def _occupied(self) -> bool:
+    def _is_occupied(self) -> bool:
         """Return whether the user types, reads another screen, or waits for an answer."""
         return bool(self._chat.prompt.text or self._host.session.busy or not self._chat.is_current)

@@ -83,7 +83,7 @@ class Conversation(Vertical):
     # --- sending ----------------------------------------------------------------------------------------------
 
     @on(Prompt.Submitted)
-    def _submitted(self, event: Prompt.Submitted) -> None:
+    def _submit_prompt(self, event: Prompt.Submitted) -> None:
         event.stop()
         self._host.session.note_pasted(event.pasted)
         self.submit(event.text)
@@ -202,7 +202,7 @@ class Conversation(Vertical):
         self._completer.accept(send=event.send)
 
     @on(Completions.Picked)
-    def _picked(self) -> None:
+    def _accept_clicked_completion(self) -> None:
         self._completer.accept(send=False)
 
     @on(Prompt.Searching)
@@ -210,7 +210,7 @@ class Conversation(Vertical):
         self._host.note(event.text)
 
     @on(Prompt.ClipboardWanted)
-    def _clipboard_wanted(self) -> None:
+    def _start_paste(self) -> None:
         self._host.go(self._paste, group="clipboard", exclusive=True)
 
     async def _paste(self) -> None:
@@ -225,9 +225,9 @@ class Conversation(Vertical):
         self._host.go(self._edit_prompt, group="editor", exclusive=True)
 
     async def _edit_prompt(self) -> None:
-        self.prompt.put(await self._edited(self.prompt.value))
+        self.prompt.put(await self._edit_text(self.prompt.value))
 
-    async def _edited(self, text: str) -> str:
+    async def _edit_text(self, text: str) -> str:
         return await editor.edit(app_of(self), text, os.environ, self._host.session.workspace.root)
 
     @on(QueueView.Removed)
@@ -240,21 +240,21 @@ class Conversation(Vertical):
     # --- approvals --------------------------------------------------------------------------------------------
 
     @on(ApprovalBox.Answered)
-    def _answered(self, event: ApprovalBox.Answered) -> None:
+    def _resolve_approval(self, event: ApprovalBox.Answered) -> None:
         self._host.session.resolve(event.id, event.approved, grant=event.grant, note=event.note, edited=event.edited)
 
     @on(ApprovalBox.EditWanted)
-    def _edit_wanted(self, event: ApprovalBox.EditWanted) -> None:
+    def _start_command_edit(self, event: ApprovalBox.EditWanted) -> None:
         self._host.go(self._edit_command, event.asked, group="approval", exclusive=True)
 
     async def _edit_command(self, asked: ApprovalRequested) -> None:
         """Let the user write another command in an editor; left as it was, the question still waits."""
-        text = (await self._edited(asked.target)).rstrip("\n")
+        text = (await self._edit_text(asked.target)).rstrip("\n")
         if text.strip() and text != asked.target.rstrip("\n") and asked in self.approval.pending:
             self._host.session.resolve(asked.id, True, edited=text)
 
     @on(ApprovalBox.ViewWanted)
-    def _view_wanted(self, event: ApprovalBox.ViewWanted) -> None:
+    def _view_approval(self, event: ApprovalBox.ViewWanted) -> None:
         def back(ended: bool | None) -> None:
             if ended:
                 self.approval.read_to_end(event.asked)

@@ -76,9 +76,9 @@ class ThreadFind:
         thread = session.thread
         self._transcript.show_found(phrase(text) if text else None)
         self._places = tuple(await session.views.within(thread.id, text)) if text and thread else ()
-        self._say_found()
+        self._show_count()
 
-    def _say_found(self) -> None:
+    def _show_count(self) -> None:
         bar = self._bar
         if bar is None:
             return
@@ -116,7 +116,7 @@ class ThreadFind:
             chat.show_row(*rows[self._row])
         else:
             chat.jump(self._places[self._at].message_id)
-        self._say_found()
+        self._show_count()
 
     def _first(self) -> int:
         """Return the index of the newest message with a match that is not below the screen."""

@@ -146,7 +146,7 @@ class ChatScreen(Screen[None]):
         """Name the part that is browsed, and its keys, in the last line."""
         if focused is not None:  # else another window of the desktop has the keys
             self._browsed = area_of(focused)
-            self.status_line.browsing = self._told(self._browsed)
+            self.status_line.browsing = self._describe_area(self._browsed)
             self.name_escape()
 
     def _name_download(self, text: str) -> None:
@@ -158,7 +158,7 @@ class ChatScreen(Screen[None]):
         at_question = self.focused is not None and approval in self.focused.ancestors_with_self
         self.status_line.closes = "prompt" if at_question else "close panes" if overlay else ""
 
-    def _told(self, area: str) -> Browsing | None:
+    def _describe_area(self, area: str) -> Browsing | None:
         if area not in AREAS:
             return None
         host, entry = self.host, AREAS[area]
@@ -279,7 +279,7 @@ class ChatScreen(Screen[None]):
         self.status_line.vim = event.mode.upper()
 
     @on(Prompt.Wanted)
-    def _typed(self) -> None:
+    def _save_draft(self) -> None:
         self.drafts.changed()
 
     @on(ObservationsPane.SourcesWanted)

@@ -119,7 +119,7 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = fr
     Many lines nested under one are folded unless it is among `unfolded`.
     """
     lines = [x for x in lines if not x.forgotten]
-    folded = {} if wanted else _folded(lines, unfolded)
+    folded = {} if wanted else _fold_groups(lines, unfolded)
     hidden = {line_id for under in folded.values() for line_id in under}
     rows: list[Row] = []
     heading = None
@@ -154,7 +154,7 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = fr
     return rows
 
 
-def _folded(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]]:
+def _fold_groups(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]]:
     """Return the ids of lines with many nested ones that are not unfolded."""
     under: dict[str, list[str]] = {}
     top: LogLine | None = None
@@ -355,7 +355,7 @@ class ObservationsPane(Vertical):
         waiting = self._waiting if self._past is None else ()
         rows, day = all_rows(lines, waiting, self.filter_box.value.strip(), self._unfolded), ""
         if self._past is None:
-            day, rows = self._headed(rows)
+            day, rows = self._add_headings(rows)
         shown = sum(1 + r.nested for r in rows if isinstance(r, ObservationRow))
         total = sum(not x.forgotten for x in (*lines, *waiting))
         count = f"{shown} of {total}" if shown != total else f"{total}" if total else ""
@@ -368,8 +368,8 @@ class ObservationsPane(Vertical):
         follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it
         self.log_list.set_rows(rows, cursor=len(rows) - 1 if follow else None, keep_end=follow)
 
-    def _headed(self, rows: list[Row]) -> tuple[str, list[Row]]:
-        """Return the day of the log if there is only one, and its rows under the lines of earlier threads."""
+    def _add_headings(self, rows: list[Row]) -> tuple[str, list[Row]]:
+        """Return the day of the log if there is only one, and its rows below the lines of earlier threads."""
         day, rows = _with_days(rows, host_of(self).session.workspace.clock.now())
         carried = carried_rows(self._carried, self.filter_box.value.strip())
         if carried and rows and isinstance(rows[0], ObservationRow):
@@ -401,7 +401,7 @@ class ObservationsPane(Vertical):
             self._refresh()
 
     @on(TimeBar.Picked)
-    def _picked(self, event: TimeBar.Picked) -> None:
+    def _travel_to_pick(self, event: TimeBar.Picked) -> None:
         event.stop()
         self.log_list.focus()
         self.travel_to(event.at)
@@ -413,7 +413,7 @@ class ObservationsPane(Vertical):
         return self._past is None
 
     @on(Input.Changed, "#observations-filter")
-    def _filter_changed(self) -> None:
+    def _apply_filter(self) -> None:
         self._refresh()
 
     @on(Input.Submitted, "#observations-filter")
@@ -421,7 +421,7 @@ class ObservationsPane(Vertical):
         self.log_list.focus()
 
     @on(LineList.Opened, "#observations-list")
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_row(self, event: LineList.Opened) -> None:
         event.stop()
         if isinstance(event.row, ObservationRow):
             self.post_message(self.SourcesWanted(event.row))

@@ -121,7 +121,7 @@ class TasksPane(Vertical):
         self.task_list.takes_click = False
 
     @on(LineList.Opened)
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_row(self, event: LineList.Opened) -> None:
         event.stop()
         self.action_board()
 

@@ -117,7 +117,7 @@ class BoardScreen(Panel[None]):
         self.look()
 
     @on(events.DescendantFocus)
-    def _focused(self) -> None:
+    def _show_actions(self) -> None:
         can = ACTIONS[self._name_of(self.column)]
         self.query_one("#board-actions", KeyLine).show([LABELS[n] for n in can])
 
@@ -152,9 +152,9 @@ class BoardScreen(Panel[None]):
             return
         for at, (name, title) in enumerate(COLUMNS.items()):
             cards: tuple[BoardTask, ...] = getattr(board, name)
-            shown = [c for c in cards if self._filter in _searched(c)]
+            shown = [c for c in cards if self._filter in _search_text(c)]
             count = len(shown) if self._filter or board.counts is None else board.counts[at]
-            parts = [c for c in board.containers if self._filter in _searched(c)] if name == "blocked" else []
+            parts = [c for c in board.containers if self._filter in _search_text(c)] if name == "blocked" else []
             number = len(parts) if self._filter else board.container_count
             self.query_one(f"#board-title-{name}", Static).update(
                 _heading(title, count, len(shown), number if name == "blocked" else 0, len(parts))
@@ -202,13 +202,13 @@ class BoardScreen(Panel[None]):
         self.line.ask(what, ASKS[what], self._filter if what == "filter" else "")
 
     @on(Input.Changed, "#board-input")
-    def _typed(self, event: Input.Changed) -> None:
+    def _filter_cards(self, event: Input.Changed) -> None:
         if self.line.asked == "filter":
             self._filter = event.value.strip().lower()
             self._draw()
 
     @on(Input.Submitted, "#board-input")
-    def _entered(self, event: Input.Submitted) -> None:
+    def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         text, what, card = event.value.strip(), self.line.asked, self._card
         self.line.end()
@@ -268,7 +268,7 @@ class BoardScreen(Panel[None]):
                 self.action_ask("force")
 
     @on(LineList.Opened)
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_card(self, event: LineList.Opened) -> None:
         event.stop()
         self.host.push(task_cards.TaskCardScreen(event.row.id))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
 
@@ -282,7 +282,7 @@ def _heading(title: str, count: int, shown: int, containers: int, containers_sho
     return " · ".join([*parts, *([f"and {more} more"] if more else [])])
 
 
-def _searched(card: BoardTask) -> str:
+def _search_text(card: BoardTask) -> str:
     return f"{card.handle} {card.title} {card.type} {card.assignee or ''} {card.held_by or ''}".lower()
 
 

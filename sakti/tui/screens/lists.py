@@ -169,7 +169,7 @@ class ThemesScreen(ListPanel):
         return [[Segment(sign, palette.ok), Segment(str(row), palette.text)]]
 
     @on(LineList.Moved, "#panel-list")
-    def _moved(self, event: LineList.Moved) -> None:
+    def _preview_row(self, event: LineList.Moved) -> None:
         event.stop()
         if event.row is not None:
             self.host.appearance.preview(str(event.row))
@@ -184,13 +184,13 @@ async def pick_model(host: Host) -> None:
     session = host.session
     models = await session.views.models()
 
-    def chosen(name: str | None) -> None:
+    def set_model(name: str | None) -> None:
         if name:
             host.go(session.set_model, name, group="model", exclusive=True)
 
     host.push(
         ModelsScreen(models, session.workspace.models.selection.model if session.workspace.models.selection else None),
-        chosen,
+        set_model,
     )
 
 
@@ -198,9 +198,9 @@ def pick_theme(host: Host) -> None:
     """Let the user choose a theme; the choice is remembered."""
     looks = host.appearance
 
-    def chosen(name: str | None) -> None:
+    def set_theme(name: str | None) -> None:
         if name:
             looks.preview(name)
             host.go(host.session.views.set_ui_state, looks.theme_key, name, group="state")
 
-    host.push(ThemesScreen(looks.theme), chosen)
+    host.push(ThemesScreen(looks.theme), set_theme)

@@ -151,19 +151,19 @@ class ListPanel(Panel[Any]):
         self.result_list.cursor_always = True
 
     @on(Input.Changed, "#panel-input")
-    def _typed(self) -> None:
+    def _filter_rows(self) -> None:
         if self.input.value.strip() != self._filtered_by:  # the input says so once, empty, when it is mounted
             self.refresh_rows()
 
     @on(Input.Submitted, "#panel-input")
-    def _entered(self) -> None:
+    def _open_current(self) -> None:
         self.action_open()
 
     def action_open(self) -> None:
         self.result_list.action_open()
 
     @on(LineList.Opened, "#panel-list")
-    def _opened(self, event: LineList.Opened) -> None:
+    def _choose_row(self, event: LineList.Opened) -> None:
         event.stop()
         self.choose(event.row)
 

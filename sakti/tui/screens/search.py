@@ -150,11 +150,11 @@ class SearchScreen(Panel[Any]):
 
     # --- searching --------------------------------------------------------------------------------------------
 
-    def _asked(self) -> tuple[str, Scope]:
+    def _current_request(self) -> tuple[str, Scope]:
         return self.input.value.strip(), self._scope
 
     @on(Input.Changed, "#panel-input")
-    def _typed(self) -> None:
+    def _handle_input(self) -> None:
         self._show_chips()
         self._search_soon()
 
@@ -166,7 +166,7 @@ class SearchScreen(Panel[Any]):
         await asyncio.sleep(wait)
         if not self.is_open:
             return
-        request = self._asked()
+        request = self._current_request()
         restored, self._restore = self._restore, None
         if not request[0]:
             self._shown, self._hits = None, []
@@ -211,7 +211,7 @@ class SearchScreen(Panel[Any]):
             if self.is_open:
                 self.set_title(f"Search  {e.message}")
             return None
-        return page if self.is_open and asked == self._asked() else None
+        return page if self.is_open and asked == self._current_request() else None
 
     @on(ResultList.EndNear)
     def _end_near(self, event: ResultList.EndNear) -> None:
@@ -219,12 +219,12 @@ class SearchScreen(Panel[Any]):
         self._more_soon()
 
     def _more_soon(self) -> None:
-        if self._hits and len(self._hits) < self._total and self._shown == self._asked():
+        if self._hits and len(self._hits) < self._total and self._shown == self._current_request():
             self.host.go(self._more, group="search", exclusive=True)
 
     async def _more(self) -> None:
         """Append the next page of hits."""
-        page = await self._page(self._asked(), PAGE, len(self._hits))
+        page = await self._page(self._current_request(), PAGE, len(self._hits))
         if page is not None:
             self._hits += page.hits
             self._total = page.total if page.hits else len(self._hits)
@@ -258,7 +258,7 @@ class SearchScreen(Panel[Any]):
     # --- moving and reading -----------------------------------------------------------------------------------
 
     @on(LineList.Moved, "#panel-list")
-    def _moved(self, event: LineList.Moved) -> None:
+    def _handle_move(self, event: LineList.Moved) -> None:
         event.stop()
         self._moved_to(self.result_list.current)
         if self.result_list.cursor >= len(self.result_list.rows) - NEAR:
@@ -285,22 +285,22 @@ class SearchScreen(Panel[Any]):
     # --- what comes of a hit ----------------------------------------------------------------------------------
 
     @on(Input.Submitted, "#panel-input")
-    def _entered(self, event: Input.Submitted) -> None:
+    def _submit_query(self, event: Input.Submitted) -> None:
         event.stop()
         self.action_open()
 
     @on(LineList.Opened, "#panel-list")
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_row(self, event: LineList.Opened) -> None:
         event.stop()
         self.dismiss(event.row)
 
     def action_open(self) -> None:
         """Open the selected hit; if no results are shown yet, the first hit of the current query."""
-        if self._shown == self._asked():
+        if self._shown == self._current_request():
             hit = self.result_list.current
             if hit is not None and _is_hit(hit):
                 self.dismiss(hit)
-        elif self._asked()[0]:
+        elif self._current_request()[0]:
             self.host.go(self._search, 0.0, True, group="search", exclusive=True)
 
     def action_use(self) -> None:

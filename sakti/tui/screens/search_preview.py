@@ -66,7 +66,7 @@ async def passage_of(views: Views, hit: Hit, query: str, around: int = 3) -> Pas
     return Passage((CardBlock(hit.id, False, title=title), shown, *blocks), hit.id, pattern, passage)
 
 
-def _shortened(message: Message) -> Message:
+def _cut_texts(message: Message) -> Message:
     """Return a copy with long texts cut to their beginning: drawing a full one takes 0.25 s."""
     cut = (
         TextPart(p.text[:AFTER] + " …") if isinstance(p, TextPart) and len(p.text) > LONG else p for p in message.parts
@@ -75,7 +75,7 @@ def _shortened(message: Message) -> Message:
 
 
 def _blocks(messages: Sequence[Message], hit: Hit) -> list[Block]:
-    messages = [m if m.id == hit.id else _shortened(m) for m in messages]
+    messages = [m if m.id == hit.id else _cut_texts(m) for m in messages]
     if len(hit.text) <= LONG:
         return message_blocks(messages)
     at = next((i for i, m in enumerate(messages) if m.id == hit.id), len(messages))

@@ -66,11 +66,11 @@ def grouped(hits: Iterable[Hit], after: str = "", rule: tuple[int, str] = (0, ""
     listed, (rank, title) = list(hits), rule
     at = next((i for i, hit in enumerate(listed) if hit.rank == rank), None)
     if at is None:
-        return _grouped(listed, after)
-    return [*_grouped(listed[:at], after), Heading("", title, 0, 0), *_grouped(listed[at:], "")]
+        return _group(listed, after)
+    return [*_group(listed[:at], after), Heading("", title, 0, 0), *_group(listed[at:], "")]
 
 
-def _grouped(hits: Iterable[Hit], after: str) -> list[Row]:
+def _group(hits: Iterable[Hit], after: str) -> list[Row]:
     groups: dict[str, list[Hit]] = {}
     for hit in hits:
         groups.setdefault(_key(hit), []).append(hit)
@@ -102,14 +102,14 @@ def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Lin
     """Draw a heading, or a hit: author, time, a `note` on the match, and the marked snippet."""
     width -= 1  # the last cell is the scroll bar's
     if isinstance(row, Heading):
-        right = f"{row.count} · {_when(row.time)}" if row.count > 1 else _when(row.time)
+        right = f"{row.count} · {_format_time(row.time)}" if row.count > 1 else _format_time(row.time)
         room = max(4, width - len(right) - 2)
         title = Segment(fit(one_line(row.title, 200), room), palette.heading)
         return [[], [title, Segment(f"  {right}", palette.faint)]]
     who = _WHO.get(row.role, row.role) if row.kind == "message" else row.kind.replace("_", " ")
     head: Line = [
         Segment(f"  {one_line(who, 20)}", palette.user if row.role == "user" else palette.agent),
-        Segment(f"  {_when(row.time)}", palette.faint),
+        Segment(f"  {_format_time(row.time)}", palette.faint),
         Segment("  compacted" if row.source == "compacted" else "", palette.faint),
     ]
     note = one_line(note, 120)
@@ -131,7 +131,7 @@ def _from_match(snippet: str, marks: Marks, room: int) -> tuple[str, Marks]:
     return "…" + snippet[start:], tuple((a - start + 1, b - start + 1) for a, b in marks)
 
 
-def _when(time: int) -> str:
+def _format_time(time: int) -> str:
     return datetime.fromtimestamp(time / 1000).strftime("%Y-%m-%d %H:%M") if time else ""
 
 

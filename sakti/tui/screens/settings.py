@@ -166,7 +166,7 @@ class SettingsScreen(ListPanel):
         self._tell_current()  # another row may stand under the cursor, or none
 
     @on(LineList.Moved, "#panel-list")
-    def _moved(self) -> None:
+    def _handle_move(self) -> None:
         self._tell_current()
 
     # --- another value ------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class SettingsScreen(ListPanel):
         self._chosen = row
         self._in_project = row.origin == str(self._files[1])
         if options := self._options(row):
-            self.host.push(ChoiceScreen(row, options, self._files, in_project=self._in_project), self._choice_taken)
+            self.host.push(ChoiceScreen(row, options, self._files, in_project=self._in_project), self._write_choice)
             return
         self.line.ask(
             "value", f"{one_line(row.takes, 80)}; empty: back to {as_toml(row.default) or 'not set'}", row.text
@@ -193,7 +193,7 @@ class SettingsScreen(ListPanel):
             return tuple(sorted(self.host.appearance.reload().themes))
         return choices(row.name)
 
-    def _choice_taken(self, choice: tuple[str, bool] | None) -> None:
+    def _write_choice(self, choice: tuple[str, bool] | None) -> None:
         if choice is not None and self._chosen is not None:
             text, self._in_project = choice
             self.host.go(self._write, self._chosen, text, group="settings", exclusive=True)
@@ -243,7 +243,7 @@ class SettingsScreen(ListPanel):
         self._tell(f"Takes {takes}\n{what} {self._file}")  # the path last: it may be longer than there is room
 
     @on(Input.Submitted, "#panel-line")
-    def _line_entered(self, event: Input.Submitted) -> None:
+    def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         if self._chosen is not None:
             self.host.go(self._write, self._chosen, event.value.strip(), group="settings", exclusive=True)

@@ -40,7 +40,7 @@ class TreeScreen(Panel[None]):
         self._load(self._task_id)
 
     @on(LineList.Opened)
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_row(self, event: LineList.Opened) -> None:
         event.stop()
         self._load(event.row.task.id)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
 

@@ -73,7 +73,7 @@ class ReadScreen(Panel[bool]):
     def on_mount(self) -> None:
         reader = self.query_one(Transcript)
         reader.document.append(*self._blocks)
-        self.watch(reader, "scroll_y", self._scrolled, init=False)
+        self.watch(reader, "scroll_y", self._note_end, init=False)
         self.call_after_refresh(self._show_top)
 
     def _show_top(self) -> None:
@@ -83,12 +83,12 @@ class ReadScreen(Panel[bool]):
     def _begin(self) -> None:
         self._shown = True  # what is appended scrolls to its end first, which nobody sees
 
-    def _scrolled(self) -> None:
+    def _note_end(self) -> None:
         reader = self.query_one(Transcript)
         self._ended = self._ended or (self._shown and reader.scroll_y >= reader.max_scroll_y - 0.5)
 
     def leave(self) -> None:
-        self._scrolled()
+        self._note_end()
         self.dismiss(self._ended)
 
 
@@ -182,12 +182,12 @@ class ContextScreen(Panel[None]):
         ]
 
     @on(LineList.Moved, "#context-list")
-    def _moved(self, event: LineList.Moved) -> None:
+    def _show_row(self, event: LineList.Moved) -> None:
         event.stop()
         self._show()
 
     @on(LineList.Opened, "#context-list")
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_row(self, event: LineList.Opened) -> None:
         event.stop()
         self.action_read()
 

@@ -151,7 +151,7 @@ class ThreadsScreen(ListPanel):
         return row
 
     @on(LineList.Moved, "#panel-list")
-    def _moved(self) -> None:
+    def _cancel_delete(self) -> None:
         if self._to_delete:
             self._to_delete = ""
             self.say()
@@ -178,7 +178,7 @@ class ThreadsScreen(ListPanel):
             self.line.ask(what, ASKS[what], row.thread.title if what == "rename" else file_name(row.thread, "md"))
 
     @on(Input.Submitted, "#panel-line")
-    def _line_entered(self, event: Input.Submitted) -> None:
+    def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         text, what, row = event.value.strip(), self.line.asked, self._chosen
         self.line.end()
@@ -207,13 +207,13 @@ class ThreadsScreen(ListPanel):
     # --- doing it ---------------------------------------------------------------------------------------------
 
     def _do(self, work: Any, *args: Any) -> None:
-        async def told() -> None:
+        async def run() -> None:
             try:
                 await work(ThreadActions(self.host.session), *args)
             except SaktiError as e:
                 self.say(e.message)
 
-        self.host.go(told, group="threads-screen")
+        self.host.go(run, group="threads-screen")
 
     async def _rename(self, actions: ThreadActions, thread_id: str, title: str) -> None:
         message = await actions.rename(thread_id, title)
@@ -304,10 +304,11 @@ async def pick_thread(host: Host) -> None:
     session = host.session
     summaries = await session.views.threads()
 
-    def chosen(summary: ThreadSummary | None) -> None:
+    def open_thread(summary: ThreadSummary | None) -> None:
         if summary is not None:
             host.go(session.open_thread, summary.thread.id, group="open", exclusive=True)
 
     host.push(
-        ThreadsScreen(summaries, session.workspace.clock.now(), session.thread.id if session.thread else ""), chosen
+        ThreadsScreen(summaries, session.workspace.clock.now(), session.thread.id if session.thread else ""),
+        open_thread,
     )

@@ -60,12 +60,12 @@ class UndoScreen(Panel[frozenset[str] | None]):
     reader = query_one(Transcript)
 
     def __init__(self, preview: Preview, clock: Clock) -> None:
-        super().__init__(self.entitled(preview))
+        super().__init__(self.make_title(preview))
         self._preview, self._clock = preview, clock
         self._since = clock.monotonic()
         self._restored: set[str] = set()
 
-    def entitled(self, preview: Preview) -> str:
+    def make_title(self, preview: Preview) -> str:
         """Return the title."""
         if preview.completes is not None:
             return "Complete the last undo"
@@ -94,12 +94,12 @@ class UndoScreen(Panel[frozenset[str] | None]):
         return [[Segment(f"{words.SIGNS[item.action]} ", palette.muted), name, Segment(right, palette.warn)]]
 
     @on(LineList.Moved, "#context-list")
-    def _moved(self, event: LineList.Moved) -> None:
+    def _show_row(self, event: LineList.Moved) -> None:
         event.stop()
         self._show()
 
     @on(LineList.Opened, "#context-list")
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_row(self, event: LineList.Opened) -> None:
         event.stop()
         self.reader.focus()
 
@@ -143,7 +143,7 @@ class RedoScreen(UndoScreen):
     HELP = "What a redo would do to files. A file that changed since the undo is kept, unless you choose to restore it."
     THREAD: ClassVar[str] = "is the one from before the undo"
 
-    def entitled(self, preview: Preview) -> str:
+    def make_title(self, preview: Preview) -> str:
         return f"Redo · {SAID[preview.what]}"
 
 
@@ -196,11 +196,11 @@ async def rewind(host: Host, give_back: Callable[[str], None]) -> None:
         return
     undo = undoing.of_session(host.session)
 
-    def chosen(result: tuple[int, What] | None) -> None:
+    def preview_undo(result: tuple[int, What] | None) -> None:
         if result is not None:
             host.go(_preview, host, give_back, undo, *result, group="undo", exclusive=True)
 
-    host.push(RewindScreen(await undo.turns(), host.session.workspace.clock.now()), chosen)
+    host.push(RewindScreen(await undo.turns(), host.session.workspace.clock.now()), preview_undo)
 
 
 async def _preview(host: Host, give_back: Callable[[str], None], found: Undoing, first: int, what: What) -> None:
@@ -213,21 +213,21 @@ def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, p
         host.say("There is nothing to undo.", title="Undo")
         return
 
-    def answered(take: frozenset[str] | None) -> None:
+    def run_undo(take: frozenset[str] | None) -> None:
         if take is not None:
             host.go(_undo, host, give_back, found, preview, take, group="undo", exclusive=True)
 
-    host.push(UndoScreen(preview, host.session.workspace.clock), answered)
+    host.push(UndoScreen(preview, host.session.workspace.clock), run_undo)
 
 
 def open_redo(host: Host, found: Undoing, preview: Preview) -> None:
     """Show what a redo would do, and do it where the user says so."""
 
-    def answered(take: frozenset[str] | None) -> None:
+    def run_redo(take: frozenset[str] | None) -> None:
         if take is not None:
             host.go(_redo, host, found, preview, take, group="undo", exclusive=True)
 
-    host.push(RedoScreen(preview, host.session.workspace.clock), answered)
+    host.push(RedoScreen(preview, host.session.workspace.clock), run_redo)
 
 
 async def _redo(host: Host, found: Undoing, preview: Preview, take: frozenset[str]) -> None:

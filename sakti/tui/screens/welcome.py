@@ -144,7 +144,7 @@ class WelcomeScreen(Panel[None]):
             self.query_one("#panel-detail", Static).update(sanitise(text))
 
     @on(LineList.Opened, "#panel-list")
-    def _chosen(self, event: LineList.Opened) -> None:
+    def _choose_way(self, event: LineList.Opened) -> None:
         event.stop()
         self.tell("")
         match event.row:
@@ -166,7 +166,7 @@ class WelcomeScreen(Panel[None]):
                 pass
 
     def _go(self, work: Any, *args: Any) -> None:
-        async def told() -> None:
+        async def run() -> None:
             try:
                 await work(*args)
             except SaktiError as e:
@@ -175,7 +175,7 @@ class WelcomeScreen(Panel[None]):
                 else:
                     self.host.say(e.message, title=e.title, tone="warning")
 
-        self.host.go(told, group="welcome-way")
+        self.host.go(run, group="welcome-way")
 
     # --- a key ------------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class WelcomeScreen(Panel[None]):
         self.line.focus()
 
     @on(Input.Submitted, "#panel-line")
-    def _key_entered(self, event: Input.Submitted) -> None:
+    def _submit_key(self, event: Input.Submitted) -> None:
         event.stop()
         key, variable = event.value.strip(), self._variable
         self._end_line()

@@ -91,7 +91,7 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
     rows = diff_rows(diff)
     digits = len(str(max((r.number for r in rows), default=0)))
     lead = digits + 3 if width >= digits + 16 else 2  # where there is no room for the number, the sign stands alone
-    colours = _coloured(rows if limit is None else rows[: limit + 1], palette)
+    colours = _highlight_rows(rows if limit is None else rows[: limit + 1], palette)
     longest = max((cells(r.text) for r in rows), default=0) + lead
     full = min(width, max(longest, COLUMN - SIDE))
     out: list[Line] = []
@@ -110,7 +110,7 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
 SIDE = 4  # cells of indent that a diff in the conversation stands behind
 
 
-def _coloured(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
+def _highlight_rows(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
     """Return the code of `rows` in colours.
 
     What was and what is are read as one text each, so that a string or a comment of several lines is seen as one.

@@ -148,7 +148,7 @@ class LiveTurn:
         self._speaker = "you"
         self.answer = []
         self._step_start = self._blocks
-        self._changed()
+        self._request_draw()
 
     def begin_shell(self, command: str) -> ToolBlock:
         """Show a `!command` of the user, with its output below."""
@@ -188,7 +188,7 @@ class LiveTurn:
         self._add(*([label] if label is not None else []), block)
         self._wait = Waiting(block, label, self._speaker)
         self._speaker = "sakti"
-        self._changed()
+        self._request_draw()
 
     def begin_step(self, waiting: str = "thinking") -> None:
         self._end_step()
@@ -211,7 +211,7 @@ class LiveTurn:
             self._drop_tail()
             self._add(ChunkBlock(gap=self._chunk_gap(chunk.gap), chunk=chunk))
             self._sealed = self._end
-        self._changed()
+        self._request_draw()
 
     def add_thinking(self, delta: str) -> None:
         delta = self._clean(delta)
@@ -236,7 +236,7 @@ class LiveTurn:
             self._start_own(call)
             return
         block = self._tool(call.id, one_line(call.name, 40))
-        self._step_stored()
+        self._finish_step()
         if block.state != "waiting":  # its question is told before its start
             block.start(call, self._clock())
         self._touch(block)
@@ -299,7 +299,7 @@ class LiveTurn:
                         self._touch(block)
             for block in self.document.blocks[self._step_start : self._end]:
                 block.message_id = block.message_id or message.id
-            self._step_stored()
+            self._finish_step()
         answered = {r.call_id for r in message.tool_results}
         for block in mine if answered else ():
             if isinstance(block, ToolBlock) and block.call_id in answered:
@@ -325,7 +325,7 @@ class LiveTurn:
         self.document.append(*blocks)
         self._speaker = "you" if messages[-1].role == "user" else "sakti"
         self._step_start = self._blocks
-        self._changed()
+        self._request_draw()
 
     def end_turn(self) -> None:
         """No more comes: nothing stays open but commands of the user's."""
@@ -336,7 +336,7 @@ class LiveTurn:
                 self._touch(block)
         self._tools = {i: b for i, b in self._tools.items() if b.own}
         self._in_turn = False
-        self._changed()
+        self._request_draw()
 
     def add_block(self, block: Block) -> None:
         """Add a notice or card below the current message, never inside it."""
@@ -367,7 +367,7 @@ class LiveTurn:
         if self._streaming:
             self.document.append(*blocks)
             self._held += len(blocks)
-            self._changed()
+            self._request_draw()
             return
         awaited = self._wait.block if self._wait is not None else None
         self._stop_wait(label=True)
@@ -381,7 +381,7 @@ class LiveTurn:
             self.begin_wait(awaited.text)
             if self._wait is not None:
                 self._wait.block.since, self._wait.block.elapsed = awaited.since, awaited.elapsed
-        self._changed()
+        self._request_draw()
 
     def _stop_wait(self, *, label: bool = False) -> None:
         """Remove the placeholder of the answer; with `label`, also its heading."""
@@ -399,8 +399,8 @@ class LiveTurn:
         self._streaming = True
         self._label()
 
-    def _step_stored(self) -> None:
-        """Complete what a step said: what waited below it is below it for good."""
+    def _finish_step(self) -> None:
+        """Finish the streamed part of a step; blocks that waited below it stay there."""
         self._streaming = False
         self._release()
 
@@ -414,7 +414,7 @@ class LiveTurn:
         self._stop_wait(label=True)
         self._close_text()
         self._close_thinking()
-        self._step_stored()
+        self._finish_step()
 
     def _label(self) -> None:
         if self._speaker != "sakti":
@@ -462,7 +462,7 @@ class LiveTurn:
         for chunk in self._splitter.finish():
             self._add(ChunkBlock(gap=self._chunk_gap(chunk.gap), chunk=chunk))
         self._splitter = None
-        self._changed()
+        self._request_draw()
 
     def _close_thinking(self) -> None:
         if self._thinking is not None:
@@ -475,9 +475,9 @@ class LiveTurn:
             self.document.remove(self._sealed, self._end)
             self._open_tail = False
 
-    def _changed(self) -> None:
+    def _request_draw(self) -> None:
         self._draw_soon(False)
 
     def _touch(self, block: Block) -> None:
         self._stale.add(id(block))
-        self._changed()
+        self._request_draw()

@@ -29,7 +29,7 @@ def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple
     most = 0
     for index in sorted((i for i, n in counts.items() if n), key=lambda i: -counts[i])[:DRAWN]:
         block = document.blocks[index]
-        if _folded(block):
+        if _is_folded(block):
             block.toggle()
             document.changed(index)
         for number, line in enumerate(document.lines(index)):
@@ -61,7 +61,7 @@ def _text(block: Block) -> str:
     return block.plain()
 
 
-def _folded(block: Block) -> bool:
+def _is_folded(block: Block) -> bool:
     """Return whether a block is folded and short enough to be drawn in full."""
     match block:
         case ToolBlock(open=False) | ThinkingBlock(open=False):

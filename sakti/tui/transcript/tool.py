@@ -153,7 +153,7 @@ class ToolBlock(Block, eq=False):
         return [self._head(width, palette), *indent(body, BODY)]
 
     @property
-    def _failed(self) -> bool:
+    def _has_failed(self) -> bool:
         return self.state == "error" or bool(self.detail)
 
     def _shows(self, lines: int) -> int:
@@ -164,7 +164,7 @@ class ToolBlock(Block, eq=False):
             return OWN_OUTPUT if self.own else SHOW_OUTPUT
         if self.closed:
             return 0
-        if self._failed or self.state == "stopped":
+        if self._has_failed or self.state == "stopped":
             return TAIL if lines > TAIL + 1 else lines
         return lines if self.name in COMMANDS and lines <= GLANCE else 0
 
@@ -185,7 +185,7 @@ class ToolBlock(Block, eq=False):
         return line
 
     def _sign(self, palette: Palette) -> tuple[str, Style]:
-        if self._failed and self.state != "denied":
+        if self._has_failed and self.state != "denied":
             return "✗", palette.bad
         return {
             "writing": ("○", palette.faint),
@@ -209,29 +209,29 @@ class ToolBlock(Block, eq=False):
             case "running":
                 return [(f"running{clock}", palette.agent)]
             case "stopped":
-                return [("stopped", palette.warn), *self._hidden(palette)]
+                return [("stopped", palette.warn), *self._describe_size(palette)]
             case "denied":
                 return [(f"denied: {self.note}" if self.note else "denied", palette.warn)]
             case "error" | "ok":
                 pass
         out: list[tuple[str, Style]] = []
-        if self._failed:
+        if self._has_failed:
             out.append((self.detail or "failed", palette.bad))
         if self.diff and self.state == "ok":
             added, removed = diff_counts(self.diff)
             out += [(f"+{added} ", palette.ok), (f"−{removed}", palette.bad)]
         elif took:
             out.append((f"{' · ' if out else ''}{took}", palette.faint))
-        return [*out, *self._hidden(palette, dot=bool(out))]
+        return [*out, *self._describe_size(palette, dot=bool(out))]
 
-    def _hidden(self, palette: Palette, *, dot: bool = True) -> list[tuple[str, Style]]:
-        """Return how much there is, and that some of it is folded."""
+    def _describe_size(self, palette: Palette, *, dot: bool = True) -> list[tuple[str, Style]]:
+        """Return the size of the output and, if some of it is folded, a note that it is."""
         if self.diff and self.state == "ok":
             return []
         lines = self._lines()
         folded = not self._whole and self._shows(lines) < lines
         pieces = [self.size] if self.size else []
-        pieces += ["ctrl+o"] if folded and self.name in COMMANDS and not self._failed else []
+        pieces += ["ctrl+o"] if folded and self.name in COMMANDS and not self._has_failed else []
         text = " ".join([" · ".join(pieces), "▸"] if folded else pieces).strip()
         return [(f"{' · ' if dot else ''}{text}", palette.faint)] if text else []
 
@@ -264,14 +264,14 @@ class ToolBlock(Block, eq=False):
         elif len(rows) > shown and self.state != "running":
             key = "" if self._whole else KEY
             out.append([Segment(f"… {len(rows) - shown:,} lines above{key}", palette.faint)])
-        style = palette.text if self._failed or self.own else palette.muted
+        style = palette.text if self._has_failed or self.own else palette.muted
         for row in rows[-shown:]:
             row = row[:4_000]
             if ":" in row and "\t" not in row:
                 out += fold_words(linked(row, style, palette.link), width)[:20]
             else:
                 out += plain_lines(row, style, width, 20)
-        if self.whole_path and (self._whole or self._failed):
+        if self.whole_path and (self._whole or self._has_failed):
             out += plain_lines(f"whole output: {self.whole_path}", palette.faint, width)
         if not rows and self._whole and self.state == "ok":
             out.append([Segment("(no output)", palette.faint)])

@@ -346,7 +346,7 @@ class ApprovalBox(Vertical):
         self.view.refresh(layout=True)
 
     @on(Input.Submitted, "#approval-line")
-    def _written(self, event: Input.Submitted) -> None:
+    def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         now = self.view.current
         if now is None:

@@ -19,7 +19,7 @@ from sakti.tui.widgets.lines import LineView
 GUTTER = 1  # cells before a row, where the bar of the cursor stands
 
 
-def _barred(row: Row, bar: Segment) -> Line:
+def _add_bar(row: Row, bar: Segment) -> Line:
     """Return `row` with the bar in its gutter."""
     if not any(segment.text.strip() for segment in row):
         return row  # a line that sets rows apart
@@ -169,7 +169,7 @@ class LineList(LineView):
         if self._barred[0] != self.cursor:
             bar = Segment("▌", self.palette.agent)
             rows = map(row_of, self._lines[self.cursor])
-            self._barred = self.cursor, [_barred(row, bar) for row in rows]
+            self._barred = self.cursor, [_add_bar(row, bar) for row in rows]
         return self._barred[1]
 
     def line_style(self, y: int) -> Style | None:

@@ -55,9 +55,9 @@ class Placeholders:
         """Return `text` as it is sent."""
         if not self._whole:
             return text
-        return self._pattern().sub(lambda m: self._unfolded(m, text), text)
+        return self._pattern().sub(lambda m: self._expand(m, text), text)
 
-    def _unfolded(self, match: re.Match[str], text: str) -> str:
+    def _expand(self, match: re.Match[str], text: str) -> str:
         content, follows = self._whole[match[0]], text[match.end() : match.end() + 1]
         apart = match[0].startswith(_IMAGE) and bool(follows) and not follows.isspace()
         return f"{content} " if apart else content  # a path ends where a blank stands
@@ -67,20 +67,20 @@ class Placeholders:
 
     def around(self, line: str, column: int) -> tuple[int, int] | None:
         """Return (start, end) of the sign in `line` that strictly contains `column`."""
-        return self._found(line, lambda start, end: start < column < end)
+        return self._find(line, lambda start, end: start < column < end)
 
     def before(self, line: str, column: int) -> tuple[int, int] | None:
         """Return (start, end) of the sign that ends at `column`, the blank behind an image with it."""
-        span = self._found(line, lambda start, end: end == column)
+        span = self._find(line, lambda start, end: end == column)
         if span is None and line[column - 1 : column] == " ":
-            span = self._found(line, lambda start, end: end == column - 1 and line.startswith(_IMAGE, start))
+            span = self._find(line, lambda start, end: end == column - 1 and line.startswith(_IMAGE, start))
         return span and (span[0], column)
 
     def after(self, line: str, column: int) -> tuple[int, int] | None:
         """Return (start, end) of the sign that begins at `column`."""
-        return self._found(line, lambda start, end: start == column)
+        return self._find(line, lambda start, end: start == column)
 
-    def _found(self, line: str, fits: Callable[[int, int], bool]) -> tuple[int, int] | None:
+    def _find(self, line: str, fits: Callable[[int, int], bool]) -> tuple[int, int] | None:
         if not self._whole:
             return None
         return next((m.span() for m in self._pattern().finditer(line) if fits(*m.span())), None)

@@ -99,7 +99,7 @@ class StatusLine(Widget):
     def hear(self, event: Event) -> None:
         """Update the activity and its duration from an event."""
         if self._activity.hear(event, self._clock.monotonic()):
-            self._tick_while_needed()
+            self._update_clock()
 
     def show_context(self, tokens: int, *, about: bool = False) -> None:
         """Show the tokens of the next request; `about`: some of them are estimated."""
@@ -110,14 +110,14 @@ class StatusLine(Widget):
     def work(self, what: str) -> None:
         """Something beside a turn is waited for, which Esc ends; empty: no longer."""
         self._work = (self._clock.monotonic(), what) if what else None
-        self._tick_while_needed()
+        self._update_clock()
 
     def waiting(self, seconds: float | None) -> None:
         """Another window writes to the database and is waited for; None: no longer."""
         self._waiting = seconds
         self.refresh()
 
-    def _tick_while_needed(self) -> None:
+    def _update_clock(self) -> None:
         needed = self._activity.state is not None or self._work is not None
         if needed and self._timer is None:
             self._timer = self.set_interval(1.0, self.refresh)
@@ -126,8 +126,8 @@ class StatusLine(Widget):
             self._timer = None
         self.refresh()
 
-    def _browsed(self, browsing: Browsing, text: Text) -> Text:
-        """Return which pane has the keys and the way out, then a note or the keys that act there."""
+    def _append_area(self, browsing: Browsing, text: Text) -> Text:
+        """Append the browsed area and the way out to `text`, then a hint or the keys that act there."""
         key = self.get_component_rich_style("status--key", partial=True)
         muted = self.get_component_rich_style("status--muted", partial=True)
         text.append(f" {browsing.title} ", key + Style(reverse=True))
@@ -167,7 +167,7 @@ class StatusLine(Widget):
         warn = self.get_component_rich_style("status--warn", partial=True)
         text = Text(no_wrap=True, overflow="crop", end="")
         if self.browsing is not None:
-            return self._browsed(self.browsing, text)
+            return self._append_area(self.browsing, text)
         text.append(" ")
         if self._waiting is not None:
             self._spots = []

@@ -380,7 +380,7 @@ class TranscriptView(LineView):
             self._timer = None
         self._last_flush = monotonic()
         self.live.draw()
-        self._tick_while_needed()
+        self._update_clock_timer()
         if self._follow:
             self._settle(None)
         else:
@@ -393,7 +393,7 @@ class TranscriptView(LineView):
     def _seconds(self) -> float:
         return host_of(self).session.workspace.clock.monotonic()
 
-    def _tick_while_needed(self) -> None:
+    def _update_clock_timer(self) -> None:
         """Run the clock timer only while something on the screen needs it."""
         needed = self.live.ticking
         if needed and self._clock_timer is None:

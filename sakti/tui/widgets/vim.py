@@ -125,13 +125,13 @@ def _again(state: Vim, text: str, at: int) -> Step:
 
 
 def _normal(state: Vim, keys: str, text: str, at: int) -> Step:
-    count, command = _counted(keys)
+    count, command = _split_count(keys)
     still = Step(Vim("normal"), at)
     operator, rest = command[:1], command[1:]
-    if command in ("", "g", "r", *OPERATORS) or (operator and operator in OPERATORS and _unfinished(rest)):
+    if command in ("", "g", "r", *OPERATORS) or (operator and operator in OPERATORS and _is_unfinished(rest)):
         return replace(still, state=Vim("normal", keys))
     if operator in OPERATORS:
-        more, what = _counted(rest)
+        more, what = _split_count(rest)
         return _operate(operator, what, min(count * more, MOST), text, at) or still
     if operator == "r":
         return _overwrite(rest, text, at, at + count) if at + count <= _end(text, at) else still
@@ -144,13 +144,13 @@ def _normal(state: Vim, keys: str, text: str, at: int) -> Step:
     return _single(command, count, text, at) or still
 
 
-def _unfinished(keys: str) -> bool:
+def _is_unfinished(keys: str) -> bool:
     """Return whether the keys after an operator are an incomplete motion such as `2`, `g` or `2g`."""
-    return _counted(keys)[1] in ("", "g") and keys[:1] != "0"
+    return _split_count(keys)[1] in ("", "g") and keys[:1] != "0"
 
 
 def _on_selection(state: Vim, keys: str, text: str, at: int) -> Step:
-    count, command = _counted(keys)
+    count, command = _split_count(keys)
     here = Vim(state.mode, anchor=state.anchor)
     start, end = selected(state, text)
     lines = state.mode == "visual line"
@@ -175,7 +175,7 @@ def _on_selection(state: Vim, keys: str, text: str, at: int) -> Step:
             return Step(here, at if target is None else _onto(text, target))
 
 
-def _counted(keys: str) -> tuple[int, str]:
+def _split_count(keys: str) -> tuple[int, str]:
     """Split `12dw` into its count and the rest; 0 alone is a motion."""
     digits = 0
     while digits < len(keys) and keys[digits].isdecimal() and (digits or keys[digits] != "0"):

@@ -82,7 +82,7 @@ class VimArea(TextArea):
         text = self.text
         at = vim.offset_of(text, self.cursor_location)
         if state.selects:
-            if self.selection == self._selected(state, text):
+            if self.selection == self._selection_of(state, text):
                 at = state.head  # the editor's cursor stands behind the last character
             else:  # an arrow key or the mouse chose another place
                 state = replace(state, mode="normal")
@@ -97,7 +97,7 @@ class VimArea(TextArea):
             return False
         return True
 
-    def _selected(self, state: Vim, text: str) -> Selection:
+    def _selection_of(self, state: Vim, text: str) -> Selection:
         start, end = vim.selected(state, text)
         return Selection(vim.place_of(text, start), vim.place_of(text, end))
 
@@ -109,7 +109,7 @@ class VimArea(TextArea):
             self.replace(step.insert, vim.place_of(text, step.start), vim.place_of(text, step.end))
             self.move_cursor(vim.place_of(self.text, step.at))
         elif step.state.selects:
-            self.selection = self._selected(step.state, text)
+            self.selection = self._selection_of(step.state, text)
         else:
             self.move_cursor(vim.place_of(text, step.at))
         self._into(step.state)

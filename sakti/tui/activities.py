@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-Progress: TypeAlias = Callable[[int, int, str], None]  # bytes so far, of how many, what is done
+Progress: TypeAlias = Callable[[int, int, str], None]  # bytes so far, total bytes, current step
 
 
 class RunningActivity(Struct, eq=False):

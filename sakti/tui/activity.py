@@ -50,7 +50,7 @@ class State(Struct, frozen=True):
 
 
 class Activity(Struct):
-    """Follows a turn, and what the user runs beside it."""
+    """Tracks a turn and the commands that the user runs beside it."""
 
     _turn: State | None = None
     _retry: State | None = None

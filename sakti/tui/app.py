@@ -44,7 +44,7 @@ with lazy_imports:
     from sakti.tui.screens import help as help_screen
 from sakti.tui.screens.command_palette import SafePalette
 
-SHORTLY = 2.0  # seconds that a note stands
+SHORTLY = 2.0  # seconds that a note is shown
 RAISING = 0.2  # seconds in which the click that brought the window to the front arrives
 
 
@@ -195,7 +195,7 @@ class SaktiApp(App[int]):
         if self._driver is not None and not self.is_headless:
             self._driver.write(sequence)
 
-    # --- what comes up from the screens -----------------------------------------------------------------------
+    # --- messages of the screens ------------------------------------------------------------------------------
 
     def run_command(self, text: str) -> None:
         """Run a line as if it was typed."""

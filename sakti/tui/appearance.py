@@ -80,13 +80,13 @@ class Appearance:
 
     @property
     def colours(self) -> str:
-        """Return what the terminal can show: "none", "standard" (sixteen), "256", "truecolor"."""
+        """Return the colour support of the terminal: "none", "standard" (sixteen), "256", "truecolor"."""
         app = self.app
         return "none" if app.no_color else (app.console.color_system or "none") if not app.is_headless else "256"
 
     @property
     def theme_key(self) -> str:
-        """Return what the last choice of a theme is remembered under."""
+        """Return the key under which the chosen theme is stored."""
         return "theme16" if self.colours == "standard" else "theme"
 
     def restore(self, state: Mapping[str, str]) -> None:
@@ -96,7 +96,7 @@ class Appearance:
             self.app.theme = name
 
     def adapt(self) -> None:
-        """Use what colours there are."""
+        """Adapt to the colours that the terminal supports."""
         self._colours = self.colours
         self.app.set_class(self._colours == "none", "-no-colours")
         self.app.set_class(self._colours == "standard", "-sixteen-colours")

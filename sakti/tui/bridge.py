@@ -162,7 +162,7 @@ def _memory(
 
 
 def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> NoticeBlock:
-    """Return the line that says what happened when the bar dropped; `by_hand`: for /compact."""
+    """Return the notice for activated observations or a reflection; `by_hand`: for /compact."""
     full = "was ready when you compacted" if by_hand else "the window was full"
     why = {"threshold": full, "idle": "after a pause", "provider_change": "another model"}
     if event.operation_type == "reflection":

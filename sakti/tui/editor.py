@@ -21,9 +21,9 @@ TITLE = "Editor"
 
 
 def command(env: Mapping[str, str], workspace: Path) -> list[str]:
-    """Return the words of $VISUAL, else $EDITOR, else what most systems have.
+    """Return the words of $VISUAL, else $EDITOR, else a common editor.
 
-    A name alone is looked for outside the workspace. Raises `SaktiError` where there is none.
+    A bare name is only searched outside the workspace. Raises `SaktiError` if no editor is available.
     """
     named = env.get("VISUAL") or env.get("EDITOR") or ""
     try:
@@ -69,7 +69,7 @@ async def run(app: App[Any], words: list[str]) -> int:
     Raises `SaktiError` if the terminal cannot be suspended.
     """
     loop = asyncio.get_running_loop()
-    # what is drawn meanwhile waits for the end of the batch: the screen belongs to the editor
+    # drawing waits for the end of the batch: the screen belongs to the editor
     with app.batch_update(), contextlib.ExitStack() as stack:
         try:
             stack.enter_context(app.suspend())

@@ -24,7 +24,7 @@ Tone: TypeAlias = Literal["information", "warning", "error"]
 
 
 class Host(Protocol):
-    """The window: its session and its looks, and what everybody in it needs done. `SaktiApp` is one."""
+    """The window as its widgets see it: session, appearance and services. `SaktiApp` implements it."""
 
     session: Session
     appearance: Appearance
@@ -78,7 +78,7 @@ class Host(Protocol):
 
 
 def app_of(node: MessagePump) -> App[Any]:
-    """Give Textual's app of a widget or a screen, for what Textual itself does."""
+    """Return the Textual app of a widget or a screen, for calls to Textual itself."""
     return cast("App[Any]", node.app)  # pyright: ignore[reportUnknownMemberType]
 
 

@@ -78,9 +78,9 @@ class Keymap(Struct, frozen=True):
 
 
 def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) -> Keymap:
-    """Check the keys that the settings name against everything in `parts`.
+    """Check the keys in the settings against the bindings of all `parts`.
 
-    One that is not known, cannot be pressed or has another meaning where it would hold is left out: the declared key
+    An unknown binding, an invalid key, or a key that is already in use is skipped with a problem: the default key
     stays.
     """
     declared = {b.id: (part, b.key) for part, owner in parts for b in bindings_of(owner) if b.id}

@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.color import Color
 
 PREFIX = "sakti-"
-GROUND = PREFIX + "ground"  # a key of GROUNDS, where the terminal has few colours; what was found is then in reverse
+GROUND = PREFIX + "ground"  # a key of GROUNDS if the terminal has few colours; matches are then in reverse
 GROUNDS = {"none": ("#383838", "#c8c8c8"), "standard": ("#0000aa", "#aaaaaa")}  # under the cursor, dark and light
 
 # role: (in a dark theme, in a light theme). Text roles reach WCAG AA on the theme's background.
@@ -101,7 +101,7 @@ def _make(pairs: tuple[tuple[str, str], ...], dark: bool) -> Palette:
             if value:
                 try:
                     return Color.parse(value).rich_color.name
-                except Exception:  # Textual raises several kinds; the default stands in for each
+                except Exception:  # Textual raises several kinds; the default replaces each
                     continue
         return "#d5dae2" if dark else "#23272e"
 

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 START = "\x1b[200~"
 END = "\x1b[201~"
-PATIENCE = 3.0  # seconds without a byte after which what has come of a paste is shown
-AGAIN = 0.25  # the same for what comes after that: perhaps it is typed
+PATIENCE = 3.0  # seconds without a byte after which an incomplete paste is shown
+AGAIN = 0.25  # the same for later input, which may be typed
 # ctrl+c and Esc, as characters and as the keyboard protocol writes them: they end a paste whose end was lost
 _WAYS_OUT = ("\x03", "\x1b", "\x1b[99;5u", "\x1b[27u", "\x1b[27;1u")
 

@@ -19,7 +19,7 @@ from sakti.core.resources import folders
 from sakti.tui.palette import variable_defaults
 
 FALLBACK = "sakti-dark"
-SIXTEEN = "sakti-sixteen"  # stands in for it where a terminal has sixteen colours
+SIXTEEN = "sakti-sixteen"  # its replacement in terminals with sixteen colours
 _COLOURS = (
     "primary",
     "secondary",

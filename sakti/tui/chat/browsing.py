@@ -85,7 +85,7 @@ def area_of(widget: Widget | None) -> str:
 
 
 def after(area: str, sidebar: Sidebar) -> str:
-    """Name the area behind `area`: the conversation, then the panes that show, then the prompt ("")."""
+    """Return the area after `area`: the conversation, then the visible panes, then the prompt ("")."""
     order = ["", CONVERSATION, *(p for p in PANES if sidebar.shows(p)), ""]
     return order[order.index(area) + 1] if area in order else ""
 

@@ -73,7 +73,7 @@ class Commands:
                 self._chat.transcript.show_result(block)
 
     async def show(self, value: Value | None) -> None:
-        """Show the value of an action: in the view that it names, if the window has it."""
+        """Show the value of an action, in its named view if the window has that view."""
         if not isinstance(value, Open):
             if value is not None:
                 self.draw(value)

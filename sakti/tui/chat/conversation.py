@@ -101,7 +101,7 @@ class Conversation(Vertical):
             self._host.go(self._remember, text, group="history")
 
     async def open(self) -> None:
-        """Send what waited for the start, in its order."""
+        """Send the messages that were entered before the session started, in order."""
         try:
             while self.waiting:
                 text = self.waiting.pop(0)
@@ -114,7 +114,7 @@ class Conversation(Vertical):
             self._end_wait()
 
     def fail(self) -> None:
-        """Give back what waited: the start has failed."""
+        """Return waiting messages to the prompt after the start failed."""
         self._failed = True
         if self.waiting:
             self._host.note(NOT_STARTED)
@@ -167,7 +167,7 @@ class Conversation(Vertical):
 
     async def _remember(self, text: str) -> None:
         if not text.startswith("/quit"):
-            with contextlib.suppress(StoreError):  # the line itself reports what is wrong
+            with contextlib.suppress(StoreError):  # the line itself reports the error
                 await self._host.session.views.add_history(text)
 
     # --- the prompt -------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class Conversation(Vertical):
 
     @on(Prompt.Nothing)
     def _send_queued(self) -> None:
-        """Enter on an empty prompt: what a turn that has ended left in the queue."""
+        """Send the messages left in the queue by an ended turn: Enter on an empty prompt."""
         if self._host.session.queued:
             self._host.go(self._host.session.send_queued, group="command")
 

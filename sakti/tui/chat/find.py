@@ -65,7 +65,7 @@ class ThreadFind:
             return False
         focused = bar.screen.focused
         if focused is not None and bar in focused.ancestors:
-            bar.screen.set_focus(self._transcript)  # before it goes: else what has the keys is left to chance
+            bar.screen.set_focus(self._transcript)  # before removal: otherwise Textual chooses the focus
         bar.remove()
         return True
 
@@ -128,7 +128,7 @@ class ThreadFind:
         return len(self._places) - 1
 
     def _rows(self) -> list[tuple[int, int]]:
-        """List the lines with the words of the message that is shown; what hides them is unfolded."""
+        """List the matching lines of the current message, unfolding blocks that hide them."""
         document, pattern = self._transcript.document, phrase(self._words)
         message_id = self._places[self._at].message_id
         if not (rows := rows_with(document, message_id, pattern)):

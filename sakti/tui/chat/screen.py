@@ -53,8 +53,8 @@ with lazy_imports:
     from sakti.tui.screens import undo as undo_screen
 
 REWIND_S = 0.5  # seconds in which a second Esc offers turns to undo
-SHORTLY = 2.0  # seconds that a note stands
-WIDE = 100  # columns from which the panes stand beside the chat
+SHORTLY = 2.0  # seconds that a note is shown
+WIDE = 100  # columns from which the panes are beside the chat
 
 
 class ChatScreen(Screen[None]):
@@ -153,7 +153,7 @@ class ChatScreen(Screen[None]):
         self.status_line.download = text
 
     def name_escape(self) -> None:
-        """Name what Esc leaves before it stops anything: a question that has the keys, or panes over the chat."""
+        """Name in the status line what Esc closes first: a focused question, or panes over the chat."""
         approval, overlay = self.conversation.approval, self.sidebar.has_overlay
         at_question = self.focused is not None and approval in self.focused.ancestors_with_self
         self.status_line.closes = "prompt" if at_question else "close panes" if overlay else ""
@@ -171,7 +171,7 @@ class ChatScreen(Screen[None]):
         if self._browsed in PANES and not self.sidebar.shows(self._browsed):
             self.set_focus(self.prompt)
 
-    # --- what is shown ----------------------------------------------------------------------------------------
+    # --- display ----------------------------------------------------------------------------------------------
 
     def show_thread(self, thread: Thread) -> None:
         """Show the title, and the messages when it is another thread."""
@@ -195,7 +195,7 @@ class ChatScreen(Screen[None]):
         self.conversation.start.model = model or ""
         self.status_line.why = one_line(f"{model.partition('/')[0]}: {reason}" if model else reason, 60)
         self.status_line.window = window or 0
-        if model and not window and self.view.shown:  # another model: what its window is has to be looked up
+        if model and not window and self.view.shown:  # another model: look up its window
             self.panes.load_context()
 
     def show_modes(self) -> None:
@@ -206,7 +206,7 @@ class ChatScreen(Screen[None]):
         self.status_line.sandbox = (level.name, level.text) if level is not None else ("", "")
 
     def show_saving(self) -> None:
-        """Show whether what happens here is saved."""
+        """Show whether this session is saved."""
         self.header.not_saved = self.status_line.not_saved = bool(self.host.session.workspace.not_saved)
 
     def show_git(self) -> None:
@@ -262,7 +262,7 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.FirstKey)
     def warm_soon(self) -> None:
-        """Load what the first answer needs while it is being asked for."""
+        """Preload modules for the first answer while the user types the message."""
         self.host.go(self._warm, group="warm")
 
     async def _warm(self) -> None:
@@ -333,7 +333,7 @@ class ChatScreen(Screen[None]):
             self.stopping.stop()
 
     def action_interrupt(self) -> None:
-        """Esc: back to the prompt, else close what lies over the chat, else stop the newest activity.
+        """Handle Esc: focus the prompt, else close what covers the chat, else stop the newest activity.
 
         The partial answer is kept.
         """
@@ -379,7 +379,7 @@ class ChatScreen(Screen[None]):
     def browse(self, area: str) -> None:
         """Give a part of the screen the keys ("": the prompt), at once: the next key may be there already."""
         if area and not self.host.session.approvals:
-            self.note("")  # what it said was for another place; a question goes on waiting
+            self.note("")  # the note was for another place; a question keeps waiting
         if area in PANES:
             self.panes.show(area)
             self.set_focus(self.panes.place_of(area))

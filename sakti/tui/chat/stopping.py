@@ -87,7 +87,7 @@ class Stopping:
             if self._may_quit(now):
                 self._host.exit(0)
             return
-        self._last_stop = float("inf")  # until the hint stands: a second press means it, however late it is heard
+        self._last_stop = float("inf")  # until the hint is visible: a second press counts, however late
         if not self.interrupt():
             self._prompt.drop()
         self._host.note("ctrl+c again quits")

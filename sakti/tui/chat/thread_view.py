@@ -61,7 +61,7 @@ class VisitBar(Horizontal):
         yield Chip("×", "stay here", "screen.stay")
 
     def show(self, title: str) -> None:
-        """Show the way back; `title`: of the thread that it leads to, "" within the same thread."""
+        """Show the way back; `title`: the title of the target thread, "" within the same thread."""
         where = f"back to {one_line(title, 30)}" if title else "back to where you were"
         self.query_one("#visit-back", Chip).say(where, on=True)
         self.display = True
@@ -136,7 +136,7 @@ class ThreadView:
     # --- other windows ----------------------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """Show what another window added to the thread, unless a turn runs here."""
+        """Show messages that another window added to the thread, unless a turn is running here."""
         if self.shown and not self._host.session.busy:
             self._host.go(self._sync, group="follow", exclusive=True)
 

@@ -202,9 +202,9 @@ def memory_lines(
     streaming: int = 0,
     sign: str = SIGNS[False],
 ) -> list[Line]:
-    """Return the pane's lines, its title first: in words a newcomer knows.
+    """Return the lines of the pane, its title first, in words for newcomers.
 
-    What is technical stands in `/memory` and behind Enter.
+    Technical details are in `/memory` and behind Enter.
     """
     title: Line = [Segment(f"{sign} Memory", palette.bold)]
     if status is None:
@@ -254,7 +254,7 @@ def _reflection(status: MemoryStatus) -> str:
 
 
 def _gauges(status: MemoryStatus, streaming: int, turn_tokens: int | None, width: int, palette: Palette) -> list[Line]:
-    """Return both windows, and below the first what memory will do next."""
+    """Return both gauges, and below the first the next action of memory."""
     gauges = Gauge(status.messages.tokens + streaming, status.messages.threshold), status.observations
     abouts = status.approximate or streaming > 0, status.approximate
     numbers = [gauge_words(gauge, about=about) for gauge, about in zip(gauges, abouts, strict=True)]
@@ -317,7 +317,7 @@ def _cost(spent: Spent) -> str:
 
 
 def draw_event(event: MemoryEvent, width: int, palette: Palette) -> Line:
-    """Return an event as `12:04 ● 4 messages → 3 lines`: what fits of it."""
+    """Return an event as `12:04 ● 4 messages → 3 lines`, shortened to fit."""
     head = event_head(event, palette, "%H:%M")
     room, text = max(4, width - line_width(head)), one_line(in_a_line(event), 300)
     if event.kind in ("observed", "activated"):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sakti.store.log.lines import LogLine
     from sakti.store.threads.carry_over import CarriedLine
 
-LINE = "* "  # before the lines of the log among what is carried over
+LINE = "* "  # prefix of log lines among the carried lines
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
 NOT_YET = "not yet in the prompt"
 LEAVES = {True: "removed: leaves with the next change of the prompt", False: "left out"}
@@ -41,7 +41,7 @@ FOLDED_FROM = 3  # nested lines
 
 
 class DateRow(Struct, frozen=True):
-    """A heading: a date, or a reflection. `divider`: what follows is not in the prompt yet."""
+    """A heading: a date, or a reflection. `divider`: the rows below are not in the prompt yet."""
 
     text: str
     divider: bool = False
@@ -50,8 +50,8 @@ class DateRow(Struct, frozen=True):
 class ObservationRow(Struct, frozen=True):
     """One line of the log.
 
-    `priority` is a word of `SHAPES`; `flags` are doubts about it; `text` has marks behind what newer lines replace,
-    `content` is what can be edited.
+    `priority` is a word of `SHAPES`; `flags` are doubts about it; `text` marks parts replaced by newer lines, `content`
+    is the editable text.
     """
 
     id: str
@@ -65,7 +65,7 @@ class ObservationRow(Struct, frozen=True):
     edited: bool
     reflection: bool
     nested: int = 0  # lines under it that are folded
-    unfolded: bool = False  # shown whole, with its doubts
+    unfolded: bool = False  # shown in full, with its doubts
     content: str = ""
     waiting: bool = False  # made, and not in the prompt yet
 
@@ -311,7 +311,7 @@ class ObservationsPane(Vertical):
         self._waiting: Sequence[LogLine] = ()
         self._carried: Sequence[CarriedLine] = ()
         self._moments: Sequence[LogChange] = ()
-        self._past: LogChange | None = None  # what is looked at; None: the log as it is now
+        self._past: LogChange | None = None  # the moment that is shown; None: the current log
         self._past_lines: Sequence[LogLine] = ()
         self._unfolded: set[str] = set()
         self._edited = ""  # the line in the edit box
@@ -345,7 +345,7 @@ class ObservationsPane(Vertical):
         self._refresh(keep_end=self._past is None)
 
     def show_carried(self, carried: Sequence[CarriedLine]) -> None:
-        """Show what the thread took over from earlier ones."""
+        """Show the lines that the thread took over from earlier ones."""
         if carried != self._carried:
             self._carried = carried
             self._refresh(keep_end=True)
@@ -379,7 +379,7 @@ class ObservationsPane(Vertical):
     # --- the past ---------------------------------------------------------------------------------------------
 
     def action_travel(self, step: int) -> None:
-        """To the moment before or after the one that is shown; behind the last is now."""
+        """Show the previous (-1) or next (1) moment of the log; the current log follows the last."""
         if len(self._moments) < 2:
             return
         # the newest moment and now differ by what people corrected since

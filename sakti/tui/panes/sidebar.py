@@ -23,7 +23,7 @@ from sakti.tui.panes.tasks import TasksPane
 PANES = ("memory", "log", "tasks")
 NARROWEST, WIDEST = 24, 120  # cells; the chat keeps CHAT of them
 CHAT = 30
-USUAL = (36, 56)  # cells where nobody set any: more in a wider window
+USUAL = (36, 56)  # default width in cells: more in a wider window
 SHARE = 0.28  # of the window, in between
 TINY = 60  # cells of a window below which the panes take all of it
 READABLE = 42  # cells that the chat keeps beside the panes of a narrow window
@@ -32,7 +32,7 @@ LOWEST = 3  # lines of a pane whose height is set by hand; the log has what the 
 
 
 def panes_width(room: int, by_hand: int, *, narrow: bool) -> int:
-    """Cells of the panes in a window of `room`; `by_hand`: what the user set, 0 for nothing."""
+    """Return the width of the panes in a window of `room` cells; `by_hand`: set by the user, else 0."""
     if room < TINY:
         return room
     if narrow:
@@ -137,7 +137,7 @@ class Sidebar(Vertical):
 
     @property
     def state(self) -> str:
-        """Return what to remember of a wide terminal.
+        """Return the layout to remember for a wide terminal.
 
         The names of the open panes, those that are folded, and the heights and the width that were set by hand.
         """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class BoardChanged(Message):
-    """The user changed a task: whoever shows the board reads it again."""
+    """The user changed a task: views of the board reload it."""
 
 
 class TaskRow(Struct, frozen=True):

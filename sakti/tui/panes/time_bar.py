@@ -74,7 +74,7 @@ def bar_line(moments: Sequence[LogChange], at: int | None, width: int, palette: 
     for index, moment in enumerate(moments):
         cell = place(index, count, width)
         sign, style = ("◆", palette.agent) if moment.kind == "reflection" else ("●", palette.muted)
-        if cell not in cells or moment.kind == "reflection":  # where they are too many for cells
+        if cell not in cells or moment.kind == "reflection":  # if several share a cell
             cells[cell] = Segment(sign, style)
     cells[place(count, count, width)] = Segment("○", palette.ok)
     if at is not None:

@@ -34,7 +34,7 @@ with lazy_imports:
 POLL = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
 EMPTY = {"ready": "No tasks. n adds one."}
-# What can be done with a card, by column: what is written below, and the action that it stands for.
+# The actions on a card, by column, with their labels.
 ACTIONS = {
     "ready": ("claim", "close", "depend", "tree", "delete", "card"),
     "blocked": ("depend", "close", "tree", "delete", "card"),
@@ -95,7 +95,7 @@ class BoardScreen(Panel[None]):
 
     def __init__(self) -> None:
         super().__init__("Tasks")
-        self._version = self._minute = -1  # what was drawn: the board's version, and when
+        self._version = self._minute = -1  # the board's version and the minute drawn last
         self._board: Board | None = None
         self._filter = ""
         self._said = ""  # what came of the last change
@@ -127,10 +127,10 @@ class BoardScreen(Panel[None]):
     def _list(self, name: str) -> LineList:
         return self.query_one(f"#board-{name}", LineList)
 
-    # --- what it shows ----------------------------------------------------------------------------------------
+    # --- display ----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Show what changed since the last look."""
+        """Show changes since the last look."""
         if self.is_current:
             self.host.go(self._reload, group="board-screen", exclusive=True)
 
@@ -294,7 +294,7 @@ def _drawer(column: str, now: Callable[[], int]) -> Callable[[Any, int, Palette]
 
 
 def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: int) -> list[Line]:
-    """Priority and handle, the title on one or two lines, what blocks it or who works on it since when."""
+    """Lay out a card: priority and handle, title (one or two lines), blockers or assignee and age."""
     handle, kind = one_line(card.handle, 40), one_line(card.type, 12)
     lines: list[Line] = [
         [

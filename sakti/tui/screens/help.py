@@ -28,7 +28,7 @@ from sakti.tui.widgets.transcript import Transcript
 if TYPE_CHECKING:
     from sakti.agent.project.skills.library import Skill
 
-Part: TypeAlias = tuple[str, type[Any]]  # what has keys, by the name that people know it under
+Part: TypeAlias = tuple[str, type[Any]]  # display name and class of a part that has keys
 
 
 def parts(chat: Sequence[Part]) -> list[Part]:

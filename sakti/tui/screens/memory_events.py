@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MemoryEventsScreen(ListPanel):
-    """`retry_at`: when what failed last is tried again (Unix ms)."""
+    """`retry_at`: time of the next try after a failure (Unix ms)."""
 
     HELP = (
         "● observed, ▼ into the log and its messages out of the window, ◆ reflected, ▣ compacted, ↶ undone, "

@@ -25,7 +25,7 @@ from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
 Result = TypeVar("Result")
-Keys: TypeAlias = Sequence[tuple[str, str]]  # what is written, and the screen's action that a click on it runs, or ""
+Keys: TypeAlias = Sequence[tuple[str, str]]  # label, and the screen's action that a click runs, or ""
 BACK = ("esc back", "close")
 
 
@@ -111,7 +111,7 @@ class Panel(ModalScreen[Result]):
 
 
 class ListPanel(Panel[Any]):
-    """A filter line over a list. Subclasses give `rows(text)` and `draw`; Enter dismisses with the row."""
+    """A filter line over a list. Subclasses define `rows(text)` and `draw`; Enter dismisses with the row."""
 
     AUTO_FOCUS = "#panel-input"
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Scope = Literal["workspace", "thread", "all"]
 SCOPES: dict[Scope, str] = {"workspace": "this workspace", "thread": "this thread", "all": "everything"}
 DEBOUNCE = 0.12  # seconds without a key before a query runs
-PREVIEW = 0.05  # seconds that the cursor stays on a hit before what stands round it is read
+PREVIEW = 0.05  # seconds that the cursor stays on a hit before its context is loaded
 PAGE = 50  # hits that are loaded at once
 WORDS = 'words, "phrases", -not, word*, path:FILE, thread:TITLE, task:ID, role:, kind:, after:, before:DATE'
 NEAR = 6  # rows before the end at which more are loaded
@@ -110,7 +110,7 @@ class SearchScreen(Panel[Any]):
         self._first = kept.text if kept else one_line(query, MAX_TEXT)
         self._restore = kept
         self._hits: list[Hit] = []
-        self._notes: dict[str, str] = {}  # what is said beside a hit, by its id
+        self._notes: dict[str, str] = {}  # notes beside hits, by hit id
         self._total = 0
         self._shown: tuple[str, Scope] | None = None  # what the list answers
 
@@ -133,7 +133,7 @@ class SearchScreen(Panel[Any]):
                 yield Chip("esc", "back", "screen.close", behind=True)
 
     def on_mount(self) -> None:
-        self.result_list.can_focus = self.preview.can_focus = False  # what is typed is always the query
+        self.result_list.can_focus = self.preview.can_focus = False  # typing always goes to the query
         self.result_list.cursor_always = True
         self.query_one("#chip-sources", Chip).display = False
         self.input.value = self._first
@@ -282,7 +282,7 @@ class SearchScreen(Panel[Any]):
     def action_read(self, step: int) -> None:
         self.preview.scroll_relative(y=step * max(1, self.preview.size.height // 2), animate=False)
 
-    # --- what comes of a hit ----------------------------------------------------------------------------------
+    # --- opening a hit ----------------------------------------------------------------------------------------
 
     @on(Input.Submitted, "#panel-input")
     def _submit_query(self, event: Input.Submitted) -> None:

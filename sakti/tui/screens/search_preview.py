@@ -32,7 +32,7 @@ ABOVE = 3  # lines that stay in sight above the line that matches
 
 
 class Passage(Struct, frozen=True):
-    """Passage round a hit.
+    """Passage around a hit.
 
     `message_id`: the message of the hit ("" where it is none); `passage`: the text round the hit, for where the
     blocks do not show it.
@@ -117,7 +117,7 @@ class Preview(Transcript):
         place = hit or (first or 0, 0)
         y = max(0, document.top(place[0]) + place[1] - ABOVE)
         if first is not None:
-            y = max(y, document.top(first) - 1)  # what was said before can be scrolled to
+            y = max(y, document.top(first) - 1)  # earlier messages can be scrolled to
         return document.locate(y) or place
 
     def line_at(self, y: int) -> Line | None:

@@ -22,7 +22,7 @@ SNIPPET_LINES = 2
 BEFORE = 20  # characters before a match that is moved into sight
 Marks: TypeAlias = tuple[tuple[int, int], ...]
 
-# The values that a key goes through, by the operator that they stand behind in the query, and what each is called.
+# The values that a key cycles through, by their operator in the query, with their display names.
 FILTERS: dict[str, dict[str, str]] = {
     "kind": {
         "": "all kinds",
@@ -189,6 +189,6 @@ def next_filter(query: str, name: str) -> str:
 
 
 def filter_text(query: str, name: str) -> str:
-    """Return what a filter is set to, for people."""
+    """Return the display text of a filter's value."""
     value = filter_of(query, name)
     return FILTERS[name].get(value) or one_line(f"since {value}" if name == "after" else value, 20)

@@ -85,7 +85,7 @@ class ChoiceScreen(ListPanel):
 class SettingsScreen(ListPanel):
     """`user_file` is where a value is written, `project_file` where the project's own are.
 
-    `apply` shows a setting that changed on the screen behind; it gives what is wrong with it, or "".
+    `apply` shows a changed setting on the screen behind; it returns a description of the problem, or "".
     """
 
     HELP = (
@@ -110,7 +110,7 @@ class SettingsScreen(ListPanel):
         self._take(found)
 
     def _take(self, found: Sequence[Setting]) -> None:
-        self._found = sorted(found, key=lambda s: s.origin == "default")  # what was changed comes first
+        self._found = sorted(found, key=lambda s: s.origin == "default")  # changed settings come first
         self._title = f"Settings {len(found)} · {sum(s.origin != 'default' for s in found)} changed"
 
     def body(self) -> ComposeResult:
@@ -163,7 +163,7 @@ class SettingsScreen(ListPanel):
 
     def refresh_rows(self) -> None:
         super().refresh_rows()
-        self._tell_current()  # another row may stand under the cursor, or none
+        self._tell_current()  # the cursor may be on another row, or none
 
     @on(LineList.Moved, "#panel-list")
     def _handle_move(self) -> None:
@@ -227,7 +227,7 @@ class SettingsScreen(ListPanel):
 
     @on(Input.Changed, "#panel-line")
     def _try(self) -> None:
-        """Show what Enter would write."""
+        """Preview the line that Enter would write."""
         if not self.line.asked or self._chosen is None:
             return
         name = self._chosen.name

@@ -81,7 +81,7 @@ class ReadScreen(Panel[bool]):
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        self._shown = True  # what is appended scrolls to its end first, which nobody sees
+        self._shown = True  # appending first scrolls to the end, which is not visible
 
     def _note_end(self) -> None:
         reader = self.query_one(Transcript)

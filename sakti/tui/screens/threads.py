@@ -143,7 +143,7 @@ class ThreadsScreen(ListPanel):
         ]
 
     def say(self, text: str = "") -> None:
-        """Show in the title what came of the last change, or what the next key would do."""
+        """Show in the title the result of the last change, or the effect of the next key."""
         self.set_title("  ".join(p for p in (f"Threads  {len(self._summaries)}", one_line(text, 180)) if p))
 
     def _row(self) -> ThreadSummary | None:
@@ -168,7 +168,7 @@ class ThreadsScreen(ListPanel):
             if at in shown:
                 self.result_list.move_to(shown.index(at))
 
-    # --- what can be done -------------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------------
 
     def action_ask(self, what: str) -> None:
         """Open the line below for a title or a file."""
@@ -190,7 +190,7 @@ class ThreadsScreen(ListPanel):
             self._do(self._choose_fork, row)
 
     def action_delete(self) -> None:
-        """Say at the first press what would go, and delete it at the second."""
+        """Announce the deletion on the first press, and delete on the second."""
         row = self._row()
         if row is None:
             return

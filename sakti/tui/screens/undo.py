@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent.checkpoints import undoing
 
-TOLD_S = 8.0  # seconds that the result stands
+TOLD_S = 8.0  # seconds that the result is shown
 WHATS: tuple[What, ...] = ("both", "conversation", "files")
 SAID = {"both": "conversation and files", "conversation": "conversation", "files": "files"}
 
@@ -208,7 +208,7 @@ async def _preview(host: Host, give_back: Callable[[str], None], found: Undoing,
 
 
 def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, preview: Preview) -> None:
-    """Show what an undo would do, and do it where the user says so."""
+    """Preview an undo, and apply it if the user confirms."""
     if preview.empty:
         host.say("There is nothing to undo.", title="Undo")
         return
@@ -221,7 +221,7 @@ def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, p
 
 
 def open_redo(host: Host, found: Undoing, preview: Preview) -> None:
-    """Show what a redo would do, and do it where the user says so."""
+    """Preview a redo, and apply it if the user confirms."""
 
     def run_redo(take: frozenset[str] | None) -> None:
         if take is not None:

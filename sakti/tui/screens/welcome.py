@@ -58,7 +58,7 @@ class Way(Struct, frozen=True):
 class WelcomeScreen(Panel[None]):
     """Arrows and Enter choose; typing leaves it for the prompt, and nothing typed is lost.
 
-    `apply` shows a setting that changed on the screen behind.
+    `apply` shows a changed setting on the screen behind.
     """
 
     HELP = "What sakti found on this machine, and how to continue. /setup shows it again."

@@ -53,7 +53,7 @@ class Block(Struct, eq=False):
         """Fold or unfold."""
 
     def plain(self) -> str:
-        """Return the text that copying gives."""
+        """Return the text for copying."""
         return ""
 
     @property
@@ -72,7 +72,7 @@ class Block(Struct, eq=False):
         return int(self.gap)
 
     def holds(self, message_id: str) -> bool:
-        """Does it show that message, or a part of it?"""
+        """Return whether the block shows that message, or a part of it."""
         return self.message_id == message_id
 
     def above(self, width: int, palette: Palette) -> Line:
@@ -83,7 +83,7 @@ class Block(Struct, eq=False):
         raise NotImplementedError
 
     def estimate(self, width: int) -> int:
-        """Lines that it will take, about, without drawing it."""
+        """Estimate the number of lines without drawing them."""
         return 1 + self.gap
 
 
@@ -162,9 +162,9 @@ class TextBlock(Block, eq=False):
 
 
 def wrap_rows(text: str, style: Style, width: int, link: Style | None = None) -> list[Line]:
-    """Fold prose at spaces, with the spaces that a line begins with kept.
+    """Wrap prose at spaces, keeping the leading spaces of lines.
 
-    Addresses in it are in the style of a `link`, where there is one.
+    Addresses get the style `link`, if it is not None.
     """
     out: list[Line] = []
     for source in text.split("\n"):
@@ -287,7 +287,7 @@ Tone = Literal["information", "warning", "error", "good"]
 
 
 class NoticeBlock(Block, eq=False):
-    """A line or two from sakti itself: a sign, a title, and what to know or do."""
+    """A short notice from sakti itself: a sign, a title and a text."""
 
     tone: Tone = "information"
     title: str = ""

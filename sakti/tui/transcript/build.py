@@ -46,7 +46,7 @@ _TOLD = ("interrupted", "error", "cut")
 def message_blocks(messages: Iterable[Message]) -> list[Block]:
     """Return `messages`, oldest first, as blocks.
 
-    A result joins the call it answers; consecutive messages of the agent stand under one label.
+    A result joins the call it answers; consecutive messages of the agent share one label.
     """
     blocks: list[Block] = []
     calls: dict[str, ToolBlock] = {}
@@ -132,8 +132,8 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
 
 
 def user_blocks(message: Message) -> list[Block]:
-    """Return what the user sent: the text, and the names of what came with it."""
-    if "hook" in message.metadata:  # nobody's words: what kept the turn from ending
+    """Return the blocks of a user message: the text, and the names of its attachments."""
+    if "hook" in message.metadata:  # written by a hook that kept the turn from ending
         texts = [p.text for p in message.parts if isinstance(p, MarkerPart)]
         return [NoticeBlock(message.id, tone="warning", title="Stop hook", text="\n".join(texts))]
     blocks: list[Block] = [Label(message.id, who="you", created_at=message.created_at)]

@@ -63,7 +63,7 @@ HEADS = ("+++", "---", "diff ", "index ")  # lines between hunks
 
 
 def _hunk(row: str) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the first lines of a hunk in both files and those behind it, zeros if its head does not say."""
+    """Return the line numbers in both files where a hunk starts, and those after it; else zeros."""
     hunk = _HUNK.match(row)
     if hunk is None:
         return (0, 0), (0, 0)
@@ -90,7 +90,7 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
     """
     rows = diff_rows(diff)
     digits = len(str(max((r.number for r in rows), default=0)))
-    lead = digits + 3 if width >= digits + 16 else 2  # where there is no room for the number, the sign stands alone
+    lead = digits + 3 if width >= digits + 16 else 2  # without room for the number, only the sign is shown
     colours = _highlight_rows(rows if limit is None else rows[: limit + 1], palette)
     longest = max((cells(r.text) for r in rows), default=0) + lead
     full = min(width, max(longest, COLUMN - SIDE))
@@ -107,13 +107,13 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
     return out
 
 
-SIDE = 4  # cells of indent that a diff in the conversation stands behind
+SIDE = 4  # indent in cells of a diff in the conversation
 
 
 def _highlight_rows(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
-    """Return the code of `rows` in colours.
+    """Return the code of `rows`, syntax-highlighted.
 
-    What was and what is are read as one text each, so that a string or a comment of several lines is seen as one.
+    The old and the new lines are each read as one text, so that strings and comments of several lines are recognised.
     """
     out: list[list[Span]] = [[(r.text, palette.text)] if r.text else [] for r in rows]
     for sides in ("- ", "+ "):

@@ -170,7 +170,7 @@ class Document:
             self._drawn_lines -= len(lines)
 
     def _sum_up(self, index: int) -> None:
-        """Make `_tops` right up to block `index`; what lies below is not looked at."""
+        """Update `_tops` up to block `index`; later blocks are not examined."""
         at = self._clean
         if index < at:
             return

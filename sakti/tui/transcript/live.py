@@ -231,13 +231,13 @@ class LiveTurn:
         self._touch(block)
 
     def start_tool(self, call: ToolCallPart, *, own: bool = False) -> None:
-        """Show that a call begins; `own`: it is the user's."""
+        """Show that a call begins; `own`: the user started it."""
         if own:
             self._start_own(call)
             return
         block = self._tool(call.id, one_line(call.name, 40))
         self._finish_step()
-        if block.state != "waiting":  # its question is told before its start
+        if block.state != "waiting":  # its question arrives before its start
             block.start(call, self._clock())
         self._touch(block)
 
@@ -328,7 +328,7 @@ class LiveTurn:
         self._request_draw()
 
     def end_turn(self) -> None:
-        """No more comes: nothing stays open but commands of the user's."""
+        """End the turn: close everything except commands of the user."""
         self._end_step()
         for block in self._tools.values():
             if not block.own:
@@ -359,7 +359,7 @@ class LiveTurn:
             delta, self._carriage = delta[:-1], True
         return sanitise(delta)
 
-    # --- where blocks stand -------------------------------------------------------------------------------------
+    # --- placing blocks -----------------------------------------------------------------------------------------
 
     def _place(self, *blocks: Block) -> None:
         """Place blocks outside the answer: below it while it streams, above it while it is awaited."""
@@ -431,7 +431,7 @@ class LiveTurn:
         return self._blocks - self._held
 
     def _add(self, *blocks: Block) -> None:
-        """Blocks of the answer, above what waits below it."""
+        """Add blocks of the answer, above the blocks that wait below it."""
         if self._held:
             self.document.insert(self._end, blocks)
         else:

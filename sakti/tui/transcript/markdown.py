@@ -80,7 +80,7 @@ def warm_renderers() -> None:
 
 
 class _Writer:
-    """One walk over the tokens.
+    """Walks over the tokens once.
 
     `_prefixes` is what stands before a line in the containers that are open: [first line, later lines] each; a list
     item's marker is used up by its first line.
@@ -360,7 +360,7 @@ def _table_lines(
 
 
 def _shrink(natural: list[int], room: int) -> list[int]:
-    """Column widths that fit: the widest columns give way first."""
+    """Return column widths that fit, shrinking the widest columns first."""
     widths = list(natural)
     room = max(room, len(widths))
     while sum(widths) > room:

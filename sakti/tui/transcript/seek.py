@@ -55,7 +55,7 @@ def _words(text: str, pattern: re.Pattern[str]) -> set[str]:
 
 
 def _text(block: Block) -> str:
-    """Return everything that it can show."""
+    """Return the full text that a block can show."""
     if isinstance(block, ToolBlock):
         return "\n".join((block.summary, block.output, block.diff, *map(str, block.arguments.values())))
     return block.plain()

@@ -30,7 +30,7 @@ LIVE = 5  # lines of a command that runs
 LIVE_OWN = 20  # of one that the user ran
 TAIL = 12  # lines of a failure
 SHOW_DIFF = 14  # lines of a diff that show before it is unfolded
-COMMANDS = ("bash", "bash_output")  # what they print is worth seeing
+COMMANDS = ("bash", "bash_output")  # tools whose output is worth seeing
 BODY = Segment("      ")
 KEY = " · ctrl+o"  # what unfolds from the prompt
 
@@ -100,7 +100,7 @@ class ToolBlock(Block, eq=False):
         self.enter("running", now)
 
     def enter(self, state: State, now: float) -> None:
-        """Another state, whose clock begins `now`."""
+        """Change the state, with a clock that starts `now`."""
         self.state, self.since, self.elapsed = state, now, 0
 
     def tick(self, now: float) -> bool:

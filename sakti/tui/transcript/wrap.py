@@ -43,7 +43,7 @@ class Row(list[Segment]):
         self.copies: str | None = None
 
     def behind(self, prefix: Line, skip: int) -> Row:
-        """Return the same line behind `prefix`, `skip` characters that only lay it out."""
+        """Return the line after `prefix`, whose `skip` characters are layout only."""
         row = Row((*prefix, *self), self.skip + skip, self.join)
         row.tail, row.leaf, row.copies = self.tail, self.leaf, self.copies
         return row
@@ -223,7 +223,7 @@ def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list
     return lines
 
 
-HANG = 2  # cells that what goes on of a line of code stands further in
+HANG = 2  # extra indent in cells of continued lines of code
 
 
 def _piece(spans: Sequence[Span], lead: Line) -> Row:
@@ -248,7 +248,7 @@ def _break(head: str) -> int:
 
 
 def _split_spans(spans: Sequence[Span], at: int) -> tuple[list[Span], list[Span]]:
-    """Return `spans` before and behind character `at`."""
+    """Return `spans` before and after character `at`."""
     first: list[Span] = []
     for number, (text, style) in enumerate(spans):
         if len(text) >= at:
@@ -299,7 +299,7 @@ def pad(line: Line, width: int, style: Style | None = None) -> Line:
 
 
 def indent(lines: Iterable[Line], prefix: Segment) -> list[Line]:
-    """Return every line behind `prefix`, which only lays it out."""
+    """Return every line after `prefix`, which is layout only."""
     skip = len(prefix.text)
     out: list[Line] = []
     for line in lines:

@@ -33,7 +33,7 @@ DIFF_LINES = 10
 OTHERS = 4  # of the questions that wait, shown with the one that is answered
 NARROW = 50  # columns in which the keys are named in one word each
 SHARE = 0.7  # of the chat's height at most, as in main.tcss
-SEPARATOR, HELD = " · ", "\ue000"  # between two keys; what stands for a space at which no line is folded
+SEPARATOR, HELD = " · ", "\ue000"  # between two keys; placeholder for a space without a line break
 GUARD = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
 
 
@@ -94,7 +94,7 @@ def lay_out(
 
 
 def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
-    """Lay out why it is asked, what looks deceptive, and the rule that a lasting answer makes."""
+    """Lay out the reason of a question, deceptive letters, and the rule that a lasting answer creates."""
     why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
     like = "".join(f"{one_line(word, 30)} has letters that look like others. " for word in lookalikes(now.target)[:2])
     spans = [(like, palette.bad), (why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)]
@@ -105,14 +105,14 @@ def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
 
 
 def _whole_keys(keys: list[Span], room: int) -> list[Line]:
-    """Fold between the keys, not within what one of them does."""
+    """Wrap between the keys, not within the description of one."""
     held = [(f"{HELD}· " if text == SEPARATOR else text.replace(" ", HELD), style) for text, style in keys]
     lines = [[Segment(s.text.replace(HELD, " "), s.style) for s in line] for line in wrap(held, room)]
     return [line[:-1] if line and line[-1].text.strip() == SEPARATOR.strip() else line for line in lines]
 
 
 def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tuple[list[Line], bool]:
-    """Return what would run or change, in at most `limit` lines, and whether something of it is missing."""
+    """Return the command or change in at most `limit` lines, and whether part of it is missing."""
     if now.diff and not is_command(now):
         diff = diff_lines(sanitise(now.diff), room, palette)
         most = min(limit, DIFF_LINES + 1)

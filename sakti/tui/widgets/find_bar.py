@@ -44,7 +44,7 @@ class FindBar(Horizontal):
             self.read = read
 
     class Closed(Message):
-        """No more of it."""
+        """The bar was closed."""
 
     def compose(self) -> ComposeResult:
         yield Static("/ ", markup=False)

@@ -39,7 +39,7 @@ class HistorySearch(Struct, frozen=True):
         return replace(self, at=max(0, min(self.at + step, len(self.matches) - 1)))
 
     def describe(self) -> str:
-        """Return what the status line says."""
+        """Return the text for the status line."""
         keys = "ctrl+r older · enter use · esc cancel"
         count = len(self.matches)
         if not self.query:

@@ -16,7 +16,7 @@ from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, Row, indent, row_of, wrap
 from sakti.tui.widgets.lines import LineView
 
-GUTTER = 1  # cells before a row, where the bar of the cursor stands
+GUTTER = 1  # cells before a row for the bar of the cursor
 
 
 def _add_bar(row: Row, bar: Segment) -> Line:
@@ -34,7 +34,7 @@ def _always(_row: Any) -> bool:
 
 
 class LineList(LineView):
-    """`draw(row, width, palette)` gives a row's lines; `selectable(row)` whether the cursor stops at it."""
+    """`draw(row, width, palette)` returns a row's lines; `selectable(row)`: whether it can be selected."""
 
     HELP = "Up and down to move, Enter to open."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -92,7 +92,7 @@ class LineList(LineView):
         self.cursor = -1
         self.cursor_always = False  # show the cursor without the focus, where a line above has it
         self._lines: list[list[Line]] = []
-        self._nothing: list[Line] = []  # what stands there without rows
+        self._nothing: list[Line] = []  # shown without rows
         self._tops: list[int] = []
         self._barred: tuple[int, list[Line]] = (-1, [])  # the row under the cursor with its bar
         self._drawn_width = 0
@@ -165,7 +165,7 @@ class LineList(LineView):
         return self.has_focus or self.cursor_always
 
     def _with_bar(self) -> list[Line]:
-        """Return the lines under the cursor, marked so that it is seen without colours, too."""
+        """Return the lines of the selected row, with a bar that is visible without colours."""
         if self._barred[0] != self.cursor:
             bar = Segment("▌", self.palette.agent)
             rows = map(row_of, self._lines[self.cursor])

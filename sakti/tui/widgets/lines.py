@@ -22,11 +22,11 @@ from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, rows_text
 from sakti.tui.widgets.bar import ground, paint_fast
 
-_NOTHING: Line = []  # what stands below the last line
+_NOTHING: Line = []  # below the last line
 
 
 class LineView(ScrollView, can_focus=True):
-    """A scrolling view of lines. Subclasses set `virtual_size` and give `line_at`."""
+    """A scrolling view of lines. Subclasses set `virtual_size` and define `line_at`."""
 
     ALLOW_SELECT = True
     takes_click = (
@@ -97,10 +97,9 @@ class LineView(ScrollView, can_focus=True):
             event.stop()  # and the screen's to select everything
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines as they are painted.
+        """Return the painted lines of the region.
 
-        A line that was painted before is given as the same strip, which knows by then how it is cut and written: what
-        only moved costs next to nothing.
+        A line that was painted before returns its cached strip, so lines that only moved cost next to nothing.
         """
         styles = self.styles
         if styles.gutter != styles.padding or self.opacity != 1.0 or styles.text_opacity != 1.0:
@@ -164,7 +163,7 @@ class LineView(ScrollView, can_focus=True):
         return Strip([s for s in (before, *strip, after) if s.text], width)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the selected text as it was written, without what only lays it out."""
+        """Return the selected text as it was written, without layout characters."""
         start, end = self.selected(selection)
         lines = [self.line_at(y) or [] for y in range(start.y, end.y + 1)]
         return (rows_text(lines, start.x, end.x), "\n") if lines else None

@@ -60,7 +60,7 @@ class Placeholders:
     def _expand(self, match: re.Match[str], text: str) -> str:
         content, follows = self._whole[match[0]], text[match.end() : match.end() + 1]
         apart = match[0].startswith(_IMAGE) and bool(follows) and not follows.isspace()
-        return f"{content} " if apart else content  # a path ends where a blank stands
+        return f"{content} " if apart else content  # a blank ends a path
 
     def _pattern(self) -> re.Pattern[str]:
         return re.compile("|".join(map(re.escape, sorted(self._whole, key=len, reverse=True))))
@@ -70,7 +70,7 @@ class Placeholders:
         return self._find(line, lambda start, end: start < column < end)
 
     def before(self, line: str, column: int) -> tuple[int, int] | None:
-        """Return (start, end) of the sign that ends at `column`, the blank behind an image with it."""
+        """Return (start, end) of the sign that ends at `column`, including the blank after an image."""
         span = self._find(line, lambda start, end: end == column)
         if span is None and line[column - 1 : column] == " ":
             span = self._find(line, lambda start, end: end == column - 1 and line.startswith(_IMAGE, start))

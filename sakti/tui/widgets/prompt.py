@@ -114,7 +114,7 @@ class Prompt(VimArea):
 
     @property
     def value(self) -> str:
-        """Return what would be sent now."""
+        """Return the text that sending would submit now."""
         return self._placeholders.unfold(self.text)
 
     def put(self, text: str) -> None:
@@ -169,7 +169,7 @@ class Prompt(VimArea):
             return
         if is_text(event):
             self._out_of_sign()
-            self.completing = False  # what is offered belongs to the text as it was
+            self.completing = False  # the offered completions belong to the previous text
         if is_text(event) and not event.is_printable:
             event.stop()
             event.prevent_default()

@@ -22,7 +22,7 @@ from sakti.tui.activity import Activity
 from sakti.tui.transcript.wrap import shorten
 from sakti.tui.widgets.header import NOT_SAVED
 
-# key, what it does, and the action that a click on it runs
+# key, label, and the action that a click runs
 KEYS = (
     ("^P", "palette", "app.command_palette"),
     ("F2", "memory", "screen.pane('memory')"),
@@ -30,7 +30,7 @@ KEYS = (
     ("F4", "tasks", "screen.pane('tasks')"),
     ("F1", "help", "screen.help"),
 )
-NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first where there is little room
+NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
 def _fitting(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str, str, str]]:
@@ -94,7 +94,7 @@ class StatusLine(Widget):
         self._work: tuple[float, str] | None = None  # since when, what
         self._waiting: float | None = None  # seconds for another window
         self._timer: Timer | None = None
-        self._spots: list[tuple[int, int, str]] = []  # from cell, to cell: the action of what stands there
+        self._spots: list[tuple[int, int, str]] = []  # from cell, to cell, and the action of a click there
 
     def hear(self, event: Event) -> None:
         """Update the activity and its duration from an event."""
@@ -113,7 +113,7 @@ class StatusLine(Widget):
         self._update_clock()
 
     def waiting(self, seconds: float | None) -> None:
-        """Another window writes to the database and is waited for; None: no longer."""
+        """Show for how long another window's write has been awaited; None: no longer."""
         self._waiting = seconds
         self.refresh()
 

@@ -80,14 +80,14 @@ class Transcript(TranscriptView):
     def __init__(self, *, id: str | None = None, findable: bool = False) -> None:
         super().__init__(id=id)
         self._findable = findable
-        self._anchor: int | None = None  # where the selection of lines began, and where it stands now;
+        self._anchor: int | None = None  # where the selection of lines began, and its current end;
         self._cursor = 0  # both counted as selections are
         self._link: tuple[int, int] | None = None  # line and first character of the link that is chosen
         self._hovered: Target | None = None
         self._found: re.Pattern[str] | None = None
         self._spot: tuple[Block, int] | None = None  # the line that was found
 
-    # --- what stands out ------------------------------------------------------------------------------------
+    # --- highlights -----------------------------------------------------------------------------------------
 
     def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
         spans = super().line_spans(y, line)
@@ -344,7 +344,7 @@ class Transcript(TranscriptView):
             self._copy(self.last_answer)
 
     def action_copy_code(self) -> None:
-        """Copy the chosen block of code; else the last one that begins on the screen or above it."""
+        """Copy the selected code block, else the last one that begins on the screen or above it."""
         blocks = self.document.blocks
         if self._chosen is not None and self._chosen in blocks:
             first = last = blocks.index(self._chosen)

@@ -159,9 +159,9 @@ class TranscriptView(LineView):
         return index
 
     def _measure_up(self, index: int) -> int:
-        """Measure a screenful above block `index`, so that a page up shows what comes next and skips nothing.
+        """Measure one screen above block `index`, so that a page up does not skip lines.
 
-        Gives by how many lines everything below has moved.
+        Returns by how many lines everything below has moved.
         """
         shift = have = 0
         while index > 0 and have <= self.size.height:
@@ -181,13 +181,13 @@ class TranscriptView(LineView):
             self._keep_selection(index, self._measure_up(index))
             self._measure_down(index, document.top(index) + inside + rows)
             self._move(document.top(index) + min(inside, max(0, document.block_height(index) - 1)))
-            self._settle_here()  # near the end, what stands above it is on the screen as well
+            self._settle_here()  # near the end, earlier blocks are on the screen as well
             return
         have = 0
         for index in range(self._blocks - 1, -1, -1):
             document.measure(index)
             have += document.block_height(index)
-            if have >= rows * 2:  # what is on the screen, and a page above it
+            if have >= rows * 2:  # the screen and a page above it
                 break
         self._move(document.height)
 
@@ -236,7 +236,7 @@ class TranscriptView(LineView):
 
     @property
     def news(self) -> str:
-        """Return what says that more came below the screen; "" if nothing did."""
+        """Return the notice of new content below the screen, or ""."""
         if self._follow or not self._grew:
             return ""
         count = sum(isinstance(block, ITEMS) for block in self.document.blocks[self._read_to :])

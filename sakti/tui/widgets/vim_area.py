@@ -57,7 +57,7 @@ class VimArea(TextArea):
         self._vim: Vim | None = None  # None: no vim keys
 
     def use_vim(self, on: bool) -> None:
-        """Begin or end vim's keys; they begin with typing."""
+        """Turn Vim keys on or off; they start in insert mode."""
         self._into(Vim() if on else None)
 
     def _into(self, state: Vim | None) -> None:
@@ -72,9 +72,9 @@ class VimArea(TextArea):
             self._into(replace(self._vim, mode="insert", pending=""))
 
     def vim_key(self, event: events.Key) -> bool:
-        """Do what a key does in vim, and whether it does anything there.
+        """Handle a key with Vim's meaning; returns whether it has one.
 
-        Escape while one types, selects or is in the middle of a command, and every character in normal mode.
+        Escape has one in insert mode, a selection or an unfinished command; every character has one in normal mode.
         """
         state = self._vim
         if state is None:
@@ -83,7 +83,7 @@ class VimArea(TextArea):
         at = vim.offset_of(text, self.cursor_location)
         if state.selects:
             if self.selection == self._selection_of(state, text):
-                at = state.head  # the editor's cursor stands behind the last character
+                at = state.head  # the editor's cursor is after the last character
             else:  # an arrow key or the mouse chose another place
                 state = replace(state, mode="normal")
         if event.key == "escape":

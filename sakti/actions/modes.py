@@ -43,4 +43,5 @@ async def approve(scope: Scope, name: str) -> Value:
     session = scope.session
     if name:
         session.set_approval_mode(name)
-    return Done(f"Approval is {session.current.approval_mode}; /approve takes {', '.join(APPROVAL_MODES)}.")
+    where = " in this thread" if session.current.may_edit else ""
+    return Done(f"Approval is {session.current.approval_mode}{where}; /approve takes {', '.join(APPROVAL_MODES)}.")

@@ -1,10 +1,10 @@
-"""List and revoke the rules of approvals: `/rules`, `sakti rules`."""
+"""Declare what opens the limits of commands: the rules of approvals, and ports of the sandbox."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.actions.spec import action, option
+from sakti.actions.spec import action, arg, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
 
@@ -48,3 +48,20 @@ async def rules(scope: Scope, revoke: int) -> Value:
             "settings": [{"rule": rule, "decision": kind} for kind, rule in written],
         },
     )
+
+
+@action(
+    arg("number", kind="whole", low=1, high=65_535, metavar="N"),
+    chat="port",
+    hint="N",
+    needs="session",
+    summary="open a port of the sandbox to this machine, as for a browser",
+)
+async def port(scope: Scope, number: int) -> Value:
+    """Open a port of the sandbox to this machine until sakti ends."""
+    try:
+        here = scope.session.workspace.sandbox.open_port(number)
+    except OSError as e:
+        why = e.strerror or str(e)
+        raise Refused(f"Port {number} was not opened: {why}. The agent must start a server in the background.") from e
+    return Done(f"http://localhost:{here} now reaches port {number} of the sandbox, until sakti ends.", title="Port")

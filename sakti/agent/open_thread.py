@@ -128,14 +128,28 @@ class OpenThread:
 
     @property
     def approval_mode(self) -> SessionMode:
-        return self._approval_mode or self.workspace.approval_mode
+        return "edits" if self.may_edit else self._approval_mode or self.workspace.approval_mode
+
+    @property
+    def may_edit(self) -> bool:
+        """Return whether an answer allowed all edits in this thread, which otherwise asks about them."""
+        return self._toolbox is not None and self._toolbox.may_edit
 
     def set_approval_mode(self, mode: SessionMode) -> None:
-        """Change what runs without asking."""
+        """Change what runs without asking, also for open questions."""
         self._approval_mode = mode
+        self._use_approval_mode(may_edit=False)
+
+    def allow_edits(self) -> None:
+        """Ask about no edits in this thread, as in the mode `edits`, until the mode is changed."""
+        if self.approval_mode == "ask":
+            self._use_approval_mode(may_edit=True)
+
+    def _use_approval_mode(self, *, may_edit: bool) -> None:
         if self._toolbox is not None:
-            self._toolbox.mode = mode
+            self._toolbox.may_edit = may_edit
             self._toolbox.state.sandbox = self.workspace.sandbox
+            self._toolbox.set_mode(self.approval_mode)
 
     @property
     def granted_rules(self) -> tuple[str, ...]:
@@ -246,6 +260,8 @@ class OpenThread:
         self.news.instructions, self.news.skills = {}, ""
         if self._toolbox is not None:
             self._toolbox.granted = ()
+            self._toolbox.may_edit = self._toolbox.may_edit and thread.id == self.id
+            self._toolbox.mode = self.approval_mode
         await self._load(thread)
 
     async def reopen(self) -> None:

@@ -304,7 +304,9 @@ class Workspace:
             self._store.wait = min(self._store.wait, seconds)
 
     async def close(self) -> None:
-        """Close models, indexing and the store, if it is this workspace's."""
+        """Close the sandbox, models, indexing and the store, if it is this workspace's."""
+        if self._sandbox is not None:
+            self._sandbox.close()
         await self.models.close()
         await self.indexing.end()
         if self._owns_store and self._store is not None:

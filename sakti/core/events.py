@@ -142,14 +142,16 @@ class TurnFinished(Struct, frozen=True):
 
 
 # How far a yes goes: this call, the thread that is open, or the workspace, where its rule is saved.
-Grant: TypeAlias = Literal["once", "thread", "workspace"]
+# How far a yes goes; `edits` lets a thread edit files as the approval mode of that name does.
+Grant: TypeAlias = Literal["once", "thread", "workspace", "edits"]
 
 
 class ApprovalRequested(ThreadEvent, frozen=True):
     """Tool call that waits for the user's approval.
 
     `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
-    that a grant for more than this call would follow; `call_id` is the call's.
+    that a grant for more than this call would follow; `call_id` is the call's. `is_edit`: the approval mode `edits`
+    would allow it.
     """
 
     id: str
@@ -160,6 +162,7 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     diff: str = ""
     rule: str = ""
     call_id: str = ""
+    is_edit: bool = False
 
 
 class ApprovalResolved(ThreadEvent, frozen=True):

@@ -23,6 +23,10 @@ def answer(line: str, asked: ApprovalRequested) -> Answer | None:
     match word.lower().rstrip(",."), rest.strip():
         case (("y" | "yes"), ""):
             return Answer(True)
+        case (("s" | "edits"), ""):
+            if asked.is_edit:
+                return Answer(True, grant="edits")
+            return Answer(problem="this is no edit in the project; answer y or n")
         case (("a" | "always" | "t" | "thread") as how, ""):
             if asked.rule:
                 return Answer(True, grant="thread" if how.startswith("t") else "workspace")

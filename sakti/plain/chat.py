@@ -325,7 +325,7 @@ class Chat:
         if not text.strip():
             return
         if question is not None and parse(text).kind == "message":
-            self.say(["the question still waits: answer y, a, n or e; what you wrote is queued"])
+            self.say(["the question still waits: answer y, s, t, a, n or e; what you wrote is queued"])
         if text.strip().isdecimal() and self.commands.choose is not None:
             self.go(self.commands.choose, int(text))
             return

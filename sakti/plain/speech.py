@@ -209,8 +209,11 @@ class Speech(Struct):
             return self._ask() if len(self._open) == 1 else []
         first = self._open[:1]
         self._open = tuple(q for q in self._open if q.id != event.id)
-        spoken_lines = ["allowed" if event.approved else "denied"]
-        return [*spoken_lines, *(self._ask() if self._open and self._open[:1] != first else [])]
+        denial = f"denied: {one_line(event.note, 300)}" if event.note else "denied"
+        return [
+            "allowed" if event.approved else denial,
+            *(self._ask() if self._open and self._open[:1] != first else []),
+        ]
 
     def _ask(self) -> list[str]:
         self._questions += 1

@@ -117,7 +117,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     """Format the first of `pending` as a question with its answers."""
     first = pending[0]
     request = "run this command?" if first.tool == "bash" else f"allow {one_line(first.tool, 40)}?"
-    others = f" ({many(len(pending) - 1, 'other')} waiting behind it)" if len(pending) > 1 else ""
+    others = f" (1 of {len(pending)})" if len(pending) > 1 else ""
     out = [f"question {number}: {request}{others}"]
     target = [line for line in sanitise(revealed(first.target)).split("\n") if line.strip()]
     out += [f"  {line}" for line in target[:TARGET_LINES]]
@@ -131,6 +131,8 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     reason = one_line(first.reason, 300)
     out.append(f"why: {reason[:1].lower()}{reason[1:]}{where}")
     out.append("y and Enter: allow once")
+    if first.is_edit:
+        out.append("s and Enter: allow all edits in this thread; until /approve ask")
     if first.rule:
         out.append(f"t and Enter: allow in this thread, by the rule {one_line(describe_rule(first.rule), 200)}")
         out.append("a and Enter: always allow in this workspace; the rule is saved")

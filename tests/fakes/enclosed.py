@@ -50,9 +50,9 @@ def made_sandbox(
 
 
 def run(
-    sandbox: LinuxSandbox, command: str, *, limit: float = 30, read_only: bool = False, shown: tuple[Path, ...] = ()
+    sandbox: LinuxSandbox, command: str, *, limit: float = 30, shown: tuple[Path, ...] = (), **how: bool
 ) -> tuple[int, str]:
-    with sandbox.enclosed(["bash", "-c", command], sandbox.workspace, shown, read_only=read_only) as made:
+    with sandbox.enclosed(["bash", "-c", command], sandbox.workspace, shown, **how) as made:
         done = subprocess.run(
             made.argv,
             cwd=made.cwd,

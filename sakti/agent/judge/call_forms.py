@@ -23,6 +23,7 @@ from sakti.agent.judge.programs import (
     list_operands,
 )
 from sakti.agent.judge.where import Access
+from sakti.agent.judge.words import VARIABLE
 from sakti.core.patterns import lazy_pattern
 
 _VERSION = (["--version"], ["-V"], ["--help"])
@@ -45,6 +46,7 @@ _SHAPES: dict[Use, re.Pattern[str]] = {
     ),
     "format": lazy_pattern(r"\+.*", re.DOTALL),
     "object": lazy_pattern(r"[^@].*", re.DOTALL),
+    "varname": VARIABLE,
     "mode": lazy_pattern(r"[0-7]{3,4}|[augo]*[+=-][rwxX]+"),
     # paths, pipes, calls: without variables (`$ENV`), texts with code in them, and what reads more than the input
     "jq": lazy_pattern(

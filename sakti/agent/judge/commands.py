@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -18,7 +19,7 @@ from sakti.agent.judge.guarded import guarded
 from sakti.agent.judge.modes import Kind
 from sakti.agent.judge.programs import find_program, has_option, list_operands
 from sakti.agent.judge.rules import skip_git_options
-from sakti.agent.judge.secrets import holds_secrets, secret_filter, secret_reason
+from sakti.agent.judge.secrets import holds_secrets, list_exclusions, list_secret_files, secret_filter, secret_reason
 from sakti.agent.judge.shell import Script, with_nested
 from sakti.agent.judge.syntax import Simple, Word, has_output
 from sakti.agent.judge.visibility import Visibility
@@ -51,7 +52,8 @@ class Judged(Struct, frozen=True):
     """What a command does.
 
     `all_argv`: its commands and those in them; `changed`: files changed here that it runs; `visibility`: whether it may
-    hold others; `rewritten`: the command that is to run instead, so that git shows no secrets.
+    hold others; `rewritten`: the command that is to run instead, so that git and searches show no secrets; `omission`:
+    which files it leaves out.
     """
 
     parts: tuple[Part, ...]
@@ -60,6 +62,7 @@ class Judged(Struct, frozen=True):
     changed: tuple[Path, ...] = ()
     visibility: Visibility = Visibility()
     rewritten: str = ""
+    omission: str = ""
 
     @property
     def only_reads(self) -> bool:
@@ -75,8 +78,10 @@ def read(command: str, place: Place) -> Judged:
     """Read a command; raises nothing."""
     script = shell.parse(command)
     nested = tuple(with_nested(script))
+    left_out = _leave_out_secrets(script, place)
+    limited = [c for at, c in enumerate(script.commands) if at in left_out or _shows_no_secrets(c, script, place)]
     look = visibility.look(script, place)
-    parts = [*_secrets(nested, place), *_judge_all(script, place)]
+    parts = [*_secrets(nested, limited, place), *_judge_all(script, place)]
     if not script.understood:
         parts.append(Part("unknown", f"Runs a command that {script.unclear}"))
     if _may_show_tracked(command, script, nested, look) and (file := _find_tracked_secret(place)):
@@ -91,7 +96,8 @@ def read(command: str, place: Place) -> Judged:
         hard.reason(script, place),
         changed,
         look,
-        _rewrite(command, script, place),
+        _rewrite(command, script, left_out, place),
+        _describe_omission(place) if left_out else "",
     )
 
 
@@ -105,6 +111,8 @@ def _judge_all(script: Script, place: Place) -> Iterator[Part]:
         judged = [p for where in folders.places for p in _judge(simple, script.commands, where)]
         if not folders.is_stable and any(_may_match_option(w) for w in simple.words):
             judged.append(Part("unknown", "Uses a pattern that may match a file made just before"))
+        if simple.substituted and any(p.kind != "read" or _writes(p) for p in judged):
+            judged.append(Part("unknown", "Substitutes a command that does not only read"))
         folders.note(judged)
         yield from judged
         yield from _warn_of_links(simple, script, folders.places)
@@ -130,14 +138,47 @@ def _may_move_link(simple: Simple, place: Place) -> bool:
     return simple.program == "ln" or any(os.path.islink(p) or os.path.isdir(p) for p in paths[:-1])  # noqa: PTH112, PTH114
 
 
-def _rewrite(command: str, script: Script, place: Place) -> str:
-    """Return a command with pathspecs for git that leave out secrets; empty if it is to run as it is."""
+def _leave_out_secrets(script: Script, place: Place) -> dict[int, list[str]]:
+    """Return options with which searches leave out secrets, by the number of the command.
+
+    Without a sandbox, all that could leave out some do, else those that would come upon some.
+    """
+    if not script.understood:
+        return {}
+    return {at: options for at, c in enumerate(script.commands) if (options := _list_exclusions(c, place))}
+
+
+def _list_exclusions(simple: Simple, place: Place) -> list[str]:
+    program = find_program(simple.program)
+    is_plain = bool(simple.ends) and not simple.inside and "--" not in simple.argv
+    if not (program.leaves_out and is_plain and _walks(simple)) or call_forms.list_read_files(simple.argv) is None:
+        return []
+    if place.level == "sandboxed" and not any(map(holds_secrets, place.roots)):
+        return []
+    return list_exclusions(place, *program.leaves_out)
+
+
+def _shows_no_secrets(simple: Simple, script: Script, place: Place) -> bool:
+    """Return whether a search by git is rewritten so that it shows no secrets."""
+    is_plain = script.understood and simple.program == "git" and bool(simple.ends) and not simple.inside
+    return is_plain and bool(git.omit_secrets(simple.argv, place.cwd)) and bool(list_exclusions(place, "", ""))
+
+
+def _describe_omission(place: Place) -> str:
+    """Name the files with secrets that searches leave out, for the result; empty if there are none."""
+    names = list(itertools.islice((place.show(f) for root in place.roots for f in list_secret_files(root)), 4))
+    return f"left out, since they hold secrets: {', '.join(names[:3])}{' …' * (len(names) > 3)}" if names else ""
+
+
+def _rewrite(command: str, script: Script, options: Mapping[int, Sequence[str]], place: Place) -> str:
+    """Return a command that leaves out secrets by pathspecs or options; empty if it runs as it is."""
     added = [
         (simple.ends[at], text)
         for simple in script.commands
         if simple.program == "git" and simple.ends and not simple.inside
         for at, text in git.omit_secrets(simple.argv, place.cwd)
     ]
+    added += [(script.commands[at].ends[-1], f" {shlex.join(words)}") for at, words in options.items()]
     source = command.encode("utf-8", "surrogatepass")
     for at, text in reversed(sorted(added, key=lambda a: a[0])):  # noqa: C413 - what comes first at a place stays first
         source = source[:at] + text.encode() + source[at:]
@@ -202,7 +243,8 @@ class _Folders:
         if word.literal and word.text == "-":
             self._is_sure, self._last = False, list(self._all)
             return Part("read", "")
-        if not word.literal or word.text.startswith("-") or len(self._all) > self.MOST:
+        is_clear = word.literal and not (simple.repeated and not word.text.startswith(("/", "~")))
+        if not is_clear or word.text.startswith("-") or len(self._all) > self.MOST:
             self._is_sure = False
             return Part("unknown", "Changes to a folder that is not written out", simple.argv, exact=True)
         after = self._list_after(os.path.expanduser(word.text))  # noqa: PTH111 - raises nothing
@@ -338,6 +380,13 @@ def _find_git_risk(words: Sequence[str], paths: Paths, place: Place) -> str:
     return ""
 
 
+def _edits_by_git(argv: Sequence[str], place: Place) -> bool:
+    """Return whether git changes only files, index and branches, or checks out a branch."""
+    words = skip_git_options(argv)
+    is_name = words[1:2] == ("checkout",) and len(words) == 3 and re.fullmatch(r"\w[\w./-]*", words[2])
+    return git.edits_only(argv) or (bool(is_name) and not os.path.lexists(place.cwd / words[2]))
+
+
 def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
     words = skip_git_options(argv)
     access: Access = "read" if git.shows_contents(argv) else "name"
@@ -350,7 +399,7 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
         return Part("guarded", "Changes git's settings", argv, redirected)
     exact = _is_exact(argv, place)
     prefix = argv if exact else git.list_rule_words(argv)
-    if git.edits_only(argv) and not exact and not repository_config.names_program(place.cwd, _HOOKS):
+    if _edits_by_git(argv, place) and not exact and not repository_config.names_program(place.cwd, _HOOKS):
         outward: Paths = tuple((p, "write") for p, _ in paths if not place.holds(p))
         return Part("edit", "Changes files", argv, (*redirected, *outward), prefix, exact)
     kind: Kind = "work" if git.find_command(argv)[0].work and not exact else "unknown"
@@ -360,8 +409,8 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: Place) -> Part:
 # --- secrets --------------------------------------------------------------------------------------------------------
 
 
-def _secrets(nested: Sequence[Simple], place: Place) -> Iterator[Part]:
-    """Yield a part for each file with secrets that a command names or comes upon."""
+def _secrets(nested: Sequence[Simple], limited: Sequence[Simple], place: Place) -> Iterator[Part]:
+    """Yield a part for each file with secrets that a command names or, if it is not `limited`, comes upon."""
     describe = functools.cache(functools.partial(_named_secret, place=place))  # the same words stand in nested commands
     for simple in nested:
         for word in (*simple.reads, *simple.writes):
@@ -371,10 +420,16 @@ def _secrets(nested: Sequence[Simple], place: Place) -> Iterator[Part]:
         for word in map(Word, git.list_files(simple.argv)) if _is_name(simple) else _list_named(simple):
             if why := describe(word.text):
                 yield Part("secret" if readable else "named", why if readable else f"{word.text} {why}")
-        if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
-            yield Part("named", f"Would search {file}, which holds secrets")
-        if find_program(simple.program).follows_links and (link := _link_below(simple, place)):
-            yield Part("named", f"Would follow the link {link}")
+        if not any(simple is c for c in limited):
+            yield from _come_upon(simple, place)
+
+
+def _come_upon(simple: Simple, place: Place) -> Iterator[Part]:
+    """Yield a part for files with secrets, or links, in the folders that a command reads."""
+    if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
+        yield Part("named", f"Would search {file}, which holds secrets")
+    if find_program(simple.program).follows_links and (link := _link_below(simple, place)):
+        yield Part("named", f"Would follow the link {link}")
 
 
 def _list_named(simple: Simple) -> tuple[Word, ...]:

@@ -41,8 +41,10 @@ class Decision(Struct, frozen=True):
 
     `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
     what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox,
-    `reach` the hosts that it may reach from inside; `command` is what runs in place of the command of the call.
-    `only_reads`: it is a command that needs to write nothing.
+    `reach` the hosts that it may reach from inside; `command` is what runs in place of the command of the call, `note`
+    what its result says of that.
+    `only_reads`: it is a command that needs to write nothing; `is_edit`: the mode `edits` would allow what is asked;
+    `is_alone`: it is asked about a host, so that no other command may use its network.
     """
 
     verdict: Verdict
@@ -53,7 +55,10 @@ class Decision(Struct, frozen=True):
     outside: str = ""
     reach: tuple[str, ...] = ()
     command: str = ""
+    note: str = ""
     only_reads: bool = False
+    is_edit: bool = False
+    is_alone: bool = False
 
 
 class Effect(Struct, frozen=True):
@@ -70,7 +75,8 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules
         return Decision("allow", "")
     if tool.effect == "run":
         found = commands.read(str(arguments.get("command", "")), place)
-        return replace(_run(tool.rule_name, arguments, mode, rules, place, found), command=found.rewritten)
+        decision = _run(tool.rule_name, arguments, mode, rules, place, found)
+        return replace(decision, command=found.rewritten, note=found.omission)
     named = tool.named(arguments)
     if not named:  # a write changes nothing then, and the tool says what is wrong with the call
         denied = rule_texts.path_verdict(rules, tool.rule_name, "") == "deny"
@@ -138,7 +144,7 @@ def _run(
     if mode == "full" or place.level == "unsandboxed":
         return _command(name, command, mode, rules, place, found)
     why = one_line(str(arguments.get("outside") or ""), 200) or _find_outside(found)
-    reach = _reach(arguments, found)
+    reach = _reach(arguments, found, place)
     if not why and reach is not None and (place.own_network or not reach):
         return _inside(name, command, reach, mode, rules, place, found)
     if why and mode == "plan":
@@ -163,11 +169,15 @@ def _find_outside(found: Judged) -> str:
     return ""
 
 
-def _reach(arguments: Mapping[str, Any], found: Judged) -> tuple[str, ...] | None:
+def _reach(arguments: Mapping[str, Any], found: Judged, place: Place) -> tuple[str, ...] | None:
     """Return the hosts that a command names or asks for; None if it needs others, or any network."""
     given: Any = arguments.get("reach")
-    asked = map(str, cast("list[Any]", given)) if isinstance(given, list) else ()
-    named = [network.hosts_of(argv) for argv in found.all_argv if network.needs_network(argv)]
+    asked = [str(h) for h in cast("list[Any]", given)] if isinstance(given, list) else []
+    fetching = [argv for argv in found.all_argv if network.needs_network(argv)]
+    if place.own_network:  # the localhost of the sandbox is no other host
+        asked = [h for h in asked if not network.is_local(h)]
+        fetching = [argv for argv in fetching if not network.stays_local(argv)]
+    named = [network.hosts_of(argv) for argv in fetching]
     reach = tuple(dict.fromkeys((*asked, *itertools.chain.from_iterable(filter(None, named)))))
     return None if None in named and not given else reach
 
@@ -198,7 +208,7 @@ def _inside(
         return Decision("deny", "plan mode reaches no network", command)
     reason = f"Reaches {', '.join(asked)}" + (f". {judged.reason}" if judged.verdict == "ask" and judged.reason else "")
     offered = () if judged.verdict == "ask" and not judged.rules else (*judged.rules, *(f"{_REACH}{h}" for h in asked))
-    return Decision("ask", reason, command, offered, judged.diff, reach=whole)
+    return Decision("ask", reason, command, offered, judged.diff, reach=whole, is_alone=True)
 
 
 def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: Judged) -> Decision:

@@ -48,7 +48,7 @@ def _expand_word(word: Word, place: Place) -> list[tuple[str, ...]] | None:
     """Return the words in place of one: a pattern's matches together, or each choice of a loop."""
     if word.literal:
         return [(word.text,)]
-    if word.output:
+    if word.output or word.stream:
         return [(PRINTED,)]
     if word.pattern:
         matches = list_matches(word.pattern, place.cwd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -35,6 +36,25 @@ def hosts_of(argv: Sequence[str]) -> tuple[str, ...] | None:
         return None
     named = [_host(w) for w in words if "://" in w]
     return None if None in named else tuple(dict.fromkeys(h for h in named if h is not None)) or None
+
+
+_LOCAL = re.compile(r"(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|0\.0\.0\.0)(?::\d+)?(?:[/?#].*)?", re.I)
+
+
+def is_local(text: str) -> bool:
+    """Return whether a word is an address, or a host, of the machine that it is used on."""
+    return _LOCAL.fullmatch(text) is not None
+
+
+def stays_local(argv: Sequence[str]) -> bool:
+    """Return whether a command that names its hosts needs only the loopback interface.
+
+    A mistake has no effect but an error: what runs inside of the sandbox reaches nothing else.
+    """
+    program, words = _find_entry(argv)
+    if program.other_hosts is None:
+        return False
+    return any(map(is_local, words)) and not any("://" in w and not is_local(w) for w in words)
 
 
 def _host(url: str) -> str | None:

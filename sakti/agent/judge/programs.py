@@ -19,10 +19,10 @@ from sakti.core.patterns import lazy_pattern
 
 # Meaning of an operand or of an option's value. A file is read or written, or only its name and size are read; `text`
 # is no file, nor is the `pattern` of grep. `object` is a file that is read, but for words that begin with `@`. Scripts
-# (`sed` that prints, `edit` for one that changes lines, `awk`, `jq`, `sql`), the `format` of date and the `mode` of
-# chmod have a shape of their own.
+# (`sed` that prints, `edit` for one that changes lines, `awk`, `jq`, `sql`), the `format` of date, the `mode` of chmod
+# and the `varname` of read have a shape of their own.
 Use: TypeAlias = Literal[
-    "text", "name", "read", "write", "pattern", "object", "sed", "edit", "awk", "jq", "sql", "format", "mode"
+    "text", "name", "read", "write", "pattern", "object", "sed", "edit", "awk", "jq", "sql", "format", "mode", "varname"
 ]
 # Whether a fact holds for a program: always, never, or behind one of these subcommands (`system prune`, in the order of
 # the words; "" without any) or options (`--hard`).
@@ -86,8 +86,9 @@ class ProgramEntry(_Table, frozen=True):
     Effects: `reads` are the calls that only read, `edits` those that only change the files that they name (each operand
     is written, `into_last`: only the last one), `builds` those that run code of the workspace and no other, so that a
     rule for their first words holds. `tells_version`: may be asked for its version. `walks`: searches folders, also
-    hidden files of theirs unless `hidden_options` add them. `follows_links` in folders. `pathspecs`: a subcommand of
-    git that shows what is in files.
+    hidden files of theirs unless `hidden_options` add them. `leaves_out`: what precedes a name of files, and one of
+    folders, that it is not to search. `follows_links` in folders. `pathspecs`: a subcommand of git that shows what is
+    in files.
 
     Code: `shell` runs the text behind `-c`, `runs_input` its standard input, `runs_script` its first operand, behind
     `script_flags`; `code_options` take text that it runs. `runner` is the word behind which another command begins;
@@ -120,6 +121,7 @@ class ProgramEntry(_Table, frozen=True):
     tells_version: bool = False
     walks: Condition = False
     hidden_options: tuple[str, ...] = ()
+    leaves_out: tuple[str, ...] = ()
     follows_links: bool = False
     shell: bool = False
     runs_input: bool = False

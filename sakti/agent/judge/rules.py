@@ -21,7 +21,10 @@ from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
 
-_COMMAND = lazy_pattern(r"(\w[\w-]*):\s*(.*?)(?:\s+#\s*(\S.*))?", re.DOTALL)
+# Hashes stand behind a `#` that is in no quotes.
+_COMMAND = lazy_pattern(
+    r"""(\w[\w-]*):\s*+((?:'[^']*+'|"(?:\\.|[^"\\])*+"|\\.|\s++(?!#)|[^'"\\\s])*+)(?:\s+#\s*(.*))?""", re.DOTALL
+)
 
 # Options of git before the subcommand that take the next word.
 _GIT_VALUES = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))

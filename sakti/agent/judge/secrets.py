@@ -1,4 +1,4 @@
-"""Know the files that hold secrets: by name, by a folder on the way, and by being the same file under another name."""
+"""Know the files that hold secrets: by name, by folder, and as the same file under another name."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _same_file(path: Path, place: Place) -> Path | None:
         return None
     if there.st_nlink < 2 or path.is_dir():
         return None
-    for file in itertools.chain.from_iterable(map(_secret_files, place.roots)):
+    for file in itertools.chain.from_iterable(map(list_secret_files, place.roots)):
         with contextlib.suppress(OSError):
             if os.path.samestat(there, file.stat()):
                 return file
@@ -102,7 +102,7 @@ def other_name(place: Place) -> Callable[[Path], bool]:
     @functools.cache
     def inodes() -> frozenset[tuple[int, int]]:
         found: set[tuple[int, int]] = set()
-        for file in itertools.chain.from_iterable(map(_secret_files, place.roots)):
+        for file in itertools.chain.from_iterable(map(list_secret_files, place.roots)):
             with contextlib.suppress(OSError):
                 seen = file.stat()
                 found.add((seen.st_dev, seen.st_ino))
@@ -118,7 +118,7 @@ def other_name(place: Place) -> Callable[[Path], bool]:
     return test
 
 
-def _secret_files(root: Path) -> Iterator[Path]:
+def list_secret_files(root: Path) -> Iterator[Path]:
     """Walk a folder for files with a secret name."""
     seen = 0
     for folder, folders, files in os.walk(root):
@@ -153,11 +153,26 @@ def _inside(pattern: str) -> str:
     return "".join("[^/]*" if c == "*" else re.escape(c) for c in pattern)
 
 
+def list_exclusions(place: Place, for_files: str, for_folders: str) -> list[str]:
+    """Return options by which a program that searches folders leaves out secrets, by their names.
+
+    Empty if that does not do: a secret file has another name.
+    """
+    files = [f for root in place.roots for f in list_secret_files(root)]
+    try:
+        if any(f.stat().st_nlink > 1 for f in files):
+            return []
+    except OSError:
+        return []
+    names = dict.fromkeys((*SECRET_NAMES, *(re.sub(r"([*?\[\\])", r"[\1]", f.name) for f in files)))
+    return [*(for_files + n for n in names), *(for_folders + n for n in sorted(SECRET_FOLDERS))]
+
+
 def holds_secrets(folder: Path, *, hidden: bool = True) -> Path | None:
     """Return a file with secrets below `folder`, the first one found; None where there is none.
 
     `hidden`: also those whose name, or a folder's above them, begins with a dot.
     """
-    found = _secret_files(folder)
-    seen = (f for f in found if hidden or not any(p.startswith(".") for p in f.relative_to(folder).parts))
+    files = list_secret_files(folder)
+    seen = (f for f in files if hidden or not any(p.startswith(".") for p in f.relative_to(folder).parts))
     return next(seen, None)

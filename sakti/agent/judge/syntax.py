@@ -5,17 +5,16 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tree_sitter_bash
-from msgspec import Struct
 from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
+from sakti.agent.judge.programs import find_program
+from sakti.agent.judge.words import VARIABLE, Simple, Word, has_output, join
 from sakti.core.patterns import lazy_pattern
-
-MAX_CHOICES = 200  # that loops give one word
 
 # Parts of a command that are judged by the commands in them.
 _GROUPS = frozenset(
@@ -38,8 +37,15 @@ _HOME = lazy_pattern(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
 _ESCAPED = frozenset({r"\;", r"\(", r"\)", r"\!"})  # words that programs take as signs
 # Comparisons in `[[ ]]` that compute, and with that may run, what stands in a word.
 _COMPUTES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
-
-
+_PRINTED = (Word("$()", literal=False, output=True),)  # value of a variable: a number, or what a command prints
+_SUBJECT = lazy_pattern(r"(\"?)\$(?:\w+|[#?]|\{\w+\})\1")  # a variable that only chooses a branch
+_COUNTS = lazy_pattern(
+    r"\(\(\s*(?P<name>\w+)\s*=\s*\d+\s*;\s*(?P=name)\s*(?:[<>]=?|!=)\s*\d+\s*;"
+    r"\s*(?:(?P=name)\s*(?:\+\+|--|[+-]=\s*\d+)|(?:\+\+|--)\s*(?P=name))\s*\)\)"
+)
+_NUMBERS = lazy_pattern(r"\$?\(\((?:\d+|[<>=!]=|[-+*/%<>()?:!\s]|&&|\|\|)*\)\)")
+_FIELDS = lazy_pattern(r"IFS=(?:''|\"\"|[,:|]|\$'\\[tn]')? +read\b")
+_RANGE = lazy_pattern(r"\{(0|[1-9]\d{0,2})\.\.(0|[1-9]\d{0,2})\}")
 # Variables that only say how much is shown, in which language, and in which environment a project runs.
 _HARMLESS_VARIABLES = lazy_pattern(
     r"CI|COLUMNS|DEBUG|FORCE_COLOR|LANG|LANGUAGE|LC_[A-Z]+|LINES|LOG_LEVEL|NO_COLOR|NODE_ENV|TERM|TZ|VERBOSE"
@@ -53,55 +59,6 @@ def is_harmless_variable(name: str) -> bool:
     return _HARMLESS_VARIABLES.fullmatch(name) is not None
 
 
-class Word(Struct, frozen=True):
-    """Word as the program gets it; `literal`: the text says what it is, so it is exactly this.
-
-    Otherwise `pattern` is a glob of files (quoted parts escaped), each between the texts `around`; `choices` are the
-    words that loops put in its place; `output`: it holds what a command prints. `split`: it has no quotes, so that a
-    space in what is put in its place would divide it.
-    """
-
-    text: str
-    literal: bool = True
-    pattern: str = ""
-    around: tuple[str, str] = ("", "")
-    choices: tuple[Word, ...] = ()
-    split: bool = False
-    output: bool = False
-
-
-class Simple(Struct, frozen=True):
-    """One program with its arguments.
-
-    `assigned`: the variables that are set for it; `reads` and `writes`: the files that it is redirected from and to;
-    `piped`: its input is another program's output, `before` is the place of that one among the script's commands;
-    `inside`: stands in the text of another command (`sh -c`, `xargs`); `input`: the text of its standard input;
-    `sure`: it runs if the command before it did, `chained`: only if that one succeeded. `ends`: where its words end in
-    the bytes of the text.
-    """
-
-    words: tuple[Word, ...]
-    assigned: tuple[str, ...] = ()
-    reads: tuple[Word, ...] = ()
-    writes: tuple[Word, ...] = ()
-    piped: bool = False
-    before: int | None = None
-    inside: bool = False
-    input: str = ""
-    sure: bool = True
-    chained: bool = False
-    ends: tuple[int, ...] = ()
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        return tuple(w.text for w in self.words)
-
-    @property
-    def program(self) -> str:
-        """Return the program's name without its folder; empty if the text does not say it."""
-        return self.words[0].text.rpartition("/")[2] if self.words and self.words[0].literal else ""
-
-
 # To a shell all that is not ASCII is a letter of a word. The grammar's scanner asks C's `isalpha` about each character,
 # which reads beyond its table for the others: that ended the program. Places in the text stay what they are.
 _ASCII = bytes(range(0x80)) + b"x" * 0x80
@@ -113,7 +70,8 @@ class Reader:
     def __init__(self, text: str) -> None:
         self.commands: list[Simple] = []
         self.unclear = ""
-        self._loops: dict[str, tuple[Word, ...]] = {}
+        self._variables: dict[str, tuple[Word, ...]] = {}
+        self._is_repeated = self._is_substituted = False
         self._source = text.encode("utf-8", "surrogatepass")
         self._rest = bytearray(self._source)  # bytes that nothing accounted for yet
         tree = _parser().parse(self._source.translate(_ASCII))
@@ -144,13 +102,30 @@ class Reader:
         match node.type:
             case "command" | "test_command":
                 command = self._command(node) if node.type == "command" else self._test(node)
-                self.commands.append(replace(command, piped=piped, before=before, sure=sure))
+                self.commands.append(
+                    replace(
+                        command,
+                        piped=piped,
+                        before=before,
+                        sure=sure,
+                        repeated=self._is_repeated,
+                        substituted=self._is_substituted,
+                    )
+                )
             case "redirected_statement":
                 self._redirected(node, piped=piped, before=before, sure=sure)
             case "comment":
                 self._account_alone(node)
             case "for_statement":
                 self._for(node, piped=piped)
+            case "while_statement":
+                self._while(node, piped=piped)
+            case "c_style_for_statement":
+                self._count(node, piped=piped)
+            case "case_statement":
+                self._case(node, piped=piped)
+            case "compound_statement" if node.children[0].type == "((":
+                self._compute(node)
             case _:
                 if node.type not in _GROUPS:
                     self._note(f"holds a {node.type.replace('_', ' ')}")
@@ -159,6 +134,7 @@ class Reader:
     def _walk_group(self, node: Node, *, piped: bool, sure: bool) -> None:
         sign, before, first = "", None, len(self.commands)
         sure = sure and node.type not in _UNSURE and not any(c.type == "&" for c in node.children)
+        repeated, self._is_repeated = self._is_repeated, self._is_repeated and node.type != "subshell"
         for child in node.children:
             if not child.is_named:
                 sign = child.type
@@ -175,39 +151,113 @@ class Reader:
             self._walk(child, piped=piped, before=before, sure=sure and sign != "||")
             if sign == "&&" and first < len(self.commands):
                 self.commands[first] = replace(self.commands[first], chained=True)
+        self._is_repeated = repeated
+
+    # --- loops, branches, variables ----------------------------------------------------------------------------------
+
+    def _repeat(self, node: Node, variables: Mapping[str, tuple[Word, ...]], *, piped: bool) -> None:
+        """Read what a loop repeats, with its own variables: none of them may be one that is set already."""
+        if not all(map(VARIABLE.fullmatch, variables)) or not self._variables.keys().isdisjoint(variables):
+            self._note("holds a loop that is not plain")
+        outer, repeated = self._variables, self._is_repeated
+        self._variables, self._is_repeated = {**outer, **variables}, True
+        self._walk(node, piped=piped, sure=False)
+        self._variables, self._is_repeated = outer, repeated
 
     def _for(self, node: Node, *, piped: bool) -> None:
-        """Read a loop over written words; its variable has small letters, so that no program looks at it."""
+        """Read a loop over written words, or over what a command prints."""
         name, words = "", list[Word]()
         for child in node.children:
             if child.type == "do_group":
-                outer = self._loops
-                self._loops = {**outer, name: tuple(words)}
-                self._walk(child, piped=piped, sure=False)
-                self._loops = outer
+                self._repeat(child, {name: _PRINTED if has_output(words) else tuple(words)}, piped=piped)
+            elif child.type == "brace_expression" and (ends := _RANGE.fullmatch(self._text(child))):
+                self._account(child)
+                first, last = int(ends[1]), int(ends[2])
+                step = 1 if first <= last else -1
+                words += [Word(str(n)) for n in range(first, last + step, step)]
             elif child.is_named and name:
                 words.append(self._argument(child))
             else:
                 self._account(child)
                 name = self._text(child) if child.is_named else name
-        if has_output(words):
-            self._note("loops over what a command prints")
-        begin = " ".join(c.type for c in node.children[:3])
-        if begin != "for variable_name in" or not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+        if " ".join(c.type for c in node.children[:3]) != "for variable_name in":
             self._note("holds a loop that is not plain")
 
-    def _redirected(self, node: Node, *, piped: bool, before: int | None, sure: bool) -> None:
-        """Read a command or a pipeline with its redirections: they belong to its last command."""
+    def _while(self, node: Node, *, piped: bool) -> None:
+        """Read a loop with a condition; what `read` sets there holds what a command prints, or a file."""
         first = len(self.commands)
+        for child in node.children:
+            if child.type == "do_group":
+                names = _list_read_names(self.commands[first]) if len(self.commands) == first + 1 else []
+                self._repeat(child, dict.fromkeys(names, _PRINTED), piped=piped)
+            elif child.is_named:
+                self._repeat(child, {}, piped=piped)
+            else:
+                self._account(child)
+
+    def _count(self, node: Node, *, piped: bool) -> None:
+        """Read `for ((i=0; i<3; i++))`, whose variable is a number."""
+        body = node.children[-1]
+        start = next((c.start_byte for c in node.children if c.type == "(("), node.start_byte)
+        end = next((c.end_byte for c in node.children if c.type == "))"), start)
+        counted = _COUNTS.fullmatch(self._source[start:end].decode("utf-8", "replace"))
+        if counted is None or body.type != "do_group":
+            self._note("holds a loop that is not plain")
+            self._nested(node)
+            return
+        self._rest[start:end] = b" " * (end - start)
+        for child in node.children[:-1]:
+            if child.type in ("for", ";"):
+                self._account(child)
+        self._repeat(body, {counted["name"]: _PRINTED}, piped=piped)
+
+    def _case(self, node: Node, *, piped: bool) -> None:
+        """Read branches: each is judged, whatever chooses it."""
+        for child in node.children:
+            if child.type == "case_item":
+                self._branch(child, piped=piped)
+            elif not child.is_named or _SUBJECT.fullmatch(self._text(child)):
+                self._account(child)
+            else:
+                self._argument(child)
+
+    def _branch(self, node: Node, *, piped: bool) -> None:
+        is_pattern = True
+        for child in node.children:
+            if not child.is_named:
+                is_pattern = is_pattern and child.type != ")"
+                self._account(child)
+            elif not is_pattern:
+                self._walk(child, piped=piped, sure=False)
+            elif re.search(r"[$`<>\\]", self._text(child)):
+                self._note("leaves a word to the shell")
+                self._nested(child)
+            else:
+                self._account(child)
+
+    def _compute(self, node: Node) -> None:
+        """Read arithmetic on numbers: on a variable, it would run what stands in that."""
+        if _NUMBERS.fullmatch(self._text(node)):
+            self._account(node)
+        else:
+            self._note("computes what stands in a word")
+            self._nested(node)
+
+    def _redirected(self, node: Node, *, piped: bool, before: int | None, sure: bool) -> None:
+        """Read a command with its redirections: they belong to the last one in it, the input of a compound to all."""
+        first, is_compound = len(self.commands), False
         redirects = _Redirects()
         for child in node.children:
             if child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
                 self._redirect(child, redirects)
             else:
                 self._walk(child, piped=piped, before=before, sure=sure)
+                is_compound = child.type.endswith(("_statement", "subshell"))
         if len(self.commands) == first:  # `> file` alone writes, too
             self.commands.append(Simple((), piped=piped, before=before, sure=sure))
         self.commands[-1] = redirects.add_to(self.commands[-1])
+        if redirects.piped or (is_compound and (redirects.reads or redirects.input)):
+            self.commands[first:] = [replace(c, piped=True) for c in self.commands[first:]]
         for child in redirects.behind:
             self._walk(child, piped=True, before=len(self.commands) - 1, sure=False)
 
@@ -233,12 +283,18 @@ class Reader:
                 self._account_alone(child)
                 sign += "" if self._text(child).isdigit() else "?"
             elif child.is_named:
-                targets.append(self._word(child))
+                targets.append(self._argument(child) if child.type == "process_substitution" else self._word(child))
             else:
                 self._account(child)
                 sign += child.type
         if len(targets) != 1 or sign not in _READS | _WRITES | _COPIES:
             self._note("holds a redirection that is not plain")
+        self._add_targets(sign, targets, redirects)
+
+    def _add_targets(self, sign: str, targets: Sequence[Word], redirects: _Redirects) -> None:
+        if sign == "<" and all(t.stream for t in targets):
+            redirects.piped = True
+            return
         if not all(t.literal for t in targets):
             self._note("leaves a word to the shell")
         if sign not in _COPIES or not all(re.fullmatch(r"\d+|-", t.text) for t in targets):
@@ -269,7 +325,9 @@ class Reader:
         ends: list[int] = []
         redirects = _Redirects()
         for child in node.children:
-            if child.type == "variable_assignment":
+            if child.type == "variable_assignment" and _FIELDS.match(self._text(node)):
+                self._account(child)  # it holds for `read` alone
+            elif child.type == "variable_assignment":
                 assigned.append(self._assignment(child))
             elif child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
                 self._redirect(child, redirects)
@@ -281,7 +339,15 @@ class Reader:
                 ends.append(child.end_byte)
             else:
                 self._note("holds shell syntax")
-        return redirects.add_to(Simple(tuple(words), tuple(assigned), ends=tuple(ends)))
+        self._check_call(command := Simple(tuple(words), tuple(assigned), ends=tuple(ends)))
+        return redirects.add_to(command)
+
+    def _check_call(self, command: Simple) -> None:
+        """Note a command that changes a variable of a loop, or takes what another one prints for a program."""
+        if not all(VARIABLE.fullmatch(n) and n not in self._variables for n in _list_read_names(command)):
+            self._note("sets a variable")
+        if any(w.stream for w in command.words) and find_program(command.program).reads is None:
+            self._note("runs what another command prints")
 
     def _assignment(self, node: Node) -> str:
         """Read a variable that is set for one command; one that no program takes for a command is plain."""
@@ -334,22 +400,32 @@ class Reader:
                 self._nested(child)
 
     def _substituted(self, node: Node) -> None:
+        outer, self._is_substituted = self._is_substituted, True
         for child in node.children:
             if child.is_named:
                 self._walk(child, sure=False)
-            elif child.type in ("$(", "`", ")", *_SIGNS):
+            elif child.type in ("$(", "`", "<(", ")", *_SIGNS):
                 self._account(child)
+        self._is_substituted = outer
 
     def _argument(self, node: Node) -> Word:
         """Read a word of a command by itself: a variable is checked for what divides it."""
-        return _join((self._word(node),), self._text(node))
+        if node.type == "process_substitution" and self._text(node).startswith("<("):
+            around = (
+                self._source[node.start_byte - 1 : node.start_byte] + self._source[node.end_byte : node.end_byte + 1]
+            )
+            if around.strip(_BEFORE):
+                self._note("cannot be parsed")  # a part of a longer word
+            self._substituted(node)
+            return Word(self._text(node), literal=False, stream=True)
+        return join((self._word(node),), self._text(node))
 
     # --- words ----------------------------------------------------------------------------------------------------
 
     def _word(self, node: Node) -> Word:
         """Read a word as the shell would, without what it expands."""
         raw = self._text(node)
-        if node.type != "command_substitution":
+        if node.type not in ("command_substitution", "arithmetic_expansion", "process_substitution"):
             self._account(node)
         match node.type:
             case "word" | "number":
@@ -371,6 +447,9 @@ class Reader:
             case "command_substitution":
                 self._substituted(node)
                 return Word(raw, literal=False, output=True, split=True)
+            case "arithmetic_expansion":
+                self._compute(node)
+                return Word(raw, literal=False, output=True)
             case _:
                 self._note(f"holds a {node.type.replace('_', ' ')}")
                 self._nested(node)
@@ -392,7 +471,11 @@ class Reader:
     def _variable(self, node: Node) -> Word:
         raw = self._text(node)
         name = re.fullmatch(r"\$(?:(\w+)|\{(\w+)\})", raw)
-        if name is not None and (choices := self._loops.get(name[1] or name[2])):
+        if name is not None and (choices := self._variables.get(name[1] or name[2])):
+            if has_output(choices):
+                return Word(raw, literal=False, output=True, split=True)
+            if len(choices) == 1 and choices[0].literal and re.fullmatch(r"[^\s*?\[\\]+", choices[0].text):
+                return Word(choices[0].text)
             return Word(raw, literal=False, choices=choices, split=True)
         self._note("leaves a word to the shell")
         self._nested(node)
@@ -405,7 +488,7 @@ class Reader:
         for child in inner:
             parts += [self._unquoted(at, child.start_byte), replace(self._word(child), split=False)]
             at = child.end_byte
-        return _join([*parts, self._unquoted(at, node.end_byte - 1)], _at_home(self._text(node)[1:-1]))
+        return join([*parts, self._unquoted(at, node.end_byte - 1)], _at_home(self._text(node)[1:-1]))
 
     def _unquoted(self, start: int, end: int) -> Word:
         raw = self._source[start:end].decode("utf-8", "replace")
@@ -421,7 +504,7 @@ class Reader:
         if "{}" in raw and re.fullmatch(r"[\w./:,+%@-]*", raw.replace("{}", "")):
             return Word(raw)  # the shell leaves empty braces as they are
         parts = [self._word(c) for c in node.children]
-        word = _join(parts, "".join(p.text for p in parts))
+        word = join(parts, "".join(p.text for p in parts))
         if any(c.end_byte != d.start_byte for c, d in itertools.pairwise(node.children)):
             self._note("cannot be parsed")
         if re.search(r"(?:^|[=:])~", raw):
@@ -430,59 +513,24 @@ class Reader:
         return word
 
 
-def _join(parts: Sequence[Word], text: str) -> Word:
-    """Return the word that parts make; what one of them leaves open is open in it."""
-    open_parts = [p for p in parts if not p.literal]
-    split = any(p.split for p in open_parts)
-    if not open_parts:
-        return Word("".join(p.text for p in parts))
-    if any(p.output for p in open_parts):
-        return Word(text, literal=False, output=True, split=split)
-    if any(p.choices for p in open_parts):
-        picked = itertools.islice(itertools.product(*(p.choices or (p,) for p in parts)), MAX_CHOICES + 1)
-        return Word(text, literal=False, choices=tuple(_pick(parts, pick) for pick in picked), split=split)
-    is_pattern = all(p.pattern and not any(p.around) for p in open_parts)
-    return Word(text, literal=False, pattern="".join(map(_escape_literal, parts)) if is_pattern else "")
-
-
-def _escape_literal(part: Word) -> str:
-    """Return the pattern that a part of a word is."""
-    return part.pattern or re.sub(r"([*?\[])", r"[\1]", part.text)
-
-
-def _pick(parts: Sequence[Word], pick: Sequence[Word]) -> Word:
-    """Return the word that parts make with one choice for each variable; not known if it is divided."""
-    text = "".join(p.text for p in pick)
-    if any(_is_divided(part, p) for part, p in zip(parts, pick, strict=True)):
-        return Word(text, literal=False)
-    at = next((at for at, part in enumerate(parts) if part.choices and not pick[at].literal), None)
-    if at is None:
-        return _join(pick, text)
-    if not pick[at].pattern or sum(not p.literal for p in pick) > 1:
-        return Word(text, literal=False)
-    before, behind = pick[at].around
-    around = ("".join(p.text for p in pick[:at]) + before, behind + "".join(p.text for p in pick[at + 1 :]))
-    return replace(pick[at], around=around, split=pick[at].split or parts[at].split)
-
-
-def _is_divided(variable: Word, choice: Word) -> bool:
-    """Return whether the shell would divide or expand the text that it puts in place of a variable."""
-    is_bare = variable.split and bool(variable.choices)
-    return is_bare and choice.literal and re.search(r"[\s*?\[\\]", choice.text) is not None
-
-
-def has_output(words: Sequence[Word]) -> bool:
-    """Return whether one of the words holds what a command prints."""
-    return any(w.output for w in words)
+def _list_read_names(command: Simple) -> list[str]:
+    """Return the variables that a `read` sets, none for another command."""
+    words = command.argv[1:] if command.program == "read" else ()
+    pairs = zip(("", *words), words, strict=False)
+    return [w for before, w in pairs if not w.startswith("-") and before not in ("-d", "-n", "-N", "-t")]
 
 
 class _Redirects:
-    """Files and text that redirections give to a command; `behind`: what follows a heredoc in its line."""
+    """Files and text that redirections give to a command.
+
+    `piped`: also what another one prints; `behind`: what follows a heredoc in its line.
+    """
 
     def __init__(self) -> None:
         self.reads: list[Word] = []
         self.writes: list[Word] = []
         self.input = ""
+        self.piped = False
         self.behind: list[Node] = []
 
     def add_to(self, command: Simple) -> Simple:
@@ -491,6 +539,7 @@ class _Redirects:
             reads=(*command.reads, *self.reads),
             writes=(*command.writes, *self.writes),
             input=command.input or self.input,
+            piped=command.piped or self.piped,
         )
 
 

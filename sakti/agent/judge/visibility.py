@@ -189,8 +189,9 @@ def _check_input(command: Simple, program: ProgramEntry) -> str | None:
 
 
 def _check_options(command: Simple, program: ProgramEntry) -> str | None:
-    words = command.argv[1:]
-    if is_met(program.unseen, words) or _has_word(program.unseen, words):
+    words = [w.text if w.literal else re.sub(r"[\"'\\]", "", w.text) for w in command.words[1:]]
+    is_open = _has_output(command) and any(w.startswith(("$", "`")) for w in words)  # it may be any option
+    if (is_open and program.unseen) or is_met(program.unseen, words) or _has_word(program.unseen, words):
         return f"may start other programs by {command.program}"
     if program.starts and "-" in words:
         return f"runs the input of {command.program}"

@@ -20,7 +20,7 @@ SYSTEM = tuple(Path(p) for p in ("/usr/bin", "/usr/local/bin", "/bin", "/run/cur
 _EMPTY = resources.PACKAGE / "py.typed"  # a file without content, by its definition
 _NAMESPACES = (
     *("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
-    *("--unshare-net", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+    *("--die-with-parent", "--new-session", "--cap-drop", "ALL"),
 )
 _ROOT = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 # Files of the kernel there that belong to root: root inside is root outside, and needs no capability to write them.
@@ -28,16 +28,21 @@ _KERNEL = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver",
 
 
 def arguments(
-    boundary: Boundary, opened: Mapping[Path, int] | None = None, loading: Mapping[str, str] | None = None
+    boundary: Boundary,
+    opened: Mapping[Path, int] | None = None,
+    loading: Mapping[str, str] | None = None,
+    *,
+    shares_network: bool = False,
 ) -> list[str]:
     """Return bubblewrap's options for a boundary; a later one lies over an earlier one.
 
     `opened` are descriptors of paths that a command in the background could replace by links meanwhile. The environment
     is not among the options: bubblewrap is started with the one that the command gets, as its own can be read inside;
-    only `loading`, by which it would itself load libraries of the workspace, it passes on.
+    only `loading`, by which it would itself load libraries of the workspace, it passes on. `shares_network`: it is
+    started in the network that the command gets.
     """
     opened = opened or {}
-    out = [*_NAMESPACES, *_ROOT]
+    out = [*_NAMESPACES, *(() if shares_network else ("--unshare-net",)), *_ROOT]
     for name in _KERNEL:
         out += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
     for path in boundary.temporary:
@@ -105,11 +110,18 @@ def find(workspace: Path) -> tuple[str, str]:
     where there is no other.
     """
     own, why = _of_package(workspace)
-    for folder in SYSTEM:
-        program = folder / "bwrap"
-        if _of_root(folder) and _of_root(program) and os.access(program, os.X_OK):
-            return (own, "") if own and not binds_descriptors(str(program)) else (str(program), "")
+    if program := find_of_system("bwrap"):
+        return (own, "") if own and not binds_descriptors(program) else (program, "")
     return own, why
+
+
+def find_of_system(name: str) -> str:
+    """Return the path of a program that only root can change; empty if there is none."""
+    for folder in SYSTEM:
+        program = folder / name
+        if _of_root(folder) and _of_root(program) and os.access(program, os.X_OK):
+            return str(program)
+    return ""
 
 
 def binds_descriptors(program: str) -> bool:

@@ -6,7 +6,11 @@ import re
 
 from sakti.core.patterns import lazy_pattern
 
+_LOCAL = r"(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\b)"
+NOBODY_LISTENS = "Nothing in the sandbox listens there, and servers outside of it are out of reach"
 _SIGNS = (
+    (NOBODY_LISTENS, lazy_pattern(
+        rf"failed to connect to {_LOCAL}|{_LOCAL}[^\n]*refused|(?:refused|ECONNREFUSED)[^\n]*{_LOCAL}", re.IGNORECASE)),
     ("The sandbox has no network", lazy_pattern(
         r"network is (?:unreachable|down)|could not resolve|couldn't resolve|temporary failure in name resolution"
         r"|name or service not known|getaddrinfo|EAI_AGAIN|ENETUNREACH|nodename nor servname|failed to connect to"

@@ -2,6 +2,10 @@
 
     python -I -S relay.py SOCKET PORT PROGRAM ARGUMENT…
 
+Or it hands what arrives at a listening socket, a descriptor of outside, to a local port until its input ends:
+
+    python -I -S relay.py DESCRIPTOR PORT
+
 Only the standard library is here: it is started for a command.
 """
 
@@ -17,14 +21,13 @@ CHUNK = 65_536
 PAUSE = 0.05  # seconds until it is tried again where there are too many connections
 
 
-def serve(listener: _socket.socket, path: str) -> None:
-    """Accept connections for ever."""
+def serve(listener: _socket.socket, goal: str | int) -> None:
+    """Accept connections for ever; they go to a Unix socket or to a local port."""
     while True:
         near = far = None
         try:
             near = _socket.socket(fileno=listener._accept()[0])  # pyright: ignore
-            far = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-            far.connect(path)
+            far = connect_unix(goal) if isinstance(goal, str) else connect_port(goal)
             _thread.start_new_thread(copy, (near, far))
             _thread.start_new_thread(copy, (far, near))
         except (OSError, RuntimeError):  # too many files or threads, or the proxy is gone
@@ -32,6 +35,24 @@ def serve(listener: _socket.socket, path: str) -> None:
                 if end is not None:
                     end.close()
             time.sleep(PAUSE)
+
+
+def connect_unix(path: str) -> _socket.socket:
+    """Connect to a Unix socket. Raises `OSError`."""
+    far = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    far.connect(path)
+    return far
+
+
+def connect_port(port: int) -> _socket.socket:
+    """Connect to a local port; a server may listen at one of the two addresses only. Raises `OSError`."""
+    try:
+        far = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        far.connect(("127.0.0.1", port))
+    except OSError:
+        far = _socket.socket(_socket.AF_INET6, _socket.SOCK_STREAM)
+        far.connect(("::1", port))
+    return far
 
 
 def copy(source: _socket.socket, goal: _socket.socket) -> None:
@@ -48,9 +69,28 @@ def copy(source: _socket.socket, goal: _socket.socket) -> None:
                 continue
 
 
+def _replace_port(port: str, now: str) -> None:
+    """Tell the command by its environment where the relay listens instead."""
+    for name, value in os.environ.items():
+        if value == f"http://127.0.0.1:{port}":
+            os.environ[name] = f"http://127.0.0.1:{now}"
+
+
+def forward(descriptor: str, port: str) -> None:
+    """Hand connections to a local port until the input ends: whoever started this is gone then."""
+    _thread.start_new_thread(serve, (_socket.socket(fileno=int(descriptor)), int(port)))
+    while os.read(0, CHUNK):
+        pass
+    os._exit(0)
+
+
 def main(path: str, port: str, *command: str) -> None:
     listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-    listener.bind(("127.0.0.1", int(port)))
+    try:
+        listener.bind(("127.0.0.1", int(port)))
+    except OSError:  # another command of the same network listens there
+        listener.bind(("127.0.0.1", 0))
+        _replace_port(port, str(listener.getsockname()[1]))
     listener.listen(64)
     child = os.fork()
     if child == 0:
@@ -67,4 +107,4 @@ def main(path: str, port: str, *command: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    (main if sys.argv[3:] else forward)(*sys.argv[1:])

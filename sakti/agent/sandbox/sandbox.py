@@ -23,6 +23,7 @@ from sakti.agent.project.instructions.imports import list_imports
 from sakti.agent.sandbox import aside, bwrap, landlock, probe, restrict, seatbelt, seccomp, sockets
 from sakti.agent.sandbox.boundary import TEMPORARY, Boundary, Level, drawn, hidden_at, impossible
 from sakti.agent.sandbox.masks import WALKED, Masks
+from sakti.agent.sandbox.shared_network import SharedNetwork
 from sakti.core import resources
 from sakti.core.text import one_line
 
@@ -60,12 +61,25 @@ class Sandbox(Protocol):
         read: Iterable[Path] = (),
         *,
         read_only: bool = False,
+        shares_network: bool = False,
     ) -> contextlib.AbstractContextManager[Enclosed]:
         """Enclose a command that is started within the context.
 
         It may write the folders `shown`, too, and reads `read` even where a command sees nothing else. With
-        `read_only` it may write nothing but `shown`.
+        `read_only` it may write nothing but `shown`. `shares_network`: its localhost is that of others, if it is open.
         """
+        ...
+
+    def open_network(self) -> bool:
+        """Open a network that commands share from now on; false if each must have its own."""
+        ...
+
+    def open_port(self, port: int) -> int:
+        """Let this machine reach a port of that network; return the port here. Raises `OSError`."""
+        ...
+
+    def close(self) -> None:
+        """End what was opened for the session."""
         ...
 
     @property
@@ -119,6 +133,20 @@ class LinuxSandbox(Struct, dict=True):
     @cached_property
     def _program(self) -> tuple[str, str]:
         return bwrap.find(self.workspace)
+
+    @cached_property
+    def _network(self) -> SharedNetwork:
+        return SharedNetwork(self._program[0])
+
+    def open_network(self) -> bool:
+        return self.level.name == "sandboxed" and self.level.own_network and self._network.open()
+
+    def open_port(self, port: int) -> int:
+        return self._network.open_port(port)
+
+    def close(self) -> None:
+        if "_network" in self.__dict__:
+            self._network.close()
 
     @cached_property
     def _binds(self) -> bool:
@@ -241,6 +269,7 @@ class LinuxSandbox(Struct, dict=True):
         read: Iterable[Path] = (),
         *,
         read_only: bool = False,
+        shares_network: bool = False,
     ) -> Generator[Enclosed]:
         if self.level.name == "unsandboxed":
             yield Enclosed(tuple(argv), cwd)
@@ -249,7 +278,9 @@ class LinuxSandbox(Struct, dict=True):
         boundary = self.boundary(shown, read)
         if read_only:
             boundary = boundary.without_writing(shown)
-        with self._way(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as made:
+        entry = self._network.entry if shares_network and "_network" in self.__dict__ else ()
+        way = partial(self._wrapped, entry=entry) if entry else self._way
+        with way(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as made:
             yield made
 
     @cached_property
@@ -273,16 +304,22 @@ class LinuxSandbox(Struct, dict=True):
         yield Enclosed((*head, "/usr/bin/env", f"TMPDIR={temporary}", *argv), cwd)
 
     @contextmanager
-    def _wrapped(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
-        """Hand the options over in a file without a name: thousands of masked files fit on no command line."""
+    def _wrapped(
+        self, boundary: Boundary, argv: Sequence[str], cwd: Path, entry: Sequence[str] = ()
+    ) -> Generator[Enclosed]:
+        """Hand the options over in a file without a name: thousands of masked files fit on no command line.
+
+        `entry` starts bubblewrap in the network that commands share.
+        """
         rules = seccomp.program(self.machine)
         assert rules is not None
         with contextlib.ExitStack() as open_ones:
             opened = open_ones.enter_context(bwrap.held(boundary)) if self._binds else dict[Path, int]()
-            options = [*bwrap.arguments(boundary, opened, self.loading), "--chdir", str(cwd)]
+            options = bwrap.arguments(boundary, opened, self.loading, shares_network=bool(entry))
+            options += ["--chdir", str(cwd)]
             given = open_ones.enter_context(_file("\0".join((*options, "")).encode("utf-8", "surrogateescape")))
             filters = open_ones.enter_context(_file(rules))
-            head = (self._program[0], "--args", str(given), "--seccomp", str(filters), "--")
+            head = (*entry, self._program[0], "--args", str(given), "--seccomp", str(filters), "--")
             # bubblewrap starts outside of the workspace's folder, which may be hidden
             yield Enclosed((*head, *argv), Path("/"), (given, filters, *opened.values()))
 

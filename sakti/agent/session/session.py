@@ -191,6 +191,8 @@ class Session:
 
     def next_approval_mode(self) -> str:
         """Return the mode after the one in force, from strict to free and round, of those that are available."""
+        if self.current.may_edit:
+            return "ask"  # takes back what an answer allowed
         modes, current = APPROVAL_MODES, self.current.approval_mode
         modes = [m for m in modes if m != "auto" or not self.workspace.refused_auto()]
         return modes[(modes.index(current) + 1) % len(modes)] if current in modes else modes[0]
@@ -285,6 +287,8 @@ class Session:
         """Answer an approval; `edited` replaces the command that was asked about."""
         toolbox = self.current.made_toolbox
         if toolbox is not None:
+            if approved and grant == "edits":
+                self.current.allow_edits()
             toolbox.approvals.resolve(approval_id, tool_approvals.Answer(approved, grant, note, edited))
 
     async def shell(self, command: str) -> None:

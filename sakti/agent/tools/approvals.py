@@ -1,4 +1,4 @@
-"""Ask the user: each question waits until the screen or a policy answers it."""
+"""Ask the user: each question waits until the screen, a policy or another approval mode answers it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from sakti.agent.judge.decide import Decision
 from sakti.core.events import ApprovalRequested, ApprovalResolved, Event, Grant
 
 NOBODY = "approval is needed and there is no terminal"
@@ -16,12 +18,23 @@ class Answer(Struct, frozen=True):
     """User's answer.
 
     `grant`: how far a yes goes; `edited` replaces the command in question; `note` goes to the agent with a refusal.
+    `is_judged`: rules or the approval mode answered, not the user.
     """
 
     approved: bool
     grant: Grant = "once"
     note: str = ""
     edited: str | None = None
+    is_judged: bool = False
+
+
+class _Question(Struct):
+    """Open question: the decision that asks, and the function that makes it again."""
+
+    request: ApprovalRequested
+    decision: Decision
+    decide: Callable[[], Decision]
+    future: asyncio.Future[Answer]
 
 
 class Approvals:
@@ -31,23 +44,26 @@ class Approvals:
         self.interactive = interactive
         self.refused = 0
         self._emit = emit
-        self._open: dict[str, tuple[ApprovalRequested, asyncio.Future[Answer]]] = {}
+        self._open: dict[str, _Question] = {}
 
     @property
     def pending(self) -> tuple[ApprovalRequested, ...]:
-        return tuple(request for request, _ in self._open.values())
+        return tuple(question.request for question in self._open.values())
 
-    async def ask(self, request: ApprovalRequested) -> Answer:
+    async def ask(
+        self, request: ApprovalRequested, decision: Decision, decide: Callable[[], Decision]
+    ) -> tuple[Answer, Decision]:
+        """Return the answer, and the decision as it is by then."""
         if not self.interactive:
             self.refused += 1
-            return Answer(False, note=NOBODY)
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[request.id] = (request, future)
+            return Answer(False, note=NOBODY), decision
+        question = _Question(request, decision, decide, asyncio.get_running_loop().create_future())
+        self._open[request.id] = question
         self._emit(request)
         answer = Answer(False, note="interrupted")
         try:
-            answer = await future
-            return answer
+            answer = await question.future
+            return answer, question.decision
         finally:
             del self._open[request.id]
             self.refused += not answer.approved
@@ -55,6 +71,23 @@ class Approvals:
 
     def resolve(self, request_id: str, answer: Answer) -> None:
         """Answer an open question; one that is no longer open is ignored."""
-        entry = self._open.get(request_id)
-        if entry is not None and not entry[1].done():
-            entry[1].set_result(answer)
+        question = self._open.get(request_id)
+        if question is not None and not question.future.done():
+            question.future.set_result(answer)
+
+    def judge_again(self) -> None:
+        """Answer the open questions that the rules or the approval mode of now answer; keep the others."""
+        for question in self._open.values():
+            if question.future.done():
+                continue
+            decision = question.decision = question.decide()
+            if decision.verdict != "ask":
+                answer = Answer(decision.verdict == "allow", note=decision.reason, is_judged=True)
+                question.future.set_result(answer)
+                continue
+            question.request = replace(
+                question.request,
+                reason=decision.reason,
+                rule=" and ".join(decision.rules),
+                is_edit=decision.is_edit,
+            )

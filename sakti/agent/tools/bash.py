@@ -99,7 +99,7 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
         argv, read = [sys.executable, "-I", "-S", str(RELAY), str(way), str(PORT), *argv], (way.parent,)
         env = {**env, **environment.proxied(PORT)}
     try:
-        with _enclosed(sandbox, argv, cwd, folder.resolve(), read, read_only=run.read_only) as made:
+        with _enclosed(run, sandbox, argv, cwd, folder.resolve(), read) as made:
             supervised = not _is_contained(run.state, sandbox)
             process = spawn(made.argv, made.cwd, env, made.descriptors, supervised=supervised)
     except (OSError, ValueError) as e:
@@ -125,12 +125,12 @@ def _is_contained(state: ToolState, sandbox: Sandbox | None) -> bool:
 
 @contextmanager
 def _enclosed(
-    sandbox: Sandbox | None, argv: Sequence[str], cwd: Path, notes: Path, read: Sequence[Path], *, read_only: bool
+    run: ToolContext, sandbox: Sandbox | None, argv: Sequence[str], cwd: Path, notes: Path, read: Sequence[Path]
 ) -> Generator[Enclosed]:
     if sandbox is None:
         yield enclosing.Enclosed(tuple(argv), cwd)
         return
-    with sandbox.enclosed(argv, cwd, (notes,), read, read_only=read_only) as made:
+    with sandbox.enclosed(argv, cwd, (notes,), read, read_only=run.read_only, shares_network=not run.is_alone) as made:
         yield made
 
 
@@ -150,12 +150,13 @@ async def bash(
         raise ToolError("bash was called with wrong arguments: command holds a NUL character. Leave it out.")
     appeared = _watched(run)
     if background:
+        local = await _open_network(run, outside)
         started = await _started(run, command, track=False, outside=outside, reach=reach or ())
         if started.sandbox is not None:
             started.sandbox.watch.job()
         started.running.notes = started.notes
         number = kept.keep(run, started.running)
-        return Outcome(f"Running in the background as {number}.", details={"background": number})
+        return Outcome(f"Running in the background as {number}.{local}", details={"background": number})
     before = run.state.files.unchanged()
     started = await _started(run, command, outside=outside, reach=reach or ())
     running, limit = started.running, timeout or run.state.bash_timeout
@@ -178,8 +179,18 @@ async def bash(
         run,
         running,
         limit if timed_out else None,
-        [survived(survivors), left, changed, aside.told(appeared), _not_reached(run, started), _stopped(started)],
+        [survived(survivors), left, changed, aside.told(appeared), _not_reached(run, started), _stopped(run, started)],
     )
+
+
+async def _open_network(run: ToolContext, outside: str) -> str:
+    """Open the shared network for a background command; return who reaches its ports."""
+    sandbox = run.state.sandbox
+    if sandbox is None or outside or not (run.state.level.name == "sandboxed" and run.state.level.own_network):
+        return ""
+    if not run.is_alone and await asyncio.to_thread(sandbox.open_network):
+        return " Commands from now on reach its ports on localhost; the user opens one to a browser by /port N."
+    return " No other command reaches its ports: it has a localhost of its own."
 
 
 def survived(names: Sequence[str]) -> str:
@@ -274,7 +285,7 @@ def _watched(run: ToolContext) -> list[tuple[str, str]]:
     return run.state.sandbox.watch.begin(running=running)
 
 
-def _stopped(started: Started) -> str:
+def _stopped(run: ToolContext, started: Started) -> str:
     """Tell the model where the sandbox may have made a command fail."""
     running = started.running
     if started.sandbox is None or not running.process.returncode:
@@ -282,6 +293,9 @@ def _stopped(started: Started) -> str:
     networked = started.sandbox.level.own_network
     why = failures.reason(running.output.tail or running.output.head, by_rules=not networked)
     reach = 'With reach=["HOST"] it reaches that host, with' if networked else "With"
+    if why == failures.NOBODY_LISTENS:
+        alone = " This command had a localhost of its own, since it asked for a host." if run.is_alone else ""
+        why, reach = f"{why}.{alone} Start a server with background=true", "With"
     return f'[{why}. {reach} outside="REASON" it runs outside, if the user allows it.]' if why else ""
 
 

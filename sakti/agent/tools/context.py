@@ -125,7 +125,7 @@ class ToolState(Struct):
 
     @property
     def level(self) -> Level:
-        """Return what holds commands; the sandbox is tried when this is asked for first."""
+        """Return what holds commands; the sandbox is tried at the first call."""
         return self.sandbox.level if self.sandbox is not None else Level("unsandboxed", "no sandbox was asked for")
 
     def show(self, path: Path) -> str:
@@ -192,7 +192,7 @@ class ToolContext(Struct):
 
     `cwd` is the folder in which the call was judged; it stays, whatever another command changes meanwhile. `judged` are
     the files that the call may change (None: none was judged), `shown` their texts in the question to the user.
-    `read_only`: a command of the call needs to write nothing, or must not.
+    `read_only`: a command of the call needs to write nothing, or must not; `is_alone`: no other may use its network.
     """
 
     state: ToolState
@@ -204,6 +204,7 @@ class ToolContext(Struct):
     judged: frozenset[Path] | None = None
     shown: dict[Path, str | None] = field(default_factory=dict[Path, str | None])
     read_only: bool = False
+    is_alone: bool = False
 
     def resolve(self, path: str) -> Path:
         """Resolve `path` against the call's folder, with symlinks and `..` followed; raises nothing."""

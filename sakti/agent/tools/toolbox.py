@@ -23,7 +23,7 @@ from sakti.agent.tools.call_hooks import Denied, Judged
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError, ToolError
-from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
+from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
@@ -78,8 +78,9 @@ class _Announced:
 class Toolbox(Struct):
     """Tools of an open thread and their state.
 
-    `rules` are those of the settings; `granted` allow for the thread that is open, `saved` for the workspace. `model`
-    names the model that calls; `images` are those of results, by call, until they are saved with them.
+    `rules` are those of the settings; `granted` allow for the thread that is open, `saved` for the workspace.
+    `may_edit`: the mode is `edits` for this thread, until it is changed. `model` names the model that calls; `images`
+    are those of results, by call, until they are saved with them.
     """
 
     tools: dict[str, Tool]
@@ -90,6 +91,7 @@ class Toolbox(Struct):
     save_rule: Callable[[str], None] = lambda _rule: None
     model: Callable[[], str] = lambda: ""
     granted: tuple[str, ...] = ()
+    may_edit: bool = False
     saved: tuple[str, ...] = ()
     hooks: tuple[call_hooks.CallHook, ...] = ()
     searched: frozenset[str] = frozenset()  # tools that are found by search and run by `call_tool`
@@ -177,8 +179,8 @@ class Toolbox(Struct):
         if tool is None or call.arguments is None:
             return False
         run = self.state.context(call.id, thread_id, "")
-        decision = self._decided(run, tool, call.arguments, Judged(call))
-        return (await self._with_losses(run, tool, call.arguments, decision)).verdict == "allow"
+        decision, _ = await self._judge(run, tool, call.arguments, Judged(call))
+        return decision.verdict == "allow"
 
     async def _one(
         self, message: Message, call: ToolCallPart, emit: _Announced, repeated: int, *, over: bool
@@ -217,12 +219,15 @@ class Toolbox(Struct):
             call = judged.call
             found, arguments, decision = await self._admitted(run, judged)
             run.read_only = self.mode == "plan" or decision.only_reads
+            run.is_alone = decision.is_alone
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
             async with self.state.recorder.around(found.effect, arguments, run.place()) as record:
                 earlier = self.state.background.keys() | ()
                 outcome = await found(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
+            if decision.note and not decision.outside:
+                outcome = structs.replace(outcome, content=f"{outcome.content}\n[{decision.note}]")
             if record.lost:
                 note = f"[removed or changed, and /undo cannot restore it: {', '.join(record.lost)}]"
                 outcome = structs.replace(outcome, content=f"{outcome.content}\n{note}")
@@ -298,18 +303,21 @@ class Toolbox(Struct):
     def _all_rules(self) -> Rules:
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
 
-    def _decided(self, run: ToolContext, found: Tool, arguments: Json, judged: Judged) -> Decision:
+    def set_mode(self, mode: SessionMode) -> None:
+        """Change what runs without asking, also for the open questions."""
+        self.mode = mode
+        self.approvals.judge_again()
+
+    def _decided(self, run: ToolContext, found: Tool, arguments: Json, judged: Judged, mode: SessionMode) -> Decision:
         """Return the decision of permissions on a call, and what the guard's makes of it.
 
         A guard that allows does what a rule for all calls of the tool would: it lifts neither what the user's rules
         deny or ask about, nor what every mode asks about, nor the question for running outside of the sandbox.
         """
         place = run.place()
-        if found.effect == "write":
-            run.judged, run.shown = frozenset(map(place.resolve, found.named(arguments))), {}
 
         def decide(rules: Rules) -> Decision:
-            decision = judge(found, arguments, mode=self.mode, rules=rules, place=place)
+            decision = judge(found, arguments, mode=mode, rules=rules, place=place)
             return masked_values.decided(run, found, arguments, decision)
 
         decision = decide(self._all_rules)
@@ -322,15 +330,26 @@ class Toolbox(Struct):
             return lifted if lifted.verdict == "allow" and not lifted.outside else decision
         return decision
 
-    async def _with_losses(self, run: ToolContext, found: Tool, arguments: Json, decision: Decision) -> Decision:
-        """Ask about a command that names files which an undo could not restore."""
-        if decision.verdict == "deny" or self.mode == "full":
-            return decision
-        why = await self.state.recorder.refuses(found.effect, arguments, run.place())
-        if not why:
-            return decision
-        reason = ". ".join(r for r in (f"Cannot be undone ({why})", decision.reason) if r)
-        return structs.replace(decision, verdict="ask", reason=reason, target=str(arguments["command"]), rules=())
+    async def _judge(
+        self, run: ToolContext, found: Tool, arguments: Json, judged: Judged
+    ) -> tuple[Decision, Callable[[], Decision]]:
+        """Return the decision on a call, and a function that decides again by rules and mode of then."""
+        if found.effect == "write":
+            run.judged, run.shown = frozenset(map(run.place().resolve, found.named(arguments))), {}
+        loss = ""
+
+        def decide_in(mode: SessionMode) -> Decision:
+            return _with_loss(self._decided(run, found, arguments, judged, mode), arguments, loss)
+
+        def decide() -> Decision:
+            decision = decide_in(self.mode)
+            is_edit = decision.verdict == "ask" and self.mode == "ask" and decide_in("edits").verdict == "allow"
+            return structs.replace(decision, is_edit=is_edit)
+
+        decision = decide()
+        if decision.verdict != "deny" and self.mode != "full":
+            loss = await self.state.recorder.refuses(found.effect, arguments, run.place())
+        return decide() if loss else decision, decide
 
     async def _approved(self, run: ToolContext, found: Tool, judged: Judged, arguments: Json) -> tuple[Json, Decision]:
         """Return the arguments to run with, and what was decided.
@@ -338,8 +357,8 @@ class Toolbox(Struct):
         Raises `Denied` where a rule or the user says no, `ToolError` where the call would fail: the user is asked only
         about what can be done.
         """
-        call, place, rules = judged.call, run.place(), self._all_rules
-        decision = await self._with_losses(run, found, arguments, self._decided(run, found, arguments, judged))
+        call = judged.call
+        decision, decide = await self._judge(run, found, arguments, judged)
         if decision.verdict == "ask" and self.guard is not None:
             found.check(arguments, run.cwd)
             answered = await self.guard.asked(structs.replace(call, arguments=arguments))
@@ -348,46 +367,65 @@ class Toolbox(Struct):
                 _, arguments = forms.call(changed.name, changed.arguments or {}, run.cwd)
                 if changed.name != call.name:
                     raise ToolError(f"A hook made another call of {call.name}: {changed.name}. Nothing was run.")
-                decision = self._decided(run, found, arguments, answered)
-                decision = await self._with_losses(run, found, arguments, decision)
+                decision, decide = await self._judge(run, found, arguments, answered)
         if decision.verdict == "allow":
             return _with(arguments, decision), decision
         if decision.verdict == "deny":
-            raise Denied(f"Refused: {decision.target or call.name}: {decision.reason}.", decision.reason)
+            raise _refusal(call, decision)
+        return await self._asked(run, found, call, arguments, decision, decide)
+
+    async def _asked(
+        self,
+        run: ToolContext,
+        found: Tool,
+        call: ToolCallPart,
+        arguments: Json,
+        decision: Decision,
+        decide: Callable[[], Decision],
+    ) -> tuple[Json, Decision]:
+        """Ask about a call; return its arguments and the decision. Raises `Denied`, `ToolError`."""
         values = found.check(arguments, run.cwd)
         diff = clean_surrogates(self._preview(run, found, arguments, values))
-        answer = await self.approvals.ask(
-            ApprovalRequested(
-                self.state.ids.new(),
-                call.name,
-                decision.reason,
-                decision.target,
-                self.state.show(run.cwd),
-                diff or clean_surrogates(decision.diff),
-                " and ".join(decision.rules),
-                call.id,
-            )
+        request = ApprovalRequested(
+            self.state.ids.new(),
+            call.name,
+            decision.reason,
+            decision.target,
+            self.state.show(run.cwd),
+            diff or clean_surrogates(decision.diff),
+            " and ".join(decision.rules),
+            call.id,
+            decision.is_edit,
         )
+        answer, decision = await self.approvals.ask(request, decision, decide)
+        if decision.verdict == "deny":
+            raise _refusal(call, decision)
         if not answer.approved:
             if not self.approvals.interactive:
                 raise Denied(f"Denied: {answer.note}.", answer.note)
             note = f" They say: {answer.note}" if answer.note else ""
             raise Denied(f"The user denied this call.{note}", answer.note)
-        if answer.grant == "thread":
-            self.granted = (*self.granted, *decision.rules)
-        elif answer.grant == "workspace":
-            self.saved = (*self.saved, *decision.rules)
-            for rule in decision.rules:
-                self.save_rule(rule)
-        if decision.diff:
+        self._grant(answer.grant, decision.rules)
+        if decision.diff and not answer.is_judged:
             self.state.changed.clear()  # they were on the screen
         if answer.edited is not None and found.effect == "run":
-            changed = {**arguments, "command": answer.edited}
-            again = judge(found, changed, mode=self.mode, rules=rules, place=place)
-            if again.verdict == "deny":
-                raise Denied(f"Refused: {again.target}: {again.reason}.", again.reason)
-            return _with(changed, again), again
+            arguments = {**arguments, "command": answer.edited}
+            decision = judge(found, arguments, mode=self.mode, rules=self._all_rules, place=run.place())
+            if decision.verdict == "deny":
+                raise _refusal(call, decision)
         return _with(arguments, decision), decision
+
+    def _grant(self, grant: Grant, rules: Sequence[str]) -> None:
+        """Allow what an answer allows beyond its call, also to the other open questions."""
+        if grant == "thread":
+            self.granted = (*self.granted, *rules)
+        elif grant == "workspace":
+            self.saved = (*self.saved, *rules)
+            for rule in rules:
+                self.save_rule(rule)
+        else:
+            return
+        self.approvals.judge_again()
 
     def _preview(self, run: ToolContext, found: Tool, arguments: Json, values: Json) -> str:
         """Return the diff that a call would make, "" where there is none to show.
@@ -413,6 +451,18 @@ class Toolbox(Struct):
                 return ""
             message = f"{self.state.show(hidden[0])} has not been read yet. Read it, then change it."
             raise ToolError(message) from None
+
+
+def _refusal(call: ToolCallPart, decision: Decision) -> Denied:
+    return Denied(f"Refused: {decision.target or call.name}: {decision.reason}.", decision.reason)
+
+
+def _with_loss(decision: Decision, arguments: Json, loss: str) -> Decision:
+    """Ask about a command that names files which an undo could not restore, for the reason `loss`."""
+    if not loss or decision.verdict == "deny":
+        return decision
+    reason = ". ".join(r for r in (f"Cannot be undone ({loss})", decision.reason) if r)
+    return structs.replace(decision, verdict="ask", reason=reason, target=str(arguments["command"]), rules=())
 
 
 def _with(arguments: Json, decision: Decision) -> Json:

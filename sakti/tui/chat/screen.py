@@ -178,6 +178,7 @@ class ChatScreen(Screen[None]):
         self.header.thread_title = thread.title
         self.show_git()
         if self.view.change(thread.id):
+            self.show_modes()
             self._keep_queued()
             self.panes.forget_windows()
             self.panes.load_usage()
@@ -200,8 +201,10 @@ class ChatScreen(Screen[None]):
 
     def show_modes(self) -> None:
         """Show the Observer's mode and how tools are approved."""
-        self.header.mode, self.header.approval = self.host.session.current.mode, self.host.session.current.approval_mode
-        self.status_line.approval = (self.host.session.current.approval_mode, self.host.key_name("app.approval"))
+        current = self.host.session.current
+        self.header.mode, self.header.approval = current.mode, current.approval_mode
+        shown = "edits, this thread" if current.may_edit else current.approval_mode
+        self.status_line.approval = (shown, self.host.key_name("app.approval"))
         level = self.host.session.workspace.level
         self.status_line.sandbox = (level.name, level.text) if level is not None else ("", "")
 
@@ -218,17 +221,23 @@ class ChatScreen(Screen[None]):
         await trusting.settle_new(self.host.session.workspace, partial(trust_screen.ask_trust, self.host, made=True))
 
     def show_approvals(self, event: ApprovalRequested | ApprovalResolved) -> None:
+        if isinstance(event, ApprovalResolved):
+            self.show_modes()  # an answer may have allowed all edits
+        self._show_questions()
+        if isinstance(event, ApprovalRequested):
+            waits = f"Answer the question above first ({self.host.key_name('app.tab')})"
+            self.note(waits if self.prompt.text or self._browsed else "")
+        elif not self.host.session.approvals:
+            self.note("")
+            if not self._browsed:
+                self.prompt.focus()
+
+    def _show_questions(self) -> None:
+        """Show the open questions as they are now."""
         pending = self.host.session.approvals
         takes = not self.prompt.text and not self._browsed and self.is_current
         self.conversation.approval.show(pending, take_focus=takes)
         self.conversation.fit_start()
-        if isinstance(event, ApprovalRequested):
-            waits = f"Answer the question above first ({self.host.key_name('app.tab')})"
-            self.note(waits if self.prompt.text or self._browsed else "")
-        elif not pending:
-            self.note("")
-            if not self._browsed:
-                self.prompt.focus()
 
     def apply_setting(self, name: str) -> str:
         """Apply a changed setting; returns a description of the problem, or ""."""
@@ -413,6 +422,8 @@ class ChatScreen(Screen[None]):
         before, mode = session.current.approval_mode, session.next_approval_mode()
         session.set_approval_mode(mode)
         self.show_modes()
+        if session.approvals:
+            self._show_questions()  # those that the mode does not answer may have another reason now
         text = f"Approval: {mode}, {IN_SHORT[session.current.approval_mode]}"
         refused = session.workspace.refused_auto() if before == "edits" and mode == "plan" else ""
         self.note(refused or text, 2 * SHORTLY)

@@ -15,7 +15,7 @@ from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.lists import JobsScreen
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
-from sakti.tui.screens.settings import SettingsScreen
+from sakti.tui.screens.settings import ChoiceScreen, SettingsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
 from sakti.tui.screens.text import ReadScreen, help_blocks
 from sakti.tui.screens.threads import ThreadsScreen
@@ -40,6 +40,7 @@ def parts(chat: Sequence[Part]) -> list[Part]:
         ("Board", BoardScreen),
         ("A task", TaskCardScreen),
         ("Settings", SettingsScreen),
+        ("Values of a setting", ChoiceScreen),
         ("Trust", TrustScreen),
         ("Background commands", JobsScreen),
         ("Undo", UndoScreen),

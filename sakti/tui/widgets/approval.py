@@ -133,7 +133,7 @@ def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, ro
     short = room < NARROW
     keys = [("v", "View all", "view")] if cut else []
     keys.append(("y", "Allow" if short else "Allow once", "yes"))
-    more = [("t", "Thread" if short else "In this thread", "thread"), ("a", "Always", "workspace")] if now.rule else []
+    more = _lasting_keys(now, short=short)
     deny = [("n", "Deny" if short else "Deny, with a reason", "no")]
     keys += [*deny, *more] if short else [*more, *deny]
     if now.tool == "bash":
@@ -149,6 +149,14 @@ def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, ro
             (text, palette.muted),
         )
     ]
+
+
+def _lasting_keys(now: ApprovalRequested, *, short: bool) -> list[tuple[str, str, str]]:
+    """Return the keys that allow more than the call in question, each with its name and answer."""
+    keys = [("s", "All edits" if short else "All edits in this thread", "edits")] if now.is_edit else []
+    if now.rule:
+        keys += [("t", "Thread" if short else "In this thread", "thread"), ("a", "Always", "workspace")]
+    return keys
 
 
 def _list(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: Palette) -> list[Line]:
@@ -172,12 +180,14 @@ class ApprovalView(Widget, can_focus=True):
     """Draws the open questions and takes the keys."""
 
     HELP = (
-        "y allows it once, t in this thread what the rule says, a always in this workspace, n denies it with a reason, "
-        "e edits a command, v shows all of what does not fit: a command is allowed once its end was on the screen. "
+        "y allows it once, s allows all edits in this thread, t in this thread what the rule says, a always in this "
+        "workspace, n denies it with a reason, e edits a command, v shows all of what does not fit: a command is "
+        "allowed once its end was on the screen. "
         "Where several wait, up and down choose which is answered."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer('yes')", "Allow once", show=False, id="approval.yes"),
+        Binding("s", "answer('edits')", "Allow all edits in this thread", show=False, id="approval.edits"),
         Binding("t", "answer('thread')", "Allow in this thread", show=False, id="approval.thread"),
         Binding("a", "answer('workspace')", "Always allow", show=False, id="approval.always"),
         Binding("n", "answer('no')", "Deny, with a reason", show=False, id="approval.no"),
@@ -311,12 +321,14 @@ class ApprovalBox(Vertical):
         if now is None or self._clock.monotonic() - self._since < GUARD:
             return
         match event.answer:
-            case "yes" | "thread" | "workspace" if self.view.is_cut and now.id != self._read:
+            case "yes" | "edits" | "thread" | "workspace" if self.view.is_cut and now.id != self._read:
                 self.post_message(self.ViewWanted(now))  # nothing is allowed before its end was on the screen
             case "yes":
                 self.post_message(self.Answered(now.id, True, "once", "", None))
             case "thread" | "workspace" as grant if now.rule:
                 self.post_message(self.Answered(now.id, True, grant, "", None))
+            case "edits" if now.is_edit:
+                self.post_message(self.Answered(now.id, True, "edits", "", None))
             case "no":
                 self._write("no", "", "reason for the agent (optional)")
             case "edit" if now.tool == "bash" and "\n" in now.target:

@@ -126,13 +126,13 @@ class LineList(LineView):
         self._layout()
 
     def on_resize(self) -> None:
-        if self.size.width != self._drawn_width:
+        if self.scrollable_size.width != self._drawn_width:
             self._layout()
         if self.follow_end and not self.has_focus:
             self.scroll_end(animate=False, force=True)
 
     def _layout(self) -> None:
-        width = self.size.width
+        width = self.scrollable_size.width
         self._drawn_width = width
         if width <= 0:
             return

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from sakti.core.events import ApprovalRequested
 from sakti.plain.asking import Answer, answer
@@ -29,7 +30,11 @@ def test_what_is_an_answer(line: str, wanted: Answer | None) -> None:
     assert answer(line, ASKED) == wanted
 
 
+def test_all_edits_are_an_answer_to_a_question_about_an_edit() -> None:
+    assert answer("s", structs.replace(CHANGE, is_edit=True)) == Answer(True, grant="edits")
+
+
 def test_what_cannot_be_answered_so() -> None:
-    for line, asked in (("a", CHANGE), ("e make", CHANGE), ("e", ASKED)):
+    for line, asked in (("s", ASKED), ("a", CHANGE), ("e make", CHANGE), ("e", ASKED)):
         given = answer(line, asked)
         assert given is not None and given.problem and not given.approved

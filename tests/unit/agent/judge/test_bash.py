@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -97,8 +98,45 @@ SIGNS = (
         "! ",
         "[ a = a ]",
     ),
+    *(
+        "until sort $x; do cat a.txt\nbreak; done",
+        "while read -r f; do cat a.txt; done",
+        "while IFS= read -r f g; do sort $f; done < <(wc)",
+        "case $x in a | b*) sort;; *) cat a.txt; uniq;; esac",
+        "case a in (a) sort && cat;& b) uniq;; esac",
+        "for ((n=0; n<2; n++)); do sort; cat $n; done",
+        "for n in {1..3}; do sort $n; done",
+        "for n in $(wc); do cat $n; done",
+        "(( 1 < 2 )) && ",
+        " $((1 + 2))",
+        " <(sort a)",
+        " < <(sort a)",
+        "esac",
+        ";;",
+        "{1..2}",
+    ),
     *("0<a.txt", " 0<a.txt", "10>.o", " 3<&0", "{x}<a.txt", "0<<< a", "|&", "\\\n"),
     *(" <<< a", " <<'E'\na $x\nE\n", "time ", "[[ a = a ]] && ", "then", "do", "done", "fi", "in"),
+)
+
+
+# Compounds whose places (`_`) all run, or may run, with stubs that succeed.
+COMPOUNDS = (
+    "while read -r f; do _; done <<< a",
+    "while _; do _\nbreak; done",
+    "until _; do _\nbreak; done",
+    "for ((n=0; n<2; n++)); do _; done",
+    "for n in {2..1} _; do _; done",
+    "for n in $(_); do _; done",
+    "case a in a) _;; *) _;; esac",
+    "case _ in *) _ ;; esac; _",
+    "case 'a b' in _) _;& b) _;; esac",
+    "(( 1 )) && _ || _",
+    "sort <(_) _",
+    "while read -r f; do _; done < <(_)",
+    "_ | while read -r f; do _; done",
+    "if _; then (_); else { _; }; fi",
+    "echo $((1 + 1)) _",
 )
 
 
@@ -127,12 +165,25 @@ def write_lines(seed: int = 20, count: int = LINES) -> list[str]:
     return lines
 
 
+def write_compounds() -> list[str]:
+    """Lines in which each place of a compound holds a few pieces."""
+    chance = random.Random(21)
+
+    def write_part() -> str:
+        words = [chance.choice(PIECES[:4])]
+        for _ in range(chance.randint(0, 2)):
+            words += [chance.choice(SIGNS[:22]), chance.choice(PIECES)]
+        return "".join(words)
+
+    return [re.sub("_", lambda _: write_part(), chance.choice(COMPOUNDS)) for _ in range(LINES // 3)]
+
+
 def read_argv(line: str, place: Place) -> list[tuple[str, ...]] | None:
     """Each command that the judge sees in a line, in any order; None if it does not understand the line."""
     script = parse(line)
     commands: list[tuple[str, ...]] = []
     started = [simple.words for simple in script.commands if simple.words and simple.program != "test"]
-    expanded = [None if any(w.output for w in words) else expand(words, place) for words in started]
+    expanded = [None if any(w.output or w.stream for w in words) else expand(words, place) for words in started]
     if not script.understood or None in expanded:
         return None
     if any(w.pattern for words in started for w in words) and any(c.writes for c in script.commands):
@@ -144,8 +195,8 @@ def read_argv(line: str, place: Place) -> list[tuple[str, ...]] | None:
 
 @pytest.mark.skipif(BASH is None, reason="needs bash")
 def test_words_are_those_that_bash_runs(place: Place) -> None:
-    lines = [line for line in write_lines() if read_argv(line, place) is not None]
-    assert len(lines) > LINES / 12
+    lines = [line for line in (*write_lines(), *write_compounds()) if read_argv(line, place) is not None]
+    assert len(lines) > LINES / 6
     assert list_unseen(lines, place) == []
 
 

@@ -33,9 +33,12 @@ def trapped(secretive: Place) -> Place:
     (root / "out").symlink_to("/etc")
     (root / "src" / "evil.txt").symlink_to("/etc/hostname")
     names = ("list", "b.py", "run.sh", "package.json", "tests/test_a.py", ".env.example", ".venv/pyvenv.cfg")
-    for name in (*names, ".venv/bin/activate", "manage.py", "script.py", "script.js"):
+    for name in (*names, ".venv/bin/activate", "artisan", "manage.py", "script.py", "script.js", "script.rb"):
         (root / name).parent.mkdir(exist_ok=True, parents=True)
         (root / name).write_text("a.py\n")
+    for name in (".venv/bin/python", ".venv/bin/pytest", "node_modules/.bin/jest", "node_modules/.bin/tsc"):
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
+        (root / name).write_text("#!/usr/bin/env node\n")
     return secretive
 
 
@@ -122,6 +125,21 @@ FREE = [
     "cd src && cd - && ls",
     "git stash list; git status",
     "git -P log --oneline -3",
+    'while read -r f; do echo "$f"; done < list',
+    'git ls-files | while IFS= read -r f; do echo "== $f"; done',
+    "while read -r a b; do echo $b; done < <(sort a.py)",
+    "until grep -q x a.py; do sleep 1; done",
+    "find . -name '*.py' -print0 | while IFS= read -r -d '' f; do echo \"$f\"; done",
+    "case a.py in *.py) head -3 a.py;; *) ls;; esac",
+    'case "$1" in a|b) ls;; esac',
+    "diff <(sort a.py) <(sort -u b.py)",
+    "comm -12 <(sort a.py) <(git ls-files)",
+    "for ((i=0; i<3; i++)); do echo $i; done",
+    "for i in {1..3}; do echo $i; done",
+    "for i in $(seq 1 3); do echo $i; done",
+    "(( 2 > 1 )) && echo $((6 * 7))",
+    "for d in src tests; do (cd src && ls); done",
+    'while read -r f; do if [ "$f" = x ]; then ls; fi; done < list',
 ]
 
 

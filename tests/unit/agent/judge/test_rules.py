@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -120,6 +120,7 @@ def test_what_was_changed_here_asks_before_it_runs(bash: Ask, place: Place) -> N
 WORDS = st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=4)
 
 
+@example(["git", "commit", "-m", "fix # 3"], {})
 @given(WORDS, st.dictionaries(st.from_regex(r"[\w./]{1,9}", fullmatch=True), st.just("ab12"), max_size=2))
 def test_a_rule_that_is_written_is_read_as_it_was(words: list[str], hashes: dict[str, str]) -> None:
     read = rules.command_rule(rules.write_rule("bash", words, hashes), "bash")

@@ -388,8 +388,9 @@ def test_a_new_host_is_asked_about_once_a_workspace() -> None:
     asked = decide("curl https://a.example/x")
     assert (asked.verdict, asked.rules, asked.reach) == ("ask", ("reach: a.example",), ("a.example",))
     assert asked.reason == "Reaches a.example" and not asked.outside
+    assert asked.is_alone, "no other command may use its way to the host"
     again = decide("curl https://a.example/x", allow=("reach: a.example",))
-    assert (again.verdict, again.reach, again.outside) == ("allow", ("a.example",), "")
+    assert (again.verdict, again.reach, again.outside) == ("allow", ("a.example",), "") and not again.is_alone
 
 
 def test_hosts_of_the_settings_are_free_for_every_command() -> None:

@@ -177,6 +177,10 @@ def test_commands_get_no_key_and_what_the_user_names() -> None:
         ("bash: connect: Network is unreachable", "The sandbox has no network"),
         ("mount: Operation not permitted", "The sandbox does not permit this"),
         ("AssertionError: 1 != 2", ""),
+        ("curl: (7) Failed to connect to localhost port 80 after 0 ms: Couldn't connect", failures.NOBODY_LISTENS),
+        ("Error: connect ECONNREFUSED 127.0.0.1:3000", failures.NOBODY_LISTENS),
+        ("dial tcp [::1]:5432: connect: connection refused", failures.NOBODY_LISTENS),
+        ("connect to 10.0.0.1 port 22: Connection refused", "The sandbox has no network"),
     ],
 )
 def test_a_failure_for_the_sandbox_is_known_by_its_words(output: str, said: str) -> None:

@@ -1,0 +1,114 @@
+"""Words of a command as the shell gets them, and the simple commands that they make."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sakti.core.patterns import lazy_pattern
+
+MAX_CHOICES = 200  # that loops give one word
+VARIABLE = lazy_pattern(r"(?!(?:auto_resume|histchars)$)[a-z_][a-z0-9_]*")  # that no program and no shell looks at
+
+
+class Word(Struct, frozen=True):
+    """Word as the program gets it; `literal`: the text says what it is, so it is exactly this.
+
+    Otherwise `pattern` is a glob of files (quoted parts escaped), each between the texts `around`; `choices` are the
+    words that loops put in its place; `output`: it holds what a command prints, `stream`: it names a stream of that.
+    `split`: it has no quotes, so that a space in what is put in its place would divide it.
+    """
+
+    text: str
+    literal: bool = True
+    pattern: str = ""
+    around: tuple[str, str] = ("", "")
+    choices: tuple[Word, ...] = ()
+    split: bool = False
+    output: bool = False
+    stream: bool = False
+
+
+class Simple(Struct, frozen=True):
+    """One program with its arguments.
+
+    `assigned`: the variables that are set for it; `reads` and `writes`: the files that it is redirected from and to;
+    `piped`: its input is another program's output, `before` is the place of that one among the script's commands;
+    `inside`: stands in the text of another command (`sh -c`, `xargs`); `input`: the text of its standard input;
+    `sure`: it runs if the command before it did, `chained`: only if that one succeeded. `repeated`: it may run more
+    than once. `substituted`: another command gets what it prints as words or as a file. `ends`: where its words end in
+    the bytes of the text.
+    """
+
+    words: tuple[Word, ...]
+    assigned: tuple[str, ...] = ()
+    reads: tuple[Word, ...] = ()
+    writes: tuple[Word, ...] = ()
+    piped: bool = False
+    before: int | None = None
+    inside: bool = False
+    input: str = ""
+    sure: bool = True
+    chained: bool = False
+    repeated: bool = False
+    substituted: bool = False
+    ends: tuple[int, ...] = ()
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return tuple(w.text for w in self.words)
+
+    @property
+    def program(self) -> str:
+        """Return the program's name without its folder; empty if the text does not say it."""
+        return self.words[0].text.rpartition("/")[2] if self.words and self.words[0].literal else ""
+
+
+def join(parts: Sequence[Word], text: str) -> Word:
+    """Return the word that parts make; what one of them leaves open is open in it."""
+    open_parts = [p for p in parts if not p.literal]
+    split = any(p.split for p in open_parts)
+    if not open_parts:
+        return Word("".join(p.text for p in parts))
+    if any(p.output for p in open_parts):
+        return Word(text, literal=False, output=True, split=split)
+    if any(p.choices for p in open_parts):
+        picked = itertools.islice(itertools.product(*(p.choices or (p,) for p in parts)), MAX_CHOICES + 1)
+        return Word(text, literal=False, choices=tuple(_pick(parts, pick) for pick in picked), split=split)
+    is_pattern = all(p.pattern and not any(p.around) for p in open_parts)
+    return Word(text, literal=False, pattern="".join(map(_escape_literal, parts)) if is_pattern else "")
+
+
+def _escape_literal(part: Word) -> str:
+    """Return the pattern that a part of a word is."""
+    return part.pattern or re.sub(r"([*?\[])", r"[\1]", part.text)
+
+
+def _pick(parts: Sequence[Word], pick: Sequence[Word]) -> Word:
+    """Return the word that parts make with one choice for each variable; not known if it is divided."""
+    text = "".join(p.text for p in pick)
+    if any(_is_divided(part, p) for part, p in zip(parts, pick, strict=True)):
+        return Word(text, literal=False)
+    at = next((at for at, part in enumerate(parts) if part.choices and not pick[at].literal), None)
+    if at is None:
+        return join(pick, text)
+    if not pick[at].pattern or sum(not p.literal for p in pick) > 1:
+        return Word(text, literal=False)
+    before, behind = pick[at].around
+    around = ("".join(p.text for p in pick[:at]) + before, behind + "".join(p.text for p in pick[at + 1 :]))
+    return replace(pick[at], around=around, split=pick[at].split or parts[at].split)
+
+
+def _is_divided(variable: Word, choice: Word) -> bool:
+    """Return whether the shell would divide or expand the text that it puts in place of a variable."""
+    is_bare = variable.split and bool(variable.choices)
+    return is_bare and choice.literal and re.search(r"[\s*?\[\\]", choice.text) is not None
+
+
+def has_output(words: Sequence[Word]) -> bool:
+    """Return whether one of the words holds what a command prints."""
+    return any(w.output for w in words)

@@ -1,4 +1,4 @@
-"""Find what changed in a workspace where git is not installed, by dulwich: the same index, the same objects.
+"""Find changes in a workspace by dulwich if git is not installed: the same index and objects.
 
 It walks by itself, some ten times slower than git; .gitignore is dulwich's. Not imported where git is there.
 """
@@ -21,7 +21,10 @@ from sakti.agent.checkpoints.scanner import LARGEST, MOST, MOST_BYTES, Picture, 
 
 
 class DulwichScanner(Struct):
-    """`folder` is the workspace's folder of checkpoints; `secret` tells whether a relative path is never covered."""
+    """Scanner by dulwich; `folder` holds the checkpoints of the workspace.
+
+    `secret` tells whether a relative path is never covered.
+    """
 
     workspace: Path
     folder: Path
@@ -77,7 +80,7 @@ class DulwichScanner(Struct):
             return {p for p in paths if rule.is_ignored(p)}
 
     def _walk(self, known: Mapping[str, Any]) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield files and empty folders; what is ignored only where the index knows it already."""
+        """Yield files and empty folders; ignored ones only if they are in the index already."""
         from dulwich.ignore import IgnoreFilterManager
 
         rule = IgnoreFilterManager(str(self.workspace), [], False)
@@ -109,7 +112,10 @@ class DulwichScanner(Struct):
 
 
 def _as_seen(entry: Any, found: os.stat_result, written: int) -> bool:
-    """Return whether a file is as the index knows it; one changed as late as the index was written is read again."""
+    """Return whether a file matches its index entry.
+
+    A file that changed as late as the index was written is read again.
+    """
     there = (_ns(entry.mtime), _ns(entry.ctime), entry.size, entry.ino, entry.mode)
     now = (found.st_mtime_ns, found.st_ctime_ns, found.st_size & 0xFFFFFFFF, found.st_ino & 0xFFFFFFFF, _mode(found))
     return there == now and found.st_mtime_ns < written

@@ -51,7 +51,10 @@ class GitFiles(Struct, frozen=True):
 
 
 class History(Struct):
-    """`objects` keeps the contents; what was read is not read again while its file stays the same."""
+    """Recorded entries by path; `objects` stores the contents.
+
+    Records are not read again while their file stays the same.
+    """
 
     workspace: Path
     objects: Objects
@@ -135,7 +138,10 @@ class History(Struct):
         return folder if folder is not None and outside and _is_repository(folder) else None
 
     def _entry(self, name: str, status: os.stat_result) -> Entry | None:
-        """Return a small file's entry, its content kept; None for what is neither file nor link, or is gone."""
+        """Store a small file's content and return its entry.
+
+        None for a missing path, or one that is neither a file nor a link.
+        """
         stamp = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
         seen = self._read.get(name)
         if seen is not None and seen[0] == stamp:

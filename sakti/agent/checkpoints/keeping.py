@@ -1,4 +1,7 @@
-"""Keep files that no checkpoint covers: before a command those that it names, after it those that it moved."""
+"""Keep files that no checkpoint covers.
+
+Before a command these are the files that it names, after it those that it moved.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def keep_moved(workspace: Path, moves: Moves, before: Moment, after: Moment, obj
 
 
 def keep(workspace: Path, keeping: Keeping, objects: Objects) -> dict[str, Entry]:
-    """Keep files before a command; return their entries. What cannot be kept is left out."""
+    """Keep files before a command; return their entries, without those that cannot be kept."""
     entries: dict[str, Entry] = {}
     for path in (*keeping.linked, *keeping.copied):
         try:

@@ -62,7 +62,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def writing(self, files: Sequence[tuple[Path, bytes | None, int]], temporaries: Sequence[Path]) -> Generator[None]:
-        """Record files that a tool writes meanwhile; blocks, adds no error of its own."""
+        """Record files that a tool writes in this context; blocks, and raises no error itself."""
         with contextlib.ExitStack() as stack:
             if self._turn is not None:
                 try:

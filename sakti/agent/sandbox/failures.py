@@ -20,7 +20,7 @@ LOOKED_AT = 8_000  # characters of the end of an output
 
 
 def reason(output: str, *, by_rules: bool = False) -> str:
-    """Return what the sandbox kept a command from, as a sentence without its end; "" where nothing tells of it.
+    """Return the sandbox's refusal in an output as a sentence without its end; "" if there was none.
 
     `by_rules`: what is outside is there and refused (Landlock), not away.
     """

@@ -50,7 +50,10 @@ def read(text: str) -> Host | None:
 
 
 def allows(entries: Iterable[str], name: str, port: int) -> bool:
-    """Return whether one of `entries` covers a host at a port: by whole labels, `*.` for one or more before them."""
+    """Return whether one of `entries` covers a host at a port.
+
+    Complete labels are compared; `*.` covers one or more before them.
+    """
     wanted = read(name)
     if wanted is None or wanted.port is not None or "*" in wanted.name:
         return False

@@ -1,4 +1,4 @@
-"""Find the files of a workspace whose content no command sees, and go on knowing them as the workspace changes."""
+"""Find the files whose content no command sees, and track them as the workspace changes."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Masks(Struct):
         )
 
     def _with_links(self, files: set[Path]) -> set[Path]:
-        """Return secret files as they are mounted over: links followed, with their other names in the workspace."""
+        """Return secret files as mounted over: links followed, with their other names in the workspace."""
         out, several = set[Path](), set[tuple[int, int]]()
         for file in files:
             found = Path(os.path.realpath(file))
@@ -156,7 +156,7 @@ class Masks(Struct):
 
 
 def _texts(folder: str, names: Iterable[str]) -> Iterator[Path]:
-    """Yield what there is in a folder of the kinds that a workspace has at its root."""
+    """Yield the texts in a folder that are of the kinds at a workspace's root."""
     for location in TABLE if names else ():
         path = Path(folder, location.path)
         if location.path.partition("/")[0] in names and os.path.lexists(path):

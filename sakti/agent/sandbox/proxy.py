@@ -1,4 +1,4 @@
-"""Let commands in the sandbox reach allowed hosts, and no others: an HTTP proxy on a socket that is bound into it.
+"""HTTP proxy on a socket bound into the sandbox, by which commands reach only allowed hosts.
 
 A name is checked, resolved once, and its address checked; the connection goes to that very address. TLS is passed
 through unread.
@@ -45,7 +45,7 @@ class Refused(Exception):
 
 
 class Asked(Struct, frozen=True):
-    """What a client asks for: the host, and what goes to it first (nothing for a tunnel).
+    """Request of a client: the host, and the first bytes sent to it (none for a tunnel).
 
     `body` is the length of what follows in bytes, None for chunks that tell theirs. No second request follows: it could
     name another host to a server that has several.
@@ -149,7 +149,10 @@ class Proxy:
 
 
 async def _connected(public: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first address that answers: one without a route has its share of the time. Raises `OSError`."""
+    """Connect to the first address that answers. Raises `OSError`.
+
+    All but the last have half of the time, since one without a route may never answer.
+    """
     problem: Exception = OSError("no address")
     for number, address in enumerate(public):
         try:
@@ -173,7 +176,7 @@ async def _request(reader: asyncio.StreamReader) -> Asked:
 
 
 def read(head: bytes) -> Asked:
-    """Read the head of a request to a proxy. Raises `Refused` for one that two readers could understand differently."""
+    """Read the head of a request to a proxy. Raises `Refused` if it is ambiguous."""
     try:
         first, *rest = head.decode("ascii").removesuffix("\r\n\r\n").split("\r\n")
     except UnicodeDecodeError as e:
@@ -265,7 +268,7 @@ class _Alive(Struct):
 async def _joined(
     there: Coroutine[None, None, None], back: Coroutine[None, None, None], alive: _Alive, *, both: bool
 ) -> None:
-    """Copy in both directions until the answer has ended, and with `both` what is sent, too."""
+    """Copy in both directions until the answer has ended, and with `both` until the request has."""
     sending, answering = asyncio.ensure_future(there), asyncio.ensure_future(back)
     idle = asyncio.ensure_future(alive.ended())
     ways = (sending, answering, idle)
@@ -334,7 +337,7 @@ async def _part(source: asyncio.StreamReader, goal: asyncio.StreamWriter, size: 
 
 
 class Network:
-    """The hosts that commands of a session may reach, and the proxies that let them; none runs before it is needed."""
+    """Hosts that commands of a session may reach, and their proxies, started when needed."""
 
     def __init__(self, allowed: Sequence[str] = (), *, make: Callable[[Sequence[str]], Proxy] = Proxy) -> None:
         self.allowed = tuple(allowed)

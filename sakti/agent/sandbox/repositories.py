@@ -1,4 +1,4 @@
-"""Know what of a git repository runs programs as soon as its user runs git there.
+"""Find the files of a git repository that run programs as soon as its user runs git there.
 
 It is kept from changes where it is, and set aside where it appears.
 
@@ -79,7 +79,7 @@ def kept_at(git: Path, workspace: Path) -> Path | None:
 
 
 def named_by(git: Path) -> Path | None:
-    """Return the folder that a `.git` is, or names as a link or file; None if there is none."""
+    """Return the folder that a `.git` is, or names as a link or file, or None."""
     folder = git
     if git.is_file():
         found = re.match(r"gitdir: (.+)\n?", read_text(git)[:4_096])

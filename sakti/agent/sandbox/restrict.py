@@ -1,4 +1,4 @@
-"""Runs first in a command where there are no namespaces: gives up what it must not have, and executes the command.
+"""Runs first in a command without namespaces: gives up rights, and executes the command.
 
     python -I -S restrict.py RULES FILTER FOLDER PROGRAM ARGUMENT…
 

@@ -160,7 +160,9 @@ class LinuxSandbox(Struct, dict=True):
         return Level("sandboxed", own_network=False)
 
     def _landlock_holds(self) -> bool:
-        """Return whether Landlock can hold commands here: it neither hides nor keeps what lies where they may write.
+        """Return whether Landlock can hold commands here.
+
+        It neither hides nor protects paths in folders that they may write.
 
         Nor must what restricts a command lie there.
         """
@@ -170,7 +172,7 @@ class LinuxSandbox(Struct, dict=True):
         return landlock.version() >= landlock.LEAST and not writable
 
     def _tested(self, way: _Way, name: str, program: str, held: Collection[str] = probe.ALL) -> str:
-        """Return why the self-test fails, "" where it does not; kept until the machine starts anew."""
+        """Return why the self-test fails, or ""; stored until the machine restarts."""
         file, key = self.state / name, probe.key(program)
         result = probe.kept(file, key)
         if result is None:
@@ -258,7 +260,10 @@ class LinuxSandbox(Struct, dict=True):
 
     @contextmanager
     def _ruled(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
-        """Restrict the command in a process that becomes it: no thread of this one may run between fork and exec."""
+        """Restrict the command in a process that becomes it.
+
+        No thread of this process may run between fork and exec.
+        """
         filters, temporary = seccomp.program(self.machine, families=()), Path(self._temporary.name).resolve()
         assert filters is not None
         with landlock.rules(boundary, temporary) as rules, _file(filters) as file:
@@ -300,6 +305,6 @@ def _file(data: bytes) -> Generator[int]:
 
 
 def given_folders(names: Iterable[str], home: Path) -> tuple[Path, ...]:
-    """Return the folders that a setting names, `~` followed, without those that hold the home folder itself."""
+    """Return the folders of a setting, `~` expanded, without those that contain the home folder."""
     found = (Path(os.path.realpath(Path(name).expanduser())) for name in names)
     return tuple(f for f in found if not home.is_relative_to(f))

@@ -58,7 +58,7 @@ _MACHINES: Mapping[str, _Machine] = {
 
 @functools.cache
 def program(machine: str, families: Sequence[int] = _FAMILIES) -> bytes | None:
-    """Return the filter for a machine as `platform.machine()` names it; None for one whose numbers are not known.
+    """Return the filter for a machine named as by `platform.machine()`; None if it is not supported.
 
     What is refused fails with EPERM, sockets of other `families` among it; calls of another architecture end the
     process.

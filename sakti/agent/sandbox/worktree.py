@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def kept_at(workspace: Path) -> Path | None:
-    """Return the `.git` folder that a linked worktree shares with its repository; None where there is none.
+    """Return the `.git` folder that a linked worktree shares with its repository, or None.
 
     The repository must name the worktree in turn: a file that came with the workspace could name any folder.
     """
@@ -28,7 +28,7 @@ def kept_at(workspace: Path) -> Path | None:
 
 
 def _line(file: Path) -> str:
-    """Return the first line of a small file; empty where it cannot be read."""
+    """Return the first line of a small file, or "" if it cannot be read."""
     try:
         with file.open("rb") as f:
             return f.read(4_096).decode("utf-8", "replace").partition("\n")[0].strip()

@@ -93,7 +93,10 @@ class ActionTool(Tool, frozen=True):
         return ToolSpec(self.name, self.description, {**schema, "additionalProperties": False})
 
     async def __call__(self, run: ToolContext, arguments: Json) -> Outcome:
-        """Validate the arguments, run the action, and answer with `success` and its result, or `error` and `code`."""
+        """Validate the arguments and run the action.
+
+        Returns `success` and its result, or `error` and `code`.
+        """
         try:
             for name, value in arguments.items():
                 check_text(name, value)
@@ -110,7 +113,7 @@ class ActionTool(Tool, frozen=True):
             return refusal(e)
 
     def check(self, arguments: Json, cwd: Path) -> Json:
-        """Return the arguments as they are: a call answers itself what is wrong with them."""
+        """Return the arguments unchanged: the call itself reports errors in them."""
         return arguments
 
     def _action(self, arguments: Json) -> Action:

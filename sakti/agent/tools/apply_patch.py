@@ -80,7 +80,7 @@ def _patched(run: ToolContext, text: str, workdir: str | None) -> list[Changed]:
 
 
 def _with_values(change: patches.FileChange, there: str) -> patches.FileChange:
-    """Return a change with the values that its marks stand for in the file."""
+    """Return a change with its marks replaced by the file's secret values."""
     if not marks_in([row for hunk in change.hunks for row in (*hunk.old, *hunk.new)]):
         return change
 

@@ -97,7 +97,7 @@ _TYPES = {
 
 
 def tool_name(called: str) -> str:
-    """Return our name of the tool that a model means, `called` itself where there is none."""
+    """Return our name of the tool that a model means, or `called` itself."""
     if called in _NAMES:
         return called
     return TOOLS.get(_bare(called), called)
@@ -113,7 +113,10 @@ def _bare(called: str) -> str:
 
 
 def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
-    """Translate a call to our tool, argument names and forms. Raises `ToolError` where that is impossible."""
+    """Translate a call to our tool, argument names and forms.
+
+    Raises `ToolError` if that is impossible.
+    """
     tool = tool_name(name)
     given = _unwrapped(arguments)
     if _bare(name) in EDITORS:
@@ -132,7 +135,10 @@ def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
 
 
 def repaired(tool: str, arguments: Json, cwd: Path) -> Json:
-    """Translate the arguments of one of our tools; unknown ones stay, to be refused, correct ones are unchanged."""
+    """Translate the arguments of one of our tools.
+
+    Unknown ones are kept, to be refused later; correct ones are unchanged.
+    """
     given = {k: v for k, v in _unwrapped(arguments).items() if v is not None}
     special = _SPECIAL.get(tool)
     names = _NAMES[tool]
@@ -386,7 +392,7 @@ _SPECIAL: dict[str, Callable[[Json, Json, Path], None]] = {
 
 
 def _editor(given: Json) -> tuple[str, Json]:
-    """Translate a call of an editor tool, whose `command` selects what it does."""
+    """Translate a call of an editor tool, whose `command` selects the operation."""
     rest = dict(given)
     command = plain(str(rest.pop("command", "view")))
     tool = {"create": "write", "write": "write", "strreplace": "edit", "insert": "edit", "edit": "edit"}.get(command)

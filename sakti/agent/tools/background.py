@@ -18,7 +18,7 @@ def keep(run: ToolContext, running: Running) -> str:
 
 
 def find(run: ToolContext, number: str) -> Running:
-    """Return the command of a number. Raises `ToolError` where there is none."""
+    """Return the command with a number. Raises `ToolError` if no command has it."""
     if number not in run.state.background:
         known = ", ".join(run.state.background) or "none"
         raise ToolError(f"There is no command {number} in the background (running: {known}).")

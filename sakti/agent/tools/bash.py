@@ -52,7 +52,7 @@ trap __sakti EXIT
 
 
 class Started(Struct, frozen=True):
-    """Started command, the temporary folder to which it writes its current folder, and the hosts that it may reach.
+    """Started command, with its temporary folder for the current folder, and its allowed hosts.
 
     `begin` is a time before its start (ns), by the clock that files are dated with.
     """
@@ -70,7 +70,7 @@ class Started(Struct, frozen=True):
 
 
 def start(run: ToolContext, command: str, *, track: bool = True, outside: str = "", way: Path | None = None) -> Started:
-    """Start a command. Raises `ToolError` where it cannot.
+    """Start a command. Raises `ToolError` if it cannot be started.
 
     `track`: follow its changes of the current folder; `outside`: why it runs outside of the sandbox; `way`: the socket
     of the proxy that it reaches hosts by.
@@ -221,7 +221,7 @@ async def _streamed(run: ToolContext, running: Running, limit: int) -> bool:
 
 
 async def _left(run: ToolContext, running: Running) -> str:
-    """Describe what a command left running, which continues in the background; empty where all has ended.
+    """Describe the processes that a command left running in the background; "" if all have ended.
 
     The first process of a sandbox is in no group of ours and ends a moment after its command: the pipe tells.
     """
@@ -253,7 +253,7 @@ def _follow(run: ToolContext, started: Started) -> None:
 
 
 def _noted(file: Path) -> str:
-    """Return what the command noted; "" where it put something else in that file's place."""
+    """Return the command's note; "" if the command replaced that file."""
     try:
         number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

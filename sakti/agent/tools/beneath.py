@@ -1,4 +1,4 @@
-"""Open a folder by its resolved path without following links: one that has appeared since is no way out."""
+"""Open a folder by its resolved path without following links that have appeared since."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _entered(at: int, part: str, path: Path) -> int:
 
 
 def there(folder: int, path: Path) -> os.stat_result | None:
-    """Return what stands under the name of `path` in its folder, None for nothing. Raises `ToolError` for a link."""
+    """Return the status of `path` in its folder, or None. Raises `ToolError` for a link."""
     try:
         found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Run programs of our own that search, list and draw: started by path, streamed, killed at a deadline.
+"""Run our own helper programs to search, list and draw, streamed, and killed at a deadline.
 
 A regular expression or a damaged file can keep a library busy for hours or crash it; in a process of its own that
 costs a call, not the session. Cancelling ends the process.
@@ -22,7 +22,7 @@ KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTE
 
 
 class Ended(Struct):
-    """End of a child process: its exit code, None where it was killed at the deadline, and its stderr."""
+    """End of a child process: its exit code (None if killed at the deadline) and its stderr."""
 
     code: int | None = None
     errors: str = ""
@@ -30,7 +30,7 @@ class Ended(Struct):
 
 @functools.cache
 def ripgrep() -> str | None:
-    """Return the program of the installed ripgrep package; None where this platform has none.
+    """Return the program of the installed ripgrep package, or None if this platform has none.
 
     PATH is not used: anyone may have written what is there.
     """
@@ -56,7 +56,7 @@ def script(name: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables that a program of our own gets."""
+    """Return the variables for our own helper programs."""
     return {name: os.environ[name] for name in KEPT if name in os.environ}
 
 

@@ -1,4 +1,4 @@
-"""Draw images and pages of PDFs at the size that models see, as a program of its own.
+"""Draw images and pages of PDFs at the size that models see, as a separate program.
 
 Reads a JSON object on standard input and prints one: `images` (base64), and of a PDF its number of `pages` and the
 `texts` of those drawn; of a `check` nothing; `error` if it fails.
@@ -78,7 +78,7 @@ def image(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def encoded(picture: Any, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Encode a picture scaled to the longest edge, as PNG where it is small enough, else as JPEG."""
+    """Encode a picture scaled to the longest edge, as PNG if it is small enough, else as JPEG."""
     picture = picture.convert(
         "RGBA" if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info else "RGB"
     )

@@ -61,7 +61,7 @@ def _edited(run: ToolContext, path: str, edits: Sequence[Edit]) -> Changed:
 
 
 def _unmasked(change: Edit, there: str) -> Edit:
-    """Return a replacement with the values that its marks stand for in this file: the model sees secrets masked."""
+    """Return a replacement with its marks replaced by this file's values: the model sees secrets masked."""
     return replace(change, old=revealed(change.old, there), new=revealed(change.new, there))
 
 

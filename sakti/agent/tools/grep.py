@@ -101,7 +101,7 @@ def _shower(run: ToolContext, base: Path) -> Callable[[str], str]:
 
 
 def _hidden(base: Path, secret: Callable[[Path], bool]) -> Callable[[bytes], str]:
-    """Return a function that gives the name of a file with hits where it is a secret one by another name, else ""."""
+    """Return a function that names a file with hits if it is secret under another name, else ""."""
 
     def name_of(raw: bytes) -> str:
         name = _name(raw)

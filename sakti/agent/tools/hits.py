@@ -113,7 +113,10 @@ def _entry(db: Database, hit: Hit, around: MessageRange, counter: Counter, room:
 
 
 def _neighbours(db: Database, hit: Hit, around: MessageRange, counter: Counter, room: int) -> tuple[list[Json], int]:
-    """Return the messages around a hit in their order, and their tokens; where there is no room the farthest lack."""
+    """Return the messages around a hit in their order, and their tokens.
+
+    The farthest are left out if there is no room.
+    """
     rows = messages.between(db, hit.thread_id or "", hit.position - around.before, hit.position + around.after)
     told: list[Json] = []
     left = room

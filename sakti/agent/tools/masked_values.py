@@ -1,4 +1,7 @@
-"""Find marks of masked secrets in a call that stand for nothing there: it is asked about, since it would not work."""
+"""Find marks of masked secrets in a call that have no value in it.
+
+The user is asked about such a call, since it would not work.
+"""
 
 from __future__ import annotations
 

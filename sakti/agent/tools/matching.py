@@ -117,7 +117,7 @@ class Text:
         return out
 
     def replaced(self, places: Sequence[Place], change: Change) -> str:
-        """Return the whole text after the change at all `places`, which are in order."""
+        """Return the entire text after the change at all `places`, which are in order."""
         old, new = _pieces(change.old), _pieces(change.new)
         out: list[str] = []
         line = column = 0
@@ -247,7 +247,7 @@ def _runs(bodies: Sequence[str], wanted: Sequence[str]) -> Iterator[int]:
 
 
 def _indents(wanted: Sequence[str], there: Sequence[str]) -> dict[str, str] | None:
-    """Map each indentation in `wanted` to the file's; None where one maps to two."""
+    """Map each indentation in `wanted` to the file's; None if one maps to two."""
     out: dict[str, str] = {}
     for theirs, ours in zip(wanted, there, strict=True):
         if theirs.strip() and out.setdefault(_indent(theirs), _indent(ours)) != _indent(ours):
@@ -285,7 +285,7 @@ def _reindent(indents: Mapping[str, str]) -> Callable[[str], str]:
 
 
 def _unit(indents: Mapping[str, str]) -> int:
-    """Return how many blanks a tab stands for, by the known pairs; 4 where they do not tell."""
+    """Return the number of blanks of a tab by the known pairs; 4 if they do not show it."""
     pairs = [(a, b) if "\t" in b else (b, a) for a, b in indents.items()]
     told = [len(blanks) // tabs.count("\t") for blanks, tabs in pairs if "\t" in tabs and "\t" not in blanks]
     return max([t for t in told if t], default=4)

@@ -1,4 +1,4 @@
-"""Read the parameters of a tool from its function: their JSON Schema, and a check of what a model gives for them."""
+"""Parameters of a tool, read from its function: their JSON Schema, and a check of arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNLISTED = Meta(extra_json_schema={"unlisted": True})
 
 
 class Parameter(Struct, frozen=True):
-    """Parameter of a tool: its type with its bounds, its default or REQUIRED, and what a model is told of it."""
+    """Parameter of a tool: its type with bounds, its default or REQUIRED, and its description."""
 
     type: Any
     default: Any = REQUIRED

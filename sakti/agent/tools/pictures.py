@@ -1,4 +1,4 @@
-"""Show images and pages of PDFs to a model: unchanged where they fit, else scaled.
+"""Show images and pages of PDFs to a model, scaled if they do not fit.
 
 They are drawn in a separate process, which a damaged file can crash without harm.
 """

@@ -56,7 +56,7 @@ async def read(
 
 
 def _shown(text: str) -> list[str]:
-    """Return the lines of a file, secrets masked: as a whole, since a key has several lines and they keep their places.
+    """Return the lines of a file, masked together, since a secret key may have several lines.
 
     A very large file is masked by the lines that are shown.
     """
@@ -64,7 +64,7 @@ def _shown(text: str) -> list[str]:
 
 
 def _written(text: FileText) -> str:
-    """Describe the file's encoding and line ends where they are unusual."""
+    """Describe the file's encoding and line ends if they are unusual."""
     what = [] if text.encoding == "utf-8" else [text.label]
     end = textfile.usual_end(textfile.lines(text.text)) if "\r" in text.text else "\n"
     what += [{"\r\n": "CRLF line ends", "\r": "CR line ends"}[end]] if end != "\n" else []
@@ -73,7 +73,7 @@ def _written(text: FileText) -> str:
 
 
 def _rows(bodies: Iterable[str], first: int, width: int, room: int) -> list[str]:
-    """Return numbered lines, as many whole ones as `room` characters hold, at least one."""
+    """Return numbered lines, as many complete ones as fit in `room` characters, at least one."""
     out: list[str] = []
     for n, body in enumerate(bodies, first):
         cut = f" [… {len(body) - MAX_LINE:,} more characters]" if len(body) > MAX_LINE else ""
@@ -100,7 +100,7 @@ def _read_large(run: ToolContext, path: Path, head: bytes, offset: int, limit: i
 
 
 def _lines(file: BinaryIO, offset: int, limit: int) -> Iterator[str]:
-    """Yield lines from the `offset`-th on, each cut to what is shown."""
+    """Yield lines from the `offset`-th on, each cut to the shown length."""
     number = 1
     while number < offset + limit and not file.closed:
         line = file.readline(MAX_LINE * 4)

@@ -1,4 +1,4 @@
-"""Search files for a regular expression, as a program of its own, for platforms without ripgrep.
+"""Search files for a regular expression, as a separate program for platforms without ripgrep.
 
 Reads a JSON object on standard input and prints as `rg --null --line-number` does. Python's expressions may need
 exponential time and block the interpreter: the parent kills this program at a deadline.
@@ -72,7 +72,7 @@ def search(name: str, expression: re.Pattern[str], wanted: dict[str, object]) ->
 
 
 def of_text(text: str, expression: re.Pattern[str]) -> Iterator[int]:
-    """Yield the lines that matches in the whole text touch."""
+    """Yield the lines touched by matches in the entire text."""
     for match in expression.finditer(text):
         first = text.count("\n", 0, match.start())
         yield from range(first, first + match[0].removesuffix("\n").count("\n") + 1)

@@ -1,4 +1,4 @@
-"""Track what the model knows of files: it may change files it has read, or that it or its commands wrote.
+"""Track which files the model knows: it may change those that it, or its commands, read or wrote.
 
 A file is known as it was last read or written here. After a command of the agent, known files are compared (and the
 model gets the difference); other files count as the command's where their status changed while it ran.
@@ -20,7 +20,7 @@ COMMANDS = 200  # commands that are remembered
 
 
 class FileSeen(Struct, frozen=True):
-    """File as the model last saw it; `data` is None where it was too large to keep."""
+    """File as the model last saw it; `data` is None if it was too large to keep."""
 
     mtime_ns: int
     size: int
@@ -70,7 +70,10 @@ class SeenFiles(Struct):
             self.known[path] = FileSeen(seen.mtime_ns, seen.size, seen.digest)
 
     def state(self, path: Path, *, whole: bool = False) -> Literal["known", "changed", "unknown"]:
-        """Return whether the model knows the present content of `path`; `whole`: to replace all of it."""
+        """Return whether the model knows the present content of `path`.
+
+        `whole`: to replace all of it.
+        """
         seen = self.known.get(path)
         if seen is not None:
             return "known" if self._same(path, seen) else "changed"

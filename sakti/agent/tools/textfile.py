@@ -85,7 +85,7 @@ class FileText(Struct, frozen=True):
             ) from e
 
     def check_whole(self, text: str) -> None:
-        """Raise `ToolError` if `text`, written over the whole file, would lose text whose encoding is guessed."""
+        """Raise `ToolError` if replacing the file by `text` would lose text whose encoding is guessed."""
         if self.guess and (lost := _new_text(text, self.text)):
             raise ToolError(
                 f"The file is written in {self.label}, and writing it whole would lose {lost[:40]!r}, which may be "
@@ -95,7 +95,7 @@ class FileText(Struct, frozen=True):
 
 
 def _new_text(old: str, new: str) -> str:
-    """Return the first text beyond ASCII that `new` has more often than `old`, "" if there is none.
+    """Return the first text beyond ASCII that occurs more often in `new` than in `old`, or "".
 
     A part of a text that goes is not new.
     """
@@ -207,7 +207,7 @@ def _lines(text: str) -> Iterator[Line]:
 
 
 def usual_end(of: list[Line]) -> str:
-    r"""Return the line end that most lines have, \n where there is none."""
+    r"""Return the line end of most lines, \n without any."""
     ends = [line.end for line in of if line.end]
     return max(("\n", "\r\n", "\r"), key=ends.count) if ends else "\n"
 

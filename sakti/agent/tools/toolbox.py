@@ -165,7 +165,7 @@ class Toolbox(Struct):
         return results
 
     async def alone(self, call: ToolCallPart, thread_id: str, emit: Callable[[Event], None]) -> ToolResultPart:
-        """Run one call that no model made, judged and asked about as one of its own."""
+        """Run one call that no model made; permissions apply as for a model's call."""
         message = Message("", thread_id, "", "assistant", (call,), self.state.clock.now())
         announced = _Announced(call, emit)
         announced.begin()
@@ -244,7 +244,7 @@ class Toolbox(Struct):
             return _failure(call, e), started
 
     def _note_changes(self, run: ToolContext, found: Tool, arguments: Json, outcome: Outcome) -> None:
-        """Remember the changed files that run later, with their diffs, until a command that runs them was approved."""
+        """Remember changed files that run later, with diffs, until a command that runs them is approved."""
         place = run.place()
         for path in map(place.resolve, found.named(arguments)):
             if runs_later(path, place):
@@ -265,7 +265,7 @@ class Toolbox(Struct):
         return structs.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
 
     async def _judged(self, run: ToolContext, call: ToolCallPart) -> Judged:
-        """Return a call as the guard leaves it, where it could run. Raises `Denied`."""
+        """Return a call after the guard's changes, if it could run. Raises `Denied`."""
         call = self._known(call, run.cwd)
         found = self.tools.get(call.name)
         if self.guard is None or found is None or call.arguments is None or call.name in self.removed:
@@ -278,7 +278,7 @@ class Toolbox(Struct):
         return structs.replace(judged, call=self._known(judged.call, run.cwd))
 
     async def _admitted(self, run: ToolContext, judged: Judged) -> tuple[Tool, Json, Decision]:
-        """Return the tool, the arguments to run it with, and what was decided.
+        """Return the tool, the arguments to run it with, and the decision.
 
         Raises `ToolError` where they are wrong, `Denied` where it must not run.
         """
@@ -333,7 +333,7 @@ class Toolbox(Struct):
         return structs.replace(decision, verdict="ask", reason=reason, target=str(arguments["command"]), rules=())
 
     async def _approved(self, run: ToolContext, found: Tool, judged: Judged, arguments: Json) -> tuple[Json, Decision]:
-        """Return the arguments to run with, and what was decided.
+        """Return the arguments to run with, and the decision.
 
         Raises `Denied` where a rule or the user says no, `ToolError` where the call would fail: the user is asked only
         about what can be done.
@@ -390,7 +390,7 @@ class Toolbox(Struct):
         return _with(arguments, decision), decision
 
     def _preview(self, run: ToolContext, found: Tool, arguments: Json, values: Json) -> str:
-        """Return the diff that a call would make, "" where there is none to show.
+        """Return the diff that a call would make, or "" if it has none to show.
 
         Raises `ToolError` where it cannot be made. What is wrong with a file outside the project would tell the model
         what is in it, unasked: it hears only that it has not read it.
@@ -434,7 +434,10 @@ def knows_patches(model: str) -> bool:
 
 
 def _offered(tool: Tool, *, short: bool) -> ToolSpec:
-    """Return a tool's description for a model; `short`: one sentence, and only the arguments of a small model."""
+    """Return a tool's description for a model.
+
+    `short`: one sentence, and only the arguments of a small model.
+    """
     spec = tool.spec()
     if not short:
         return spec

@@ -1,4 +1,4 @@
-"""List the files below a folder for glob, grep and `@`, without those ignored by .gitignore and secret ones.
+"""List files below a folder for glob, grep and `@`, without secret ones and those of .gitignore.
 
 The result is the same with ripgrep and without. Only `.gitignore` files count, also those above the folder (up to the
 repository's root, else the workspace); links are not followed; folders of caches and foreign packages are left out. A
@@ -127,7 +127,7 @@ def _gitignore(folder: Path) -> list[str]:
 
 
 def _top(root: Path, workspace: Path) -> Path:
-    """Return the top folder of ignore files: the repository's root, else the workspace, else `root` itself."""
+    """Return the top folder of ignore files: the repository's root, the workspace, or `root` itself."""
     for folder in (root, *root.parents):
         if (folder / ".git").exists():
             return folder

@@ -79,14 +79,14 @@ EXIT = {
 
 
 class Limits(Struct, frozen=True):
-    """What the whole run may take, over all its turns: US dollars, model calls, seconds. None: no limit."""
+    """Limits of the entire run, over all its turns: US dollars, model calls, seconds. None: no limit."""
 
     usd: float | None = None
     steps: int | None = None
     seconds: float | None = None
 
     def left(self, settings: AgentSettings, usage: Usage, steps: int, seconds: float) -> AgentSettings | None:
-        """Return the limits of the next turn, after what was used; None where nothing is left."""
+        """Return the limits of the next turn after the usage so far, or None if a limit is reached."""
         usd = None if self.usd is None else self.usd - (usage.cost_usd or 0.0)
         calls = None if self.steps is None else self.steps - steps
         time = None if self.seconds is None else self.seconds - seconds
@@ -100,7 +100,7 @@ class Limits(Struct, frozen=True):
         )
 
     def reached(self, usage: Usage, steps: int, seconds: float) -> str:
-        """Say which limit is reached; empty where none is."""
+        """Describe the limit that is reached, or return ""."""
         if self.usd is not None and (usage.cost_usd or 0.0) >= self.usd:
             return f"The limit of ${self.usd:g} for this run is reached (--max-cost)."
         if self.steps is not None and steps >= self.steps:
@@ -136,7 +136,7 @@ def run(
 
 
 class _Run:
-    """A run while it goes on: what was heard and used, and how it stands."""
+    """State of a run: its events, its usage, and its progress."""
 
     def __init__(self, session: Session, output: str, limits: Limits, schema: Any) -> None:
         self._session, self._output, self._limits, self._schema = session, output, limits, schema
@@ -185,7 +185,7 @@ class _Run:
         return EXIT[status]
 
     def _stop(self) -> None:
-        """End what runs; what was said so far is kept."""
+        """Stop the running turn; streamed text is kept."""
         self._stopped = True
         if self._session.busy:
             self._closing = asyncio.ensure_future(self._session.interrupt())
@@ -243,7 +243,7 @@ class _Run:
         return self._finished[-1]
 
     async def _turn(self, prompt: str) -> str:
-        """Play one turn within what is left of the run's limits; returns its status."""
+        """Play one turn within the rest of the run's limits; return its status."""
         session = self._session
         limits = self._limits.left(self._agent, self._usage, self._steps, time.monotonic() - self._began)
         if limits is None:
@@ -320,7 +320,7 @@ class _Run:
 
 
 class _MaskedDeltas:
-    """Masks secrets that several pieces of a text hold together; other events come behind all of the pieces."""
+    """Masks secrets that span several pieces of a text; other events follow all of its pieces."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[type[Event], str], tuple[_Delta, MaskedStream]] = {}

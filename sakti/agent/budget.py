@@ -54,7 +54,7 @@ def must_fit(model: ModelInfo, tokens: int) -> None:
 
 
 def spent(settings: AgentSettings, usage: Usage, seconds: float) -> SaktiError | None:
-    """Return the limit of a turn that is reached, None while there is none."""
+    """Return the limit that a turn has reached, or None."""
     limits = (
         ("max_seconds", settings.max_seconds, seconds, "{:g} s"),
         ("max_tokens", settings.max_tokens, usage.input_tokens + usage.output_tokens, "{:,} tokens"),
@@ -77,5 +77,5 @@ def _reached(name: str, limit: str) -> SaktiError:
 
 
 def seconds_left(settings: AgentSettings, seconds: float) -> float | None:
-    """Return the rest of a turn's time, None where it has no limit."""
+    """Return the remaining seconds of a turn, or None if it has no limit."""
     return None if settings.max_seconds is None else max(0.0, settings.max_seconds - seconds)

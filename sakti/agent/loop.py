@@ -198,14 +198,17 @@ async def _steps(turn: Turn, user: Message) -> None:
 
 
 def _must_have_ended(turn: Turn) -> None:
-    """Raise `Stop` for a final answer whose end nobody can tell from a cut."""
+    """Raise `Stop` for a final answer that may be cut without a sign of it."""
     if turn.steps[-1].stop_reason == "unknown":
         text = 'The answer may be incomplete. Say "go on" to continue, or choose another model with /model.'
         raise Stop("length", SaktiError(text, title="Unknown end of the answer", code="unknown_stop"))
 
 
 def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: bool) -> None:
-    """Raise `Stop` where the turn must end here. `last`: it was the last step; `goes_on`: there would be a next."""
+    """Raise `Stop` if the turn must end here.
+
+    `last`: it was the last step; `goes_on`: there would be a next.
+    """
     record = turn.steps[-1]
     said = record.message.tool_calls or record.message.text.strip()
     if turn.cut_at and (not said or turn.step >= turn.settings.max_steps or turn.cut >= CUT_AT_MOST):
@@ -251,7 +254,7 @@ def _cut_call(turn: Turn, said: Message) -> ToolCallPart | None:
 
 
 async def _take_queued(turn: Turn) -> None:
-    """Make messages of what was queued; what cannot be saved is queued again."""
+    """Make messages of the queued texts; those that cannot be saved are queued again."""
     queued = turn.inbox.queued
     while queued:
         parts = queued.pop(0)
@@ -302,7 +305,7 @@ async def _run_step(turn: Turn, last: bool) -> None:
 
 
 def _parts(turn: Turn, completed: Completed) -> tuple[Part, ...]:
-    """Return the parts of an answer as they are kept, marked where it was cut."""
+    """Return the stored parts of an answer, marked if it was cut."""
     if completed.stop_reason != "length":
         turn.cut, turn.cut_at = 0, 0
         return completed.parts

@@ -98,7 +98,7 @@ def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> Im
 
 
 def pasted_images(text: str) -> list[Path]:
-    """Return the images that a pasted text names, where it names nothing else.
+    """Return the images named by a pasted text that names nothing else.
 
     That is what a terminal writes when files are dropped on it, or a file manager copies. Paths may be quoted, have
     escaped blanks, be file:// URLs; one or several.

@@ -50,7 +50,7 @@ class GitState(Struct, frozen=True):
 
 
 def find_root(start: Path) -> Path:
-    """Return the folder that holds `.git` or `.sakti`, from `start` upwards; `start` where there is none.
+    """Return the closest folder with `.git` or `.sakti` from `start` upwards, else `start`.
 
     The home folder and the root are never taken for a workspace that something below them belongs to.
     """
@@ -122,7 +122,7 @@ async def _ask(command: Sequence[str], root: Path, timeout: float) -> str | None
 
 
 def _git_environment(env: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Return the environment of our own git: none of its variables but ours.
+    """Return the environment of our git, with no git variables except for ours.
 
     They forbid fetching what a partial clone has not got, by any protocol.
     """
@@ -131,7 +131,7 @@ def _git_environment(env: Mapping[str, str], root: Path) -> dict[str, str]:
 
 
 async def git_state(root: Path) -> GitState | None:
-    """Branch and changes; None where `git` has no answer."""
+    """Branch and changes, or None if `git` has no answer."""
     out = await git(root, "status", "--porcelain=v1", "--branch", "--no-ahead-behind", "--untracked-files=normal")
     if out is None:
         return None

@@ -1,4 +1,4 @@
-"""Play a tour of two minutes: a real session with real tools and memory, in a folder of its own.
+"""Play a tour of two minutes: a real session with real tools and memory, in a separate folder.
 
 Only the answers are played from a script, and say so; so are the observations, written as a good Observer would.
 """
@@ -122,7 +122,7 @@ def _user_notes(clock: str, text: str) -> list[str]:
 
 
 def _player(pace: float) -> Callable[[Request], Answer]:
-    """Play the answers in their order, then the last one again; observe what is there."""
+    """Play the answers in their order, then the last one again; answer the Observer's requests."""
     left = list(ANSWERS)
 
     def play(request: Request) -> Answer:

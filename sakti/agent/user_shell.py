@@ -1,4 +1,4 @@
-"""Run the user's own `!command` by the same tool, and tell the model what it printed: as output, not as words."""
+"""Run the user's `!command` by the same tool, and give its output to the model as output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ async def _run_stoppable(run: ToolContext, command: str, printed: Sequence[str])
 
 
 async def run(thread: OpenThread, command: str, *, during: bool = False) -> None:
-    """Run `command` in the thread's current folder; its events are those of a tool call, its outcome a user message.
+    """Run `command` in the thread's current folder, with the events of a tool call.
+
+    Its outcome becomes a user message.
 
     `during`: an answer streams, which is stored later than this and stands above it.
     """

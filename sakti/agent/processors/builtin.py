@@ -44,7 +44,7 @@ class MemoryProcessor(Processor):
 
 
 class MessageHistory(Processor):
-    """Newest messages only, where observational memory is off; a tool exchange is kept whole.
+    """Newest messages only, if observational memory is off; tool exchanges are not split.
 
     Without a number all that memory gives are sent, as far as the window takes them.
     """
@@ -61,7 +61,9 @@ class MessageHistory(Processor):
 
 
 class TokenLimiter(Processor):
-    """Last limit before a request: drops the oldest messages until it fits `limit` tokens (or the step's budget).
+    """Last limit before a request: drops the oldest messages until `limit` tokens remain.
+
+    The default is the step's budget.
 
     The newest user message stays, and a call is never separated from its result. `encoding` counts the text of blocks
     that have no count of their own; messages keep the counts they were stored with.
@@ -135,7 +137,7 @@ def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 
 
 def without_calls(messages: Sequence[Message], hidden: Collection[str]) -> list[Message]:
-    """Return the messages without the named calls and their results; one of which nothing is left goes."""
+    """Return the messages without the named calls and their results; empty messages are removed."""
     kept: list[Message] = []
     for message in messages:
         parts = tuple(
@@ -161,7 +163,10 @@ def newest_whole(messages: Sequence[Message], last: int) -> tuple[Message, ...]:
 
 
 def fit(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
-    """Return the newest exchanges that fit `limit` tokens; always the newest one and the newest user message."""
+    """Return the newest exchanges that fit `limit` tokens.
+
+    The newest one and the newest user message are always among them.
+    """
     groups = exchanges(messages)
     sizes = [sum(m.tokens or message_tokens(m.part_tokens) for m in g) for g in groups]
     current = max((i for i, g in enumerate(groups) if is_from_user(g[0])), default=len(groups) - 1)

@@ -30,7 +30,7 @@ NOTE = (
 
 
 class UnicodeNormalizer(Processor):
-    """Stores the user's text in composed form (NFC) and without characters that nobody sees."""
+    """Stores the user's text in composed form (NFC) and without invisible characters."""
 
     kind = "unicode"
 
@@ -52,7 +52,10 @@ class PromptInjectionGuard(Processor):
 
 
 class SecretRedactor(Processor):
-    """Masks secrets in all of a request: in what is stored they always are, here also in what others put into it."""
+    """Masks secrets in entire requests.
+
+    Stored texts are masked already; others may have added secrets to the request.
+    """
 
     kind = "secrets"
 
@@ -73,7 +76,7 @@ class SecretRedactor(Processor):
 
 
 def normalised(text: str) -> str:
-    """Return text in composed form without characters that nobody sees."""
+    """Return text in composed form without invisible characters."""
     return strip_unseen(unicodedata.normalize("NFC", text))[0]
 
 

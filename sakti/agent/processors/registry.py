@@ -28,7 +28,10 @@ BUILT_IN: dict[str, Callable[[], Processor]] = {
 
 
 def load(names: Sequence[str]) -> tuple[Processor, ...]:
-    """Return new processors by name, in order. Raises `ConfigError` for one that is not there or cannot be made."""
+    """Return new processors by name, in order.
+
+    Raises `ConfigError` for one that does not exist or cannot be made.
+    """
     return tuple(_make(name) for name in names)
 
 

@@ -14,7 +14,7 @@ DEEPEST = 20  # lists and tables in one another
 
 
 def parted(text: str) -> tuple[dict[str, Any] | None, str]:
-    """Return a text's frontmatter and the rest: {} where there is none, None where it is broken.
+    """Return a text's frontmatter and the rest: {} without a frontmatter, None if it is broken.
 
     A value that needs quotes is often written without them, as `key: a: b` or `key: [a] [b]`: it is read as if it had
     them. One that is very long is broken.
@@ -52,7 +52,7 @@ def _is_yaml(text: str) -> bool:
 
 
 def _loaded(text: str) -> Any:
-    """Return what a text of YAML says. Raises `ValueError` for one that is none or that takes too much to read."""
+    """Return the value of a YAML text. Raises `ValueError` if it is invalid or too costly to read."""
     yaml: Any = importlib.import_module("yaml")
     try:
         if "*" in text or sum(map(text.count, "[{")) > DEEPEST:
@@ -63,7 +63,10 @@ def _loaded(text: str) -> Any:
 
 
 def _check(yaml: Any, text: str) -> None:
-    """Refuse aliases, a few lines of which stand for more than any memory holds, and lists in lists in lists."""
+    """Refuse aliases and deeply nested lists.
+
+    A few lines of aliases may expand beyond any memory.
+    """
     depth = 0
     for token in yaml.scan(text, Loader=yaml.SafeLoader):
         if isinstance(token, yaml.tokens.AliasToken):

@@ -1,4 +1,4 @@
-"""Report the health of an installation: what is in force, what is wrong, how to mend it."""
+"""Report the health of an installation: its settings, its problems, and how to fix them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_HOOKS = 50  # that are listed
 
 
 class Line(Struct, frozen=True):
-    """A finding. `optional`: nothing is wrong where it is not `ok`, something just is not there."""
+    """One result of a check. `optional`: if it is not `ok`, something is missing but not wrong."""
 
     name: str
     ok: bool

@@ -30,7 +30,7 @@ def stale_leases(event: StaleLeases) -> str:
 
 
 def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
-    """Format work left: `84.0k tokens left · 3 calls · ~$0.12`; `unit` stands behind the number."""
+    """Format remaining work: `84.0k tokens left · 3 calls · ~$0.12`; `unit` follows the number."""
     parts = ["paused"] if backlog.paused else []
     parts.append(f"{count_k(backlog.tokens)}{unit}")
     if backlog.calls:
@@ -119,14 +119,14 @@ def context_words(tokens: int, window: int | None, *, about: bool = False) -> st
 
 
 def guarded(figures: Figures) -> str:
-    """Say in a few words what the faithfulness guard found in the log; empty where it found nothing."""
+    """Summarize the faithfulness guard's doubts about the log in a few words; "" without doubts."""
     dropped, marked = figures.dropped_lines + figures.dropped_paths, figures.marked_lines
     found = (f"{marked} unverified" if marked else "", f"{dropped} dropped" if dropped else "")
     return " · ".join(x for x in found if x)
 
 
 def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
-    """Return (name, text) of what a compaction did; nothing where nothing came of it."""
+    """Return (name, text) rows about the result of a compaction; no rows without a result."""
     if not done.messages:
         return []
     saved = done.tokens_before - done.tokens_after
@@ -221,7 +221,7 @@ def spent_rows(spent: Spent) -> list[tuple[str, str]]:
 
 
 def status_rows(status: MemoryStatus, figures: Figures | None) -> list[tuple[str, str]]:
-    """Return (name, text) of the windows and the jobs that work at them; what is empty is left out."""
+    """Return (name, text) of the windows and the jobs that work at them, without empty ones."""
     buffered, reflection = status.buffered_observations, status.buffered_reflection
     condensed = f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)} tokens"
     made = f"{count_k(buffered.message_tokens)} → {count_k(buffered.observation_tokens)} tokens"

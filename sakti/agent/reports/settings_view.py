@@ -1,4 +1,4 @@
-"""Show settings to people: value, origin, and what was typed as a value."""
+"""Show settings to people: value, origin, and values as typed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def settings(config: Config, *, user_file: Path, project_file: Path, env: Mappin
 
 
 def as_toml(value: Any) -> str:
-    """Format a value as TOML; empty for what is not set."""
+    """Format a value as TOML; "" if it is not set."""
     if value is None:
         return ""
     if isinstance(value, tuple):
@@ -77,7 +77,7 @@ def as_toml(value: Any) -> str:
 
 
 def value_of(config: Config, name: str, text: str) -> Any:
-    """Read what was typed as a file would hold it; None for nothing: the setting's line goes.
+    """Read typed text as in a settings file; None for an empty text, which removes the setting.
 
     Raises `ConfigError` where it takes no such value, or another setting contradicts it.
     """

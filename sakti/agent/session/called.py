@@ -37,7 +37,10 @@ class Sent(Struct, frozen=True):
 
 
 class Typed(Struct, frozen=True):
-    """What a message of the user calls: texts to send with it, and the model that answers, "" for the usual one."""
+    """Result of the commands in a user message: texts to send with it, and the model.
+
+    The model is "" for the usual one.
+    """
 
     texts: tuple[Sent, ...] = ()
     model: str = ""

@@ -151,7 +151,7 @@ async def _node_problem(turn: Turn, path: str) -> str | None:
 
 
 async def _call(turn: Turn, name: str, arguments: dict[str, Any]) -> ToolResultPart | None:
-    """Run a call that nobody has to be asked about; None if the judge would ask or deny."""
+    """Run a call that needs no approval; None if the judge would ask or deny."""
     call = ToolCallPart(turn.store.ids.new(), name, arguments)
     if not await turn.toolbox.runs_freely(call, turn.thread_id):
         return None

@@ -1,4 +1,4 @@
-"""Tie hooks to a session: find them, give them what they need of it, tell them what happens in it."""
+"""Connect hooks to a session: find them, provide their data, and report events to them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ FACT = "hook"  # the name of what hooks tell the model, in the message that it c
 
 
 def begin(thread: OpenThread) -> SessionHooks | None:
-    """Give an open thread its hooks; None if there are none. What is wrong with them is a notice."""
+    """Give an open thread its hooks; None without hooks. Problems with them become notices."""
     hooks = thread.workspace.files.load_hooks()
     for problem in hooks.problems:
         thread.emit(Notice("warning", TITLE, problem))
@@ -130,7 +130,7 @@ class SessionHooks:
         return toolbox.state.cwd if toolbox is not None else self._open.workspace.root
 
     async def transcript(self) -> Path:
-        """Write what is new of the open thread to its file; return the file."""
+        """Update the transcript file of the open thread; return the file."""
         async with self._writing:
             if self._folder is None:
                 self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sakti-hooks-")).resolve()
@@ -163,7 +163,7 @@ class SessionHooks:
             self._open.news.hooks = answers.delimited("SessionStart", decision.context)
 
     async def ready(self) -> None:
-        """Wait for the hooks of the session's start: what they say goes with the first request."""
+        """Wait for the hooks of the session's start: their texts go with the first request."""
         if self._starting is not None and not self._starting.done():
             await asyncio.wait({self._starting})
 
@@ -175,7 +175,7 @@ class SessionHooks:
         await self._hooks.fire("SessionEnd", {"reason": reason}, limit=LEAVING)
 
     async def close(self) -> None:
-        """End the session for hooks; what they still do has a few seconds."""
+        """End the session for hooks; running ones have a few seconds."""
         if self._idle is not None:
             self._idle.cancel()
         if self._work:
@@ -201,7 +201,7 @@ class SessionHooks:
         return (*parts, ContextPart({FACT: told})) if told else parts
 
     async def stopping(self, answer: str, held: int) -> tuple[Part, ...]:
-        """Return what a turn goes on with, after it was held `held` times; empty where it ends."""
+        """Return parts to continue a turn that was held `held` times, or () if it ends."""
         fields = {"stop_hook_active": held > 0, "last_assistant_message": answer}
         decision = await self._hooks.fire("Stop", fields)
         texts = (*decision.reasons, *decision.context) if decision.verdict == "deny" else decision.context
@@ -280,7 +280,7 @@ class SessionHooks:
             await self._start("compact")
 
     async def _observed(self, event: MemoryOperation) -> None:
-        """Tell hooks which lines the log got, with their ids where they are stored."""
+        """Tell hooks about the new lines of the log, with the ids of stored ones."""
         name = "Observed" if event.operation_type == "observation" else "Reflected"
         if not self._hooks.listens(name):
             return
@@ -347,7 +347,7 @@ class _BeforeCompaction(Processor):
 
 
 async def _quietly(work: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Do what nothing waits for; a store that fails says so where it is used."""
+    """Run work without a waiting caller; a failing store is reported where it is used."""
     with contextlib.suppress(SaktiError):
         await work(*args)
 

@@ -1,4 +1,4 @@
-"""Make one model call of a turn: its request, its stream, and what is done when it fails.
+"""Make one model call of a turn: its request, its stream, and the reactions to failures.
 
 Failures that pass are waited out in sight; limits that the server states are taken in and the call is made again;
 when a model stays overloaded another one answers, where the settings name one.
@@ -64,7 +64,7 @@ class Call(Struct):
 
 
 async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
-    """Collect everything of the next call, as the processors leave it; the model that they name answers this step."""
+    """Collect the input of the next call after the processors; a model they name answers this step."""
     if turn.own is not None:
         (turn.provider, turn.model), turn.own = turn.own, None
     tools = turn.toolbox.specs(turn.model)
@@ -107,7 +107,7 @@ def _tail(turn: Turn, last: bool) -> tuple[str, ...]:
 
 
 def make_request(turn: Turn, step: StepInput, omission: Omission | None = None) -> Request:
-    """Make the request of a step; what is written of the answer never goes beyond the window."""
+    """Make the request of a step; the output limit never exceeds the window."""
     marks = {**turn.left_out, **(omission.marks(turn.model.full_name) if omission else {})}
     tail = list(step.tail)
     if step.retry_reason:
@@ -158,7 +158,7 @@ async def ask(turn: Turn, step: StepInput) -> Completed:
 
 
 async def _attempt(turn: Turn, call: Call) -> Completed:
-    """Try once: emit the stream as it comes, then record what it took."""
+    """Try once: emit the stream as it comes, then record its usage and time."""
     clock = turn.store.clock
     call.counted = count_request(turn, call.request)
     turn.emit(StepStarted(turn.step, turn.model.full_name, call.counted))
@@ -216,7 +216,7 @@ def _show(turn: Turn, call: Call, chunk: StreamEvent) -> None:
 
 
 def _passed(turn: Turn, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Return the parts of an answer with the text that the filters let pass; thinking that they changed goes.
+    """Return an answer's parts with the text that the filters let pass, without changed thinking.
 
     A provider takes back only thinking that is as it was written.
     """
@@ -258,7 +258,10 @@ def _require_answer(done: Completed | None) -> Completed:
 
 
 async def _prepare_retry(turn: Turn, call: Call, error: ProviderError) -> None:
-    """Make the next try possible: a smaller request, a wait, another model. Raises `error` where there is none."""
+    """Prepare the next try: a smaller request, a wait, another model.
+
+    Raises `error` if no other try is possible.
+    """
     if await _leave_out(turn, call, error):
         if turn.streamed or turn.thinking:
             turn.emit(StepDiscarded(turn.step, error.message))
@@ -308,7 +311,7 @@ async def _fall_back(turn: Turn, call: Call, error: ProviderError) -> str:
 
 
 async def _leave_out(turn: Turn, call: Call, error: ProviderError) -> bool:
-    """Prepare one more try without the pieces that a server refuses; False if there is none."""
+    """Prepare one more try without the pieces that a server refuses; False if it refuses none."""
     if not is_refusal(error) or (call.refusal is not None and call.omission is None):
         return False
     # None after an earlier try: it was not those pieces
@@ -321,7 +324,7 @@ async def _leave_out(turn: Turn, call: Call, error: ProviderError) -> bool:
 
 
 def _given_up(error: ProviderError, times: int) -> ProviderError:
-    """Add to `error` why it is not tried again and what is left to do, where it does not say so itself."""
+    """Add to `error` why it is not tried again and the remaining options, unless it says so."""
     if error.retry_after:
         rest = f"It asks to wait {error.retry_after:,.0f} s, which is too long."
     elif error.code in FOR_LATER and times > 1:
@@ -338,7 +341,7 @@ def _given_up(error: ProviderError, times: int) -> ProviderError:
 
 
 def _forget(_info: object) -> None:
-    """Drop what was learned of a fallback model: it holds for its turn only."""
+    """Drop the limits learned of a fallback model: they apply to its turn only."""
 
 
 def _take_in(turn: Turn, error: ProviderError) -> bool:

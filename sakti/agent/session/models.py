@@ -26,7 +26,10 @@ WITHOUT_PRICES = ("local", "scripted")
 
 
 class Models:
-    """`provider` and `info` are the actor's, None where nobody can answer; `selection` is what the user was told."""
+    """Models of a session; `provider` and `info` are the actor's, None without one.
+
+    `selection` was shown to the user.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class Models:
         self._learning = asyncio.Lock()
 
     async def select(self, flag: str | None) -> None:
-        """Choose the actor and say which and why; nobody to answer is said too, and is no error."""
+        """Choose the actor and announce it with the reason; having none is announced too, not an error."""
         if self.provider is not None:
             self._say("given")
             return
@@ -93,7 +96,7 @@ class Models:
                 await provider.warm()
 
     async def learn(self) -> ModelInfo:
-        """Complete what is known of the actor's model, once, before its first request.
+        """Complete the facts of the actor's model, once, before its first request.
 
         The price list is slow to load, and a server that is not the provider's own is asked how much of the model it
         serves. Where the window is unknown a small one is assumed, with a notice.
@@ -134,7 +137,7 @@ class Models:
         return await self._other(name) if name else None
 
     async def for_turn(self, name: str) -> tuple[Provider, ModelInfo] | None:
-        """Return the model that a skill or a hook names for one turn, with its provider; None for the actor itself.
+        """Return the model and provider that a skill or hook names for one turn; None for the actor.
 
         "haiku" means the provider's small model. One that is not to be had is a notice, and the actor answers.
         """
@@ -154,7 +157,7 @@ class Models:
             return None
 
     async def _other(self, name: str) -> tuple[Provider, ModelInfo] | None:
-        """Return a model with its provider; None where it is the actor. Raises `NoModelError`, `ConfigError`."""
+        """Return a model with its provider; None for the actor. Raises `NoModelError`, `ConfigError`."""
         if self.info is None:
             return None
         full_name = await registry.complete(name, self._env, self._config.providers)
@@ -185,7 +188,7 @@ class Models:
         return self.info.full_name if self.provider.elsewhere else registry.small_model(self.info.full_name)
 
     def fit(self, full_name: str | None) -> bool:
-        """Return whether a model that nobody named may observe: one that was found unfit may not."""
+        """Return whether a model chosen automatically may observe: one known to be unfit may not."""
         if full_name is None or (self.info is not None and self.info.small):
             return full_name is None
         provider, _, model = full_name.partition("/")

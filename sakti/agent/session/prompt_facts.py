@@ -27,7 +27,10 @@ def names_near(thread: Thread | None) -> list[str]:
 def instruction_facts(
     messages: Sequence[Message], changed: Mapping[str, str], nearby_texts: Mapping[str, str], thread: Thread | None
 ) -> dict[str, str]:
-    """Return by file what changed, what holds where a tool was, and what was told and is again as it was."""
+    """Return instruction facts by file.
+
+    These are changed files, those that apply near a used file, and changes that were reversed.
+    """
     before = list_facts(messages, INSTRUCTIONS)
     out = {f"{INSTRUCTIONS} {name}": text for name, text in changed.items()}
     for name, text in nearby_texts.items():
@@ -90,7 +93,7 @@ def sent_skills(parts: Sequence[object]) -> tuple[str, ...]:
 
 
 def skill_facts(messages: Sequence[Message], changed: str, thread: Thread | None, library: Library) -> dict[str, str]:
-    """Return the texts of loaded skills that are not in the window's `messages`, and what changed of the list."""
+    """Return the texts of loaded skills missing from `messages`, and the changes of the skill list."""
     out = {"skills": changed} if changed else {}
     if not out and CATALOG in list_facts(messages, CATALOG):
         out[CATALOG] = "The skills are again those that this thread began with."

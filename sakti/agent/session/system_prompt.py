@@ -14,7 +14,10 @@ OVERVIEW = "overview"  # in a thread's metadata: what its workspace held when it
 
 
 def build(workspace: Path, thread: Thread | None, *, interactive: bool, brief: bool, added: Sequence[Path] = ()) -> str:
-    """Build its text. `brief`: for a model with a small window; `added`: folders opened beside the workspace."""
+    """Build its text.
+
+    `brief`: for a model with a small window; `added`: folders opened beside the workspace.
+    """
     return "\n\n".join(_parts(workspace, added, thread, interactive, brief))
 
 

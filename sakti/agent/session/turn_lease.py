@@ -82,7 +82,7 @@ class TurnLease:
         self._heartbeat = asyncio.create_task(self._renew())
 
     async def give_back(self) -> None:
-        """Let the others have it; nothing happens where it is not held."""
+        """Release the lease; does nothing if it is not held."""
         if self._heartbeat is None:
             return
         self._heartbeat.cancel()

@@ -1,4 +1,4 @@
-"""Write a thread as a file that others can read: Markdown, JSON, or one self-contained HTML page. Pure."""
+"""Write a thread as a file for others: Markdown, JSON, or one self-contained HTML page. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ table { border-collapse: collapse; } td, th { border: 1px solid #8886; padding: 
 
 
 def render(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine], form: Format) -> str:
-    """Render the whole thread with its log. Times are UTC. What a guardrail withheld stays withheld."""
+    """Render the entire thread with its log. Times are UTC; withheld messages stay withheld."""
     match form:
         case "md":
             return _markdown(thread, messages, log)

@@ -19,7 +19,7 @@ _SHOWN = 80  # characters of a message that are said
 
 
 class OneMessage:
-    """`/delete-message [N | yes]`: N counts what was said from the end, 1 is the last."""
+    """`/delete-message [N | yes]`: N counts messages from the end, 1 is the last."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

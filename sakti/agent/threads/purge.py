@@ -1,4 +1,4 @@
-"""Removing for good as a whole: rows, copies of the database, files that messages named, an old file's free space."""
+"""Remove threads for good: rows, copies of the database, named files, an old file's free space."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ IN_USE = "Another window is open: removed text may stay in the file until it is 
 
 
 class Purged(Struct):
-    """What goes, or went, for good. `files`: outputs of tools and pasted images that only these messages named."""
+    """Data removed, or to be removed, for good.
+
+    `files`: outputs of tools and pasted images that only these messages named.
+    """
 
     path: Path
     threads: list[Contents] = field(default_factory=list["Contents"])
@@ -58,7 +61,7 @@ class Purged(Struct):
 
 
 async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = False) -> Purged:
-    """Return what was deleted by then (Unix ms) and what goes with it; `do`: remove it for good.
+    """Return everything deleted by `before` (Unix ms) and its files; `do`: remove it for good.
 
     Without anything deleted nothing else goes either, but for what a purge left that did not come to its end. Raises
     `StoreError` (read_only) where it is to be done and nothing can be written.
@@ -102,21 +105,21 @@ def remove_files(names: Iterable[str]) -> None:
 
 
 def _own_file(name: str) -> Path | None:
-    """Return the file, where it is one that sakti wrote for a message."""
+    """Return the file if sakti wrote it for a message."""
     path = Path(name)
     kept = (resources.state_home() / "outputs", resources.state_home() / "pasted")
     return path if any(k in path.parents for k in kept) and path.is_file() and not path.is_symlink() else None
 
 
 class Done(Protocol):
-    """What was removed from a database."""
+    """Summary of a removal from a database."""
 
     path: Path
     flushed: bool
 
 
 def wipe_free_space(done: Done) -> str:
-    """Write a file anew that was used before removing overwrote, so that its free space holds nothing either.
+    """Rewrite a file used before removals overwrote, so that its free space is empty too.
 
     What is left to say; empty where all is done. The store must be closed.
     """

@@ -145,7 +145,10 @@ async def bash(
         list[str] | None, "hosts to reach from inside the sandbox; the user is asked about new ones"
     ] = None,
 ) -> Outcome:
-    """Run a command. The current folder carries over to the next command; there is no terminal and no input."""
+    """Run a command without a terminal or input.
+
+    The current folder carries over to the next command.
+    """
     if "\0" in command:
         raise ToolError("bash was called with wrong arguments: command holds a NUL character. Leave it out.")
     appeared = _watched(run)

@@ -29,7 +29,10 @@ _STRICTNESS: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
 
 
 class Ran(Struct, frozen=True):
-    """How a hook ended: its exit code, None where it has none, and what it wrote. `failed` says why it did not end."""
+    """End of a hook: its exit code (or None) and its output.
+
+    `failed` is the reason why it did not end.
+    """
 
     hook: Hook
     code: int | None = None
@@ -108,7 +111,7 @@ def read(event: str, ran: Ran) -> Answer:
 
 
 def _table(text: str) -> Json | None:
-    """Return the JSON object that a hook printed; None where it is none."""
+    """Return the JSON object that a hook printed, or None."""
     text = text.strip()
     if not text.startswith("{"):
         return None
@@ -170,7 +173,7 @@ def merged(answers: Sequence[Answer]) -> Decision:
 
 
 def delimited(event: str, texts: Sequence[Text]) -> str:
-    """Return what hooks tell the model, each text under its source: words of neither the user nor the model."""
+    """Return hook texts for the model, each under its source: neither user nor model wrote them."""
     return "\n".join(
         f'<hook event="{event}" from="{t.hook.source}">\n{t.text.replace("</hook", "< /hook")}\n</hook>' for t in texts
     )

@@ -1,4 +1,4 @@
-"""Run the hooks of an event, and tell the user what they say: the door of hooks to a session.
+"""Run the hooks of an event and show their messages: the entry point of a session to hooks.
 
 Hooks of one event run at the same time. Whatever goes wrong with one becomes a notice, never the end of a chat.
 """
@@ -68,7 +68,7 @@ class Hooks(Struct):
         *,
         limit: float | None = None,
     ) -> Decision:
-        """Run the hooks that an event starts and return what they decided together.
+        """Run the hooks that an event starts and return their combined decision.
 
         Several `fields` are several things that happen at once: every hook hears of each. `limit` is the longest that
         a hook may take, in seconds. Raises nothing but a cancellation.
@@ -130,7 +130,7 @@ class Hooks(Struct):
         return answers.merged([answers.read(event, r) for r in (*refused, *ran)])
 
     def _checked(self, hooks: Iterable[Hook], place: Place) -> tuple[list[Hook], list[Ran]]:
-        """Leave out the project's hooks whose scripts are not what was trusted."""
+        """Leave out the project's hooks whose scripts differ from the trusted ones."""
         ready: list[Hook] = []
         refused: list[Ran] = []
         for hook in hooks:
@@ -173,7 +173,10 @@ class Hooks(Struct):
 
 
 def _watched(place: Place) -> aside.Watch | None:
-    """Look at what hooks in the sandbox must not leave behind; a watch of its own, as commands run meanwhile."""
+    """Watch the protected names while hooks run in the sandbox.
+
+    The watch is separate, because commands run meanwhile.
+    """
     if place.sandbox is None:
         return None
     watch = aside.Watch(place.workspace, place.sandbox.watch.gits)
@@ -187,6 +190,6 @@ def _matched(event: str) -> str:
 
 
 def _commands(text: str) -> Sequence[str] | None:
-    """Return the single commands of a command line; None where it is not understood."""
+    """Return the single commands of a command line, or None if it is not understood."""
     script = shell.parse(text)
     return [" ".join(c.argv) for c in shell.with_nested(script) if c.argv] if script.understood else None

@@ -1,4 +1,4 @@
-"""Say on a hook's standard input what happened, with the fields and names that claude-code has; and back. Pure.
+"""Translate events to the JSON of claude-code's hooks, with its fields and names, and back. Pure.
 
 A path is absolute there, with links followed, a command's timeout is in milliseconds.
 """
@@ -68,7 +68,7 @@ def common(
 
 
 def told(tool: str, arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
-    """Return a call in the terms of claude-code, once for each file where it changes several.
+    """Return a call in the terms of claude-code, once for each file if it changes several.
 
     `resolve` makes a path absolute.
     """

@@ -1,4 +1,4 @@
-"""Run a hook's command: in its own process group, inside the sandbox, ended at its time with all that it started."""
+"""Run a hook's command in a process group, inside the sandbox, and end all of it at its timeout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEFT = 0.2  # seconds that an output may still come in after the end
 
 
 class Place(Struct, frozen=True):
-    """Where hooks run: the workspace, the current folder, the variables, what encloses them (None: nothing does).
+    """Surroundings of hooks: workspace, current folder, variables, sandbox (None: no sandbox).
 
     `own_env` is the user's environment, of which commands without a sandbox get what reaches a network; `read` are
     files and folders that are shown although what holds them is hidden; `home` is the user's.
@@ -128,7 +128,10 @@ def _enclosed(argv: Sequence[str], cwd: Path, hook: Hook, place: Place) -> Gener
 
 
 async def _exited(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a process without collecting it: its number stays its own until its group is ended."""
+    """Wait for the end of a process without collecting it.
+
+    So its number is not reused until its group has ended.
+    """
     try:
         handle = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
@@ -145,7 +148,7 @@ async def _exited(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End all that is left of a process's group."""
+    """End the remaining processes of a group."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -172,7 +175,7 @@ class _Output:
             loop.call_later(PAUSE, self._listen)
 
     def _read(self) -> bool:
-        """Read what there is; False where that is nothing."""
+        """Read the available output; return False if there is no more."""
         try:
             data = os.read(self._number, CHUNK)
         except BlockingIOError:
@@ -186,7 +189,7 @@ class _Output:
         return True
 
     def close(self) -> None:
-        """Read what is left, and stop."""
+        """Read the remaining output, and stop."""
         for _ in range(MOST // CHUNK + 1):
             if self.closed.is_set() or not self._read():
                 break

@@ -62,7 +62,7 @@ class Hook(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Return the hook as one line: event, what it matches, command."""
+        """Return the hook as one line: event, matcher, command."""
         match = f" {self.match}" if self.match not in ("", "*") else ""
         words = " ".join((self.command, *(self.args or ())))
         return one_line(f"{self.event}{match}: {words}", 160)
@@ -192,7 +192,7 @@ def _script(path: Path, before: str, workspace: Path) -> Path | None:
 
 
 def _companions(script: Path, workspace: Path) -> Iterator[Path]:
-    """Yield what stands beside a script in a folder for hooks, and below: it may be a part of the script."""
+    """Yield the files beside a script in a folder for hooks, and below: they may be parts of it."""
     root = next((r for r in (workspace / c for c in _COMPANIONS) if script.is_relative_to(r)), None)
     if root is None:
         return
@@ -252,7 +252,7 @@ def _of_project(data: bytes, source: str, problems: list[str]) -> list[Hook]:
 
 
 def _of_claude(data: bytes, source: str, problems: list[str], *, project: bool) -> tuple[list[Hook], str]:
-    """Return the hooks of a file, and why none of them runs, where it says so."""
+    """Return the hooks of a file, and the reason if it disables all of them."""
     try:
         table: Any = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as e:

@@ -1,4 +1,4 @@
-"""Write a thread as JSON Lines for hooks, a message a line, as claude-code writes its transcripts. Pure."""
+"""Write a thread as JSON Lines for hooks, one message a line, in claude-code's format. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sakti.core.types import (
 
 
 def lines(messages: Iterable[Message], cwd: str, resolve: Callable[[str], str]) -> Iterator[str]:
-    """Yield a line a message; thinking, volatile facts and what was withheld stay out."""
+    """Yield one line a message, without thinking, volatile facts and withheld messages."""
     for message in messages:
         content = [block for part in message.parts for block in _blocks(part, resolve)]
         if message.state == "withheld" or message.role == "system" or not content:

@@ -46,7 +46,7 @@ class Nearby:
         self._texts = {}
 
     async def refresh(self) -> None:
-        """Read anew what the thread has been shown: a turn begins."""
+        """Read the instructions shown in the thread again, at the start of a turn."""
         self._rules = None
         names = self._kept()
         self._texts = await asyncio.to_thread(self._read, names) if names else {}
@@ -114,7 +114,7 @@ class Nearby:
 
 
 def _matches(patterns: Sequence[str], paths: Sequence[str]) -> bool:
-    """Return whether a pattern fits one of the paths; what is no pattern fits none."""
+    """Return whether a pattern fits one of the paths; an invalid pattern fits none."""
     for pattern in patterns:
         try:
             spec = pathspec.GitIgnoreSpec.from_lines([pattern])

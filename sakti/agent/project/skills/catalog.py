@@ -16,7 +16,7 @@ SHOWN = 300  # characters of a description
 
 
 def block(library: Library, counter: Counter, window: int | None) -> str:
-    """Return the text that names all skills that fit, by name; empty where there are none."""
+    """Return the text that names all skills that fit, by name; "" without skills."""
     skills = library.offered
     if not skills:
         return ""

@@ -1,4 +1,4 @@
-"""Put arguments into the text of a command, and run what it names as `` !`command` ``.
+"""Put arguments into the text of a command, and run its `` !`command` `` parts.
 
 Both are done once, on the text of the file only: what an argument or an output holds is never looked at again.
 """

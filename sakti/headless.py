@@ -199,8 +199,8 @@ class _Run:
         self._warming = asyncio.create_task(
             session.workspace.models.warm()
         )  # beside the preparation of the first request
-        told = (*session.workspace.options.warnings, session.workspace.not_saved) if self._output != "text" else ()
-        for text in (*told, session.workspace.options.told):
+        warnings = (*session.workspace.options.warnings, session.workspace.not_saved) if self._output != "text" else ()
+        for text in (*warnings, session.workspace.options.told):
             if text:
                 print(f"sakti: {sanitise(text)}", file=sys.stderr)
         status = await self._answer(prompt) if prompt.strip() or lines is None else "answered"
@@ -217,8 +217,8 @@ class _Run:
     async def _next(self, following: AsyncGenerator[str, None]) -> str | None:
         """Wait for the next message; None at the end. Raises `TimeoutError` where the run's time is up."""
         seconds = self._limits.seconds
-        left = None if seconds is None else max(0.0, seconds - (time.monotonic() - self._began))
-        async with asyncio.timeout(left):
+        remaining = None if seconds is None else max(0.0, seconds - (time.monotonic() - self._began))
+        async with asyncio.timeout(remaining):
             return await anext(following, None)
 
     async def _answer(self, prompt: str) -> str:
@@ -295,9 +295,9 @@ class _Run:
     def _end(self, status: str, text: str, *, error: str | None = None, value: Any = None) -> str:
         """Print the result of a message, or of a run that has none; returns `status`."""
         session, last = self._session, self._finished[-1] if self._finished else None
-        known = last is not None and session.workspace.saved and last.thread_id
+        is_saved = last is not None and session.workspace.saved and last.thread_id
         result: Json = {
-            "thread_id": last.thread_id if last is not None and known else None,
+            "thread_id": last.thread_id if last is not None and is_saved else None,
             "text": text,
             "status": status,
             "steps": self._steps,

@@ -34,9 +34,9 @@ def output_for(model: ModelInfo, wanted: int, prompt: int) -> int:
     window = model.context_window
     if window is None:
         return wanted
-    left = window - round(prompt * (model.tokens + SPARE_SHARE)) - SPARE
+    remaining = window - round(prompt * (model.tokens + SPARE_SHARE)) - SPARE
     least = max(1, min(LEAST_OUTPUT, window - prompt))
-    return max(1, min(wanted, max(left, least)))
+    return max(1, min(wanted, max(remaining, least)))
 
 
 def must_fit(model: ModelInfo, tokens: int) -> None:

@@ -46,11 +46,11 @@ class FileList:
         """
         async with self._lock:
             if time.monotonic() - self._read_at > FRESH:
-                found = await _git_files(self._root) if self._trusted() else None
-                if found is None:
-                    found = await _walk(self._root)
+                names = await _git_files(self._root) if self._trusted() else None
+                if names is None:
+                    names = await _walk(self._root)
                 is_secret = secret_filter(self._root, self._place)
-                typed = (p for p in found if p and not is_secret(p) and sanitise(p) == p and "\n" not in p)
+                typed = (p for p in names if p and not is_secret(p) and sanitise(p) == p and "\n" not in p)
                 self._paths = list(itertools.islice(typed, LIMIT))
                 self._read_at = time.monotonic()
             return self._paths

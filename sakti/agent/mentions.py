@@ -43,8 +43,8 @@ def with_files(
             continue
         if typed is not None and not path.is_relative_to(workspace.resolve()) and name not in typed:
             continue
-        if (found := image_in(path)) is not None:
-            parts.append(_image(path, place.show(path), found, blind))
+        if (image := image_in(path)) is not None:
+            parts.append(_image(path, place.show(path), image, blind))
         elif path.stat().st_size <= LIMIT:
             found_text = textfile.decode(path.read_bytes())
             if found_text is not None:

@@ -131,14 +131,14 @@ def _facts(name: str, content: str) -> str:
     try:
         match PurePosixPath(name).suffix:
             case ".toml":
-                found = tomllib.loads(content)
+                table = tomllib.loads(content)
             case ".json":
-                found = json.loads(content)
+                table = json.loads(content)
             case _:
                 return content.strip()
     except ValueError:
         return content.strip()
-    return "\n".join(_lines(found)) or content.strip()
+    return "\n".join(_lines(table)) or content.strip()
 
 
 def _lines(found: Any) -> Iterator[str]:

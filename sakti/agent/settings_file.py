@@ -76,8 +76,10 @@ def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: P
             file.write(after)
             file.flush()
             os.fsync(file.fileno())
-        own, project = (Path(tried) if f == path else f for f in (user_file, project_file if review.holds else None))
-        loaded = load(user_file=own, project_file=project, env=env)
+        user_path, project = (
+            Path(tried) if f == path else f for f in (user_file, project_file if review.holds else None)
+        )
+        loaded = load(user_file=user_path, project_file=project, env=env)
         if value is not None and loaded.origins.get(name) != tried:
             _refuse(name, loaded, tried)
         if before:

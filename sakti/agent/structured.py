@@ -61,11 +61,11 @@ def check(text: str, schema: Any) -> Checked:
     except (ValueError, RecursionError) as e:
         return Checked(problems=(f"It is not JSON: {one_line(str(e), 200)}.",))
     try:
-        found = [f"{path}: {message}" for path, message in json_schema.violations(value, schema)]
+        problems = [f"{path}: {message}" for path, message in json_schema.violations(value, schema)]
     except json_schema.UnusableSchema as e:
         raise ConfigError(f"--json-schema: the schema {e}.") from e
-    more = [f"and {len(found) - PROBLEMS} more"] if len(found) > PROBLEMS else []
-    return Checked(value, (*found[:PROBLEMS], *more))
+    more = [f"and {len(problems) - PROBLEMS} more"] if len(problems) > PROBLEMS else []
+    return Checked(value, (*problems[:PROBLEMS], *more))
 
 
 def _value(text: str) -> Any:

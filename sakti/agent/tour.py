@@ -123,12 +123,12 @@ def _user_notes(clock: str, text: str) -> list[str]:
 
 def _player(pace: float) -> Callable[[Request], Answer]:
     """Play the answers in their order, then the last one again; answer the Observer's requests."""
-    left = list(ANSWERS)
+    answers = list(ANSWERS)
 
     def play(request: Request) -> Answer:
         if any(OBSERVES in block.text for block in request.system):
             return Answer(observe(request.messages[-1].text))
-        answer = left.pop(0) if len(left) > 1 else left[0]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
         return Answer(answer.text, calls=answer.calls, chunk_delay=pace)
 
     return play

@@ -60,7 +60,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
     duration = round((ws.clock.monotonic() - started) * 1000)
     details = {**outcome.details, "duration_ms": duration}
     thread.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
-    kept = {k: v for k, v in details.items() if k in KEPT} | {"failed": outcome.is_error}
+    stored = {k: v for k, v in details.items() if k in KEPT} | {"failed": outcome.is_error}
     parts = masking.parts((OutputPart(command, outcome.content),))
     counted = count_parts(ws.counter, parts)
     message = Message(
@@ -73,7 +73,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
         tokens=message_tokens(counted),
         part_tokens=counted,
         token_counter=ws.counter.name,
-        metadata={"shell": masked(command), "outcome": kept, **({"during": True} if during else {})},
+        metadata={"shell": masked(command), "outcome": stored, **({"during": True} if during else {})},
     )
     try:
         saved = await store.write(messages.append, message)

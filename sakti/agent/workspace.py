@@ -262,9 +262,9 @@ class Workspace:
 
     async def open(self) -> None:
         """Open the store. Raises `SaktiError`."""
-        given = self._store
-        store = self._store = await self._open_store(given)
-        self._owns_store = self._owns_store or store is not given
+        injected = self._store
+        store = self._store = await self._open_store(injected)
+        self._owns_store = self._owns_store or store is not injected
         store.on_wait = lambda seconds: self.emit(StoreWaiting(seconds))
         store.on_damage = lambda reason: self.emit(Notice("error", "Not saved", reason))
         self.owner = leases.new_owner()

@@ -39,31 +39,31 @@ class DulwichScanner(Struct):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         written = file.stat().st_mtime_ns if file.exists() else 0
         index: Any = Index(file, read=file.exists())
-        known: dict[str, Any] = {os.fsdecode(path): index[path] for path in index}
+        indexed: dict[str, Any] = {os.fsdecode(path): index[path] for path in index}
         left_out: set[str] = set()
         entries: dict[str, Entry] = {}
         size = 0
-        for path, found in self._walk(known):
-            if stat.S_ISDIR(found.st_mode):
-                entries[path] = Entry(found.st_mode)
+        for path, status in self._walk(indexed):
+            if stat.S_ISDIR(status.st_mode):
+                entries[path] = Entry(status.st_mode)
                 continue
-            kind = stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)
-            if not kind or found.st_size > LARGEST or scanner.excluded(path, self.secret):
+            kind = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+            if not kind or status.st_size > LARGEST or scanner.excluded(path, self.secret):
                 left_out.add(path)
                 continue
-            entry = known.get(path)
-            if entry is None or not _as_seen(entry, found, written):
-                data = self._read(path, found)
+            entry = indexed.get(path)
+            if entry is None or not _as_seen(entry, status, written):
+                data = self._read(path, status)
                 if data is None:
                     left_out.add(path)
                     continue
                 size += len(data)
-                entry = _entry(found, self.objects.put(data, sync=False))
+                entry = _entry(status, self.objects.put(data, sync=False))
                 index[os.fsencode(path)] = entry
-            entries[path] = Entry(found.st_mode, entry.sha.decode())
+            entries[path] = Entry(status.st_mode, entry.sha.decode())
             if len(entries) > MOST or size > MOST_BYTES:
                 raise TooLarge(scanner.too_many(len(entries)))
-        for path in known.keys() - entries.keys():
+        for path in indexed.keys() - entries.keys():
             del index[os.fsencode(path)]
         index.write()
         return Picture(entries, frozenset(left_out))
@@ -87,8 +87,8 @@ class DulwichScanner(Struct):
         above = {p[:at] for p in known for at, sign in enumerate(p) if sign == "/"}
 
         def below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-            with os.scandir(self.workspace / folder) as found:
-                names = sorted(found, key=lambda e: e.name)
+            with os.scandir(self.workspace / folder) as entries:
+                names = sorted(entries, key=lambda e: e.name)
             if not names and folder:
                 yield folder, os.lstat(self.workspace / folder)
             for entry in names:

@@ -169,8 +169,8 @@ class History(Struct):
         """Keep the objects that are not kept yet; return those that cannot be, and why."""
         ids = {path: places.history_id(path, status) for path, status in files.items()}
         self._present = frozenset(ids.values())
-        kept = self.objects.names_of(HISTORY)
-        missing = [path for path, oid in ids.items() if oid not in kept]
+        stored = self.objects.names_of(HISTORY)
+        missing = [path for path, oid in ids.items() if oid not in stored]
         if not missing:
             return frozenset(), ""
         link = sum(s.st_size for s in files.values()) > LARGEST

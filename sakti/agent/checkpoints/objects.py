@@ -53,8 +53,8 @@ class Objects:
             data = self._path(oid).read_bytes()
             return data if self._is_beside(oid) else zlib.decompress(data).partition(b"\0")[2]
         except (OSError, zlib.error) as e:
-            if (found := self._from_pack(oid)) is not None:
-                return found
+            if (content := self._from_pack(oid)) is not None:
+                return content
             raise SaktiError("This checkpoint is no longer complete: it was pruned or damaged.", title="Undo") from e
 
     def has(self, oid: str) -> bool:

@@ -174,14 +174,14 @@ def fits(now: Entry | None, expected: Entry | None) -> bool:
 
 def collapse(changes: Iterable[Change]) -> dict[str, Net]:
     """Return the first state and the last of each path, from the changes of calls in their order."""
-    found: dict[str, Net] = {}
+    net: dict[str, Net] = {}
     for change in changes:
-        if (known := found.get(change.path)) is None:
-            found[change.path] = Net(change.before, change.after)
+        if (earlier := net.get(change.path)) is None:
+            net[change.path] = Net(change.before, change.after)
         else:
-            broken = known.broken or not _follows(known.after, change.before)
-            found[change.path] = Net(known.before, change.after, broken)
-    return found
+            broken = earlier.broken or not _follows(earlier.after, change.before)
+            net[change.path] = Net(earlier.before, change.after, broken)
+    return net
 
 
 def _kind(entry: Entry) -> str:

@@ -121,11 +121,11 @@ class Records(Struct):
         out: list[Turn] = []
         for file in sorted(self._of(thread_id).glob("[0-9]*.jsonl")):
             rows = list(read(file))
-            made = tuple(Change.of(c) for r in rows for c in r["changes"])
+            changes = tuple(Change.of(c) for r in rows for c in r["changes"])
             left_out = tuple(dict.fromkeys(p for r in rows for p in r["left_out"]))
             stays = tuple(dict.fromkeys(p for r in rows for p in r.get("stays", ())))
-            if made or left_out or stays:
-                out.append(Turn(thread_id, int(file.stem), rows[0]["at"], made, left_out, stays))
+            if changes or left_out or stays:
+                out.append(Turn(thread_id, int(file.stem), rows[0]["at"], changes, left_out, stays))
         return out
 
     def undone(self) -> list[Undone]:
@@ -170,24 +170,24 @@ class Records(Struct):
         for folder in (self.folder / "turns").glob("*"):
             with contextlib.suppress(OSError):
                 folder.rmdir()
-        kept = [u for u in self.undone() if u.at >= at]
-        self._keep_undone(kept)
+        remaining = [u for u in self.undone() if u.at >= at]
+        self._keep_undone(remaining)
         return gone
 
     def oldest(self) -> int | None:
         """Return when the oldest turn changed something (Unix ms)."""
-        found = [first["at"] for f in (self.folder / "turns").glob("*/*.jsonl") if (first := next(read(f), None))]
-        return min(found, default=None)
+        times = [first["at"] for f in (self.folder / "turns").glob("*/*.jsonl") if (first := next(read(f), None))]
+        return min(times, default=None)
 
     def forget_thread(self, thread_id: str) -> bool:
         """Delete all records of a thread's turns; return whether there were any."""
         there = self._of(thread_id).is_dir()
         shutil.rmtree(self._of(thread_id), ignore_errors=True)
         before = self.undone()
-        kept = [u for u in before if u.thread_id != thread_id and not any(t == thread_id for t, _ in u.turns)]
-        if len(kept) != len(before):
-            self._keep_undone(kept)
-        return there or len(kept) != len(before)
+        remaining = [u for u in before if u.thread_id != thread_id and not any(t == thread_id for t, _ in u.turns)]
+        if len(remaining) != len(before):
+            self._keep_undone(remaining)
+        return there or len(remaining) != len(before)
 
     def _keep_undone(self, kept: Sequence[Undone]) -> None:
         file = self.folder / "undone.jsonl"

@@ -75,19 +75,19 @@ class Restorer(Struct, frozen=True):
         return self._carry_out(undo, journal.get("redoes", ""))
 
     def _carry_out(self, undo: Undone, redoes: str) -> list[str]:
-        left = [step.path for step in undo.steps if not self._step(step, undo)]
+        skipped = [step.path for step in undo.steps if not self._step(step, undo)]
         self.reached("files")
         earlier = {u.id: u for u in self.records.undone()}
         if redoes and not (redoes in earlier and earlier[redoes].redone):
             self.records.add_redone(redoes)
         if not redoes and undo.id not in earlier:
             self.records.add_undone(undo)
-        if not redoes and (left or (undo.id in earlier and earlier[undo.id].left)):
-            self.records.note_left(undo.id, left)
+        if not redoes and (skipped or (undo.id in earlier and earlier[undo.id].left)):
+            self.records.note_left(undo.id, skipped)
         self.reached("record")
         (self.folder / JOURNAL).unlink(missing_ok=True)
         changes.flush_folder(self.folder)
-        return left
+        return skipped
 
     def _keep(self, steps: Sequence[Change]) -> None:
         """Keep the contents that will be replaced, as they are in this moment."""
@@ -150,8 +150,8 @@ def _is_torn(root: Path, step: Change, now: Entry | None) -> bool:
         return step.before is not None and step.before.kind != step.after.kind
     try:
         with places.parent(root, step.path) as (here, name):
-            found = os.lstat(name, dir_fd=here)
-        return stat.S_ISREG(step.after.mode) and places.in_place(found)
+            status = os.lstat(name, dir_fd=here)
+        return stat.S_ISREG(step.after.mode) and places.in_place(status)
     except (OSError, places.Blocked):
         return False
 

@@ -103,9 +103,9 @@ def packed(git: str, folder: Path, oid: str) -> bytes | None:
 
 def _environment(folder: Path, workspace: Path) -> dict[str, str]:
     """Return the environment of our git: of the user's own files nothing is read."""
-    kept = {k: v for k, v in safe_environment(os.environ, workspace).items() if k in ("PATH", "TMPDIR")}
+    variables = {k: v for k, v in safe_environment(os.environ, workspace).items() if k in ("PATH", "TMPDIR")}
     return {
-        **kept,
+        **variables,
         "HOME": str(folder),
         "XDG_CONFIG_HOME": str(folder),
         "LC_ALL": "C",
@@ -176,12 +176,12 @@ class GitScanner(Struct):
             (self.folder / "config").write_text(_CONFIG)
             (self.folder / "info" / "attributes").write_text(_ATTRIBUTES)
             (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
-        for left in self.folder.glob("index.lock"):
-            left.unlink(missing_ok=True)  # of a process that was killed: the lock of the folder is held
+        for lock in self.folder.glob("index.lock"):
+            lock.unlink(missing_ok=True)  # of a process that was killed: the lock of the folder is held
 
     def _take_rules(self) -> None:
-        own = self.workspace / ".git" / "info" / "exclude"
-        text = own.read_bytes() if own.is_file() and own.stat().st_size < 1_000_000 else b""
+        exclude_file = self.workspace / ".git" / "info" / "exclude"
+        text = exclude_file.read_bytes() if exclude_file.is_file() and exclude_file.stat().st_size < 1_000_000 else b""
         target = self.folder / "info" / "exclude"
         if not target.exists() or target.read_bytes() != text:
             target.write_bytes(text)
@@ -205,8 +205,8 @@ class GitScanner(Struct):
         except subprocess.TimeoutExpired as e:
             raise TooLarge(f"The workspace could not be read in {PATIENCE:g} s: commands are not covered.") from e
         if done.returncode not in ok:
-            said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
-            raise SaktiError(f"git could not read the workspace: {said}", title="Checkpoints")
+            message = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+            raise SaktiError(f"git could not read the workspace: {message}", title="Checkpoints")
         return done.stdout
 
     def _listed(self, *more: str) -> list[str]:
@@ -218,10 +218,10 @@ class GitScanner(Struct):
         if not below:
             return []
         only = ("--", *below) if len(below) <= 200 else ()
-        found = _names(self._run(("--literal-pathspecs", "ls-files", "-o", "-z", "--exclude-standard", *only)))
+        names = _names(self._run(("--literal-pathspecs", "ls-files", "-o", "-z", "--exclude-standard", *only)))
         out: list[str] = []
-        nested = [p for p in found if p.endswith("/")]
-        out += [p for p in found if not p.endswith("/")]
+        nested = [p for p in names if p.endswith("/")]
+        out += [p for p in names if not p.endswith("/")]
         while nested:
             top = nested.pop()
             words = ("ls-files", "-o", "-z", "--exclude-standard")
@@ -238,27 +238,27 @@ class GitScanner(Struct):
         size, top = 0, f"{self.workspace}/"  # a Path for each would take longer than git
         for path in dict.fromkeys(paths):
             try:
-                found = os.lstat(top + path)
+                status = os.lstat(top + path)
             except (FileNotFoundError, NotADirectoryError):
                 drop.append(path)
                 continue
             except PermissionError:
                 continue  # in a folder that was closed: as it was
-            if stat.S_ISDIR(found.st_mode):
+            if stat.S_ISDIR(status.st_mode):
                 drop.append(path)  # a file gave way to a folder
                 continue
-            kind = stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)
-            readable = not stat.S_ISREG(found.st_mode) or os.access(top + path, os.R_OK)
-            if not kind or not readable or found.st_size > LARGEST or excluded(path, self.secret):
+            kind = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+            readable = not stat.S_ISREG(status.st_mode) or os.access(top + path, os.R_OK)
+            if not kind or not readable or status.st_size > LARGEST or excluded(path, self.secret):
                 left_out.add(path)
                 continue
-            size += found.st_size
-            self._modes[path] = found.st_mode
+            size += status.st_size
+            self._modes[path] = status.st_mode
             add.append(path)
         if len(add) > MOST or size > MOST_BYTES:
             raise TooLarge(too_many(len(add)))
-        known = self._known_paths() if drop or left_out else set[str]()
-        return add, [p for p in (*drop, *left_out) if p in known]
+        indexed = self._known_paths() if drop or left_out else set[str]()
+        return add, [p for p in (*drop, *left_out) if p in indexed]
 
     def _known_paths(self) -> set[str]:
         self._load()
@@ -294,11 +294,11 @@ class GitScanner(Struct):
     def _load(self) -> None:
         """Read the index, unless it is the one read before."""
         try:
-            found = (self.folder / "index").stat()
+            status = (self.folder / "index").stat()
         except FileNotFoundError:
             self._seen, self._entries = None, {}
             return
-        now = (found.st_ino, found.st_mtime_ns, found.st_size)
+        now = (status.st_ino, status.st_mtime_ns, status.st_size)
         if now == self._seen:
             return
         before, entries = self._entries, dict[str, Entry]()
@@ -306,8 +306,10 @@ class GitScanner(Struct):
             if row:
                 facts, _, path = row.partition("\t")
                 entry = self._whole(path, int(facts[:6], 8), facts[7:-2])
-                known = before.get(path)
-                entries[path] = known if known is not None and known == entry else entry  # one object: compared at once
+                earlier = before.get(path)
+                entries[path] = (
+                    earlier if earlier is not None and earlier == entry else entry
+                )  # one object: compared at once
         self._seen, self._entries = now, entries
 
     def _look_at_modes(self) -> None:
@@ -327,8 +329,8 @@ class GitScanner(Struct):
 
     def _whole(self, path: str, mode: int, oid: str) -> Entry:
         """Make an entry with all permissions of its file: git keeps only whether it is executable."""
-        own = self._modes.get(path, mode)
-        return Entry(own if _alike(own, mode) else mode, oid)
+        file_mode = self._modes.get(path, mode)
+        return Entry(file_mode if _alike(file_mode, mode) else mode, oid)
 
 
 def _alike(own: int, mode: int) -> bool:

@@ -101,9 +101,9 @@ class Shadow(Struct, dict=True):
             picture = self.scanner().scan(modes=True)
             beside = uncovered.look(self.workspace, picture.entries)
             history = self.history.look(beside.gits, keep=True)
-            wanted = self._keeping(named, picture)
-            kept = keeping.keep(self.workspace, wanted, self.objects)
-            before = Before(picture, beside, history, kept, wanted.refused)
+            request = self._keeping(named, picture)
+            entries = keeping.keep(self.workspace, request, self.objects)
+            before = Before(picture, beside, history, entries, request.refused)
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), command)
             mark = pending.begin(self.folder, call, before)
         return FirstLook(mark, before)
@@ -364,8 +364,8 @@ class Shadow(Struct, dict=True):
 
     def content(self, path: str, oid: str) -> bytes | None:
         """Return the present content of a path if it has that id."""
-        found, data = places.look(self.workspace, path)
-        return data if found is not None and found.oid == oid else None
+        entry, data = places.look(self.workspace, path)
+        return data if entry is not None and entry.oid == oid else None
 
     def prune(self) -> None:
         """Delete checkpoints over 30 days old, and the oldest while all take more than 2 GB; once a day."""
@@ -402,9 +402,9 @@ class Shadow(Struct, dict=True):
         """Return what takes pictures here. Raises `SaktiError` where neither git nor dulwich is there."""
         if self._scanner is None:
             secret = secret_filter(self.workspace, Place(self.workspace, self.workspace, self.own))
-            found = program(self.workspace)
-            if found is not None:
-                self._scanner = GitScanner(self.workspace, self.folder / "git", secret, found)
+            git = program(self.workspace)
+            if git is not None:
+                self._scanner = GitScanner(self.workspace, self.folder / "git", secret, git)
             else:
                 self._scanner = dulwich_scanner.DulwichScanner(self.workspace, self.folder, secret, self.objects)
         return self._scanner
@@ -440,8 +440,8 @@ def home() -> Path:
 
 def open_shadow(workspace: Path, clock: Clock, ids: Ids) -> Shadow:
     """Return the checkpoints of a workspace; nothing is created before something changes."""
-    own = (home(), resources.data_home(), resources.config_home())
-    return Shadow(workspace, folder_of(workspace), clock, ids, own)
+    own_folders = (home(), resources.data_home(), resources.config_home())
+    return Shadow(workspace, folder_of(workspace), clock, ids, own_folders)
 
 
 def purge_thread(thread_id: str) -> int:

@@ -53,19 +53,19 @@ NOTHING = Targets()
 
 def read_targets(command: str, place: Place) -> Targets:
     """Return the files that a command names; raises nothing."""
-    found = NOTHING
+    targets = NOTHING
     for simple in shell.with_nested(shell.parse(command)):
         if simple.program == "cd" and len(simple.words) == 2:
             place = replace(place, cwd=place.resolve(simple.words[1].text))
             continue
         one = _of_one(simple, place)
-        found = Targets(
-            (*found.removed, *one.removed),
-            (*found.written, *one.written, *_paths(simple.writes, place)),
-            (*found.mentioned, *one.mentioned),
-            (*found.unignored, *one.unignored),
+        targets = Targets(
+            (*targets.removed, *one.removed),
+            (*targets.written, *one.written, *_paths(simple.writes, place)),
+            (*targets.mentioned, *one.mentioned),
+            (*targets.unignored, *one.unignored),
         )
-    return found
+    return targets
 
 
 def _of_one(simple: Simple, place: Place) -> Targets:

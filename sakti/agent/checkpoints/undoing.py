@@ -119,7 +119,7 @@ class Preview(Struct, frozen=True):
         """Describe the effect on files in one line."""
         plan = self.plan
         parts = [
-            f"{counted(plan.count(action), 'file')} {said}" for action, said in _SAID.items() if plan.count(action)
+            f"{counted(plan.count(action), 'file')} {label}" for action, label in _SAID.items() if plan.count(action)
         ]
         if plan.has_history:
             parts.append("the git repository will be restored")
@@ -165,15 +165,17 @@ class Undoing:
         thread = await self._store.read(stored_threads.get, self._thread.id)
         if thread is not None and stored_threads.goes_on_as(thread):
             return []
-        said = await self._store.read(stored_messages.after, self._thread.id, -1)
+        messages = await self._store.read(stored_messages.after, self._thread.id, -1)
         changed, undone = await asyncio.to_thread(self._recorded)
-        own = [
-            m for m in said if m.role == "user" and m.state != "withheld" and not m.metadata.keys() & {"shell", "hook"}
+        prompts = [
+            m
+            for m in messages
+            if m.role == "user" and m.state != "withheld" and not m.metadata.keys() & {"shell", "hook"}
         ]
         return [
-            Past(m, one_line(m.text, 200), changed.get(m.index), (found := changed.get(m.index)) is not None
-                 and found.key in undone)
-            for m in own
+            Past(m, one_line(m.text, 200), changed.get(m.index), (turn := changed.get(m.index)) is not None
+                 and turn.key in undone)
+            for m in prompts
         ]  # fmt: skip
 
     def _recorded(self) -> tuple[dict[int, Turn], set[tuple[str, int]]]:
@@ -181,12 +183,12 @@ class Undoing:
         self.shadow.recover()
         records = self.shadow.records
         lineage: Sequence[Sequence[object]] = self._thread.metadata.get("lineage", ())
-        found: dict[int, Turn] = {}
+        turns: dict[int, Turn] = {}
         for thread_id, end in lineage:
-            found |= {t.index: t for t in records.turns(str(thread_id)) if t.index <= int(str(end))}
-        found |= {t.index: t for t in records.turns(self._thread.id)}
+            turns |= {t.index: t for t in records.turns(str(thread_id)) if t.index <= int(str(end))}
+        turns |= {t.index: t for t in records.turns(self._thread.id)}
         undone = {key for u in records.undone() if not u.redone for key in u.turns}
-        return found, undone
+        return turns, undone
 
     async def preview(self, number: int = 1, what: What = "both", *, first: int | None = None) -> Preview:
         """Show what undoing the last `number` turns would do, or those from the message with index `first` on.
@@ -296,7 +298,7 @@ class Undoing:
             went_to, forks = await self._goes_on(preview)
             keys = [t.changed.key for t in preview.turns if t.changed is not None and not t.undone]
             keys = keys if preview.what != "conversation" else []
-            done, left = await asyncio.to_thread(
+            done, skipped = await asyncio.to_thread(
                 self.shadow.undo, preview.plan, self._thread.id, keys, take=taken, went_to=went_to
             )
             # a kill before this leaves the turn in the thread, its files undone: both /undo and /redo go on from there
@@ -309,13 +311,13 @@ class Undoing:
         if self._live is not None and went_to:
             await (self._live.open_thread(thread.id) if thread else self._live.current.open_new(went_to))
         prompt = preview.turns[0].message.text if went_to else ""
-        return Result(done, _named(left), _kept(preview.plan, taken), preview.remains, thread, prompt)
+        return Result(done, _named(skipped), _kept(preview.plan, taken), preview.remains, thread, prompt)
 
     async def _complete(self, preview: Preview, done: Undone, taken: frozenset[str]) -> Result:
         plan = preview.plan
-        left = await asyncio.to_thread(lambda: self.shadow.complete(done, plan, take=taken))
+        skipped = await asyncio.to_thread(lambda: self.shadow.complete(done, plan, take=taken))
         await self._files_changed()
-        return Result(replace(done, steps=tuple(plan.steps(taken)), went_to=""), _named(left), _kept(plan, taken))
+        return Result(replace(done, steps=tuple(plan.steps(taken)), went_to=""), _named(skipped), _kept(plan, taken))
 
     async def _goes_on(self, preview: Preview) -> tuple[str, bool]:
         """Return the id of the thread in which the conversation goes on, and whether it is a fork of this one.
@@ -360,14 +362,14 @@ class Undoing:
             if thread is None:
                 raise SaktiError("The thread from before was removed for good.", title="Redo")
         taken = frozenset(take)
-        left = await asyncio.to_thread(lambda: self.shadow.redo(done, plan, take=taken))
+        skipped = await asyncio.to_thread(lambda: self.shadow.redo(done, plan, take=taken))
         await self._files_changed()
         if self._live is not None and thread is not None:
             await self._live.open_thread(thread.id)
         if thread is not None:
             await self._mark_undone(thread.id, "")
             await self._drop_unused(done.went_to)
-        return Result(done, _named(left), _kept(plan, taken), thread=thread)
+        return Result(done, _named(skipped), _kept(plan, taken), thread=thread)
 
     async def _files_changed(self) -> None:
         """Let the session show how many files git sees changed now."""
@@ -398,9 +400,9 @@ class Undoing:
 
         Where its fork was never made, or is gone, the undo is still this thread's.
         """
-        found = await asyncio.to_thread(self._standing)
+        undos = await asyncio.to_thread(self._standing)
         mine = self._thread.id
-        for undone in reversed(found):
+        for undone in reversed(undos):
             if undone.went_to == mine or (undone.thread_id == mine and not undone.went_to):
                 return undone
             if undone.thread_id == mine and await self._store.read(stored_threads.get, undone.went_to) is None:

@@ -19,13 +19,13 @@ def parted(text: str) -> tuple[dict[str, Any] | None, str]:
     A value that needs quotes is often written without them, as `key: a: b` or `key: [a] [b]`: it is read as if it had
     them. One that is very long is broken.
     """
-    found = _FRONT.match(text)
-    if found is None:
+    match = _FRONT.match(text)
+    if match is None:
         return {}, text
-    table = _yaml(found[1]) if len(found[1]) <= LONGEST else None
-    if table is None and len(found[1]) <= LONGEST:
-        table = _yaml(_PAIR.sub(lambda m: m[0] if _is_yaml(m[0]) else f"{m[1]} {_quoted(m[2])}", found[1]))
-    return table, found[2].strip()
+    table = _yaml(match[1]) if len(match[1]) <= LONGEST else None
+    if table is None and len(match[1]) <= LONGEST:
+        table = _yaml(_PAIR.sub(lambda m: m[0] if _is_yaml(m[0]) else f"{m[1]} {_quoted(m[2])}", match[1]))
+    return table, match[2].strip()
 
 
 def _quoted(value: str) -> str:

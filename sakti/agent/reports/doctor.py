@@ -75,8 +75,8 @@ async def examine(
     path = env.get("PATH")
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
     lines += _files(database)
-    found = await asyncio.to_thread(inspection.inspect, database, deep=False)
-    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in found]
+    checks = await asyncio.to_thread(inspection.inspect, database, deep=False)
+    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in checks]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env, config, answers)
     found_rg = ripgrep()
@@ -161,8 +161,8 @@ def _files(path: Path) -> list[Line]:
         Line("database", True, str(path)),
     ]
     for kind in ("prompts", "themes"):
-        found = [str(f) for f in resources.folders(kind)]
-        out.append(Line(kind, bool(found), found[0] if found else "not found:", "install sakti again."))
+        folders = [str(f) for f in resources.folders(kind)]
+        out.append(Line(kind, bool(folders), folders[0] if folders else "not found:", "install sakti again."))
     config = resources.config_home() / "config.toml"
     out.append(Line("config", True, str(config) if config.exists() else f"{config} (not there: defaults)"))
     return out

@@ -66,8 +66,8 @@ def as_toml(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(as_toml(v) for v in value)}]"  # pyright: ignore[reportUnknownVariableType]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        given = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return as_toml({n: v for n, v in given if v not in ("", ())})
+        fields = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return as_toml({n: v for n, v in fields if v not in ("", ())})
     if isinstance(value, dict):
         pairs = (f"{json.dumps(k)} = {as_toml(v)}" for k, v in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         return f"{{{', '.join(pairs)}}}"
@@ -94,8 +94,8 @@ def value_of(config: Config, name: str, text: str) -> Any:
         check(changed)
     except ConfigError as e:
         raise ConfigError(e.message.removeprefix(f"{name}: ")) from None
-    found = flat(changed)[name]
-    return "none" if found is None else found
+    setting = flat(changed)[name]
+    return "none" if setting is None else setting
 
 
 def as_lines(name: str, value: Any) -> str:

@@ -127,13 +127,13 @@ class Watch(Struct):
         return [name for name in self._programs if not os.path.lexists(self.workspace / name)]
 
     def _folders(self) -> list[Path]:
-        found = (repositories.kept_at(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))
-        return [f for git in dict.fromkeys(found) if git is not None for f in _with_trees(git)]
+        git_folders = (repositories.kept_at(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))
+        return [f for git in dict.fromkeys(git_folders) if git is not None for f in _with_trees(git)]
 
 
 def _with_trees(git: Path) -> list[Path]:
-    found = repositories.folders(git)
-    return [*found, *(tree for f in found for tree in repositories.below(f / "worktrees"))]
+    git_folders = repositories.folders(git)
+    return [*git_folders, *(tree for f in git_folders for tree in repositories.below(f / "worktrees"))]
 
 
 def told(moved: Sequence[tuple[str, str]]) -> str:
@@ -157,8 +157,8 @@ def seen(workspace: Path, gits: Iterable[Path] = ()) -> Seen:
     """Return the present files under the protected names, and those of the repositories in `gits`."""
     names = [*NAMES, *(_BARE if not os.path.lexists(workspace / ".git") else ())]
     for git in sorted(gits):
-        kept = repositories.OF_WORKTREE if git.parent.name == "worktrees" else repositories.KEPT
-        names += [(git / name).relative_to(workspace).as_posix() for name in kept]
+        protected = repositories.OF_WORKTREE if git.parent.name == "worktrees" else repositories.KEPT
+        names += [(git / name).relative_to(workspace).as_posix() for name in protected]
     return {name: _seen(workspace, name) for name in dict.fromkeys(names)}
 
 

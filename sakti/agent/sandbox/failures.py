@@ -27,4 +27,4 @@ def reason(output: str, *, by_rules: bool = False) -> str:
     end = output[-LOOKED_AT:]
     if by_rules and _REFUSED.search(end):
         return "The sandbox does not permit this"
-    return next((said for said, pattern in _SIGNS if pattern.search(end)), "")
+    return next((sentence for sentence, pattern in _SIGNS if pattern.search(end)), "")

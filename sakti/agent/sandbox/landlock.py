@@ -45,9 +45,11 @@ def rules(boundary: Boundary, temporary: Path) -> Generator[int]:
 
     Raises `OSError` where the kernel makes none.
     """
-    known = version()
-    everything = next(rights for least, rights in sorted(_ALL.items(), reverse=True) if known >= least)
-    attributes = struct.pack("=QQQ", everything, _TCP, _SCOPES)[: 24 if known >= 6 else 16 if known >= 4 else 8]
+    kernel_version = version()
+    everything = next(rights for least, rights in sorted(_ALL.items(), reverse=True) if kernel_version >= least)
+    attributes = struct.pack("=QQQ", everything, _TCP, _SCOPES)[
+        : 24 if kernel_version >= 6 else 16 if kernel_version >= 4 else 8
+    ]
     number = _call(_CREATE, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     if number < 0:
         raise OSError(ctypes.get_errno(), "Landlock makes no rules")

@@ -52,8 +52,8 @@ def key(program: str) -> str:
 def kept(file: Path, key: str) -> str | None:
     """Return the stored result of `key`, "" if the sandbox held; None without a result."""
     try:
-        found = json.loads(file.read_text("utf-8"))
-        return str(found["result"]) if key and found["key"] == key else None
+        stored = json.loads(file.read_text("utf-8"))
+        return str(stored["result"]) if key and stored["key"] == key else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

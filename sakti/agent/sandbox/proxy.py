@@ -59,8 +59,8 @@ class Asked(Struct, frozen=True):
 
 async def addresses(name: str, port: int) -> Sequence[str]:
     """Return the addresses of a name, as this machine resolves it. Raises `OSError`."""
-    found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    infos = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
 class Proxy:
@@ -108,21 +108,21 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             try:
-                asked = await _request(reader)
-                far_reader, far_writer = await self._open(asked)
+                request = await _request(reader)
+                far_reader, far_writer = await self._open(request)
             except Refused as e:
                 writer.write(_answer(e.status, str(e)))
                 await writer.drain()
                 return
             try:
                 alive = _Alive()
-                if asked.head:
-                    far_writer.write(asked.head)
-                    there = _sent(reader, far_writer, asked.body, alive)
+                if request.head:
+                    far_writer.write(request.head)
+                    there = _sent(reader, far_writer, request.body, alive)
                 else:
                     writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
                     there = _copied(reader, far_writer, alive)
-                await _joined(there, _copied(far_reader, writer, alive), alive, both=not asked.head)
+                await _joined(there, _copied(far_reader, writer, alive), alive, both=not request.head)
             finally:
                 far_writer.close()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as e:
@@ -139,8 +139,8 @@ class Proxy:
             raise Refused(403, f"{host} is not allowed.")
         try:
             async with asyncio.timeout(CONNECT_S):
-                found = await self._resolve(asked.name, asked.port)
-                public = [a for a in found if self._may_reach(a)][:MOST_ADDRESSES]
+                addresses = await self._resolve(asked.name, asked.port)
+                public = [a for a in addresses if self._may_reach(a)][:MOST_ADDRESSES]
                 if not public:
                     raise Refused(403, f"{asked.name} has no public address.")
                 return await _connected(public, asked.port)
@@ -212,8 +212,8 @@ def read(head: bytes) -> Asked:
         path = f"?{rest.partition('?')[2]}" if "?" in rest else ""
     path = f"/{path}"
     host = name if port == 80 else f"{name}:{port}"
-    kept = [(n, v) for n, v in headers if n not in _HOP_BY_HOP and n != "host"]
-    lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{n}: {v}" for n, v in kept), "connection: close"]
+    forwarded = [(n, v) for n, v in headers if n not in _HOP_BY_HOP and n != "host"]
+    lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{n}: {v}" for n, v in forwarded), "connection: close"]
     return Asked(_name(name), port, ("\r\n".join(lines) + "\r\n\r\n").encode("ascii"), body)
 
 
@@ -239,10 +239,10 @@ def _header(line: str) -> tuple[str, str]:
 
 
 def _name(text: str) -> str:
-    found = hosts.read(text.strip("[]") if text.startswith("[") else text)
-    if found is None or found.port is not None or "*" in found.name:
+    host = hosts.read(text.strip("[]") if text.startswith("[") else text)
+    if host is None or host.port is not None or "*" in host.name:
         raise Refused(403, f"{one_line(text, 100)} is no host name.")
-    return found.name
+    return host.name
 
 
 def _answer(status: int, message: str) -> bytes:
@@ -261,8 +261,8 @@ class _Alive(Struct):
 
     async def ended(self) -> None:
         """Wait until nothing went through for `IDLE_S`."""
-        while (left := self.at + IDLE_S - asyncio.get_running_loop().time()) > 0:  # noqa: ASYNC110 - no event each byte
-            await asyncio.sleep(left)
+        while (remaining := self.at + IDLE_S - asyncio.get_running_loop().time()) > 0:  # noqa: ASYNC110 - no event each byte
+            await asyncio.sleep(remaining)
 
 
 async def _joined(
@@ -359,8 +359,8 @@ class Network:
         running = self._running.get(frozenset(reach))
         if running is None:
             return []
-        told, running[0].refused = running[0].refused, []
-        return told
+        refusals, running[0].refused = running[0].refused, []
+        return refusals
 
     async def close(self) -> None:
         """End all proxies."""

@@ -166,9 +166,13 @@ class LinuxSandbox(Struct, dict=True):
 
         Nor must what restricts a command lie there.
         """
-        kept = (*hidden_at(self.home), *self.own, *(p.resolve() for p in (Path(sys.prefix), Path(sys.base_prefix))))
+        protected = (
+            *hidden_at(self.home),
+            *self.own,
+            *(p.resolve() for p in (Path(sys.prefix), Path(sys.base_prefix))),
+        )
         roots = (self.workspace, *self.added, *self.write)
-        writable = any(f.is_relative_to(r) for f in (*kept, resources.PACKAGE) for r in roots)
+        writable = any(f.is_relative_to(r) for f in (*protected, resources.PACKAGE) for r in roots)
         return landlock.version() >= landlock.LEAST and not writable
 
     def _tested(self, way: _Way, name: str, program: str, held: Collection[str] = probe.ALL) -> str:
@@ -183,22 +187,22 @@ class LinuxSandbox(Struct, dict=True):
     def _try(
         self, way: _Way, boundary: Boundary, command: Sequence[str], folder: Path
     ) -> subprocess.CompletedProcess[bytes]:
-        with way(boundary, command, folder) as made:
+        with way(boundary, command, folder) as enclosed:
             return subprocess.run(
-                made.argv,
-                cwd=made.cwd,
+                enclosed.argv,
+                cwd=enclosed.cwd,
                 env={"PATH": os.defpath},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=probe.LIMIT,
-                pass_fds=made.descriptors,
+                pass_fds=enclosed.descriptors,
                 check=False,
             )
 
     def _gits(self) -> tuple[Path, ...]:
         """Return what git takes for repositories in the workspace now."""
         self._refresh()
-        return tuple(found for m in self._masks for found in m.repositories)
+        return tuple(repository for m in self._masks for repository in m.repositories)
 
     def _texts(self) -> tuple[Path, ...]:
         """Return the files that instruct an agent below the workspace, and their imports."""
@@ -215,20 +219,20 @@ class LinuxSandbox(Struct, dict=True):
         """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""
         self._refresh()
         write, read = (*self.write, *shown), (*self.shown, *read)
-        found = drawn(
+        git = drawn(
             self.workspace,
             home=self.home,
             own=(*self.own, *(folder for m in self._masks for folder in m.folders)),
             write=write,
             added=self.added,
             masked=[file for m in self._masks for file in m.files],
-            gits=[found for m in self._masks for found in m.repositories],
+            gits=[git for m in self._masks for git in m.repositories],
             texts=self._texts(),
             temporary=self.temporary,
             shown=read,
         )
-        others = [s for s in sockets.of_others((*found.write, *read)) if found.sees(s)]
-        return replace(found, masked=(*found.masked, *others)) if others else found
+        others = [s for s in sockets.of_others((*git.write, *read)) if git.sees(s)]
+        return replace(git, masked=(*git.masked, *others)) if others else git
 
     def _refresh(self) -> None:
         for masks in self._masks:
@@ -251,8 +255,8 @@ class LinuxSandbox(Struct, dict=True):
         boundary = self.boundary(shown, read)
         if read_only:
             boundary = boundary.without_writing(shown)
-        with self._way(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as made:
-            yield made
+        with self._way(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as command:
+            yield command
 
     @cached_property
     def _temporary(self) -> tempfile.TemporaryDirectory[str]:
@@ -285,11 +289,11 @@ class LinuxSandbox(Struct, dict=True):
         with contextlib.ExitStack() as open_ones:
             opened = open_ones.enter_context(bwrap.held(boundary)) if self._binds else dict[Path, int]()
             options = [*bwrap.arguments(boundary, opened, self.loading), "--chdir", str(cwd)]
-            given = open_ones.enter_context(_file("\0".join((*options, "")).encode("utf-8", "surrogateescape")))
+            arguments = open_ones.enter_context(_file("\0".join((*options, "")).encode("utf-8", "surrogateescape")))
             filters = open_ones.enter_context(_file(rules))
-            head = (self._program[0], "--args", str(given), "--seccomp", str(filters), "--")
+            head = (self._program[0], "--args", str(arguments), "--seccomp", str(filters), "--")
             # bubblewrap starts outside of the workspace's folder, which may be hidden
-            yield Enclosed((*head, *argv), Path("/"), (given, filters, *opened.values()))
+            yield Enclosed((*head, *argv), Path("/"), (arguments, filters, *opened.values()))
 
 
 @contextmanager
@@ -306,5 +310,5 @@ def _file(data: bytes) -> Generator[int]:
 
 def given_folders(names: Iterable[str], home: Path) -> tuple[Path, ...]:
     """Return the folders of a setting, `~` expanded, without those that contain the home folder."""
-    found = (Path(os.path.realpath(Path(name).expanduser())) for name in names)
-    return tuple(f for f in found if not home.is_relative_to(f))
+    resolved = (Path(os.path.realpath(Path(name).expanduser())) for name in names)
+    return tuple(f for f in resolved if not home.is_relative_to(f))

@@ -21,10 +21,10 @@ def kept_at(workspace: Path) -> Path | None:
     if not back or not shared or (folder / back).resolve() != file.resolve():
         return None
     common = (folder / shared).resolve()
-    whole = (
+    confirmed = (
         (common / "HEAD").is_file() and (common / "objects").is_dir() and folder.is_relative_to(common / "worktrees")
     )
-    return common if whole else None
+    return common if confirmed else None
 
 
 def _line(file: Path) -> str:

@@ -48,8 +48,8 @@ class Typed(Struct, frozen=True):
 
 def command_of(text: str) -> tuple[str, str] | None:
     """Return name and argument of a message that looks like a command; None for any other."""
-    found = _COMMAND.match(text.strip())
-    return (found[1], text.strip()[found.end() :].strip()) if found is not None else None
+    match = _COMMAND.match(text.strip())
+    return (match[1], text.strip()[match.end() :].strip()) if match is not None else None
 
 
 async def called(thread: OpenThread, text: str) -> Typed:
@@ -72,9 +72,9 @@ async def called(thread: OpenThread, text: str) -> Typed:
             return Typed((await _sent(thread, skill, argument),), skill.model)
         if not thread.workspace.options.interactive:
             raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
-    found = (thread.workspace.files.library.get(name) for name in dict.fromkeys(_INLINE.findall(text)))
-    wanted = [s for s in found if s is not None and s.typed and s.kind == "skill"]
-    return Typed(tuple([await _sent(thread, s, "") for s in wanted]))
+    named = (thread.workspace.files.library.get(name) for name in dict.fromkeys(_INLINE.findall(text)))
+    skills = [s for s in named if s is not None and s.typed and s.kind == "skill"]
+    return Typed(tuple([await _sent(thread, s, "") for s in skills]))
 
 
 def _init(root: Path) -> Sent:

@@ -109,7 +109,7 @@ class SessionHooks:
     async def place(self) -> Place:
         """Return where hooks run now."""
         ws = self._open.workspace
-        own = ws.command_environment()
+        environ = ws.command_environment()
         sandbox = None if self._open.approval_mode == "full" else ws.sandbox
         if sandbox is not None:
             await asyncio.to_thread(ws.try_sandbox)
@@ -117,9 +117,9 @@ class SessionHooks:
         return Place(
             ws.root,
             self._cwd,
-            environment.given(own, ws.config.sandbox.env),
+            environment.given(environ, ws.config.sandbox.env),
             sandbox,
-            own,
+            environ,
             (resources.config_home() / "hooks",),
             ws.home,
         )
@@ -197,8 +197,8 @@ class SessionHooks:
         if decision.stop is not None or decision.verdict == "deny":
             reason = decision.stop.text if decision.stop is not None else decision.reason
             raise SaktiError(reason or "A hook ended it.", title="Blocked by a hook", code=BLOCKED)
-        told = answers.delimited("UserPromptSubmit", decision.context)
-        return (*parts, ContextPart({FACT: told})) if told else parts
+        hook_text = answers.delimited("UserPromptSubmit", decision.context)
+        return (*parts, ContextPart({FACT: hook_text})) if hook_text else parts
 
     async def stopping(self, answer: str, held: int) -> tuple[Part, ...]:
         """Return parts to continue a turn that was held `held` times, or () if it ends."""
@@ -254,8 +254,8 @@ class SessionHooks:
             case TurnFinished():
                 self._do(self._tell_closed)
                 if self._open.workspace.options.interactive and self._hooks.listens("Notification"):
-                    told = ("idle_prompt", "sakti is waiting for your input", "Waiting")
-                    self._idle = asyncio.get_running_loop().call_later(IDLE, self._notify, *told)
+                    notification = ("idle_prompt", "sakti is waiting for your input", "Waiting")
+                    self._idle = asyncio.get_running_loop().call_later(IDLE, self._notify, *notification)
             case (
                 MemoryOperation() | MemoryActivation() | CompactionFinished() | TurnStarted() | StepStarted()
                 | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput()
@@ -305,8 +305,8 @@ class SessionHooks:
         )
 
     async def _newest_closing(self) -> int:
-        found = await self._open.workspace.store.read(task_events.newest, self._open.workspace.board_id, ("close",), 1)
-        return found[0].pk if found else 0
+        events = await self._open.workspace.store.read(task_events.newest, self._open.workspace.board_id, ("close",), 1)
+        return events[0].pk if events else 0
 
     async def _tell_closed(self) -> None:
         """Tell hooks of the tasks that were closed since they were told last."""
@@ -314,8 +314,8 @@ class SessionHooks:
             return
         store = self._open.workspace.store
         async with self._telling:
-            found = await store.read(task_events.newest, self._open.workspace.board_id, ("close",), MOST_CLOSED)
-            new = [e for e in reversed(found) if e.pk > self._closings]
+            events = await store.read(task_events.newest, self._open.workspace.board_id, ("close",), MOST_CLOSED)
+            new = [e for e in reversed(events) if e.pk > self._closings]
             self._closings = max([self._closings, *(e.pk for e in new)])
         for closing in new:
             task = await store.read(questions.get, closing.task_id)
@@ -347,7 +347,7 @@ class _BeforeCompaction(Processor):
 
 
 async def _quietly(work: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Run work without a waiting caller; a failing store is reported where it is used."""
+    """Run work without a waiting caller; errors of the store are not reported here."""
     with contextlib.suppress(SaktiError):
         await work(*args)
 

@@ -69,7 +69,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
         (turn.provider, turn.model), turn.own = turn.own, None
     tools = turn.toolbox.specs(turn.model)
     fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
-    output, left = budget.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
+    output, remaining = budget.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
     step = StepInput(
         step=turn.step,
         steps=tuple(turn.steps),
@@ -80,7 +80,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
         model=turn.model.name,
         tail=_tail(turn, last),
         facts=turn.facts(),
-        budget=left,
+        budget=remaining,
         max_output_tokens=output,
         thinking_tokens=turn.settings.thinking_tokens,
         effort=turn.settings.effort if turn.model.thinking else None,
@@ -101,8 +101,8 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
 def _tail(turn: Turn, last: bool) -> tuple[str, ...]:
     out: list[str] = []
     if turn.cut_at and turn.messages and turn.messages[-1].role == "assistant":
-        asked = next((m.text for m in reversed(turn.messages) if m.role == "user"), "")
-        out += [asked[:QUOTED], GO_ON.format(tokens=turn.cut_at)]
+        question = next((m.text for m in reversed(turn.messages) if m.role == "user"), "")
+        out += [question[:QUOTED], GO_ON.format(tokens=turn.cut_at)]
     return (*out, LAST_STEP) if last else tuple(out)
 
 
@@ -221,12 +221,12 @@ def _passed(turn: Turn, parts: tuple[Part, ...]) -> tuple[Part, ...]:
     A provider takes back only thinking that is as it was written.
     """
     text, thinking = "".join(turn.streamed), "".join(turn.thinking)
-    said = "".join(p.text for p in parts if isinstance(p, TextPart))
+    original = "".join(p.text for p in parts if isinstance(p, TextPart))
     thought = "".join(p.text for p in parts if isinstance(p, ThinkingPart))
     out: list[Part] = []
     for part in parts:
         match part:
-            case TextPart() if text != said:
+            case TextPart() if text != original:
                 if text and not any(isinstance(p, TextPart) for p in out):
                     out.append(TextPart(text))
             case ThinkingPart() if thinking != thought:
@@ -247,8 +247,8 @@ def _must_end(turn: Turn, written: int) -> None:
 def _require_answer(done: Completed | None) -> Completed:
     if done is None:
         raise ProviderError("The answer broke off before its end.", code="stream_cut", retryable=True)
-    said = any(isinstance(p, ToolCallPart) or (isinstance(p, TextPart) and p.text.strip()) for p in done.parts)
-    if not said and done.stop_reason not in ("length", "refusal", "pause"):
+    answered = any(isinstance(p, ToolCallPart) or (isinstance(p, TextPart) and p.text.strip()) for p in done.parts)
+    if not answered and done.stop_reason not in ("length", "refusal", "pause"):
         raise ProviderError(
             "The model gave an empty answer. Ask again, or choose another model with /model.",
             code="empty",
@@ -269,8 +269,8 @@ async def _prepare_retry(turn: Turn, call: Call, error: ProviderError) -> None:
     narrower = _take_in(turn, error)
     if error.code == "output_too_long" and call.lowered < LOWERED:
         call.lowered += 1
-        asked = call.request.max_output_tokens or budget.DEFAULT_OUTPUT
-        lower = min(error.output_limit or asked // 2, asked - 1)
+        requested = call.request.max_output_tokens or budget.DEFAULT_OUTPUT
+        lower = min(error.output_limit or requested // 2, requested - 1)
         if lower >= budget.LEAST_OUTPUT:
             call.request = structs.replace(call.request, max_output_tokens=lower)
             return
@@ -347,9 +347,9 @@ def _forget(_info: object) -> None:
 def _take_in(turn: Turn, error: ProviderError) -> bool:
     """Learn the limits that the server named; return whether the window is smaller than was known."""
     narrower = False
-    window, known = error.window, turn.model.context_window
-    if window and (known is None or window < known or turn.model.assumed):
-        narrower = known is None or window < known
+    window, current = error.window, turn.model.context_window
+    if window and (current is None or window < current or turn.model.assumed):
+        narrower = current is None or window < current
         turn.know(context_window=window, assumed=False)
     if error.max_output and error.max_output < (turn.model.max_output or error.max_output + 1):
         turn.know(max_output=error.max_output)

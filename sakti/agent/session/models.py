@@ -72,8 +72,8 @@ class Models:
         provider = registry.create(full_name, self._config.providers, self._env)
         name, _, model = full_name.partition("/")
         settings = self._config.providers.get(name)
-        known = {m.name: m for m in await provider.models()} if name in WITHOUT_PRICES else {}
-        info = known.get(model) or ModelInfo(model, name, context_window=settings.context_window if settings else None)
+        models = {m.name: m for m in await provider.models()} if name in WITHOUT_PRICES else {}
+        info = models.get(model) or ModelInfo(model, name, context_window=settings.context_window if settings else None)
         if name not in WITHOUT_PRICES:
             info = replace(info, images=facts.takes_images(name, model, settings))
         old, self.provider, self.info, self._learned = self.provider, provider, info, False
@@ -110,21 +110,21 @@ class Models:
     async def _learn(self, info: ModelInfo) -> None:
         assert self.provider is not None
         settings = self._config.providers.get(info.provider)
-        found = await asyncio.to_thread(facts.known, info.provider, info.name, settings)
-        given = settings is not None and settings.context_window is not None
+        learned = await asyncio.to_thread(facts.known, info.provider, info.name, settings)
+        configured = settings is not None and settings.context_window is not None
         self._learned = True
-        if not given and (self.provider.elsewhere or found.context_window is None or found.max_output is None):
+        if not configured and (self.provider.elsewhere or learned.context_window is None or learned.max_output is None):
             served = await self.provider.served(info.name)
             self._learned = served is not None  # else it is asked again before the next turn
             if served is not None:
-                found = await asyncio.to_thread(facts.known, info.provider, info.name, settings, served)
-        if found.context_window is None:
+                learned = await asyncio.to_thread(facts.known, info.provider, info.name, settings, served)
+        if learned.context_window is None:
             window = facts.ASSUMED_ON_LOOPBACK if self.provider.loopback else facts.ASSUMED_WINDOW
-            found = replace(found, context_window=window, assumed=True)
+            learned = replace(learned, context_window=window, assumed=True)
             if self._learned:
-                self._emit(Notice("warning", "Window not known", facts.assumption(found)))
-        changed = found.context_window != info.context_window
-        self.info = replace(found, small=info.small)
+                self._emit(Notice("warning", "Window not known", facts.assumption(learned)))
+        changed = learned.context_window != info.context_window
+        self.info = replace(learned, small=info.small)
         if changed:
             self._say(self.selection.reason if self.selection else "")
 
@@ -143,11 +143,11 @@ class Models:
         """
         assert self.info is not None
         short = {"haiku": registry.small_model(self.info.full_name), "sonnet": "", "opus": ""}
-        wanted = short.get(name.lower(), name)
-        if not wanted:
+        requested = short.get(name.lower(), name)
+        if not requested:
             return None
         try:
-            full_name = await registry.complete(wanted, self._env, self._config.providers)
+            full_name = await registry.complete(requested, self._env, self._config.providers)
             if problem := await asyncio.to_thread(registry.missing, full_name, self._config.providers, self._env):
                 raise SaktiError(problem)
             return await self._other(full_name)

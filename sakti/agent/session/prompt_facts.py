@@ -38,13 +38,13 @@ def instruction_facts(
             out[f"{INSTRUCTIONS} {name}"] = f'<instructions from="{name}">\n{text}\n</instructions>'
         elif f"{INSTRUCTIONS} {name}" in before:
             out[f"{INSTRUCTIONS} {name}"] = f"{name} was removed: its instructions hold no longer."
-    known = {s.name for s in find.kept(thread)}
+    names_kept = {s.name for s in find.kept(thread)}
     near = set(names_near(thread))
     for fact in before:
         name = fact.partition(" ")[2]
         if name and name not in near and fact not in out:
             again = f"{name} reads again as it did at first."
-            out[fact] = again if name in known else f"{name} was removed: its instructions hold no longer."
+            out[fact] = again if name in names_kept else f"{name} was removed: its instructions hold no longer."
     return out
 
 
@@ -83,8 +83,8 @@ class LoadedSkills:
 
 def names_loaded(thread: Thread | None) -> list[str]:
     """Return the names of the skills that a thread has loaded."""
-    found: Any = thread.metadata.get(LOADED) if thread is not None else None
-    return [str(name) for name in cast("list[Any]", found)] if isinstance(found, list) else []
+    names: Any = thread.metadata.get(LOADED) if thread is not None else None
+    return [str(name) for name in cast("list[Any]", names)] if isinstance(names, list) else []
 
 
 def sent_skills(parts: Sequence[object]) -> tuple[str, ...]:
@@ -99,8 +99,10 @@ def skill_facts(messages: Sequence[Message], changed: str, thread: Thread | None
         out[CATALOG] = "The skills are again those that this thread began with."
     if names := names_loaded(thread):
         seen = {name for m in messages for name in _shown_in(m)}
-        known = {s.name: s for s in library.skills}
-        out |= {f"{SKILL} {n}": catalog.whole(known[n], known[n].body) for n in names if n in known and n not in seen}
+        skills = {s.name: s for s in library.skills}
+        out |= {
+            f"{SKILL} {n}": catalog.whole(skills[n], skills[n].body) for n in names if n in skills and n not in seen
+        }
     return out
 
 

@@ -287,9 +287,9 @@ class Views:
             if block.kind == "instructions":
                 label = one_line(block.text.partition("\n")[0].removeprefix("# "), FIRST_WORDS)
             out.append(ContextBlock(block.kind, label, tokens, block.text, True))
-        if own := ws.processors():
-            listed = "\n".join(map(compose.title, own))
-            out.append(ContextBlock("processors", f"{len(own)} processors", 0, listed, False))
+        if processors := ws.processors():
+            listed = "\n".join(map(compose.title, processors))
+            out.append(ContextBlock("processors", f"{len(processors)} processors", 0, listed, False))
         for message in prepared.messages:
             who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
             text = plain_text(message.parts)

@@ -28,9 +28,9 @@ def _parts(
     if not interactive:
         yield resources.read_prompt("system#headless")
     yield f"# Workspace\n\n{describe(workspace, added)}"
-    found = str(thread.metadata.get(OVERVIEW) or "") if thread else ""
-    if found and not brief:
-        yield resources.fill_prompt("system#overview", overview=found)
+    overview = str(thread.metadata.get(OVERVIEW) or "") if thread else ""
+    if overview and not brief:
+        yield resources.fill_prompt("system#overview", overview=overview)
 
 
 def describe(root: Path, added: Sequence[Path] = ()) -> str:

@@ -74,8 +74,8 @@ class Titling:
         settings = ModelSettings(temperature=0.3, thinking_tokens=0)
         model = model_call.MemoryModel(provider, name, ws.counter, ws.clock, settings=settings)
         shown = (secrets.masked(text)[:SHOWN] for text in (prompt, answer))
-        asked = fill_prompt("title#input", **dict(zip(("prompt", "answer"), shown, strict=True)))
-        text, call = await model.ask(read_prompt("title"), asked)
+        question = fill_prompt("title#input", **dict(zip(("prompt", "answer"), shown, strict=True)))
+        text, call = await model.ask(read_prompt("title"), question)
         await ws.store.write(
             stored_messages.add_step,
             id=ws.store.ids.new(),

@@ -231,18 +231,18 @@ def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
     )
 
 
-async def append(turn: Turn, made: Message) -> Message:
+async def append(turn: Turn, message: Message) -> Message:
     """Make a message durable, then known. An interrupt that comes in between waits for both.
 
     What a processor put into it is masked, too.
     """
-    made = masking.message(made, lambda parts: count_parts(turn.counter, parts, turn.model.image_rule))
-    paths = touched_paths(made, turn)
+    message = masking.message(message, lambda parts: count_parts(turn.counter, parts, turn.model.image_rule))
+    paths = touched_paths(message, turn)
 
     def store(db: Database) -> Message:
         turn.require(db)
-        task_id = claims.active(db, made.thread_id, made.thread_id, turn.owner)
-        return message_store.append(db, structs.replace(made, task_id=task_id), paths=paths)
+        task_id = claims.active(db, message.thread_id, message.thread_id, turn.owner)
+        return message_store.append(db, structs.replace(message, task_id=task_id), paths=paths)
 
     write = asyncio.ensure_future(turn.store.write(store))
     cancelled = False
@@ -267,10 +267,10 @@ async def save(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
 
 
 async def last_user(turn: Turn) -> Message:
-    found = await turn.store.read(message_store.last_of_user, turn.thread_id)
-    if found is None:
+    message = await turn.store.read(message_store.last_of_user, turn.thread_id)
+    if message is None:
         raise SaktiError("There is nothing to retry.", code="nothing")
-    return found
+    return message
 
 
 def as_written(turn: Turn, call: ToolCallPart) -> ToolCallPart:
@@ -350,16 +350,16 @@ async def _take_over(turn: Turn, result: TurnResult) -> None:
 
     Withholds the ones they left out, a call with its results.
     """
-    kept = {m.id: m for m in result.messages}
-    gone = [m for m in turn.messages if m.id not in kept]
+    after_processing = {m.id: m for m in result.messages}
+    gone = [m for m in turn.messages if m.id not in after_processing]
     calls = {c.id for m in gone for c in m.tool_calls} | {r.call_id for m in gone for r in m.tool_results}
     gone += [
         m
         for m in turn.messages
-        if m.id in kept and calls & {*(c.id for c in m.tool_calls), *(r.call_id for r in m.tool_results)}
+        if m.id in after_processing and calls & {*(c.id for c in m.tool_calls), *(r.call_id for r in m.tool_results)}
     ]
     for before in turn.messages:
-        after = kept.get(before.id)
+        after = after_processing.get(before.id)
         if after is None or after.parts == before.parts:
             continue
         parts = masking.parts(after.parts)

@@ -70,11 +70,11 @@ class Turns:
         if text.lstrip().startswith("/") or "$" in text:
             called = await calling.called(self._open, text)
         ws = self._open.workspace
-        own = ws.forbidden_paths()
-        parts = await asyncio.to_thread(mentions.with_files, text, ws.root, own, blind=blind)
+        forbidden = ws.forbidden_paths()
+        parts = await asyncio.to_thread(mentions.with_files, text, ws.root, forbidden, blind=blind)
         for sent in called.texts:
             named = await asyncio.to_thread(
-                mentions.with_files, sent.naming, ws.root, own, blind=blind, typed=sent.typed
+                mentions.with_files, sent.naming, ws.root, forbidden, blind=blind, typed=sent.typed
             )
             parts = (*parts, sent.file, *named[1:])
         await self._check_length(parts)

@@ -128,8 +128,8 @@ class ThreadActions:
 
     async def last_deleted(self) -> Thread | None:
         """Return the thread of this workspace that was deleted last."""
-        found = await self._place.store.read(thread_removal.deleted, self._place.resource_id)
-        return found[0].thread if found else None
+        deleted = await self._place.store.read(thread_removal.deleted, self._place.resource_id)
+        return deleted[0].thread if deleted else None
 
     async def export(self, thread_id: str, form: str, target: Path | None = None) -> Path:
         """Write a thread into a file (in the workspace by default) that must not exist; returns its path."""
@@ -157,9 +157,9 @@ def text_of(db: Database, thread_id: str, form: Format) -> str:
     thread = thread_removal.contents(db, thread_id).thread
     thread = replace(thread, title=leaving(thread.title))
     stored = deleted_messages.without(stored_messages.after(db, thread_id, -1))
-    said = [_without_secrets(m) for m in stored if m.state != "provisional"]
+    messages = [_without_secrets(m) for m in stored if m.state != "provisional"]
     log = [replace(x, content=leaving(x.content)) for x in own_log(db, thread_id)]
-    return render(thread, said, log, form)
+    return render(thread, messages, log, form)
 
 
 def _without_secrets(message: Message) -> Message:

@@ -32,11 +32,11 @@ class OneMessage:
             return await self._delete()
         if argument and not (argument.isdecimal() and int(argument)):
             raise SaktiError(f"{NAME} takes a number, 1 for the last message.", title="Delete a message")
-        found = await self._said()
+        messages = await self._said()
         number = int(argument or 1)
-        if number > len(found):
-            raise SaktiError(f"This thread has {len(found)} messages.", title="Delete a message")
-        self._named = found[-number]
+        if number > len(messages):
+            raise SaktiError(f"This thread has {len(messages)} messages.", title="Delete a message")
+        self._named = messages[-number]
         who = "your message" if self._named.role == "user" else "the answer"
         text = one_line(self._named.text, _SHOWN)
         return f"{NAME} {CONFIRMED} deletes {who} {text!r} for good, with a call its result: it cannot be undone."

@@ -39,10 +39,10 @@ def show(db: Database, thread_id: str, number: int | None = None) -> PastRequest
     """
     steps = requests.steps(db, thread_id)
     at = len(steps) if number is None else number
-    if not 1 <= at <= len(steps) or (told := steps[at - 1].request) is None:
+    if not 1 <= at <= len(steps) or (request := steps[at - 1].request) is None:
         return None
-    settings = {k: told.get(k) for k in ("tool_choice", "effort", "max_output_tokens")}
-    return PastRequest(steps[at - 1], tuple(_pieces(db, thread_id, told)), settings)
+    settings = {k: request.get(k) for k in ("tool_choice", "effort", "max_output_tokens")}
+    return PastRequest(steps[at - 1], tuple(_pieces(db, thread_id, request)), settings)
 
 
 def none(number: int | None) -> str:

@@ -68,27 +68,27 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
     """
     if do and store.read_only_reason:  # also where nothing goes: the file could not be looked at and written anew
         raise StoreError(store.read_only_reason, code="read_only")
-    found = Purged(store.path)
-    found.threads = await store.read(thread_removal.deleted, before=before)
-    found.tasks = leaving_all(await store.read(purging.deleted_tasks, before=before))
-    named = [n for c in found.threads for n in await store.read(purging.named_files, c.thread.id)]
-    found.files = [p for n in named if (p := _own_file(n)) is not None]
-    found.copies = [] if keep_copies or found.empty else purging.copies(store.path)
-    if not do or (found.empty and await store.read(purging.is_clean)):
-        return found
+    purged = Purged(store.path)
+    purged.threads = await store.read(thread_removal.deleted, before=before)
+    purged.tasks = leaving_all(await store.read(purging.deleted_tasks, before=before))
+    named = [n for c in purged.threads for n in await store.read(purging.named_files, c.thread.id)]
+    purged.files = [p for n in named if (p := _own_file(n)) is not None]
+    purged.copies = [] if keep_copies or purged.empty else purging.copies(store.path)
+    if not do or (purged.empty and await store.read(purging.is_clean)):
+        return purged
     was_clean = await store.write(purging.begin)
     # first what only the rows name: who is killed in between finds it again
-    found.copies = purging.remove(found.copies)
-    found.files = [f for f in found.files if _removed(f)]
-    for contents in found.threads:
+    purged.copies = purging.remove(purged.copies)
+    purged.files = [f for f in purged.files if _removed(f)]
+    for contents in purged.threads:
         await asyncio.to_thread(checkpoints.purge_thread, contents.thread.id)
         await purging.purge_thread(store, contents.thread.id)
-    for task in found.tasks:
+    for task in purged.tasks:
         await purging.purge_task(store, task.id)
-    found.flushed = await purging.clean(store)
-    if was_clean and found.flushed:
+    purged.flushed = await purging.clean(store)
+    if was_clean and purged.flushed:
         await store.write(purging.finish)
-    return found
+    return purged
 
 
 def _removed(file: Path) -> bool:
@@ -107,8 +107,8 @@ def remove_files(names: Iterable[str]) -> None:
 def _own_file(name: str) -> Path | None:
     """Return the file if sakti wrote it for a message."""
     path = Path(name)
-    kept = (resources.state_home() / "outputs", resources.state_home() / "pasted")
-    return path if any(k in path.parents for k in kept) and path.is_file() and not path.is_symlink() else None
+    folders = (resources.state_home() / "outputs", resources.state_home() / "pasted")
+    return path if any(k in path.parents for k in folders) and path.is_file() and not path.is_symlink() else None
 
 
 class Done(Protocol):

@@ -79,8 +79,8 @@ async def redact(store: Store, *, do: bool, keep_copies: bool = False) -> Redact
 
 def _files() -> list[Path]:
     state = resources.state_home()
-    found = [*(state / "outputs").glob("*.txt"), *state.glob("sakti.log*")]
-    return sorted(p for p in found if p.is_file() and not p.is_symlink())
+    candidates = [*(state / "outputs").glob("*.txt"), *state.glob("sakti.log*")]
+    return sorted(p for p in candidates if p.is_file() and not p.is_symlink())
 
 
 def _text(path: Path) -> str:

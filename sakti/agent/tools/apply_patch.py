@@ -56,26 +56,26 @@ def _patched(run: ToolContext, text: str, workdir: str | None) -> list[Changed]:
     out: dict[Path, Changed] = {}
     for change in patches.parse(text):
         path = str(resolved(folder, change.path))
-        found = run.resolve(path)
+        target = run.resolve(path)
         if change.kind == "add":
-            if os.path.lexists(found) and found not in out:
+            if os.path.lexists(target) and target not in out:
                 run.state.check_unchanged(regular(run, path), whole=True)
-            out[found] = changes.written(run, path, change.content)
+            out[target] = changes.written(run, path, change.content)
             continue
-        there = _current(run, out, path, found)
+        there = _current(run, out, path, target)
         if change.kind == "delete":
-            out[found] = Changed(found, there.name, there.before, "", None)
+            out[target] = Changed(target, there.name, there.before, "", None)
             continue
         before, encoded = there.after, textfile.decode(there.data or b"") or FileText("")
         after = patches.patched(before, _with_values(change, before), there.name)
-        goal = run.resolve(str(resolved(folder, change.move_to))) if change.move_to else found
-        if goal != found:
+        goal = run.resolve(str(resolved(folder, change.move_to))) if change.move_to else target
+        if goal != target:
             if os.path.lexists(goal):
                 raise ToolError(f"{run.state.show(goal)} is there already; nothing was changed.")
-            out[found] = Changed(found, there.name, there.before, "", None)
+            out[target] = Changed(target, there.name, there.before, "", None)
             out[goal] = Changed(goal, run.state.show(goal), None, after, encoded.encode(after))
         else:
-            out[found] = Changed(found, there.name, there.before, after, encoded.encode(after))
+            out[target] = Changed(target, there.name, there.before, after, encoded.encode(after))
     return list(out.values())
 
 

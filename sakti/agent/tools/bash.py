@@ -84,24 +84,24 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
     folder = Path(notes.name)
     (folder / "cwd").touch()
     begin = (folder / "cwd").stat().st_ctime_ns
-    given = command
+    script_text = command
     if len(command.encode("utf-8", "replace")) > LONGEST_ARGUMENT:
         (folder / "command").write_text(command, "utf-8", "replace")
-        given = f". {shlex.quote(str(folder / 'command'))}"
+        script_text = f". {shlex.quote(str(folder / 'command'))}"
     prelude = _PRELUDE.format(file=shlex.quote(str(folder / "cwd"))).replace("\n", "; ") if track else ""
     # on one line, and the command evaluated: its lines are counted from 1 in what bash complains of
     script = f'{prelude}__command=$1; shift; eval "$__command"'
     cwd = run.cwd if run.cwd.is_dir() else run.state.workspace
     sandbox = None if outside or run.state.level.name == "unsandboxed" else run.state.sandbox
     env = _environment(run, cwd, outside, inside=sandbox is not None)
-    argv, read = [program, "-c", script, program, given], ()
+    argv, read = [program, "-c", script, program, script_text], ()
     if way is not None and sandbox is not None:
         argv, read = [sys.executable, "-I", "-S", str(RELAY), str(way), str(PORT), *argv], (way.parent,)
         env = {**env, **environment.proxied(PORT)}
     try:
-        with _enclosed(sandbox, argv, cwd, folder.resolve(), read, read_only=run.read_only) as made:
+        with _enclosed(sandbox, argv, cwd, folder.resolve(), read, read_only=run.read_only) as enclosed:
             supervised = not _is_contained(run.state, sandbox)
-            process = spawn(made.argv, made.cwd, env, made.descriptors, supervised=supervised)
+            process = spawn(enclosed.argv, enclosed.cwd, env, enclosed.descriptors, supervised=supervised)
     except (OSError, ValueError) as e:
         notes.cleanup()
         raise ToolError(f"bash cannot be started: {getattr(e, 'strerror', None) or e}.") from e
@@ -110,11 +110,11 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
 
 def _environment(run: ToolContext, folder: Path, outside: str, *, inside: bool) -> Mapping[str, str]:
     """Return the variables of a command; one that the user types gets the user's own, with the user's git."""
-    state, own = run.state, run.state.own_env or {}
-    if outside == OWN and own:
-        return own
-    network = {} if inside else environment.networked(own)
-    git = git_environment.variables(own or state.env, folder, state.workspace, reads=run.read_only)
+    state, user_env = run.state, run.state.own_env or {}
+    if outside == OWN and user_env:
+        return user_env
+    network = {} if inside else environment.networked(user_env)
+    git = git_environment.variables(user_env or state.env, folder, state.workspace, reads=run.read_only)
     return {**state.env, **network, **git}
 
 
@@ -130,8 +130,8 @@ def _enclosed(
     if sandbox is None:
         yield enclosing.Enclosed(tuple(argv), cwd)
         return
-    with sandbox.enclosed(argv, cwd, (notes,), read, read_only=read_only) as made:
-        yield made
+    with sandbox.enclosed(argv, cwd, (notes,), read, read_only=read_only) as enclosed:
+        yield enclosed
 
 
 @tool(effect="run", small=3, small_without=("timeout", "outside", "reach"))
@@ -162,13 +162,13 @@ async def bash(
     before = run.state.files.unchanged()
     started = await _started(run, command, outside=outside, reach=reach or ())
     running, limit = started.running, timeout or run.state.bash_timeout
-    timed_out, left, changed, survivors = False, "", "", list[str]()
+    timed_out, remaining, changed, survivors = False, "", "", list[str]()
     try:
         timed_out = not await _streamed(run, running, limit)
         if not timed_out:
-            left = await _left(run, running)
+            remaining = await _left(run, running)
     finally:
-        if not left:
+        if not remaining:
             survivors = await running.stop()
         running.output.settle()
         changed = _changes(run, OwnCommand(command, started.begin, time.time_ns()), before)
@@ -181,7 +181,7 @@ async def bash(
         run,
         running,
         limit if timed_out else None,
-        [survived(survivors), left, changed, aside.told(appeared), _not_reached(run, started), _stopped(started)],
+        [survived(survivors), remaining, changed, aside.told(appeared), _not_reached(run, started), _stopped(started)],
     )
 
 

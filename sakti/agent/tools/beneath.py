@@ -46,12 +46,12 @@ def _entered(at: int, part: str, path: Path) -> int:
 def there(folder: int, path: Path) -> os.stat_result | None:
     """Return the status of `path` in its folder, or None. Raises `ToolError` for a link."""
     try:
-        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise _moved(path)
-    return found
+    return status
 
 
 def _moved(path: Path) -> ToolError:

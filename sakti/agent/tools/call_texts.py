@@ -33,11 +33,11 @@ _PIECE = lazy_pattern(
 
 def heredoc(command: str) -> tuple[str, str] | None:
     """Return (folder, patch) of a command that only passes a patch to `apply_patch`."""
-    found = _HEREDOC.fullmatch(command)
-    if found is not None and "*** Begin Patch" in found["body"]:
-        return (found["dir"] or "").strip("'\""), found["body"]
-    found = _ARGUMENT.fullmatch(command)
-    return ("", found["body"]) if found is not None else None
+    match = _HEREDOC.fullmatch(command)
+    if match is not None and "*** Begin Patch" in match["body"]:
+        return (match["dir"] or "").strip("'\""), match["body"]
+    match = _ARGUMENT.fullmatch(command)
+    return ("", match["body"]) if match is not None else None
 
 
 _BLOCK = lazy_pattern(

@@ -38,20 +38,20 @@ class Changed(Struct, frozen=True):
 
 def written(run: ToolContext, path: str, content: str) -> Changed:
     """Return a file with new content. Raises `ToolError` unless the model has read all of the old one."""
-    found = run.resolve(path)
-    name = run.state.show(found)
-    if not os.path.lexists(found):
-        return Changed(found, name, None, content, FileText("").encode(content))
+    target = run.resolve(path)
+    name = run.state.show(target)
+    if not os.path.lexists(target):
+        return Changed(target, name, None, content, FileText("").encode(content))
     regular(run, path)
-    run.state.check_unchanged(found, whole=True)
-    writable(found, name)
+    run.state.check_unchanged(target, whole=True)
+    writable(target, name)
     try:
-        _, there = read_file(found)
+        _, there = read_file(target)
     except ToolError:  # binary or very large: replaced as it was asked for, without a diff
-        return Changed(found, name, "", content, FileText("").encode(content))
+        return Changed(target, name, "", content, FileText("").encode(content))
     content = revealed(content, there.text)
     there.check_whole(content)
-    return Changed(found, name, there.text, content, there.encode(_kept_ends(there.text, content)))
+    return Changed(target, name, there.text, content, there.encode(_kept_ends(there.text, content)))
 
 
 def _kept_ends(before: str, content: str) -> str:

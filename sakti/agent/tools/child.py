@@ -41,9 +41,9 @@ def ripgrep() -> str | None:
     except metadata.PackageNotFoundError:
         return None
     for file in files:
-        found = Path(str(file.locate()))
-        if file.name in ("rg", "rg.exe") and found.is_file():
-            return str(found.resolve())
+        program = Path(str(file.locate()))
+        if file.name in ("rg", "rg.exe") and program.is_file():
+            return str(program.resolve())
     return None
 
 
@@ -99,10 +99,10 @@ async def chunks(
 
 async def _head(stream: asyncio.StreamReader) -> str:
     """Return the beginning of a program's stderr; the rest is read so that it does not block."""
-    kept = b""
+    head = b""
     while piece := await stream.read(CHUNK):
-        kept += piece[: max(0, 8_192 - len(kept))]
-    return kept.decode("utf-8", "replace")
+        head += piece[: max(0, 8_192 - len(head))]
+    return head.decode("utf-8", "replace")
 
 
 async def _feed(stream: asyncio.StreamWriter, data: bytes) -> str:

@@ -51,13 +51,13 @@ async def edit(
 def _edited(run: ToolContext, path: str, edits: Sequence[Edit]) -> Changed:
     if len(edits) == 1 and not edits[0].old and edits[0].after is None and _is_empty(run.resolve(path)):
         return changes.written(run, path, edits[0].new)  # how other programs make a file by their edit tool
-    found = regular(run, path)
-    name = run.state.show(found)
-    run.state.check_unchanged(found)
-    changes.writable(found, name)
-    _, there = read_file(found)
+    target = regular(run, path)
+    name = run.state.show(target)
+    run.state.check_unchanged(target)
+    changes.writable(target, name)
+    _, there = read_file(target)
     after = apply_edits(there.text, [_unmasked(one, there.text) for one in edits], name)
-    return Changed(found, name, there.text, after, there.encode(after))
+    return Changed(target, name, there.text, after, there.encode(after))
 
 
 def _unmasked(change: Edit, there: str) -> Edit:

@@ -70,12 +70,12 @@ async def grep(
     deadline = asyncio.get_running_loop().time() + SECONDS
     place = run.place()
     if root.is_dir():
-        found = await listing(root, place, seconds=SECONDS)
+        files = await listing(root, place, seconds=SECONDS)
         base, fits = root, matcher(include, root) if include else None
-        names = await asyncio.to_thread(lambda: [p for p in found.paths if fits is None or fits(p)])
-        secret = [p for p in found.secret if fits is None or fits(p)]
+        names = await asyncio.to_thread(lambda: [p for p in files.paths if fits is None or fits(p)])
+        secret = [p for p in files.secret if fits is None or fits(p)]
     elif root.is_file():
-        found, base, names, secret = Listing(), root.parent, [root.name], list[str]()
+        files, base, names, secret = Listing(), root.parent, [root.name], list[str]()
         if reason := secret_reason(root, place):
             raise ToolError(f"{path} cannot be searched: {reason}.")
     else:
@@ -92,7 +92,7 @@ async def grep(
                 secret += [] if name in secret else [name]
             elif not _take(search, row, show):
                 break
-    return _told(search, show, found, secret, timed_out)
+    return _told(search, show, files, secret, timed_out)
 
 
 def _shower(run: ToolContext, base: Path) -> Callable[[str], str]:
@@ -114,8 +114,8 @@ def _take(search: Search, row: bytes, show: Callable[[str], str]) -> bool:
     """Add one row of output; False when there are enough."""
     name, separator, rest = row.partition(b"\0")
     if not separator:
-        if found := _BINARY.match(row):
-            search.skipped.append(f"{show(_name(found[1]))} (binary, it matches)")
+        if match := _BINARY.match(row):
+            search.skipped.append(f"{show(_name(match[1]))} (binary, it matches)")
         return True
     if search.files_only:
         number, sign, text = rest.rstrip(b"\r"), b":", b""
@@ -171,8 +171,8 @@ async def _output(
         stream = child.chunks(command, base, ended, data=data, deadline=deadline)
         async with contextlib.aclosing(stream) as pieces:
             async for piece in pieces:
-                *whole, rest = (rest + piece).split(b"\n")
-                for row in whole:
+                *rows, rest = (rest + piece).split(b"\n")
+                for row in rows:
                     yield row
         if ended.code is None:
             yield None
@@ -187,7 +187,7 @@ def _commands(program: str | None, search: Search, names: Sequence[str]) -> Iter
     if not names:
         names = [os.devnull]  # a wrong pattern is told even where there is nothing to search
     if program is None:
-        wanted = {
+        task = {
             "pattern": re.escape(search.pattern) if search.literal else search.pattern,
             "ignore_case": search.ignore_case,
             "multiline": search.multiline,
@@ -196,7 +196,7 @@ def _commands(program: str | None, search: Search, names: Sequence[str]) -> Iter
             "columns": MAX_LINE,
             "files": [n if n == os.devnull else f"./{n}" for n in names],
         }
-        yield child.script("scan.py"), json.dumps(wanted).encode()
+        yield child.script("scan.py"), json.dumps(task).encode()
         return
     command = [program, "--no-config", "--null", "--with-filename", "--color=never", "--threads=1", "--crlf"]
     command += ["--count"] if search.files_only else ["--line-number", "--no-heading", f"--context={search.context}"]
@@ -243,5 +243,5 @@ def _wrong(pattern: str, errors: str) -> ToolError:
 
 def _unread(errors: str) -> list[str]:
     """Return the files that could not be read, with the reason."""
-    found = re.findall(r"^rg: (?:\./)?(.+?): (.+?)(?: \(os error \d+\))?$", errors, re.MULTILINE)
-    return [f"{name} ({reason})" for name, reason in found]
+    pairs = re.findall(r"^rg: (?:\./)?(.+?): (.+?)(?: \(os error \d+\))?$", errors, re.MULTILINE)
+    return [f"{name} ({reason})" for name, reason in pairs]

@@ -32,26 +32,30 @@ async def read(
     """Read a text file, an image, or pages of a PDF."""
     if run.resolve(path).is_dir():
         return await ls(run, {"path": path})
-    found = files.regular(run, path)
-    name = run.state.show(found)
-    with await asyncio.to_thread(found.open, "rb") as file:
+    target = files.regular(run, path)
+    name = run.state.show(target)
+    with await asyncio.to_thread(target.open, "rb") as file:
         head = file.read(textfile.HEAD)
     if (kind := pictures.kind(head)) is not None:
-        return await pictures.show(found, name, kind, offset, limit)
-    if await asyncio.to_thread(lambda: found.stat().st_size) > files.MAX_FILE_BYTES:
-        return await asyncio.to_thread(_read_large, run, found, head, offset, limit or 2000)
-    data, text = await asyncio.to_thread(files.read_file, found)
-    await asyncio.to_thread(run.state.saw, found, data)
+        return await pictures.show(target, name, kind, offset, limit)
+    if await asyncio.to_thread(lambda: target.stat().st_size) > files.MAX_FILE_BYTES:
+        return await asyncio.to_thread(_read_large, run, target, head, offset, limit or 2000)
+    data, text = await asyncio.to_thread(files.read_file, target)
+    await asyncio.to_thread(run.state.saw, target, data)
     bodies = await asyncio.to_thread(_shown, text.text)
     if not bodies:
         return Outcome(f"{name} is empty.", details={"path": name, "lines": "0"})
     if offset > len(bodies):
         raise ToolError(f"{path} has {len(bodies)} lines; line {offset} is behind its end.")
-    wanted = bodies[offset - 1 : offset - 1 + (limit or 2000)]
-    rows = _rows(wanted, offset, len(str(offset + len(wanted) - 1)), run.state.output_bytes - ROOM_FOR_NOTE)
+    selected = bodies[offset - 1 : offset - 1 + (limit or 2000)]
+    rows = _rows(selected, offset, len(str(offset + len(selected) - 1)), run.state.output_bytes - ROOM_FOR_NOTE)
     last = offset + len(rows) - 1
-    left = len(bodies) - last
-    more = f"\n[{left} more line{'s' * (left > 1)} of {len(bodies)}: read on with offset={last + 1}.]" if left else ""
+    remaining = len(bodies) - last
+    more = (
+        f"\n[{remaining} more line{'s' * (remaining > 1)} of {len(bodies)}: read on with offset={last + 1}.]"
+        if remaining
+        else ""
+    )
     return Outcome("\n".join(rows) + more + _written(text), details={"path": name, "lines": f"{offset}-{last}"})
 
 
@@ -90,12 +94,14 @@ def _read_large(run: ToolContext, path: Path, head: bytes, offset: int, limit: i
     if b"\0" in head:
         raise ToolError(f"{path.name} is a binary file of {path.stat().st_size:,} bytes.")
     with path.open("rb") as file:
-        wanted = _lines(file, offset, limit + 1)
-        rows = _rows(wanted, offset, len(str(offset + limit)), run.state.output_bytes - ROOM_FOR_NOTE)
+        selected = _lines(file, offset, limit + 1)
+        rows = _rows(selected, offset, len(str(offset + limit)), run.state.output_bytes - ROOM_FOR_NOTE)
     if not rows:
         raise ToolError(f"{path.name} has fewer than {offset} lines.")
     name, last = run.state.show(path), offset + min(len(rows), limit) - 1
-    more = f"\n[More lines follow: read on with offset={last + 1}.]" if len(rows) > limit or next(wanted, None) else ""
+    more = (
+        f"\n[More lines follow: read on with offset={last + 1}.]" if len(rows) > limit or next(selected, None) else ""
+    )
     return Outcome("\n".join(rows[:limit]) + more, details={"path": name, "lines": f"{offset}-{last}"})
 
 

@@ -98,9 +98,9 @@ def _fields(store: Store, change: Callable[..., Any]) -> dict[str, Run]:
         metadata: Json | None = None,
         force: bool = False,
     ) -> Json:
-        given = {"title": title or None, "description": description, "priority": priority, "type": type}
-        given |= {"labels": labels, "assignee": assignee, "metadata": metadata}
-        changes = {k: v for k, v in given.items() if v is not None}
+        fields = {"title": title or None, "description": description, "priority": priority, "type": type}
+        fields |= {"labels": labels, "assignee": assignee, "metadata": metadata}
+        changes = {k: v for k, v in fields.items() if v is not None}
         return _told(await change(run, service.update, id, changes, force=force))
 
     return {"create": create, "update": update}

@@ -183,8 +183,8 @@ def split_unfinished(output: str) -> tuple[str, str]:
 
 
 def _start_of_unfinished(text: str) -> int:
-    found = _UNFINISHED.search(text, max(0, len(text) - LONGEST_ESCAPE - 4))
-    return found.start() if found else len(text)
+    match = _UNFINISHED.search(text, max(0, len(text) - LONGEST_ESCAPE - 4))
+    return match.start() if match else len(text)
 
 
 def _overlaid(redraws: list[str]) -> str:

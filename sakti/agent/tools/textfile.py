@@ -107,15 +107,15 @@ def _new_text(old: str, new: str) -> str:
 def decode(data: bytes) -> FileText | None:
     """Decode `data`; None for a binary file."""
     for mark, encoding in _MARKS:
-        if data.startswith(mark) and (found := _exact(data[len(mark) :], encoding, mark=mark)):
-            return found
+        if data.startswith(mark) and (text := _exact(data[len(mark) :], encoding, mark=mark)):
+            return text
     wide = _wide(data)
     if wide is not None:
         return wide
     if b"\0" in data[:HEAD]:
         return None
-    if found := _exact(data, "utf-8"):
-        return found
+    if text := _exact(data, "utf-8"):
+        return text
     return _declared(data) or _guessed(data)
 
 
@@ -137,8 +137,8 @@ def _wide(data: bytes) -> FileText | None:
     even, odd = head[::2].count(0), head[1::2].count(0)
     if min(even, odd) or max(even, odd) * 5 < len(head):  # two fifths of its characters at least
         return None
-    found = _exact(data, "utf-16-le" if odd else "utf-16-be")
-    return found if found and not _CONTROL.search(found.text[:HEAD]) else None
+    text = _exact(data, "utf-16-le" if odd else "utf-16-be")
+    return text if text and not _CONTROL.search(text.text[:HEAD]) else None
 
 
 def _declared(data: bytes) -> FileText | None:
@@ -160,8 +160,8 @@ def _declared(data: bytes) -> FileText | None:
 def _guessed(data: bytes) -> FileText:
     """Guess the encoding: UTF-8 with a few wrong bytes, else the likeliest one; Latin-1 has every byte."""
     many = sum(len(m) for m in _MANY.findall(data))
-    if many > len(data.translate(None, _ASCII)) // 2 and (found := _exact(data, "utf-8", errors="surrogateescape")):
-        return found
+    if many > len(data.translate(None, _ASCII)) // 2 and (decoded := _exact(data, "utf-8", errors="surrogateescape")):
+        return decoded
     evidence = len(data.translate(None, _ASCII))
     for name in encodings.likely(data) if evidence >= FEW else ():
         if text := _exact(data, name):

@@ -58,8 +58,8 @@ def make(offered: Callable[[], Sequence[ToolSpec]]) -> list[Tool]:
 
 def ranked(tools: Sequence[ToolSpec], query: str) -> list[ToolSpec]:
     """Return the tools by the words of a query that they hold; a word of a name counts three times."""
-    wanted = _words(query)
-    scored = [(3 * len(wanted & _words(t.name)) + len(wanted & _words(t.description)), t) for t in tools]
+    query_words = _words(query)
+    scored = [(3 * len(query_words & _words(t.name)) + len(query_words & _words(t.description)), t) for t in tools]
     return [t for n, t in sorted(scored, key=lambda e: -e[0]) if n]
 
 

@@ -215,19 +215,19 @@ class Toolbox(Struct):
             call = await call_hooks.before(self.hooks, call)
             judged = await self._judged(run, call)
             call = judged.call
-            found, arguments, decision = await self._admitted(run, judged)
+            tool, arguments, decision = await self._admitted(run, judged)
             run.read_only = self.mode == "plan" or decision.only_reads
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(found.effect, arguments, run.place()) as record:
+            async with self.state.recorder.around(tool.effect, arguments, run.place()) as record:
                 earlier = self.state.background.keys() | ()
-                outcome = await found(run, arguments)
+                outcome = await tool(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
             if record.lost:
                 note = f"[removed or changed, and /undo cannot restore it: {', '.join(record.lost)}]"
                 outcome = structs.replace(outcome, content=f"{outcome.content}\n{note}")
-            if found.effect == "write" and not outcome.is_error:
-                self._note_changes(run, found, arguments, outcome)
+            if tool.effect == "write" and not outcome.is_error:
+                self._note_changes(run, tool, arguments, outcome)
         except Denied as e:
             started = clock.monotonic()
             outcome = Outcome(e.message, is_error=True, details={"denied": e.why})
@@ -254,9 +254,9 @@ class Toolbox(Struct):
     def _known(self, call: ToolCallPart, cwd: Path) -> ToolCallPart:
         """Translate `call` to our tool and argument names, where its meaning is clear."""
         if call.name == tool_search.CALL and call.arguments is not None:
-            name, given = call.arguments.get("name"), call.arguments.get("arguments")
-            if isinstance(name, str) and name in self.searched and isinstance(given, dict):
-                call = structs.replace(call, name=name, arguments=given)
+            name, inner = call.arguments.get("name"), call.arguments.get("arguments")
+            if isinstance(name, str) and name in self.searched and isinstance(inner, dict):
+                call = structs.replace(call, name=name, arguments=inner)
         arguments = call.arguments if call.arguments is not None else call_texts.parse_leniently(call.raw)
         name = call.name if call.name in self.tools else forms.tool_name(call.name)
         if arguments is not None:
@@ -267,11 +267,11 @@ class Toolbox(Struct):
     async def _judged(self, run: ToolContext, call: ToolCallPart) -> Judged:
         """Return a call after the guard's changes, if it could run. Raises `Denied`."""
         call = self._known(call, run.cwd)
-        found = self.tools.get(call.name)
-        if self.guard is None or found is None or call.arguments is None or call.name in self.removed:
+        tool = self.tools.get(call.name)
+        if self.guard is None or tool is None or call.arguments is None or call.name in self.removed:
             return Judged(call)
         try:
-            found.check(call.arguments, run.cwd)
+            tool.check(call.arguments, run.cwd)
         except ToolError:
             return Judged(call)  # running it says what is wrong
         judged = await self.guard.before(call)
@@ -283,16 +283,16 @@ class Toolbox(Struct):
         Raises `ToolError` where they are wrong, `Denied` where it must not run.
         """
         call = judged.call
-        found = self.tools.get(call.name)
+        tool = self.tools.get(call.name)
         if call.name in self.removed:
             raise ToolError(f"The tool {call.name} is not available in this step.")
-        if found is None:
+        if tool is None:
             forms.call(call.name, call.arguments or {}, run.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
-        _, given = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
-        return found, *await self._approved(run, found, structs.replace(judged, call=call), given)
+        _, values = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
+        return tool, *await self._approved(run, tool, structs.replace(judged, call=call), values)
 
     @property
     def _all_rules(self) -> Rules:
@@ -420,8 +420,8 @@ def _with(arguments: Json, decision: Decision) -> Json:
     more: Json = {"outside": decision.outside} if decision.outside else {}
     if decision.command:
         more["command"] = decision.command
-    given = {k: v for k, v in arguments.items() if k != "reach"}
-    return {**given, **more, **({"reach": list(decision.reach)} if decision.reach else {})}
+    values = {k: v for k, v in arguments.items() if k != "reach"}
+    return {**values, **more, **({"reach": list(decision.reach)} if decision.reach else {})}
 
 
 # Models that were trained on the `*** Begin Patch` envelope.

@@ -42,11 +42,11 @@ async def listing(root: Path, place: Place, *, seconds: float = 20) -> Listing:
     """List the files below `root` that may be read."""
     program = ripgrep()
     if program is not None:
-        found, complete = await _ripgrep(program, root, place.workspace, seconds)
+        paths, complete = await _ripgrep(program, root, place.workspace, seconds)
     else:
-        found, complete = await _walked(root, place.workspace, seconds)
-    secret = await asyncio.to_thread(_split, found, root, place)
-    return Listing(sorted(found), sorted(secret), complete)
+        paths, complete = await _walked(root, place.workspace, seconds)
+    secret = await asyncio.to_thread(_split, paths, root, place)
+    return Listing(sorted(paths), sorted(secret), complete)
 
 
 def _split(found: list[str], root: Path, place: Place) -> list[str]:
@@ -157,7 +157,7 @@ def _ignored(specs: list[tuple[Path, pathspec.GitIgnoreSpec]], path: Path, *, fo
     """Decide by the nearest ignore file with a rule for the path."""
     end = "/" if folder else ""
     for base, spec in reversed(specs):
-        said = spec.check_file(path.relative_to(base).as_posix() + end).include
-        if said is not None:
-            return said
+        ignored = spec.check_file(path.relative_to(base).as_posix() + end).include
+        if ignored is not None:
+            return ignored
     return False

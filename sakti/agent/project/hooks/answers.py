@@ -127,12 +127,12 @@ def _of_table(event: str, hook: Hook, table: Json) -> Answer:
     special: Json = cast("Json", inner) if isinstance(inner, dict) else {}
     verdict = _WORDS.get(str(table.get("decision")), "") if event not in CANNOT else ""
     reason, changed = _text(table, "reason"), special.get("updatedInput")
-    if event == "PreToolUse" and (said := _WORDS.get(str(special.get("permissionDecision")))):
-        verdict, reason = said, _text(special, "permissionDecisionReason") or reason
+    if event == "PreToolUse" and (permission := _WORDS.get(str(special.get("permissionDecision")))):
+        verdict, reason = permission, _text(special, "permissionDecisionReason") or reason
     elif event == "PermissionRequest" and isinstance(decided := special.get("decision"), dict):
-        asked = cast("Json", decided)
-        verdict = _WORDS.get(str(asked.get("behavior")), "")
-        reason, changed = _text(asked, "message"), asked.get("updatedInput")
+        request = cast("Json", decided)
+        verdict = _WORDS.get(str(request.get("behavior")), "")
+        reason, changed = _text(request, "message"), request.get("updatedInput")
     elif event not in ("PreToolUse", "PermissionRequest") and verdict != "deny":
         verdict = ""  # what others may say is `block`
     message = _text(table, "systemMessage")
@@ -155,8 +155,8 @@ def _text(table: Json, name: str) -> str:
 
 def merged(answers: Sequence[Answer]) -> Decision:
     """Return one decision: deny before ask before allow, whatever came first."""
-    given: list[Verdict] = [a.verdict for a in answers]
-    worst = max(given, key=_STRICTNESS.index) if given else ""
+    verdicts: list[Verdict] = [a.verdict for a in answers]
+    worst = max(verdicts, key=_STRICTNESS.index) if verdicts else ""
     reasons = tuple(Text(a.hook, a.reason) for a in answers if a.verdict == worst and a.reason and worst)
     changing = next((a for a in answers if a.input is not None), None) if worst != "deny" else None
     stopping = next((Text(a.hook, a.stop) for a in answers if a.stop is not None), None)

@@ -52,12 +52,12 @@ class HookGuard:
         if not self._hooks.listens(event):
             return outcome
         calls = self._told(call)
-        fields = [self._ended(call, told, outcome, duration_ms) for told in calls]
+        fields = [self._ended(call, text, outcome, duration_ms) for text in calls]
         decision = await self._hooks.fire(event, fields, self._subject(call, calls))
         if decision.stop is not None:
             self._stop = decision.stop.text
-        told = answers.delimited(event, (*decision.reasons, *decision.context))
-        return structs.replace(outcome, content=f"{outcome.content}\n\n{told}") if told else outcome
+        text = answers.delimited(event, (*decision.reasons, *decision.context))
+        return structs.replace(outcome, content=f"{outcome.content}\n\n{text}") if text else outcome
 
     def _ended(self, call: ToolCallPart, told: Told, outcome: Outcome, duration_ms: int) -> dict[str, Any]:
         result = payload.response(call.name, told, outcome)
@@ -70,9 +70,9 @@ class HookGuard:
             self._stop = decision.stop.text or "A hook ended the turn."
             raise Denied(f"Not run: {self._stop}", self._stop)
         if decision.verdict == "deny":
-            told = answers.delimited(event, decision.reasons)
+            text = answers.delimited(event, decision.reasons)
             source = decision.reasons[0].hook.source if decision.reasons else ""
-            raise Denied(f"Refused by a hook.\n{told}", f"hook of {source}: {one_line(decision.reason, 300)}")
+            raise Denied(f"Refused by a hook.\n{text}", f"hook of {source}: {one_line(decision.reason, 300)}")
         notes = [answers.delimited(event, decision.context)]
         if decision.input is not None and decision.changed_by is not None and decision.input != calls[0].input:
             source = decision.changed_by.source
@@ -91,7 +91,7 @@ class HookGuard:
 
     def _subject(self, call: ToolCallPart, calls: list[Told]) -> Subject:
         command = (call.arguments or {}).get("command") if call.name == "bash" else None
-        paths = [p for told in calls for p in told.paths]
+        paths = [p for each in calls for p in each.paths]
         relative = [self._tools.show(self._tools.resolve(p)) for p in paths]
         return Subject(matching.names_of(call.name), str(command) if command is not None else None, (*paths, *relative))
 

@@ -75,18 +75,18 @@ def told(tool: str, arguments: Json, resolve: Callable[[str], str]) -> list[Told
     if tool == "apply_patch":
         return _patched(arguments, resolve)
     names = _ARGUMENTS.get(tool, {})
-    given = {names.get(k, k): v for k, v in arguments.items()}
+    fields = {names.get(k, k): v for k, v in arguments.items()}
     path = arguments.get("path")
     if isinstance(path, str) and (tool in _TOOLS or tool == "edit"):
-        given["path" if tool in _FOLDERS else "file_path"] = resolve(path)
+        fields["path" if tool in _FOLDERS else "file_path"] = resolve(path)
     if tool == "edit":
-        return [_edited(given, resolve(path) if isinstance(path, str) else "")]
-    if tool == "bash" and isinstance(seconds := given.get("timeout"), int):
-        given["timeout"] = seconds * 1_000
-    if tool == "grep" and "files_only" in given:
-        given["output_mode"] = "files_with_matches" if given.pop("files_only") else "content"
+        return [_edited(fields, resolve(path) if isinstance(path, str) else "")]
+    if tool == "bash" and isinstance(seconds := fields.get("timeout"), int):
+        fields["timeout"] = seconds * 1_000
+    if tool == "grep" and "files_only" in fields:
+        fields["output_mode"] = "files_with_matches" if fields.pop("files_only") else "content"
     paths = (resolve(path),) if isinstance(path, str) else ()
-    return [Told(_TOOLS.get(tool, tool), given, paths)]
+    return [Told(_TOOLS.get(tool, tool), fields, paths)]
 
 
 def _edited(given: Json, path: str) -> Told:

@@ -48,10 +48,10 @@ async def run(hook: Hook, data: bytes, place: Place) -> Ran:
     """Run one hook to its end or its time; raises nothing but a cancellation, which ends it too."""
     try:
         argv = command(hook, place)
-        with tempfile.TemporaryFile(prefix="sakti-hook-") as given:
-            given.write(data)
-            given.seek(0)
-            process = _started(argv, hook, place, given)
+        with tempfile.TemporaryFile(prefix="sakti-hook-") as stdin:
+            stdin.write(data)
+            stdin.seek(0)
+            process = _started(argv, hook, place, stdin)
     except (OSError, ValueError) as e:
         why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         return Ran(hook, failed=f"cannot be started: {why}.")
@@ -83,10 +83,10 @@ def command(hook: Hook, place: Place) -> list[str]:
         return [shell, "-c", hook.command]
     words = [_with_folder(word, place.workspace) for word in (hook.command, *hook.args)]
     if "/" not in words[0]:
-        found = find_program(words[0], place.workspace, place.env.get("PATH"))
-        if found is None:
+        program = find_program(words[0], place.workspace, place.env.get("PATH"))
+        if program is None:
             raise ValueError(f"{words[0]} was not found on PATH")
-        words[0] = found
+        words[0] = program
     return words
 
 
@@ -104,16 +104,16 @@ def variables(place: Place) -> dict[str, str]:
 
 def _started(argv: Sequence[str], hook: Hook, place: Place, given: IO[bytes]) -> subprocess.Popen[bytes]:
     cwd = place.cwd if place.cwd.is_dir() else place.workspace
-    with _enclosed(argv, cwd, hook, place) as made:
+    with _enclosed(argv, cwd, hook, place) as enclosed:
         return subprocess.Popen(
-            made.argv,
-            cwd=made.cwd,
+            enclosed.argv,
+            cwd=enclosed.cwd,
             env=variables(place),
             stdin=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            pass_fds=made.descriptors,
+            pass_fds=enclosed.descriptors,
         )
 
 
@@ -123,8 +123,8 @@ def _enclosed(argv: Sequence[str], cwd: Path, hook: Hook, place: Place) -> Gener
         yield enclosing.Enclosed(tuple(argv), cwd)
         return
     write = () if hook.project else enclosing.given_folders(hook.write, place.home)
-    with place.sandbox.enclosed(argv, cwd, write, place.read) as made:
-        yield made
+    with place.sandbox.enclosed(argv, cwd, write, place.read) as enclosed:
+        yield enclosed
 
 
 async def _exited(process: subprocess.Popen[bytes]) -> None:

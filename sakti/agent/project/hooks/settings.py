@@ -98,8 +98,8 @@ def collect(own: Sequence[HookSettings], own_source: str, claude: bytes | None, 
     off = ""
     if claude is not None:
         source = "~/.claude/settings.json"
-        made, off = _of_claude(claude, source, problems, project=False)
-        hooks += [replace(h, write=("~/.claude",)) for h in made]
+        user_hooks, off = _of_claude(claude, source, problems, project=False)
+        hooks += [replace(h, write=("~/.claude",)) for h in user_hooks]
     theirs: list[Hook] = []
     for name, data in files.items():
         if name.endswith(".toml"):
@@ -166,10 +166,10 @@ def run_by(hook: Hook, workspace: Path) -> Iterator[Path]:
             folders += [folder / word for folder in folders[:8]]
         for name in _named(before, word):
             for path in (folder / name for folder in folders):
-                if (found := _script(path, before, workspace)) is not None and found not in seen:
-                    seen.add(found)
-                    yield found
-                    yield from (p for p in _companions(found, workspace) if not (p in seen or seen.add(p)))
+                if (script := _script(path, before, workspace)) is not None and script not in seen:
+                    seen.add(script)
+                    yield script
+                    yield from (p for p in _companions(script, workspace) if not (p in seen or seen.add(p)))
 
 
 def _named(before: str, word: str) -> Sequence[str]:
@@ -203,8 +203,8 @@ def _companions(script: Path, workspace: Path) -> Iterator[Path]:
             number += 1
             if number > MOST_COMPANIONS:
                 return
-            if (found := _script(Path(at, name), "", workspace)) is not None:
-                yield found
+            if (companion := _script(Path(at, name), "", workspace)) is not None:
+                yield companion
 
 
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -221,8 +221,8 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _of_table(hook: HookSettings, source: str, *, project: bool) -> Hook:
     timeout = max(SHORTEST, hook.timeout)
-    made = Hook(event_name(hook.event) or hook.event, hook.command, source, hook.match, timeout, project=project)
-    return replace(made, write=() if project else hook.write, why_not=wrong(hook) or _never(made))
+    new_hook = Hook(event_name(hook.event) or hook.event, hook.command, source, hook.match, timeout, project=project)
+    return replace(new_hook, write=() if project else hook.write, why_not=wrong(hook) or _never(new_hook))
 
 
 def _never(hook: Hook) -> str:
@@ -289,7 +289,7 @@ def _of_handler(name: str, match: str, given: Mapping[str, Any], source: str, *,
     command = given.get("command")
     limit, args, rule = given.get("timeout"), given.get("args"), given.get("if")
     timed = isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0
-    made = Hook(
+    hook = Hook(
         event or name,
         command if isinstance(command, str) else "",
         source,
@@ -301,10 +301,10 @@ def _of_handler(name: str, match: str, given: Mapping[str, Any], source: str, *,
         project=project,
     )
     if not event:
-        return replace(made, why_not="there is no such event here")
+        return replace(hook, why_not="there is no such event here")
     if kind != "command":
         return replace(
-            made, command=made.command or f"({kind})", why_not=f"hooks of type {one_line(kind, 20)} do not run"
+            hook, command=hook.command or f"({kind})", why_not=f"hooks of type {one_line(kind, 20)} do not run"
         )
-    said = wrong(HookSettings(event, made.command, match if EVENTS.get(event) else "", made.timeout))
-    return replace(made, why_not=said or _never(made))
+    problem = wrong(HookSettings(event, hook.command, match if EVENTS.get(event) else "", hook.timeout))
+    return replace(hook, why_not=problem or _never(hook))

@@ -66,10 +66,10 @@ class Nearby:
     def texts(self) -> dict[str, str]:
         """Return the current texts that the thread has been shown, by name; empty for a removed file."""
         out: dict[str, str] = {}
-        left = LIMIT
+        remaining = LIMIT
         for name, text in reversed(self._texts.items()):
-            left -= len(text.encode("utf-8", "replace"))
-            if left < 0:
+            remaining -= len(text.encode("utf-8", "replace"))
+            if remaining < 0:
                 break
             out[name] = text
         return dict(reversed(out.items()))
@@ -83,8 +83,8 @@ class Nearby:
         paths = [p for p in self._touched(call) if not p.startswith(("/", "~", ".."))]
         if outcome.is_error or not paths:
             return outcome
-        known = {*self._texts, *(s.name for s in self._begun())}
-        due = await asyncio.to_thread(lambda: list(self._due(paths, known)))
+        names = {*self._texts, *(s.name for s in self._begun())}
+        due = await asyncio.to_thread(lambda: list(self._due(paths, names)))
         new = {s.name: cut(s.text, LIMIT) for s in due if s.name not in self._texts}
         if new:
             self._texts |= new

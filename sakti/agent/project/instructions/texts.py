@@ -33,10 +33,10 @@ class Reader(Struct):
 
     def read(self, path: Path) -> str | None:
         """Return the text of a file with its imports, clean for a screen and secrets masked; None without one."""
-        told = len(self.notes)
+        notes_before = len(self.notes)
         text = self.plain(path)
         if text is None:
-            if len(self.notes) == told and os.path.lexists(path):
+            if len(self.notes) == notes_before and os.path.lexists(path):
                 self._note(f"{path.name}: left out, it holds secrets, leads out of the project or cannot be read.")
             return None
         return self._expanded(text, path, (path.resolve(),))

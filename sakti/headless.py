@@ -248,7 +248,7 @@ class _Run:
         limits = self._limits.left(self._agent, self._usage, self._steps, time.monotonic() - self._began)
         if limits is None:
             thread = session.thread.id if session.thread else ""
-            text = self._reached(self._usage, self._steps)
+            text = self._describe_limit(self._usage, self._steps)
             self._finished.append(TurnFinished(thread, "limit", "", 0, Usage(), text, "Limit reached", "run_limit"))
             print(f"sakti: {text}", file=sys.stderr)
             return "limit"
@@ -264,13 +264,13 @@ class _Run:
             print("sakti: The thread so far is kept; `sakti run -c` continues it.", file=sys.stderr)
         return "refused" if end.status == "answered" and session.refused_calls else end.status
 
-    def _reached(self, usage: Usage, steps: int) -> str:
+    def _describe_limit(self, usage: Usage, steps: int) -> str:
         return self._limits.reached(usage, steps, time.monotonic() - self._began)
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, TurnFinished):
             if event.status == "limit" and (
-                text := self._reached(self._usage + event.usage, self._steps + event.steps)
+                text := self._describe_limit(self._usage + event.usage, self._steps + event.steps)
             ):  # the turn's own limit is what was left of the run's
                 event = replace(event, error=text, error_title="Limit reached", error_code="run_limit")
             self._finished.append(event)

@@ -62,16 +62,16 @@ def spent(settings: AgentSettings, usage: Usage, seconds: float) -> SaktiError |
     )
     for name, limit, used, form in limits:
         if limit is not None and used >= limit:
-            return _reached(name, form.format(limit))
+            return _limit_error(name, form.format(limit))
     return None
 
 
 def time_is_up(settings: AgentSettings) -> SaktiError:
     """Describe why a turn ends that was ended in the middle of something."""
-    return _reached("max_seconds", f"{settings.max_seconds or 0:g} s")
+    return _limit_error("max_seconds", f"{settings.max_seconds or 0:g} s")
 
 
-def _reached(name: str, limit: str) -> SaktiError:
+def _limit_error(name: str, limit: str) -> SaktiError:
     text = f'The limit of {limit} for a turn is reached (agent.{name}). Say "go on" to continue.'
     return SaktiError(text, title="Limit reached", code=name)
 

@@ -71,12 +71,12 @@ def image_in(path: Path) -> tuple[str, int, int] | None:
 def unseen(messages: Iterable[Message]) -> tuple[Message, ...]:
     """Replace images by their names, for a model that takes none."""
     return tuple(
-        replace(m, parts=tuple(map(_unseen, m.parts))) if any(isinstance(p, ImagePart) for p in m.parts) else m
+        replace(m, parts=tuple(map(_hide_image, m.parts))) if any(isinstance(p, ImagePart) for p in m.parts) else m
         for m in messages
     )
 
 
-def _unseen(part: Part) -> Part:
+def _hide_image(part: Part) -> Part:
     return TextPart(f"(an image that you cannot see: {part.name})") if isinstance(part, ImagePart) else part
 
 

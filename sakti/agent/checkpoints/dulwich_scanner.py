@@ -52,7 +52,7 @@ class DulwichScanner(Struct):
                 left_out.add(path)
                 continue
             entry = indexed.get(path)
-            if entry is None or not _as_seen(entry, status, written):
+            if entry is None or not _is_unchanged(entry, status, written):
                 data = self._read(path, status)
                 if data is None:
                     left_out.add(path)
@@ -111,7 +111,7 @@ class DulwichScanner(Struct):
             return None
 
 
-def _as_seen(entry: Any, found: os.stat_result, written: int) -> bool:
+def _is_unchanged(entry: Any, found: os.stat_result, written: int) -> bool:
     """Return whether a file matches its index entry.
 
     A file that changed as late as the index was written is read again.

@@ -152,11 +152,11 @@ class Records(Struct):
         out: set[str] = set()
         for folder in (self.folder / "turns").glob("*"):
             for turn in self.turns(folder.name):
-                out |= _named(turn.changes)
+                out |= _list_paths(turn.changes)
         for done in self.undone():
-            out |= _named(done.steps)
+            out |= _list_paths(done.steps)
         for call in pending.list_calls(self.folder):
-            out |= _named(call.writes)
+            out |= _list_paths(call.writes)
         return out
 
     def forget_before(self, at: int) -> int:
@@ -205,7 +205,7 @@ class Records(Struct):
         return self.folder / "turns" / name
 
 
-def _named(made: Iterable[Change]) -> set[str]:
+def _list_paths(made: Iterable[Change]) -> set[str]:
     return {e.oid for c in made for e in (c.before, c.after) if e is not None and e.oid}
 
 

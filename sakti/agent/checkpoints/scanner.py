@@ -140,11 +140,11 @@ class GitScanner(Struct):
         left_out: set[str] = set()
         folders: dict[str, Entry] = {}
         for _ in range(4):
-            listed = self._listed("--directory")
+            listed = self._list_files("--directory")
             plain = [p for p in listed if not p.endswith("/")]
             below = [p for p in listed if p.endswith("/")]
             inside = self._inside(below)
-            add, drop = self._sorted([*plain, *inside], left_out)
+            add, drop = self._sort_paths([*plain, *inside], left_out)
             folders = self._empty(below, {*add, *inside})
             if not add and not drop:
                 break
@@ -209,7 +209,7 @@ class GitScanner(Struct):
             raise SaktiError(f"git could not read the workspace: {message}", title="Checkpoints")
         return done.stdout
 
-    def _listed(self, *more: str) -> list[str]:
+    def _list_files(self, *more: str) -> list[str]:
         words = ("ls-files", "-o", "-m", "-d", "-z", "--exclude-standard", *more)
         return list(dict.fromkeys(_names(self._run(words))))
 
@@ -231,7 +231,7 @@ class GitScanner(Struct):
                 raise TooLarge(too_many(len(out)))
         return out
 
-    def _sorted(self, paths: Iterable[str], left_out: set[str]) -> tuple[list[str], list[str]]:
+    def _sort_paths(self, paths: Iterable[str], left_out: set[str]) -> tuple[list[str], list[str]]:
         """Sort paths into those to add or refresh, and those to drop; note paths that are not covered."""
         add: list[str] = []
         drop: list[str] = []

@@ -172,7 +172,7 @@ class Shadow(Struct, dict=True):
         scanner = self.scanner()
         picture = scanner.scan(modes=True, rules=False)
         beside = uncovered.look(self.workspace, picture.entries)
-        ours = self._without_unhidden(scanner, before, picture)
+        ours = self._remove_unhidden(scanner, before, picture)
         old, new = uncovered.Moment(before.picture.entries, before.beside), uncovered.Moment(ours, beside)
         moves = uncovered.find_moves(self.workspace, old, new)
         moved = keeping.keep_moved(self.workspace, moves, old, new, self.objects)
@@ -249,7 +249,7 @@ class Shadow(Struct, dict=True):
             if neither and (self.workspace / write.path).lstat().st_ctime_ns <= until:
                 yield Change(write.path, write.after, now)
 
-    def _without_unhidden(self, scanner: Scanner, before: Before, picture: Picture) -> Mapping[str, Entry]:
+    def _remove_unhidden(self, scanner: Scanner, before: Before, picture: Picture) -> Mapping[str, Entry]:
         """Leave out files that only became visible: a command that changes .gitignore did not make them."""
         old, new = before.picture.entries, picture.entries
         rules = {p: e for p, e in old.items() if p.rpartition("/")[2] == ".gitignore" and e.oid}
@@ -281,7 +281,7 @@ class Shadow(Struct, dict=True):
             after = None
             if data is not None:
                 after = Entry(before.mode if before is not None else mode, self.objects.put(data, secret=secret))
-            changes += [*self._folder_filled(path, name), Change(name, before, after)]
+            changes += [*self._record_folder(path, name), Change(name, before, after)]
         names = tuple(self.name_of(t) for t in temporaries)
         with self.locked():
             self._settle()
@@ -294,7 +294,7 @@ class Shadow(Struct, dict=True):
         finally:
             mark.end()
 
-    def _folder_filled(self, path: Path, name: str) -> list[Change]:
+    def _record_folder(self, path: Path, name: str) -> list[Change]:
         """Record an empty folder in which a file is made: an undo leaves it."""
         folder = path.parent
         if "/" not in name or name.startswith("/") or not folder.is_dir() or any(os.scandir(folder)):

@@ -149,14 +149,14 @@ def _paths(words: Sequence[Word], place: Place) -> tuple[Path, ...]:
     out: list[Path] = []
     for word in words:
         if not word.literal and "$" not in word.text and re.search(r"[*?\[]", word.text):
-            out += _expanded(word.text, place)
+            out += _expand(word.text, place)
         elif "$" not in word.text and len(word.text) < 4_096 and "\0" not in word.text:
             path = Path(place.cwd, word.text.rstrip("/") or "/")
             out.append(place.resolve(str(path.parent)) / path.name if path.name not in ("", "..") else path.resolve())
     return tuple(out)
 
 
-def _expanded(pattern: str, place: Place) -> list[Path]:
+def _expand(pattern: str, place: Place) -> list[Path]:
     start, rest = ("/", pattern.lstrip("/")) if pattern.startswith("/") else (place.cwd, pattern)
     try:
         return [p for p, _ in zip(Path(start).glob(rest.rstrip("/")), range(MOST), strict=False)]

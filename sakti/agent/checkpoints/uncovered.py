@@ -158,7 +158,7 @@ class _Comparison:
         self.undoable: list[Change] = []
         self.lost = [f"{path} (is now {place})" for path, place in self.moved_folders.items()]
         self.stays: list[str] = []
-        self.replaced = set(_replaced(self.before, self.after))
+        self.replaced = set(_find_replaced(self.before, self.after))
         self.moved_files = set(moves.files.values())
 
     def run(self, visible: Container[str]) -> Changes:
@@ -246,7 +246,7 @@ def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _replaced(before: Moment, after: Moment) -> Iterator[str]:
+def _find_replaced(before: Moment, after: Moment) -> Iterator[str]:
     """Yield the paths at which a folder was and is something else, or the reverse."""
     for path in before.look.folders:
         if path not in after.look.folders and after.entry(path) is not None:

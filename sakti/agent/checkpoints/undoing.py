@@ -166,7 +166,7 @@ class Undoing:
         if thread is not None and stored_threads.goes_on_as(thread):
             return []
         messages = await self._store.read(stored_messages.after, self._thread.id, -1)
-        changed, undone = await asyncio.to_thread(self._recorded)
+        changed, undone = await asyncio.to_thread(self._read_records)
         prompts = [
             m
             for m in messages
@@ -178,7 +178,7 @@ class Undoing:
             for m in prompts
         ]  # fmt: skip
 
-    def _recorded(self) -> tuple[dict[int, Turn], set[tuple[str, int]]]:
+    def _read_records(self) -> tuple[dict[int, Turn], set[tuple[str, int]]]:
         """Return the records of this thread's messages, also from before a fork, and the undos."""
         self.shadow.recover()
         records = self.shadow.records
@@ -307,17 +307,19 @@ class Undoing:
                 await self._mark_undone(self._thread.id, went_to)
         finally:
             await lease.give_back()
-        await self._files_changed()
+        await self._update_changed_files()
         if self._live is not None and went_to:
             await (self._live.open_thread(thread.id) if thread else self._live.current.open_new(went_to))
         prompt = preview.turns[0].message.text if went_to else ""
-        return Result(done, _named(skipped), _kept(preview.plan, taken), preview.remains, thread, prompt)
+        return Result(done, _name_paths(skipped), _list_kept(preview.plan, taken), preview.remains, thread, prompt)
 
     async def _complete(self, preview: Preview, done: Undone, taken: frozenset[str]) -> Result:
         plan = preview.plan
         skipped = await asyncio.to_thread(lambda: self.shadow.complete(done, plan, take=taken))
-        await self._files_changed()
-        return Result(replace(done, steps=tuple(plan.steps(taken)), went_to=""), _named(skipped), _kept(plan, taken))
+        await self._update_changed_files()
+        return Result(
+            replace(done, steps=tuple(plan.steps(taken)), went_to=""), _name_paths(skipped), _list_kept(plan, taken)
+        )
 
     async def _goes_on(self, preview: Preview) -> tuple[str, bool]:
         """Return the id of the thread in which the conversation goes on, and whether it is a fork of this one.
@@ -363,22 +365,22 @@ class Undoing:
                 raise SaktiError("The thread from before was removed for good.", title="Redo")
         taken = frozenset(take)
         skipped = await asyncio.to_thread(lambda: self.shadow.redo(done, plan, take=taken))
-        await self._files_changed()
+        await self._update_changed_files()
         if self._live is not None and thread is not None:
             await self._live.open_thread(thread.id)
         if thread is not None:
             await self._mark_undone(thread.id, "")
-            await self._drop_unused(done.went_to)
-        return Result(done, _named(skipped), _kept(plan, taken), thread=thread)
+            await self._remove_unused_fork(done.went_to)
+        return Result(done, _name_paths(skipped), _list_kept(plan, taken), thread=thread)
 
-    async def _files_changed(self) -> None:
+    async def _update_changed_files(self) -> None:
         """Let the session show how many files git sees changed now."""
         if self._live is not None:
             await self._live.workspace.files.look_at_git()
             if self._live.thread is not None:
                 self._live.emit(ThreadChanged(self._live.thread))
 
-    async def _drop_unused(self, thread_id: str) -> None:
+    async def _remove_unused_fork(self, thread_id: str) -> None:
         """Delete the fork made by an undo if it has no new messages; it can be restored."""
         fork = await self._store.read(stored_threads.get, thread_id)
         if fork is None:
@@ -418,11 +420,11 @@ class Undoing:
             raise SaktiError("The agent is working: wait, or stop it with Esc, then undo.", title=TITLE)
 
 
-def _named(paths: Iterable[str]) -> tuple[str, ...]:
+def _name_paths(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(plans.name_in_lists, paths)))
 
 
-def _kept(plan: Plan, taken: frozenset[str]) -> tuple[str, ...]:
+def _list_kept(plan: Plan, taken: frozenset[str]) -> tuple[str, ...]:
     return tuple(r.path for r in plan.rows if r.conflict and r.path not in taken)
 
 

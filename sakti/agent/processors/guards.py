@@ -48,7 +48,7 @@ class PromptInjectionGuard(Processor):
     kind = "injection"
 
     async def process_input_step(self, step: StepInput) -> StepInput:
-        return replace(step, messages=tuple(_marked(m) for m in step.messages))
+        return replace(step, messages=tuple(_mark(m) for m in step.messages))
 
 
 class SecretRedactor(Processor):
@@ -85,7 +85,7 @@ def reads_like_instructions(text: str) -> bool:
     return bool(_TELLS.search(text))
 
 
-def _marked(message: Message) -> Message:
+def _mark(message: Message) -> Message:
     if message.role != "tool":
         return message
     parts = tuple(map(_marked_part, message.parts))

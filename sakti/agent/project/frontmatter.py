@@ -24,18 +24,18 @@ def parted(text: str) -> tuple[dict[str, Any] | None, str]:
         return {}, text
     table = _yaml(match[1]) if len(match[1]) <= LONGEST else None
     if table is None and len(match[1]) <= LONGEST:
-        table = _yaml(_PAIR.sub(lambda m: m[0] if _is_yaml(m[0]) else f"{m[1]} {_quoted(m[2])}", match[1]))
+        table = _yaml(_PAIR.sub(lambda m: m[0] if _is_yaml(m[0]) else f"{m[1]} {_quote(m[2])}", match[1]))
     return table, match[2].strip()
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return "'" + value.strip().replace("'", "''") + "'"
 
 
 def _yaml(text: str) -> dict[str, Any] | None:
     """Return the table that a text is; None for any other."""
     try:
-        value = _loaded(text)
+        value = _load(text)
     except (ValueError, RecursionError):
         return None
     if value is None:
@@ -45,13 +45,13 @@ def _yaml(text: str) -> dict[str, Any] | None:
 
 def _is_yaml(text: str) -> bool:
     try:
-        _loaded(text)
+        _load(text)
     except (ValueError, RecursionError):
         return False
     return True
 
 
-def _loaded(text: str) -> Any:
+def _load(text: str) -> Any:
     """Return the value of a YAML text. Raises `ValueError` if it is invalid or too costly to read."""
     yaml: Any = importlib.import_module("yaml")
     try:

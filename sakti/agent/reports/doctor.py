@@ -86,7 +86,7 @@ async def examine(
     lines.append(await asyncio.to_thread(_checkpoints, workspace))
     review = await asyncio.to_thread(trust.review, workspace)
     lines += await asyncio.to_thread(_brought, review, own_commands)
-    lines += await asyncio.to_thread(_unused, workspace, env)
+    lines += await asyncio.to_thread(_check_unused_files, workspace, env)
     bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
     return lines + await asyncio.to_thread(_hooks, review, config)
@@ -112,7 +112,7 @@ def _hooks(review: trust.TrustReview, config: Config) -> list[Line]:
     return [*broken, *lines]
 
 
-def _unused(workspace: Path, env: Mapping[str, str]) -> list[Line]:
+def _check_unused_files(workspace: Path, env: Mapping[str, str]) -> list[Line]:
     """Name the files of other agents that sakti does not read."""
     home = Path(env.get("HOME") or Path.home())
     paths = (workspace / ".mcp.json", workspace / ".claude/agents", home / ".claude/agents")

@@ -76,9 +76,9 @@ class Watch(Struct):
         moved = set_aside(self.workspace, self._before)
         for git in self._folders():
             if git not in self._known:  # a command made it: only what it would run is taken away
-                moved += _all_moved(self.workspace, repositories.runs(git))
+                moved += _move_all(self.workspace, repositories.runs(git))
         new = (text for text in self.texts() if text not in self._instructing)
-        moved += _all_moved(self.workspace, (text for text in new if text.is_relative_to(self.workspace)))
+        moved += _move_all(self.workspace, (text for text in new if text.is_relative_to(self.workspace)))
         moved += self._put_back() if self.compares else []
         self.moved += [(old, new) for old, new in moved if new not in ("", old)]
         return moved
@@ -113,7 +113,7 @@ class Watch(Struct):
         now = self._contents((*self._program_files(), *(root / name for name in self._programs)))
         for name, content in now.items():
             if self._programs.get(name) != content and repositories.runs_program(root / name):
-                moved.append((name, _moved(root, name)))
+                moved.append((name, _move(root, name)))
         moved += [(name, name) for name in self._missing_programs()]
         for old, new in moved:
             if new and old in self._programs:
@@ -159,7 +159,7 @@ def seen(workspace: Path, gits: Iterable[Path] = ()) -> Seen:
     for git in sorted(gits):
         protected = repositories.OF_WORKTREE if git.parent.name == "worktrees" else repositories.KEPT
         names += [(git / name).relative_to(workspace).as_posix() for name in protected]
-    return {name: _seen(workspace, name) for name in dict.fromkeys(names)}
+    return {name: _find_existing(workspace, name) for name in dict.fromkeys(names)}
 
 
 def set_aside(workspace: Path, before: Seen) -> list[tuple[str, str]]:
@@ -169,16 +169,16 @@ def set_aside(workspace: Path, before: Seen) -> list[tuple[str, str]]:
     """
     moved: list[tuple[str, str]] = []
     for name, was in before.items():
-        now = _seen(workspace, name)
+        now = _find_existing(workspace, name)
         if now is None or now == was or any(name.startswith(f"{m}/") for m, _ in moved):
             continue
         if name in _BARE and not all(os.path.lexists(workspace / part) for part in _BARE):
             continue
-        moved += _all_moved(workspace, [workspace / (now.partition("\0")[0] or name)])
+        moved += _move_all(workspace, [workspace / (now.partition("\0")[0] or name)])
     return moved
 
 
-def _seen(workspace: Path, name: str) -> str | None:
+def _find_existing(workspace: Path, name: str) -> str | None:
     """Return the path that exists there.
 
     If a folder on the way is a link, that link: its target belongs to others.
@@ -212,12 +212,12 @@ def _content(workspace: Path, name: str) -> _Content | None:
     return None if entry is None or entry.is_folder else (entry, data)
 
 
-def _all_moved(workspace: Path, paths: Iterable[Path]) -> list[tuple[str, str]]:
+def _move_all(workspace: Path, paths: Iterable[Path]) -> list[tuple[str, str]]:
     names = [p.relative_to(workspace).as_posix() for p in paths]
-    return [(name, _moved(workspace, name)) for name in names]
+    return [(name, _move(workspace, name)) for name in names]
 
 
-def _moved(workspace: Path, name: str) -> str:
+def _move(workspace: Path, name: str) -> str:
     """Rename a path without following a link that a command has put on the way meanwhile."""
     with contextlib.suppress(OSError, SaktiError), places.parent(workspace, name) as (here, last):
         taken = set(os.listdir(here))  # noqa: PTH208 - of a descriptor

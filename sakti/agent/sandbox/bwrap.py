@@ -78,14 +78,14 @@ def held(boundary: Boundary) -> Generator[dict[Path, int]]:
         for path in (*boundary.pinned, *boundary.read_only):
             root = next((r for r in path.parents if r in roots), None)
             if root is not None and path not in roots and path not in out:
-                out[path] = _opened(root, path.relative_to(root).parts)
+                out[path] = _open_below(root, path.relative_to(root).parts)
         yield out
     finally:
         for number in out.values():
             os.close(number)
 
 
-def _opened(root: Path, parts: Sequence[str]) -> int:
+def _open_below(root: Path, parts: Sequence[str]) -> int:
     """Open a path below a folder. Raises `OSError` where a link is on the way."""
     here = os.open(root, _PLACE | os.O_DIRECTORY)
     for at, part in enumerate(parts):

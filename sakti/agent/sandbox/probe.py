@@ -82,7 +82,7 @@ def tried(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
     except OSError as e:
         return f"{folder} cannot be written ({e.strerror})"
     try:
-        return _tried(start, place, held)
+        return _run_test(start, place, held)
     except subprocess.TimeoutExpired:
         return "it did not answer"
     except OSError as e:
@@ -91,7 +91,7 @@ def tried(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _tried(start: Start, place: Path, held: Collection[str]) -> str:
+def _run_test(start: Start, place: Path, held: Collection[str]) -> str:
     can_tell = _words(_attempt(_start_plainly, place / "control"))
     if missing := sorted(set(held) - can_tell):
         return f"it cannot tell whether commands are held ({', '.join(missing)})"

@@ -118,11 +118,11 @@ class Proxy:
                 alive = _Alive()
                 if request.head:
                     far_writer.write(request.head)
-                    there = _sent(reader, far_writer, request.body, alive)
+                    there = _send_body(reader, far_writer, request.body, alive)
                 else:
                     writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                    there = _copied(reader, far_writer, alive)
-                await _joined(there, _copied(far_reader, writer, alive), alive, both=not request.head)
+                    there = _copy(reader, far_writer, alive)
+                await _copy_both_ways(there, _copy(far_reader, writer, alive), alive, both=not request.head)
             finally:
                 far_writer.close()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as e:
@@ -143,12 +143,12 @@ class Proxy:
                 public = [a for a in addresses if self._may_reach(a)][:MOST_ADDRESSES]
                 if not public:
                     raise Refused(403, f"{asked.name} has no public address.")
-                return await _connected(public, asked.port)
+                return await _connect(public, asked.port)
         except (OSError, TimeoutError) as e:
             raise Refused(502, f"{asked.name} cannot be reached: {one_line(str(e) or 'no answer', 100)}.") from e
 
 
-async def _connected(public: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(public: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the first address that answers. Raises `OSError`.
 
     All but the last have half of the time, since one without a route may never answer.
@@ -265,7 +265,7 @@ class _Alive(Struct):
             await asyncio.sleep(remaining)
 
 
-async def _joined(
+async def _copy_both_ways(
     there: Coroutine[None, None, None], back: Coroutine[None, None, None], alive: _Alive, *, both: bool
 ) -> None:
     """Copy in both directions until the answer has ended, and with `both` until the request has."""
@@ -287,7 +287,7 @@ async def _joined(
         await asyncio.gather(*ways, return_exceptions=True)
 
 
-async def _copied(source: asyncio.StreamReader, goal: asyncio.StreamWriter, alive: _Alive) -> None:
+async def _copy(source: asyncio.StreamReader, goal: asyncio.StreamWriter, alive: _Alive) -> None:
     """Copy to the end, and say so to the other side."""
     while data := await source.read(CHUNK):
         alive.now()
@@ -297,7 +297,9 @@ async def _copied(source: asyncio.StreamReader, goal: asyncio.StreamWriter, aliv
         goal.write_eof()
 
 
-async def _sent(source: asyncio.StreamReader, goal: asyncio.StreamWriter, length: int | None, alive: _Alive) -> None:
+async def _send_body(
+    source: asyncio.StreamReader, goal: asyncio.StreamWriter, length: int | None, alive: _Alive
+) -> None:
     """Copy the body of one request; what follows it is dropped."""
     if length is None:
         while (size := await _chunk(source, goal)) > 0:

@@ -102,7 +102,7 @@ class LinuxSandbox(Struct, dict=True):
         self.watch = aside.Watch(self.workspace, self._gits, self._watched_texts)
         self._masks = [Masks(Place(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
-        self._way: _Way = self._wrapped
+        self._way: _Way = self._enclose_by_bubblewrap
 
     @property
     def level(self) -> Level:
@@ -142,11 +142,13 @@ class LinuxSandbox(Struct, dict=True):
         program, why = self._program
         mend = _INSTALL
         if program:
-            if not (result := self._tested(self._wrapped, "sandbox.json", program)):
+            if not (result := self._run_self_test(self._enclose_by_bubblewrap, "sandbox.json", program)):
                 return Level("sandboxed")
             why, mend = f"the self-test failed: {one_line(result, 120)}", _REFUSED
-        if self._landlock_holds() and not self._tested(self._ruled, "landlock.json", sys.executable, _HELD):
-            self._way, self.watch.compares = self._ruled, True
+        if self._landlock_holds() and not self._run_self_test(
+            self._enclose_by_landlock, "landlock.json", sys.executable, _HELD
+        ):
+            self._way, self.watch.compares = self._enclose_by_landlock, True
             return Level("partial", f"{_LESS}; {why}", mend, own_network=False)
         return Level("unsandboxed", why, mend)
 
@@ -154,9 +156,9 @@ class LinuxSandbox(Struct, dict=True):
         """Return what Seatbelt holds: all, or nothing."""
         if not self.seatbelt.is_file():
             return Level("unsandboxed", f"{self.seatbelt} is not there")
-        if result := self._tested(self._profiled, "seatbelt.json", str(self.seatbelt)):
+        if result := self._run_self_test(self._enclose_by_seatbelt, "seatbelt.json", str(self.seatbelt)):
             return Level("unsandboxed", f"the self-test failed: {one_line(result, 120)}")
-        self._way = self._profiled
+        self._way = self._enclose_by_seatbelt
         return Level("sandboxed", own_network=False)
 
     def _landlock_holds(self) -> bool:
@@ -175,7 +177,7 @@ class LinuxSandbox(Struct, dict=True):
         writable = any(f.is_relative_to(r) for f in (*protected, resources.PACKAGE) for r in roots)
         return landlock.version() >= landlock.LEAST and not writable
 
-    def _tested(self, way: _Way, name: str, program: str, held: Collection[str] = probe.ALL) -> str:
+    def _run_self_test(self, way: _Way, name: str, program: str, held: Collection[str] = probe.ALL) -> str:
         """Return why the self-test fails, or ""; stored until the machine restarts."""
         file, key = self.state / name, probe.key(program)
         result = probe.kept(file, key)
@@ -263,7 +265,7 @@ class LinuxSandbox(Struct, dict=True):
         return tempfile.TemporaryDirectory(prefix="sakti-tmp-", ignore_cleanup_errors=True)
 
     @contextmanager
-    def _ruled(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
+    def _enclose_by_landlock(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
         """Restrict the command in a process that becomes it.
 
         No thread of this process may run between fork and exec.
@@ -276,13 +278,13 @@ class LinuxSandbox(Struct, dict=True):
             yield Enclosed((*head, *loading, *argv), cwd, (rules, file))
 
     @contextmanager
-    def _profiled(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
+    def _enclose_by_seatbelt(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
         temporary = Path(self._temporary.name).resolve()
         head = (str(self.seatbelt), "-p", seatbelt.profile(boundary, temporary))
         yield Enclosed((*head, "/usr/bin/env", f"TMPDIR={temporary}", *argv), cwd)
 
     @contextmanager
-    def _wrapped(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
+    def _enclose_by_bubblewrap(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
         """Hand the options over in a file without a name: thousands of masked files fit on no command line."""
         rules = seccomp.program(self.machine)
         assert rules is not None

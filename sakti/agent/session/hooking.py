@@ -137,7 +137,7 @@ class SessionHooks:
             name, (thread, last) = self.session_id, self._written
             path, last = self._folder / f"{name}.jsonl", last if thread == name else -1
             new = await self._open.workspace.store.read(stored_messages.after, name, last) if name else []
-            settled = _settled(new)
+            settled = _select_settled(new)
             text = "".join(transcript.lines(settled, str(self._cwd), lambda p: str(resolved(self._cwd, p))))
             with path.open("a" if last >= 0 else "w", encoding="utf-8") as file:
                 file.write(text)
@@ -171,7 +171,7 @@ class SessionHooks:
         """Run the hooks of a session's end; they may take a few seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVING):
-                await self._tell_closed()
+                await self._notify_closed_tasks()
         await self._hooks.fire("SessionEnd", {"reason": reason}, limit=LEAVING)
 
     async def close(self) -> None:
@@ -212,7 +212,7 @@ class SessionHooks:
             self.emit(Notice("warning", TITLE, text))
             return ()
         self.emit(Notice("warning", "Stop hook", "\n".join(f"{t.hook.source}: {t.text}" for t in texts)))
-        return ContextPart({FACT: answers.delimited("Stop", texts)}), MarkerPart(FACT, _joined(texts))
+        return ContextPart({FACT: answers.delimited("Stop", texts)}), MarkerPart(FACT, _join(texts))
 
     def compacting(self) -> tuple[Processor, ...]:
         """Return what tells hooks that memory is about to replace messages in a step."""
@@ -239,20 +239,20 @@ class SessionHooks:
             return
         match event:
             case MemoryOperation(kind="end"):
-                self._do(self._observed, event)
+                self._do(self._on_observed, event)
             case MemoryActivation(operation_type="observation") if not self._by_hand:
-                self._do(self._compacted, "auto", {"messages": event.messages_activated})
+                self._do(self._on_compacted, "auto", {"messages": event.messages_activated})
             case CompactionFinished(messages=messages) if messages and not event.undone:
-                self._do(self._compacted, "manual", {"messages": messages, "lines": event.lines})
+                self._do(self._on_compacted, "manual", {"messages": messages, "lines": event.lines})
             case TasksChanged():
-                self._do(self._tell_closed)
+                self._do(self._notify_closed_tasks)
             case ApprovalRequested(tool=tool):
                 name = payload.name_of(tool)
                 self._notify("permission_prompt", f"sakti needs your permission to use {name}", "Permission needed")
             case TurnStarted() if self._idle is not None:
                 self._idle.cancel()
             case TurnFinished():
-                self._do(self._tell_closed)
+                self._do(self._notify_closed_tasks)
                 if self._open.workspace.options.interactive and self._hooks.listens("Notification"):
                     notification = ("idle_prompt", "sakti is waiting for your input", "Waiting")
                     self._idle = asyncio.get_running_loop().call_later(IDLE, self._notify, *notification)
@@ -274,12 +274,12 @@ class SessionHooks:
     async def _fire(self, event: str, fields: Mapping[str, Any]) -> None:
         await self._hooks.fire(event, fields)
 
-    async def _compacted(self, trigger: str, fields: Mapping[str, Any]) -> None:
+    async def _on_compacted(self, trigger: str, fields: Mapping[str, Any]) -> None:
         await self._hooks.fire("PostCompact", {"trigger": trigger, **fields})
         if self._hooks.listens("SessionStart"):
             await self._start("compact")
 
-    async def _observed(self, event: MemoryOperation) -> None:
+    async def _on_observed(self, event: MemoryOperation) -> None:
         """Tell hooks about the new lines of the log, with the ids of stored ones."""
         name = "Observed" if event.operation_type == "observation" else "Reflected"
         if not self._hooks.listens(name):
@@ -308,7 +308,7 @@ class SessionHooks:
         events = await self._open.workspace.store.read(task_events.newest, self._open.workspace.board_id, ("close",), 1)
         return events[0].pk if events else 0
 
-    async def _tell_closed(self) -> None:
+    async def _notify_closed_tasks(self) -> None:
         """Tell hooks of the tasks that were closed since they were told last."""
         if not self._hooks.listens("TaskClosed") or self._closings is None:
             return
@@ -352,11 +352,11 @@ async def _quietly(work: Callable[..., Awaitable[None]], *args: Any) -> None:
         await work(*args)
 
 
-def _settled(messages: list[Message]) -> list[Message]:
+def _select_settled(messages: list[Message]) -> list[Message]:
     """Return the messages up to the first that a guard has not passed yet."""
     first = next((n for n, m in enumerate(messages) if m.state == "provisional"), len(messages))
     return messages[:first]
 
 
-def _joined(texts: tuple[Text, ...]) -> str:
+def _join(texts: tuple[Text, ...]) -> str:
     return "\n".join(t.text for t in texts)

@@ -177,7 +177,7 @@ async def _attempt(turn: Turn, call: Call) -> Completed:
             _must_end(turn, written)
     completed = _require_answer(answer)
     if call.filters:
-        completed = structs.replace(completed, parts=_passed(turn, completed.parts))
+        completed = structs.replace(completed, parts=_apply_filters(turn, completed.parts))
     await turn.store.write(
         message_store.add_step,
         id=turn.store.ids.new(),
@@ -215,7 +215,7 @@ def _show(turn: Turn, call: Call, chunk: StreamEvent) -> None:
             return
 
 
-def _passed(turn: Turn, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _apply_filters(turn: Turn, parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Return an answer's parts with the text that the filters let pass, without changed thinking.
 
     A provider takes back only thinking that is as it was written.

@@ -56,7 +56,7 @@ async def _nobody() -> None:
     return None
 
 
-async def _nobody_named(_name: str) -> tuple[Provider, ModelInfo] | None:
+async def _find_no_model(_name: str) -> tuple[Provider, ModelInfo] | None:
     return None
 
 
@@ -64,11 +64,11 @@ async def _ends(_answer: str, _held: int) -> tuple[Part, ...]:
     return ()
 
 
-async def _as_processed(_typed: Message, message: Message) -> Message:
+async def _keep_message(_typed: Message, message: Message) -> Message:
     return message
 
 
-async def _unnoted(_message: Message) -> None:
+async def _ignore_message(_message: Message) -> None:
     return None
 
 
@@ -111,10 +111,10 @@ class Turn(Struct):
     require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
     fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody
     correct: Callable[[ModelInfo], None] = lambda _info: None
-    named: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody_named
-    accept: Callable[[Message, Message], Awaitable[Message]] = _as_processed
+    named: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _find_no_model
+    accept: Callable[[Message, Message], Awaitable[Message]] = _keep_message
     may_end: Callable[[str, int], Awaitable[tuple[Part, ...]]] = _ends
-    on_user: Callable[[Message], Awaitable[None]] = _unnoted
+    on_user: Callable[[Message], Awaitable[None]] = _ignore_message
     interrupted: bool = False
     out_of_time: bool = False
     random: random.Random = field(default_factory=random.Random)

@@ -334,7 +334,7 @@ class Turns:
         Raises `SaktiError` if a hook blocks it.
         """
         if message.text != typed.text:
-            await self._forget_typed(typed.text, message.text)
+            await self._replace_typed_prompt(typed.text, message.text)
         if self.hooking is not None:
             parts = await self.hooking.prompt(message.text, message.parts)
             counted = count_parts(self._open.workspace.counter, parts)
@@ -342,7 +342,7 @@ class Turns:
         await self._open.name(message.text)
         return message
 
-    async def _forget_typed(self, typed: str, sent: str) -> None:
+    async def _replace_typed_prompt(self, typed: str, sent: str) -> None:
         """Replace a prompt by the sent text, in the history, the drafts and the database's free space."""
         ws, thread = self._open.workspace, self._open
         thread.inbox.sent_as[typed] = sent

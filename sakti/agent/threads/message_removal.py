@@ -32,7 +32,7 @@ class OneMessage:
             return await self._delete()
         if argument and not (argument.isdecimal() and int(argument)):
             raise SaktiError(f"{NAME} takes a number, 1 for the last message.", title="Delete a message")
-        messages = await self._said()
+        messages = await self._read_messages()
         number = int(argument or 1)
         if number > len(messages):
             raise SaktiError(f"This thread has {len(messages)} messages.", title="Delete a message")
@@ -41,7 +41,7 @@ class OneMessage:
         text = one_line(self._named.text, _SHOWN)
         return f"{NAME} {CONFIRMED} deletes {who} {text!r} for good, with a call its result: it cannot be undone."
 
-    async def _said(self) -> list[Message]:
+    async def _read_messages(self) -> list[Message]:
         thread = self._session.thread
         page = await self._session.views.transcript(thread.id, limit=_LOOKED_AT) if thread else []
         return [m for m in page if m.role in ("user", "assistant") and m.text.strip()]

@@ -63,10 +63,10 @@ def _pieces(db: Database, thread_id: str, told: Json) -> Iterator[Piece]:
             yield Piece(first, texts.get(last, GONE))
         else:
             for message in messages.between(db, thread_id, first, last):
-                yield _said(message)
+                yield _convert_message(message)
     if "tail" in told:
         yield Piece("tail", texts.get(told["tail"], GONE))
 
 
-def _said(message: Message) -> Piece:
+def _convert_message(message: Message) -> Piece:
     return Piece(message.role, plain_text(message.parts), message.index)

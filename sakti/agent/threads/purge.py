@@ -79,7 +79,7 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
     was_clean = await store.write(purging.begin)
     # first what only the rows name: who is killed in between finds it again
     purged.copies = purging.remove(purged.copies)
-    purged.files = [f for f in purged.files if _removed(f)]
+    purged.files = [f for f in purged.files if _remove(f)]
     for contents in purged.threads:
         await asyncio.to_thread(checkpoints.purge_thread, contents.thread.id)
         await purging.purge_thread(store, contents.thread.id)
@@ -91,7 +91,7 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
     return purged
 
 
-def _removed(file: Path) -> bool:
+def _remove(file: Path) -> bool:
     with contextlib.suppress(OSError):
         file.unlink()
     return not file.exists()
@@ -101,7 +101,7 @@ def remove_files(names: Iterable[str]) -> None:
     """Remove the files of these that sakti wrote for a message."""
     for file in map(_own_file, names):
         if file is not None:
-            _removed(file)
+            _remove(file)
 
 
 def _own_file(name: str) -> Path | None:

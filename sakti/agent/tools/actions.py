@@ -101,7 +101,7 @@ class ActionTool(Tool, frozen=True):
             for name, value in arguments.items():
                 check_text(name, value)
             action = self._action(arguments)
-            values = self._given(action, arguments)
+            values = self._map_arguments(action, arguments)
             for name, default in action.takes.items():
                 if default is inspect.Parameter.empty and name not in values:
                     what = self.missing.get(name, Missing(f"needs {name}"))
@@ -124,7 +124,7 @@ class ActionTool(Tool, frozen=True):
             raise WrongArguments(f"{what}; it is one of {', '.join(self.actions)}.")
         return action
 
-    def _given(self, action: Action, arguments: Json) -> dict[str, Any]:
+    def _map_arguments(self, action: Action, arguments: Json) -> dict[str, Any]:
         """Map the action's arguments to our names. Raises `WrongArguments`."""
         action_fields = [f for f in self.fields if f.name in action.takes]
         exact = {_plain(f.name) for f in action_fields} & {_plain(key) for key in arguments}
@@ -229,7 +229,7 @@ def refusal(error: SaktiError) -> Outcome:
     return Outcome(json.dumps(body, ensure_ascii=False), is_error=True)
 
 
-async def _not_called(*_: Any) -> Outcome:
+async def _refuse_call(*_: Any) -> Outcome:
     raise NotImplementedError  # an ActionTool runs its actions
 
 
@@ -255,7 +255,7 @@ def action_tool(
         name=name,
         description=read_prompt(f"tools/{name}"),
         parameters={},
-        function=_not_called,
+        function=_refuse_call,
         effect="own",
         parallel=parallel,
         rule_name=name,

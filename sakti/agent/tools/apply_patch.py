@@ -30,7 +30,7 @@ def _named_by_patch(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _preview(run: ToolContext, patch: str, workdir: str | None) -> str:
-    return changes.shown(run, _patched(run, patch, workdir))
+    return changes.shown(run, _apply(run, patch, workdir))
 
 
 @tool(effect="write", paths=_named_by_patch, rule_name="edit", preview=_preview)
@@ -40,7 +40,7 @@ async def apply_patch(
     workdir: Annotated[str | None, UNLISTED] = None,
 ) -> Outcome:
     """Change, add, move and delete files by a patch."""
-    done = await asyncio.to_thread(_patched, run, patch, workdir)
+    done = await asyncio.to_thread(_apply, run, patch, workdir)
     await asyncio.to_thread(changes.put, run, done)
     rows = [f"{_sign(c)} {c.name}" for c in done]
     return Outcome("\n".join(["Done:", *rows]), details=changes.details(done))
@@ -50,7 +50,7 @@ def _sign(change: Changed) -> str:
     return "D" if change.data is None else "A" if change.before is None else "M"
 
 
-def _patched(run: ToolContext, text: str, workdir: str | None) -> list[Changed]:
+def _apply(run: ToolContext, text: str, workdir: str | None) -> list[Changed]:
     """Return the changes of a patch; either all of it fits or nothing is done."""
     folder = resolved(run.cwd, workdir or ".")
     out: dict[Path, Changed] = {}

@@ -118,7 +118,7 @@ def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
     Raises `ToolError` if that is impossible.
     """
     tool = tool_name(name)
-    values = _unwrapped(arguments)
+    values = _unwrap(arguments)
     if _bare(name) in EDITORS:
         tool, values = _editor(values)
     if tool not in _NAMES:
@@ -139,7 +139,7 @@ def repaired(tool: str, arguments: Json, cwd: Path) -> Json:
 
     Unknown ones are kept, to be refused later; correct ones are unchanged.
     """
-    values = {k: v for k, v in _unwrapped(arguments).items() if v is not None}
+    values = {k: v for k, v in _unwrap(arguments).items() if v is not None}
     special = _SPECIAL.get(tool)
     names = _NAMES[tool]
     exact = {k for k in values if k in names.values()}
@@ -157,7 +157,7 @@ def repaired(tool: str, arguments: Json, cwd: Path) -> Json:
     return named | {k: v for k, v in rest.items() if plain(k) not in _DROPPED}
 
 
-def _unwrapped(arguments: Json) -> Json:
+def _unwrap(arguments: Json) -> Json:
     """Unwrap arguments that a model wrapped once more: `{"arguments": {…}}`."""
     if len(arguments) == 1:
         ((key, value),) = arguments.items()
@@ -226,8 +226,8 @@ def _bash(named: Json, rest: Json, cwd: Path) -> None:
 
 def _read(named: Json, rest: Json, _cwd: Path) -> None:
     for key in ("paths", "filepaths", "files"):
-        if "path" not in named and (found := _take(rest, key)) is not None:
-            named["path"] = found
+        if "path" not in named and (path := _take(rest, key)) is not None:
+            named["path"] = path
     _one(named, "path")
     _take(rest, "include")  # globs beside the paths
     inner = named.get("path")
@@ -244,8 +244,8 @@ def _read(named: Json, rest: Json, _cwd: Path) -> None:
     if isinstance(view, list) and len(cast("list[Any]", view)) == 2:
         offset, last = _whole(view[0]), _whole(view[1])
     pages = _take(rest, "pages", "page")
-    if pages is not None and (found := re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", str(pages))):
-        offset, last = int(found[1]), int(found[2] or found[1])
+    if pages is not None and (page_range := re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", str(pages))):
+        offset, last = int(page_range[1]), int(page_range[2] or page_range[1])
     if offset is not None:
         named["offset"] = max(1, offset)
     start = named.get("offset", 1)

@@ -99,7 +99,7 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
         argv, read = [sys.executable, "-I", "-S", str(RELAY), str(way), str(PORT), *argv], (way.parent,)
         env = {**env, **environment.proxied(PORT)}
     try:
-        with _enclosed(sandbox, argv, cwd, folder.resolve(), read, read_only=run.read_only) as enclosed:
+        with _enclose(sandbox, argv, cwd, folder.resolve(), read, read_only=run.read_only) as enclosed:
             supervised = not _is_contained(run.state, sandbox)
             process = spawn(enclosed.argv, enclosed.cwd, env, enclosed.descriptors, supervised=supervised)
     except (OSError, ValueError) as e:
@@ -124,7 +124,7 @@ def _is_contained(state: ToolState, sandbox: Sandbox | None) -> bool:
 
 
 @contextmanager
-def _enclosed(
+def _enclose(
     sandbox: Sandbox | None, argv: Sequence[str], cwd: Path, notes: Path, read: Sequence[Path], *, read_only: bool
 ) -> Generator[Enclosed]:
     if sandbox is None:
@@ -151,22 +151,22 @@ async def bash(
     """
     if "\0" in command:
         raise ToolError("bash was called with wrong arguments: command holds a NUL character. Leave it out.")
-    appeared = _watched(run)
+    appeared = _watch(run)
     if background:
-        started = await _started(run, command, track=False, outside=outside, reach=reach or ())
+        started = await _start_enclosed(run, command, track=False, outside=outside, reach=reach or ())
         if started.sandbox is not None:
             started.sandbox.watch.job()
         started.running.notes = started.notes
         number = kept.keep(run, started.running)
         return Outcome(f"Running in the background as {number}.", details={"background": number})
     before = run.state.files.unchanged()
-    started = await _started(run, command, outside=outside, reach=reach or ())
+    started = await _start_enclosed(run, command, outside=outside, reach=reach or ())
     running, limit = started.running, timeout or run.state.bash_timeout
     timed_out, remaining, changed, survivors = False, "", "", list[str]()
     try:
-        timed_out = not await _streamed(run, running, limit)
+        timed_out = not await _stream(run, running, limit)
         if not timed_out:
-            remaining = await _left(run, running)
+            remaining = await _describe_left(run, running)
     finally:
         if not remaining:
             survivors = await running.stop()
@@ -181,7 +181,14 @@ async def bash(
         run,
         running,
         limit if timed_out else None,
-        [survived(survivors), remaining, changed, aside.told(appeared), _not_reached(run, started), _stopped(started)],
+        [
+            survived(survivors),
+            remaining,
+            changed,
+            aside.told(appeared),
+            _report_refused_hosts(run, started),
+            _explain_failure(started),
+        ],
     )
 
 
@@ -190,7 +197,7 @@ def survived(names: Sequence[str]) -> str:
     return f"[could not be ended, and still running: {', '.join(names)}]" if names else ""
 
 
-async def _started(
+async def _start_enclosed(
     run: ToolContext, command: str, *, track: bool = True, outside: str = "", reach: Sequence[str] = ()
 ) -> Started:
     """Start a command, inside the sandbox with a way to the hosts that it may reach. Raises `ToolError`."""
@@ -205,7 +212,7 @@ async def _started(
     return replace(started, reach=tuple(reach) if way is not None else ())
 
 
-async def _streamed(run: ToolContext, running: Running, limit: int) -> bool:
+async def _stream(run: ToolContext, running: Running, limit: int) -> bool:
     """Stream a command's output until it ends; False on timeout."""
     ended = asyncio.ensure_future(running.exited())
     try:
@@ -223,7 +230,7 @@ async def _streamed(run: ToolContext, running: Running, limit: int) -> bool:
         await asyncio.wait({ended})
 
 
-async def _left(run: ToolContext, running: Running) -> str:
+async def _describe_left(run: ToolContext, running: Running) -> str:
     """Describe the processes that a command left running in the background; "" if all have ended.
 
     The first process of a sandbox is in no group of ours and ends a moment after its command: the pipe tells.
@@ -249,13 +256,13 @@ async def _left(run: ToolContext, running: Running) -> str:
 
 def _follow(run: ToolContext, started: Started) -> None:
     """Change to the folder in which the command ended."""
-    where = _noted(started.folder).removesuffix("\n")
+    where = _read_note(started.folder).removesuffix("\n")
     if where and Path(where).is_dir():
         run.state.cwd = Path(where)
     started.notes.cleanup()
 
 
-def _noted(file: Path) -> str:
+def _read_note(file: Path) -> str:
     """Return the command's note; "" if the command replaced that file."""
     try:
         number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -269,7 +276,7 @@ def _noted(file: Path) -> str:
         os.close(number)
 
 
-def _watched(run: ToolContext) -> list[tuple[str, str]]:
+def _watch(run: ToolContext) -> list[tuple[str, str]]:
     """Look at the protected names before a command; return what one in the background left there."""
     if run.state.sandbox is None or run.state.level.name == "unsandboxed":
         return []
@@ -277,7 +284,7 @@ def _watched(run: ToolContext) -> list[tuple[str, str]]:
     return run.state.sandbox.watch.begin(running=running)
 
 
-def _stopped(started: Started) -> str:
+def _explain_failure(started: Started) -> str:
     """Tell the model where the sandbox may have made a command fail."""
     running = started.running
     if started.sandbox is None or not running.process.returncode:
@@ -288,7 +295,7 @@ def _stopped(started: Started) -> str:
     return f'[{why}. {reach} outside="REASON" it runs outside, if the user allows it.]' if why else ""
 
 
-def _not_reached(run: ToolContext, started: Started) -> str:
+def _report_refused_hosts(run: ToolContext, started: Started) -> str:
     """Tell the model which hosts a command asked for that it may not reach."""
     if run.state.network is None or not (refused := run.state.network.refused(started.reach)):
         return ""

@@ -23,7 +23,7 @@ def folder_of(path: Path) -> Generator[int]:
     at = os.open(path.anchor, _FOLDER)
     try:
         for part in path.parts[1:-1]:
-            below = _entered(at, part, path)
+            below = _enter(at, part, path)
             os.close(at)
             at = below
         yield at
@@ -31,7 +31,7 @@ def folder_of(path: Path) -> Generator[int]:
         os.close(at)
 
 
-def _entered(at: int, part: str, path: Path) -> int:
+def _enter(at: int, part: str, path: Path) -> int:
     try:
         return os.open(part, _FOLDER, dir_fd=at)
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def _entered(at: int, part: str, path: Path) -> int:
         return os.open(part, _FOLDER, dir_fd=at)
     except OSError as e:
         if e.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise _moved(path) from e
+            raise _link_error(path) from e
         raise
 
 
@@ -50,9 +50,9 @@ def there(folder: int, path: Path) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(status.st_mode):
-        raise _moved(path)
+        raise _link_error(path)
     return status
 
 
-def _moved(path: Path) -> ToolError:
+def _link_error(path: Path) -> ToolError:
     return ToolError(f"{path} leads elsewhere now: a link has appeared on the way. Nothing was written there.")

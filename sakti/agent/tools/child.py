@@ -79,7 +79,7 @@ async def chunks(
     assert process.stderr is not None
     helpers = [asyncio.create_task(_head(process.stderr))]
     if process.stdin is not None:
-        helpers.append(asyncio.create_task(_feed(process.stdin, data)))
+        helpers.append(asyncio.create_task(_write_input(process.stdin, data)))
     try:
         async with asyncio.timeout_at(deadline):
             while piece := await process.stdout.read(CHUNK):
@@ -105,7 +105,7 @@ async def _head(stream: asyncio.StreamReader) -> str:
     return head.decode("utf-8", "replace")
 
 
-async def _feed(stream: asyncio.StreamWriter, data: bytes) -> str:
+async def _write_input(stream: asyncio.StreamWriter, data: bytes) -> str:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         stream.write(data)
         await stream.drain()

@@ -83,7 +83,7 @@ async def grep(
     show = _shower(run, base)
     search.skipped += [f"{show(n)} (its name has a line end)" for n in names if "\n" in n]
     names = [n for n in names if "\n" not in n]
-    timed_out, hidden = False, functools.cache(_hidden(base, other_name(place)))
+    timed_out, hidden = False, functools.cache(_name_if_secret(base, other_name(place)))
     async with contextlib.aclosing(_output(search, base, names, deadline)) as rows:
         async for row in rows:
             if row is None:
@@ -92,7 +92,7 @@ async def grep(
                 secret += [] if name in secret else [name]
             elif not _take(search, row, show):
                 break
-    return _told(search, show, files, secret, timed_out)
+    return _build_outcome(search, show, files, secret, timed_out)
 
 
 def _shower(run: ToolContext, base: Path) -> Callable[[str], str]:
@@ -100,7 +100,7 @@ def _shower(run: ToolContext, base: Path) -> Callable[[str], str]:
     return lambda name: one_row(name if prefix == "." else f"{prefix.rstrip('/')}/{name}")
 
 
-def _hidden(base: Path, secret: Callable[[Path], bool]) -> Callable[[bytes], str]:
+def _name_if_secret(base: Path, secret: Callable[[Path], bool]) -> Callable[[bytes], str]:
     """Return a function that names a file with hits if it is secret under another name, else ""."""
 
     def name_of(raw: bytes) -> str:
@@ -143,7 +143,9 @@ def _name(name: bytes) -> str:
     return text.removeprefix("./")
 
 
-def _told(search: Search, show: Callable[[str], str], found: Listing, secret: list[str], timed_out: bool) -> Outcome:
+def _build_outcome(
+    search: Search, show: Callable[[str], str], found: Listing, secret: list[str], timed_out: bool
+) -> Outcome:
     only = "" if search.pattern.isascii() else " Only files in UTF-8 and UTF-16 were searched for it."
     rows = search.rows or [f"No match.{only}"]
     if search.more:

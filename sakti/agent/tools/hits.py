@@ -59,9 +59,9 @@ def find(
         for hit in page.hits:
             if new == limit:
                 break
-            entry, cost = _known(hit) if hit.id in in_window else _entry(db, hit, around, counter, room)
+            entry, cost = _build_short_entry(hit) if hit.id in in_window else _entry(db, hit, around, counter, room)
             if cost > room:
-                return _found(results, total, at, notes)
+                return _build_result(results, total, at, notes)
             at += 1
             if hit.id in in_window:
                 shown_already += 1
@@ -72,10 +72,10 @@ def find(
             results.append(entry)
         if at >= total or not page.hits:
             break
-    return _found(results, total, at, notes)
+    return _build_result(results, total, at, notes)
 
 
-def _found(results: Sequence[Json], total: int, at: int, notes: Sequence[str]) -> Json:
+def _build_result(results: Sequence[Json], total: int, at: int, notes: Sequence[str]) -> Json:
     more: Json = {"next": at} if at < total else {}
     return {"results": list(results), "totalHits": total} | more | ({"notes": list(notes)} if notes else {})
 
@@ -92,7 +92,7 @@ def _head(hit: Hit) -> Json:
     return entry | ({"task": hit.task_id} if hit.task_id else {})
 
 
-def _known(hit: Hit) -> tuple[Json, int]:
+def _build_short_entry(hit: Hit) -> tuple[Json, int]:
     return _head(hit) | {"text": "[already in the conversation above]"}, 0
 
 

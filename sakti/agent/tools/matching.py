@@ -63,13 +63,13 @@ class Text:
         folded = "\n".join(map(fold, old.split("\n")))
         if fold is not str and (not folded.strip() or folded.endswith("\n") != old.endswith("\n")):
             return []  # nothing is left to look for, or no line where one was
-        matches = self._found(folded, [fold(line.body) for line in self.lines], back)
+        matches = self._find(folded, [fold(line.body) for line in self.lines], back)
         if old[-1:] not in " \t" or fold is str:
             return matches
         # blanks at its end were dropped: it may not end inside a word
         return [p for p in matches if p.end >= len(fold(self.lines[p.last].body))]
 
-    def _found(self, wanted: str, bodies: list[str], back: Callable[[str, int], int]) -> list[Place]:
+    def _find(self, wanted: str, bodies: list[str], back: Callable[[str, int], int]) -> list[Place]:
         full_text = "\n".join(bodies) + (
             "\n" if bodies else ""
         )  # as if the last line ended: edits are merged with care
@@ -124,14 +124,14 @@ class Text:
         out: list[str] = []
         line = column = 0
         for place in places:
-            out.append(self._between(line, column, place.first, place.start))
+            out.append(self._get_between(line, column, place.first, place.start))
             there = self._cut(place)
             adapt = _reindent(place.indents) if place.indents else str
             out.append(merged(there, old, new, self._end_near(place), adapt))
             line, column = place.last, place.end
             if column > len(self.lines[line].body):
                 line, column = line + 1, 0
-        out.append(self._between(line, column, len(self.lines), 0))
+        out.append(self._get_between(line, column, len(self.lines), 0))
         return "".join(out)
 
     def _cut(self, place: Place) -> list[Line]:
@@ -142,7 +142,7 @@ class Text:
         out[0] = Line(out[0].body[place.start :], out[0].end)
         return out
 
-    def _between(self, line: int, column: int, last: int, end: int) -> str:
+    def _get_between(self, line: int, column: int, last: int, end: int) -> str:
         if line > last or line >= len(self.lines):
             return ""
         if line == last:
@@ -167,21 +167,21 @@ def _same(_body: str, column: int) -> int:
     return column
 
 
-def _trimmed(body: str) -> str:
+def _trim(body: str) -> str:
     return body.rstrip(" \t")
 
 
-def _folded(body: str) -> str:
+def _fold(body: str) -> str:
     return folded(body).rstrip(" \t")
 
 
 def levels(text: Text, old: str) -> Iterator[list[Place]]:
     """Yield the matches of each level, the most exact first."""
     yield text.places(old, str, _same)
-    yield text.places(old, _trimmed, _same)
-    yield text.indented(old, _trimmed)
-    yield text.places(old, _folded, unfold)
-    yield text.indented(old, _folded)
+    yield text.places(old, _trim, _same)
+    yield text.indented(old, _trim)
+    yield text.places(old, _fold, unfold)
+    yield text.indented(old, _fold)
 
 
 def apply(text: str, change: Change, name: str) -> str:
@@ -195,7 +195,7 @@ def apply(text: str, change: Change, name: str) -> str:
         raise ToolError("the old text is empty; say which text is to be replaced. To make a new file use write.")
     if "\r" in change.old + change.new and (count := text.count(change.old)):
         if count > 1 and not change.all:
-            raise _too_often(count, [], name)
+            raise _ambiguity_error(count, [], name)
         return text.replace(change.old, change.new)  # who writes line ends means them
     if "\r" not in text and (text.count(change.old) == 1 or (change.all and change.old in text)):
         return text.replace(change.old, change.new)  # what follows comes to the same, but large files take seconds
@@ -204,14 +204,14 @@ def apply(text: str, change: Change, name: str) -> str:
     for each in (plain_change, unnumbered(plain_change)):
         for places in levels(full_text, each.old) if each is not None else ():
             if len(places) > 1 and not change.all:
-                raise _too_often(len(places), [p.first + 1 for p in places], name)
+                raise _ambiguity_error(len(places), [p.first + 1 for p in places], name)
             if places:
                 assert each is not None
                 return full_text.replaced(places, each)
     raise ToolError(f"that text is not in {name}; nothing was changed.{_hint(full_text, plain_change)}")
 
 
-def _too_often(count: int, at: Sequence[int], name: str) -> ToolError:
+def _ambiguity_error(count: int, at: Sequence[int], name: str) -> ToolError:
     where = f" (lines {', '.join(map(str, at[:8]))}{' …' if len(at) > 8 else ''})" if at else ""
     return ToolError(
         f"that text occurs {count} times in {name}{where}; nothing was changed. Give more lines round it, or set all."
@@ -312,11 +312,11 @@ def _nearest(text: Text, old: str) -> str:
             break
         alike = [anchor] if anchor in bodies else difflib.get_close_matches(anchor[:300], bodies[:NEAR_LINES], 1, 0.6)
         if alike:
-            return _shown(text, old_lines, max(0, bodies.index(alike[0]) - i))
+            return _render_lines(text, old_lines, max(0, bodies.index(alike[0]) - i))
     return ""
 
 
-def _shown(text: Text, wanted: Sequence[str], at: int) -> str:
+def _render_lines(text: Text, wanted: Sequence[str], at: int) -> str:
     there = [line.body for line in text.lines[at : at + len(wanted)]]
     body = "\n".join(there)[:SHOWN]
     differs = next(((n, a, b) for n, (a, b) in enumerate(zip(there, wanted, strict=False)) if a != b), None)

@@ -80,14 +80,14 @@ def carry(old: str, new: str, there: str) -> str:
     if before == present:
         return new
     if folded(before) == folded(present):
-        return indent + _carried(before, after, present)
+        return indent + _carry(before, after, present)
     bare, blanks = present.rstrip(" \t"), present[len(present.rstrip(" \t")) :]
     if before != before.rstrip(" \t") or after != after.rstrip(" \t") or folded(before) != folded(bare):
         return new
-    return indent + (after if before == bare else _carried(before, after, bare)) + blanks
+    return indent + (after if before == bare else _carry(before, after, bare)) + blanks
 
 
-def _carried(old: str, new: str, there: str) -> str:
+def _carry(old: str, new: str, there: str) -> str:
     shared = 0
     while shared < min(len(old), len(new)) and old[shared] == new[shared]:
         shared += 1

@@ -155,7 +155,7 @@ def patched(text: str, change: FileChange, name: str) -> str:
     spots: list[tuple[int, Hunk]] = []
     at = 0
     for number, hunk in enumerate(change.hunks, 1):
-        start = _located(lines, hunk, at, f"Hunk {number} of {name}")
+        start = _locate(lines, hunk, at, f"Hunk {number} of {name}")
         spots.append((start, hunk))
         at = start + len(hunk.old)
     out: list[Line] = []
@@ -163,7 +163,7 @@ def patched(text: str, change: FileChange, name: str) -> str:
     for start, hunk in spots:
         out += lines[at:start]
         at = start + len(hunk.old)
-        out += _replaced(lines[start:at], hunk, end if not out or not out[-1].end else out[-1].end)
+        out += _replace(lines[start:at], hunk, end if not out or not out[-1].end else out[-1].end)
     out += lines[at:]
     for n, line in enumerate(out[:-1]):
         if not line.end:
@@ -171,7 +171,7 @@ def patched(text: str, change: FileChange, name: str) -> str:
     return "".join(line.body + line.end for line in out)
 
 
-def _replaced(there: list[Line], hunk: Hunk, end: str) -> list[Line]:
+def _replace(there: list[Line], hunk: Hunk, end: str) -> list[Line]:
     old = [Line(body, "\n") for body in hunk.old]
     new = [Line(body, "\n") for body in hunk.new]
     near = next((line.end for line in there if line.end), end)
@@ -182,7 +182,7 @@ def _replaced(there: list[Line], hunk: Hunk, end: str) -> list[Line]:
 _LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, lambda body: folded(body).strip())
 
 
-def _located(lines: Sequence[Line], hunk: Hunk, at: int, what: str) -> int:
+def _locate(lines: Sequence[Line], hunk: Hunk, at: int, what: str) -> int:
     """Return the index of the first line that a hunk replaces, not before `at`."""
     bodies = [line.body for line in lines]
     for name in hunk.context:

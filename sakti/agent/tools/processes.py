@@ -121,7 +121,7 @@ class Running:
         self._pipe = process.stdout.fileno()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         os.set_blocking(self._pipe, False)
-        self._listen()
+        self._start_reading()
 
     def _read(self) -> bool:
         """Read from the pipe; return False if it is empty for now."""
@@ -139,16 +139,16 @@ class Running:
         self.output.add(self._decoder.decode(data))
         return True
 
-    def _arrived(self) -> None:
+    def _on_data(self) -> None:
         """Read what arrived, within a time limit when the pipe is flooded."""
         loop = asyncio.get_running_loop()
         if self._read() and self.output.received > FILE_LIMIT:
             loop.remove_reader(self._pipe)
-            loop.call_later(PAUSE, self._listen)
+            loop.call_later(PAUSE, self._start_reading)
 
-    def _listen(self) -> None:
+    def _start_reading(self) -> None:
         if not self.closed.is_set():
-            asyncio.get_running_loop().add_reader(self._pipe, self._arrived)
+            asyncio.get_running_loop().add_reader(self._pipe, self._on_data)
 
     def drain(self) -> None:
         """Read what the pipe holds, without waiting for more."""

@@ -42,7 +42,7 @@ async def read(
         return await asyncio.to_thread(_read_large, run, target, head, offset, limit or 2000)
     data, text = await asyncio.to_thread(files.read_file, target)
     await asyncio.to_thread(run.state.saw, target, data)
-    bodies = await asyncio.to_thread(_shown, text.text)
+    bodies = await asyncio.to_thread(_split_masked, text.text)
     if not bodies:
         return Outcome(f"{name} is empty.", details={"path": name, "lines": "0"})
     if offset > len(bodies):
@@ -56,10 +56,10 @@ async def read(
         if remaining
         else ""
     )
-    return Outcome("\n".join(rows) + more + _written(text), details={"path": name, "lines": f"{offset}-{last}"})
+    return Outcome("\n".join(rows) + more + _describe_form(text), details={"path": name, "lines": f"{offset}-{last}"})
 
 
-def _shown(text: str) -> list[str]:
+def _split_masked(text: str) -> list[str]:
     """Return the lines of a file, masked together, since a secret key may have several lines.
 
     A very large file is masked by the lines that are shown.
@@ -67,7 +67,7 @@ def _shown(text: str) -> list[str]:
     return textfile.bodies(masked_lines(text) if len(text) <= MASKED_AT_ONCE else text)
 
 
-def _written(text: FileText) -> str:
+def _describe_form(text: FileText) -> str:
     """Describe the file's encoding and line ends if they are unusual."""
     what = [] if text.encoding == "utf-8" else [text.label]
     end = textfile.usual_end(textfile.lines(text.text)) if "\r" in text.text else "\n"

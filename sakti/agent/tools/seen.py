@@ -51,7 +51,7 @@ class SeenFiles(Struct):
         digest = hashlib.sha256(data).digest() if data is not None else b""
         self.known[path] = FileSeen(stat.st_mtime_ns, stat.st_size, digest, keep)
         self._kept += len(keep or b"")
-        self._shed()
+        self._drop_oldest()
 
     def forget(self, path: Path) -> None:
         """Drop a deleted file."""
@@ -61,7 +61,7 @@ class SeenFiles(Struct):
         before = self.known.pop(path, None)
         self._kept -= len(before.data or b"") if before else 0
 
-    def _shed(self) -> None:
+    def _drop_oldest(self) -> None:
         """Drop the content of the oldest files while all of it is too much."""
         for path, seen in list(self.known.items()):
             if self._kept <= TEXTS_LIMIT:

@@ -115,7 +115,7 @@ class Toolbox(Struct):
             ranked = sorted((t.small, t.name) for t in self.tools.values() if t.small is not None)
             names = [name for _, name in ranked] if small else sorted(self.tools.keys() - {left_out} - self.searched)
             names += [name for name in MEMORY_TOOLS if small and memory and name in self.tools.keys() - self.searched]
-            self._specs[small, memory, patches] = tuple(_offered(self.tools[n], short=small) for n in names)
+            self._specs[small, memory, patches] = tuple(_describe(self.tools[n], short=small) for n in names)
         return self._specs[small, memory, patches]
 
     def count(self, counter: Counter, tools: tuple[ToolSpec, ...]) -> int:
@@ -132,7 +132,7 @@ class Toolbox(Struct):
 
     def touched(self, call: ToolCallPart) -> list[str]:
         """Return the paths in a call, relative to the workspace; raises nothing."""
-        call = self._known(call, self.state.cwd)
+        call = self._translate(call, self.state.cwd)
         tool = self.tools.get(call.name)
         paths = tool.named(call.arguments or {}) if tool is not None else ()
         return [self.state.show(self.state.resolve(p)) for p in paths if p]
@@ -149,7 +149,7 @@ class Toolbox(Struct):
         Returns one result for every call, in order. If cancelled, each call that ended has emitted its result.
         """
         results: list[ToolResultPart] = []
-        for number, batch in enumerate(_batches(self.tools, [self._known(c, self.state.cwd) for c in calls])):
+        for number, batch in enumerate(_batches(self.tools, [self._translate(c, self.state.cwd) for c in calls])):
             tasks = [
                 asyncio.create_task(
                     self._one(message, c, _Announced(c, emit), repetition.see(c), over=number > MAX_CALLS)
@@ -177,7 +177,7 @@ class Toolbox(Struct):
         if tool is None or call.arguments is None:
             return False
         run = self.state.context(call.id, thread_id, "")
-        decision = self._decided(run, tool, call.arguments, Judged(call))
+        decision = self._decide(run, tool, call.arguments, Judged(call))
         return (await self._with_losses(run, tool, call.arguments, decision)).verdict == "allow"
 
     async def _one(
@@ -213,9 +213,9 @@ class Toolbox(Struct):
             if over:
                 raise ToolError(f"More than {MAX_CALLS} groups of calls in one answer; call again with fewer.")
             call = await call_hooks.before(self.hooks, call)
-            judged = await self._judged(run, call)
+            judged = await self._judge(run, call)
             call = judged.call
-            tool, arguments, decision = await self._admitted(run, judged)
+            tool, arguments, decision = await self._admit(run, judged)
             run.read_only = self.mode == "plan" or decision.only_reads
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
@@ -251,7 +251,7 @@ class Toolbox(Struct):
                 before = self.state.changed.get(path, "")
                 self.state.changed[path] = f"{before}\n{outcome.details.get('diff', '')}".strip("\n")
 
-    def _known(self, call: ToolCallPart, cwd: Path) -> ToolCallPart:
+    def _translate(self, call: ToolCallPart, cwd: Path) -> ToolCallPart:
         """Translate `call` to our tool and argument names, where its meaning is clear."""
         if call.name == tool_search.CALL and call.arguments is not None:
             name, inner = call.arguments.get("name"), call.arguments.get("arguments")
@@ -264,9 +264,9 @@ class Toolbox(Struct):
                 name, arguments = forms.call(call.name, arguments, cwd)
         return structs.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
 
-    async def _judged(self, run: ToolContext, call: ToolCallPart) -> Judged:
+    async def _judge(self, run: ToolContext, call: ToolCallPart) -> Judged:
         """Return a call after the guard's changes, if it could run. Raises `Denied`."""
-        call = self._known(call, run.cwd)
+        call = self._translate(call, run.cwd)
         tool = self.tools.get(call.name)
         if self.guard is None or tool is None or call.arguments is None or call.name in self.removed:
             return Judged(call)
@@ -275,9 +275,9 @@ class Toolbox(Struct):
         except ToolError:
             return Judged(call)  # running it says what is wrong
         judged = await self.guard.before(call)
-        return structs.replace(judged, call=self._known(judged.call, run.cwd))
+        return structs.replace(judged, call=self._translate(judged.call, run.cwd))
 
-    async def _admitted(self, run: ToolContext, judged: Judged) -> tuple[Tool, Json, Decision]:
+    async def _admit(self, run: ToolContext, judged: Judged) -> tuple[Tool, Json, Decision]:
         """Return the tool, the arguments to run it with, and the decision.
 
         Raises `ToolError` where they are wrong, `Denied` where it must not run.
@@ -292,13 +292,13 @@ class Toolbox(Struct):
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
         _, values = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
-        return tool, *await self._approved(run, tool, structs.replace(judged, call=call), values)
+        return tool, *await self._approve(run, tool, structs.replace(judged, call=call), values)
 
     @property
     def _all_rules(self) -> Rules:
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
 
-    def _decided(self, run: ToolContext, found: Tool, arguments: Json, judged: Judged) -> Decision:
+    def _decide(self, run: ToolContext, found: Tool, arguments: Json, judged: Judged) -> Decision:
         """Return the decision of permissions on a call, and what the guard's makes of it.
 
         A guard that allows does what a rule for all calls of the tool would: it lifts neither what the user's rules
@@ -332,23 +332,23 @@ class Toolbox(Struct):
         reason = ". ".join(r for r in (f"Cannot be undone ({why})", decision.reason) if r)
         return structs.replace(decision, verdict="ask", reason=reason, target=str(arguments["command"]), rules=())
 
-    async def _approved(self, run: ToolContext, found: Tool, judged: Judged, arguments: Json) -> tuple[Json, Decision]:
+    async def _approve(self, run: ToolContext, found: Tool, judged: Judged, arguments: Json) -> tuple[Json, Decision]:
         """Return the arguments to run with, and the decision.
 
         Raises `Denied` where a rule or the user says no, `ToolError` where the call would fail: the user is asked only
         about what can be done.
         """
         call, place, rules = judged.call, run.place(), self._all_rules
-        decision = await self._with_losses(run, found, arguments, self._decided(run, found, arguments, judged))
+        decision = await self._with_losses(run, found, arguments, self._decide(run, found, arguments, judged))
         if decision.verdict == "ask" and self.guard is not None:
             found.check(arguments, run.cwd)
             answered = await self.guard.asked(structs.replace(call, arguments=arguments))
             if answered.verdict == "allow":
-                changed = self._known(answered.call, run.cwd)
+                changed = self._translate(answered.call, run.cwd)
                 _, arguments = forms.call(changed.name, changed.arguments or {}, run.cwd)
                 if changed.name != call.name:
                     raise ToolError(f"A hook made another call of {call.name}: {changed.name}. Nothing was run.")
-                decision = self._decided(run, found, arguments, answered)
+                decision = self._decide(run, found, arguments, answered)
                 decision = await self._with_losses(run, found, arguments, decision)
         if decision.verdict == "allow":
             return _with(arguments, decision), decision
@@ -433,7 +433,7 @@ def knows_patches(model: str) -> bool:
     return _PATCHING.search(model.lower()) is not None
 
 
-def _offered(tool: Tool, *, short: bool) -> ToolSpec:
+def _describe(tool: Tool, *, short: bool) -> ToolSpec:
     """Return a tool's description for a model.
 
     `short`: one sentence, and only the arguments of a small model.

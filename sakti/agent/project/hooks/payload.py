@@ -73,14 +73,14 @@ def told(tool: str, arguments: Json, resolve: Callable[[str], str]) -> list[Told
     `resolve` makes a path absolute.
     """
     if tool == "apply_patch":
-        return _patched(arguments, resolve)
+        return _convert_patch(arguments, resolve)
     names = _ARGUMENTS.get(tool, {})
     fields = {names.get(k, k): v for k, v in arguments.items()}
     path = arguments.get("path")
     if isinstance(path, str) and (tool in _TOOLS or tool == "edit"):
         fields["path" if tool in _FOLDERS else "file_path"] = resolve(path)
     if tool == "edit":
-        return [_edited(fields, resolve(path) if isinstance(path, str) else "")]
+        return [_convert_edit(fields, resolve(path) if isinstance(path, str) else "")]
     if tool == "bash" and isinstance(seconds := fields.get("timeout"), int):
         fields["timeout"] = seconds * 1_000
     if tool == "grep" and "files_only" in fields:
@@ -89,7 +89,7 @@ def told(tool: str, arguments: Json, resolve: Callable[[str], str]) -> list[Told
     return [Told(_TOOLS.get(tool, tool), fields, paths)]
 
 
-def _edited(given: Json, path: str) -> Told:
+def _convert_edit(given: Json, path: str) -> Told:
     edits = given.pop("edits", None)
     listed: list[Any] = cast("list[Any]", edits) if isinstance(edits, list) else []
     changes = [{_EDIT.get(k, k): v for k, v in cast("Json", e).items()} for e in listed if isinstance(e, dict)]
@@ -99,7 +99,7 @@ def _edited(given: Json, path: str) -> Told:
     return Told("MultiEdit", {**given, "edits": changes}, paths)
 
 
-def _patched(arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
+def _convert_patch(arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
     text = str(arguments.get("patch", ""))
     named = patch.paths(text)
     if not named:

@@ -51,7 +51,7 @@ async def run(hook: Hook, data: bytes, place: Place) -> Ran:
         with tempfile.TemporaryFile(prefix="sakti-hook-") as stdin:
             stdin.write(data)
             stdin.seek(0)
-            process = _started(argv, hook, place, stdin)
+            process = _start(argv, hook, place, stdin)
     except (OSError, ValueError) as e:
         why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         return Ran(hook, failed=f"cannot be started: {why}.")
@@ -59,7 +59,7 @@ async def run(hook: Hook, data: bytes, place: Place) -> Ran:
     out, errors = _Output(process.stdout), _Output(process.stderr)
     try:
         async with asyncio.timeout(hook.timeout):
-            await _exited(process)
+            await _wait_for_exit(process)
         _end(process)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEFT):
@@ -102,9 +102,9 @@ def variables(place: Place) -> dict[str, str]:
     return {**place.env, **more, **dict.fromkeys(PROJECT_DIRS, str(place.workspace))}
 
 
-def _started(argv: Sequence[str], hook: Hook, place: Place, given: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start(argv: Sequence[str], hook: Hook, place: Place, given: IO[bytes]) -> subprocess.Popen[bytes]:
     cwd = place.cwd if place.cwd.is_dir() else place.workspace
-    with _enclosed(argv, cwd, hook, place) as enclosed:
+    with _enclose(argv, cwd, hook, place) as enclosed:
         return subprocess.Popen(
             enclosed.argv,
             cwd=enclosed.cwd,
@@ -118,7 +118,7 @@ def _started(argv: Sequence[str], hook: Hook, place: Place, given: IO[bytes]) ->
 
 
 @contextmanager
-def _enclosed(argv: Sequence[str], cwd: Path, hook: Hook, place: Place) -> Generator[enclosing.Enclosed]:
+def _enclose(argv: Sequence[str], cwd: Path, hook: Hook, place: Place) -> Generator[enclosing.Enclosed]:
     if place.sandbox is None:
         yield enclosing.Enclosed(tuple(argv), cwd)
         return
@@ -127,7 +127,7 @@ def _enclosed(argv: Sequence[str], cwd: Path, hook: Hook, place: Place) -> Gener
         yield enclosed
 
 
-async def _exited(process: subprocess.Popen[bytes]) -> None:
+async def _wait_for_exit(process: subprocess.Popen[bytes]) -> None:
     """Wait for the end of a process without collecting it.
 
     So its number is not reused until its group has ended.
@@ -162,17 +162,17 @@ class _Output:
         self._pipe, self._number, self._data = pipe, pipe.fileno(), bytearray()
         self.closed = asyncio.Event()
         os.set_blocking(self._number, False)
-        self._listen()
+        self._start_reading()
 
-    def _listen(self) -> None:
+    def _start_reading(self) -> None:
         if not self.closed.is_set():
-            asyncio.get_running_loop().add_reader(self._number, self._arrived)
+            asyncio.get_running_loop().add_reader(self._number, self._on_data)
 
-    def _arrived(self) -> None:
+    def _on_data(self) -> None:
         loop = asyncio.get_running_loop()
         if self._read() and len(self._data) >= MOST:
             loop.remove_reader(self._number)
-            loop.call_later(PAUSE, self._listen)
+            loop.call_later(PAUSE, self._start_reading)
 
     def _read(self) -> bool:
         """Read the available output; return False if there is no more."""

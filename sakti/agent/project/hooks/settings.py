@@ -164,7 +164,7 @@ def run_by(hook: Hook, workspace: Path) -> Iterator[Path]:
     for before, word in _pairs([*_WORD.findall(text), "", *words]):
         if before in ("cd", "pushd"):
             folders += [folder / word for folder in folders[:8]]
-        for name in _named(before, word):
+        for name in _find_named_files(before, word):
             for path in (folder / name for folder in folders):
                 if (script := _script(path, before, workspace)) is not None and script not in seen:
                     seen.add(script)
@@ -172,7 +172,7 @@ def run_by(hook: Hook, workspace: Path) -> Iterator[Path]:
                     yield from (p for p in _companions(script, workspace) if not (p in seen or seen.add(p)))
 
 
-def _named(before: str, word: str) -> Sequence[str]:
+def _find_named_files(before: str, word: str) -> Sequence[str]:
     """Return the files that a word of a command may mean: a module of Python is one, or a folder's."""
     if before != "-m":
         return (word,)

@@ -145,10 +145,7 @@ async def bash(
         list[str] | None, "hosts to reach from inside the sandbox; the user is asked about new ones"
     ] = None,
 ) -> Outcome:
-    """Run a command without a terminal or input.
-
-    The current folder carries over to the next command.
-    """
+    """Run a command without a terminal or input; its last folder is kept for the next one."""
     if "\0" in command:
         raise ToolError("bash was called with wrong arguments: command holds a NUL character. Leave it out.")
     appeared = _watch(run)
@@ -166,7 +163,7 @@ async def bash(
     try:
         timed_out = not await _stream(run, running, limit)
         if not timed_out:
-            remaining = await _describe_left(run, running)
+            remaining = await _describe_jobs(run, running)
     finally:
         if not remaining:
             survivors = await running.stop()
@@ -177,19 +174,8 @@ async def bash(
             appeared += started.sandbox.watch.look()
     if piece := running.output.take_unread():
         run.stream(piece)
-    return _result(
-        run,
-        running,
-        limit if timed_out else None,
-        [
-            survived(survivors),
-            remaining,
-            changed,
-            aside.told(appeared),
-            _report_refused_hosts(run, started),
-            _explain_failure(started),
-        ],
-    )
+    notes = [survived(survivors), remaining, changed, aside.told(appeared), _refused_hosts(run, started)]
+    return _result(run, running, limit if timed_out else None, [*notes, _explain_failure(started)])
 
 
 def survived(names: Sequence[str]) -> str:
@@ -230,7 +216,7 @@ async def _stream(run: ToolContext, running: Running, limit: int) -> bool:
         await asyncio.wait({ended})
 
 
-async def _describe_left(run: ToolContext, running: Running) -> str:
+async def _describe_jobs(run: ToolContext, running: Running) -> str:
     """Describe the processes that a command left running in the background; "" if all have ended.
 
     The first process of a sandbox is in no group of ours and ends a moment after its command: the pipe tells.
@@ -295,7 +281,7 @@ def _explain_failure(started: Started) -> str:
     return f'[{why}. {reach} outside="REASON" it runs outside, if the user allows it.]' if why else ""
 
 
-def _report_refused_hosts(run: ToolContext, started: Started) -> str:
+def _refused_hosts(run: ToolContext, started: Started) -> str:
     """Tell the model which hosts a command asked for that it may not reach."""
     if run.state.network is None or not (refused := run.state.network.refused(started.reach)):
         return ""

@@ -116,7 +116,7 @@ def decode(data: bytes) -> FileText | None:
         return None
     if text := _exact(data, "utf-8"):
         return text
-    return _decode_declared(data) or _decode_by_guess(data)
+    return _decode_by_declaration(data) or _decode_by_guess(data)
 
 
 def _exact(data: bytes, encoding: str, *, mark: bytes = b"", errors: str = "strict") -> FileText | None:
@@ -141,7 +141,7 @@ def _wide(data: bytes) -> FileText | None:
     return text if text and not _CONTROL.search(text.text[:HEAD]) else None
 
 
-def _decode_declared(data: bytes) -> FileText | None:
+def _decode_by_declaration(data: bytes) -> FileText | None:
     """Decode by the encoding that the file names in its first lines."""
     named = _DECLARED.search(b"\n".join(data[:1024].split(b"\n", 5)[:5]))
     if named is None:

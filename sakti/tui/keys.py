@@ -15,17 +15,24 @@ from textual.keys import Keys, _character_to_key, key_to_character  # pyright: i
 
 from sakti.core.text import one_line
 
+_REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))  # classes of Unicode
 SHORT = {"escape": "esc", "shift+tab": "⇧⇥"}  # else as pressed: `^P`, `F3`, `[`, `shift+enter`
 SIGNS = {"slash": "/", "plus": "+", "minus": "-"}  # names that Textual itself does not translate back
 
 
 def is_text(event: events.Key) -> bool:
-    """Return whether a key types a character: also one that joins, directs or is a wide space.
+    """Return whether a key types a character: also one that joins, marks a direction or is a wide space.
 
-    Textual takes printable ones only, so that Persian, Indic scripts and composed emoji would lose theirs.
+    Textual takes printable ones only, so that Persian, Indic scripts and composed emoji would lose theirs. Characters
+    that reorder the text around them are not typed, as `sanitise_typed` drops them from pasted text.
     """
     character = event.character or ""
-    return event.is_printable or (len(character) == 1 and unicodedata.category(character) not in ("Cc", "Cs"))
+    if event.is_printable or len(character) != 1:
+        return event.is_printable
+    return (
+        unicodedata.category(character) not in ("Cc", "Cs", "Zl", "Zp")
+        and unicodedata.bidirectional(character) not in _REORDERING
+    )
 
 
 def bindings_of(owner: type[Any]) -> Iterator[Binding]:

@@ -34,6 +34,12 @@ _APART = lazy_pattern(
     rf"|(?P<block>\\?[\"']?[ \t]{{0,4}}:[ \t]{{1,4}}[|>][\d+-]{{0,2}}{_NEXT_LINE})"
     r")(?P<value>[^\s\"'`,;<>\\|\0\u2400]{8,512})(?P<behind>[ \t]{0,60}(?:[|\u2502]|\r?\n|\\n|\Z))?"
 )
+_OPEN_LINE = lazy_pattern(
+    r"(?:(?:name|key)\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?[\w.:/-]{1,80}\\?[\"']?,?"
+    r"|:[ \t]{1,4}[|>][\d+-]{0,2})\s{0,9}\Z",
+    re.IGNORECASE,
+)
+_LONGEST_LINE = 200  # characters at the end of a line that are looked at
 _SENTENCE = lazy_pattern(
     r"(?P<rest>[\w-]{0,40}+)\\?[\"'`]?\]?[ \t]{0,4}(?::=|=>|[:=])[ \t]{0,4}\\?(?P<quote>[\"'])"
     r"(?P<value>[^\s\"'`\\]{1,64}(?: [^\s\"'`\\]{1,64}){3,11})\\?(?P=quote)"
@@ -60,6 +66,12 @@ def find(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
                 if match and is_secret(text, at, match):
                     yield secret_names.kind_of(text[at : match.end("rest")]), *match.span("value")
             at = lower.find(sign, end)
+
+
+def is_name_of_next_line(line: str) -> bool:
+    """Return whether the value of a secret's name at the end of `line` is expected in the next one."""
+    end = line[-_LONGEST_LINE:]
+    return _OPEN_LINE.search(end) is not None and secret_names.SECRET_NAME.search(end) is not None
 
 
 def _find_pairs(text: str, lower: str) -> Iterator[tuple[str, int, int]]:

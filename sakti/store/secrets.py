@@ -116,8 +116,11 @@ def whole_until(text: str) -> int:
     That is behind a line, and before an unfinished private key.
     """
     line = last = text.rfind("\n") + 1
-    while line and text.endswith(GOES_ON, 0, line):
-        line = text.rfind("\n", 0, line - 1) + 1
+    while line:
+        start = text.rfind("\n", 0, line - 1) + 1
+        if not text.endswith(GOES_ON, 0, line) and not secret_layouts.is_name_of_next_line(text[start:line]):
+            break
+        line = start
     end = line or last or len(text)
     begin = text.rfind("-----BEGIN ", max(0, end - secret_shapes.PEM_LIMIT), end)
     return begin if begin > 0 and "-----END " not in text[begin:end] else end

@@ -389,6 +389,13 @@ def test_a_text_is_not_cut_within_a_split_secret() -> None:
     assert secrets.whole_until("one \\\ntwo \\\n") == len("one \\\ntwo \\\n")
 
 
+def test_a_text_is_not_cut_between_a_name_and_its_value() -> None:
+    for line in ("- name: DB_PASSWORD\n", '"key": "DB_PASSWORD",\r\n', "  password: >-\n"):
+        assert secrets.whole_until(f"one\n{line}") == secrets.whole_until(f"one\n{line}  val") == len("one\n")
+        assert secrets.whole_until(f"one\n{line}  value: x\n") == len(f"one\n{line}  value: x\n")
+    assert secrets.whole_until("one\n- name: LOG_LEVEL\n") == len("one\n- name: LOG_LEVEL\n")
+
+
 def test_only_variables_with_secret_names_count() -> None:
     env = {"EDITOR": "long-value-1", "API_TOKEN": "long-value-2", "SSH_ASKPASS": "/usr/bin/x-askpass", "A_KEY": "abc"}
     assert secret_names.of_environment(env) == ("long-value-2",)

@@ -31,6 +31,7 @@ _TEMPLATE = lazy_pattern(
     r"%\(\w+\)|[$#%]?\{(?:\w{2}[\w.:]*|\d*(?:,\d*)?)\}|<[\w -]{2,}>|\[\^|\[[^\]]{0,99}?\w-\w|[)\]][*+?]|\(\?"
     r"|\|\||\$\{|[$#][({]\w{2}"
 )
+_LINE_END = lazy_pattern(r"[\t\0\u2400]|[ ]{0,40}(?:\r?\n|\r|\Z)")
 _OPEN = lazy_pattern(r"[(\[{<]\Z")
 _CALLED = lazy_pattern(r"([A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)*)[(\[{]")
 _ALPHANUMERIC = lazy_pattern(r"[A-Za-z\d]+")
@@ -221,7 +222,7 @@ def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: s
     if quoted and behind.isspace():  # a sentence in quotes
         return False
     alone = not start.rstrip(" -")[-1:].strip(_BEHIND_ANOTHER)
-    line = quoted or (sign == ": " and alone and behind in ("", "\n", "\r", "\t", "\0", "\u2400"))
+    line = quoted or (sign == ": " and alone and _LINE_END.match(text, end) is not None)
     tight = sign in ("=", ":", ">") or bare or spoken
     return is_value(name, value, quoted=quoted, tight=tight, line=line)
 

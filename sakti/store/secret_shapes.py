@@ -137,7 +137,7 @@ _STATEMENT = r"(?i)\b(?:create|alter)\s+(?:or\s+replace\s+)?(?:user|role|login)\
 _LONGEST_STATEMENT = 400  # characters in front of its password
 _GO_DSN = r"@(?:tcp|udp|unix)\("
 _GO_USER = r"(?<![\w./$%{}-])(?:[^\s\"'`:]{1,150}:\d{1,7}:)?([\w.$%{}-]{1,64}):([^\s\"'`]{1,128})\Z"
-_ORACLE = r"jdbc:oracle:(?:thin|oci\d?):[\w.$#-]{1,64}/([^\s\"'`/@]{1,128})@"
+_ORACLE = r"jdbc:oracle:(?:thin|oci\d?):[\w.$#-]{1,64}/([^\s\"'`@]{1,128})@"
 _AUTH = r"_?auth\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?([A-Za-z0-9+/]{8,1024}={0,2})"
 _PHRASE = (
     r"(?i)(?:mnemonic|seed|recovery|backup)[\w \t-]{0,24}\\?[\"']?[ \t]{0,4}(?:[:=]|\bis\b)[ \t]{0,4}\\?[\"']?"

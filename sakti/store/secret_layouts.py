@@ -1,4 +1,4 @@
-"""Find secrets that are apart from their names: pairs of a name and a value, table cells, YAML blocks, prompts.
+"""Find secrets that are apart from their names: in pairs, table cells, YAML blocks and prompts.
 
 `secret_names` finds values directly behind their names and judges all of them.
 """
@@ -55,7 +55,7 @@ _PROSE = frozenset(
 
 
 def find(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the secrets apart from their names; `lower` is the text in lower case, with the same positions."""
+    """Yield the secrets apart from their names; `lower` is the text in lower case, same positions."""
     yield from _find_pairs(text, lower)
     for sign in secret_names.SIGNS:
         at = lower.find(sign)

@@ -253,7 +253,7 @@ def _is_code(value: str) -> bool:
 
 
 def _is_cut_by_bracket(head: str, rest: str) -> bool:
-    """Return whether a bracket that is never closed divides a random value, not a function from its argument."""
+    """Return whether an unclosed bracket is within a random value, not behind a function's name."""
     if any(c in ")]}" for c in rest):
         return False
     turns = max((len(TURN.findall(run)) for run in _ALPHANUMERIC.findall(rest)), default=0)

@@ -236,7 +236,7 @@ def _spans(text: str) -> list[secret_shapes.Span]:
 
 
 def _spans_within_words(text: str) -> Iterator[secret_shapes.Span]:
-    """Yield the secrets in a text without colours and invisible characters, lines joined behind a backslash."""
+    """Yield the secrets in a text without colours, invisible characters and escaped line breaks."""
     breaks = [m.span() for m in _LEFT_OUT.finditer(text)] if any(sign in text for sign in _LEFT_OUT_SIGNS) else []
     if not text.isascii():
         breaks = sorted([*breaks, *(m.span() for m in WITHOUT_WIDTH.finditer(text))])

@@ -293,9 +293,7 @@ class OpenThread:
         self.last_index = newest[-1].index if newest else -1
         self.usage = await ws.store.read(stored_messages.usage_of, thread.id, purpose="actor")
         await engine.open(thread)
-        if ws.models.info is not None and ws.models.info.small:
-            await ws.files.load_summary()
-            engine.set_budget(await asyncio.to_thread(self._small_budget, ws.models.info))
+        await self._limit_memory()
         self.status = engine.status()
         self.emit(ThreadChanged(thread))
         self.emit(self.status)
@@ -489,6 +487,9 @@ class OpenThread:
             self.emit(Notice("information", "Small window", self._name_omissions(info)))
         if info is not before and self._engine is not None:
             self._engine.set_models(*ws.make_observers())
+            await self._limit_memory()
+            if self.status is not None:  # else the thread is being loaded
+                self.emit(self._engine.status())
         return info
 
     def _name_omissions(self, info: ModelInfo) -> str:
@@ -499,11 +500,22 @@ class OpenThread:
         text = ", ".join([*names, "the overview of the workspace"])
         return f"{info.name} has {info.context_window:,} tokens: it is not offered {text}, and its prompt is shorter."
 
-    def _small_budget(self, info: ModelInfo) -> int:
-        """Tokens that a small model's window leaves for memory and messages: its gauges show them from the start."""
+    async def _limit_memory(self) -> None:
+        """Tell memory how many tokens the model's window leaves it, if the window is known."""
+        ws, engine, info = self.workspace, self._engine, self.workspace.models.info
+        if engine is None or info is None or info.context_window is None:
+            return
+        if info.small:
+            await ws.files.load_summary()
+        await self.warm_toolbox()
+        tokens = await asyncio.to_thread(self._count_budget, info)
+        if tokens is not None:
+            engine.set_budget(tokens)
+
+    def _count_budget(self, info: ModelInfo) -> int | None:
         counter, tools = self.workspace.counter, self.toolbox
         fixed = sum(b.tokens for b in self.system()) + tools.count(counter, tools.specs(info))
-        return budget.room(info, self.workspace.config.agent, fixed)[1] or 0
+        return budget.room(info, self.workspace.config.agent, fixed)[1]
 
     # --- tools ------------------------------------------------------------------------------------------------
 

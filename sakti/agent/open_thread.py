@@ -20,7 +20,7 @@ from sakti.core.config import SessionMode
 from sakti.core.errors import ConfigError, StoreError
 from sakti.core.events import Event, MemoryStatus, MessageSaved, Notice, StepFinished, ThreadChanged, assign_thread
 from sakti.core.lazy import lazy_imports
-from sakti.core.types import Block, Json, ModelInfo, Part, Thread, Usage
+from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
@@ -61,7 +61,7 @@ class PromptNews(Struct):
 
 
 class RunningTurn(Struct):
-    """The running turn and its task; `failed` is the prompt of a last turn whose model call failed.
+    """The running turn and its task; `has_failed`: the last turn ended with an error, so it can be retried.
 
     `estimate` counts what the turn, and commands of the user, have brought and nothing has stored yet.
     """
@@ -69,7 +69,7 @@ class RunningTurn(Struct):
     estimate: StepEstimate
     turn: Turn | None = None
     task: asyncio.Task[None] | None = None
-    failed: tuple[Part, ...] | None = None
+    has_failed: bool = False
 
 
 class OpenThread:
@@ -256,7 +256,7 @@ class OpenThread:
     async def switch_to(self, thread: Thread) -> None:
         """Make a thread the open one, without a queue, a failed prompt, or grants."""
         self.inbox = replace(self.inbox, queued=[])
-        self.running.failed = None
+        self.running.has_failed = False
         self.news.instructions, self.news.skills = {}, ""
         if self._toolbox is not None:
             self._toolbox.granted = ()

@@ -298,7 +298,7 @@ class MemoryEngine:
         self._chosen = observer.name
 
     def set_budget(self, budget: int) -> None:
-        """Set the tokens that the model's window will leave, also before `open`: thresholds are right from then on."""
+        """Set the tokens that the model's window leaves; thresholds are right from then on."""
         self._budget = budget
         if self._state is not None:
             self._state.budget = budget

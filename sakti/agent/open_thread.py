@@ -93,6 +93,7 @@ class OpenThread:
         self._mode: str | None = None
         self._approval_mode: SessionMode | None = None
         self._engine: MemoryEngine | None = None
+        self._loading = asyncio.Lock()  # one load at a time: each replaces the engine
         self._toolbox: Toolbox | None = None
         self._system: tuple[Block, ...] = ()
 
@@ -262,7 +263,8 @@ class OpenThread:
             self._toolbox.granted = ()
             self._toolbox.may_edit = self._toolbox.may_edit and thread.id == self.id
             self._toolbox.mode = self.approval_mode
-        await self._load(thread)
+        async with self._loading:
+            await self._load(thread)
 
     async def reopen(self) -> None:
         """Open the same thread again, with the model and the settings of now."""
@@ -290,9 +292,9 @@ class OpenThread:
             if ws.owner and not ws.store.read_only_reason:
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
-        self.last_index = newest[-1].index if newest else -1
         self.usage = await ws.store.read(stored_messages.usage_of, thread.id, purpose="actor")
         await engine.open(thread)
+        self.last_index = newest[-1].index if newest else -1  # not before: what failed to load is loaded again
         await self._limit_memory()
         self.status = engine.status()
         self.emit(ThreadChanged(thread))
@@ -318,19 +320,33 @@ class OpenThread:
         )
 
     async def catch_up(self) -> None:
-        """Load what another window wrote into this thread since its last turn here."""
-        assert self.thread is not None
-        ws, thread = self.workspace, self.thread
-        if self.engine.unrecorded:
-            await self.engine.open(thread)
-        if not self.is_new:
-            await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
-        newer = await ws.store.read(stored_messages.after, thread.id, self.last_index)
-        if not newer:
-            return
-        await self._load(await ws.store.read(stored_threads.get, thread.id) or thread)
-        text = f"{len(newer)} messages were added to this thread in another window; the agent sees them."
-        self.emit(Notice("information", "Another window", text))
+        """Load what another window wrote into this thread since its last turn here, and say so."""
+        ws = self.workspace
+        async with self._loading:
+            thread = self.thread
+            assert thread is not None
+            if self.engine.unrecorded:
+                await self.engine.open(thread)
+            if not self.is_new:
+                await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
+            count = await self._load_newer(thread)
+        if count:
+            text = f"{count} messages were added to this thread in another window; the agent sees them."
+            self.emit(Notice("information", "Another window", text))
+
+    async def follow(self) -> None:
+        """Load what another window wrote, without a notice, unless a turn or memory's work runs here."""
+        async with self._loading:
+            if self.thread is not None and self.status is not None and not (self.busy or self.engine.tasks()):
+                await self._load_newer(self.thread)
+
+    async def _load_newer(self, thread: Thread) -> int:
+        """Load the thread again if it has newer messages; return their number."""
+        store = self.workspace.store
+        newer = await store.read(stored_messages.after, thread.id, self.last_index)
+        if newer:
+            await self._load(await store.read(stored_threads.get, thread.id) or thread)
+        return len(newer)
 
     def stop_command(self, call_id: str = "") -> bool:
         """Stop a `!command` of the user, the newest by default; false if it does not run."""

@@ -30,6 +30,9 @@ async def compact(scope: Scope, focus: str) -> Value | None:
     await session.follow()
     messages, before, after = session.compact_preview()
     if not messages:
+        status = session.current.status
+        if status is None or not status.observations.tokens:
+            return Done("Nothing to compact yet: the last exchange is kept as it is.")
         return Done("Nothing to compact: everything but the last exchange is already observed.")
     scope.tell(Done(f"{messages} messages, {count_k(before)} → ~{count_k(after)} tokens", title="Compacting"))
     status = session.current.status

@@ -36,7 +36,7 @@ async def context(scope: Scope, step: int | None) -> Value:
         head = f"{what}: {counted(len(blocks), 'block')}, {total:,} tokens"
         return Rows(lines, "context", tuple(blocks), head=head, what="shows a block's text", pick=show)
 
-    return Open("context", blocks, listed)
+    return Open("context" if step is None else "request", blocks, listed)
 
 
 @action(chat="cost", needs="session")

@@ -20,7 +20,7 @@ from sakti.core.config import SessionMode
 from sakti.core.errors import ConfigError, StoreError
 from sakti.core.events import Event, MemoryStatus, MessageSaved, Notice, StepFinished, ThreadChanged, assign_thread
 from sakti.core.lazy import lazy_imports
-from sakti.core.types import Block, Json, ModelInfo, Part, Thread, Usage
+from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
@@ -61,7 +61,7 @@ class PromptNews(Struct):
 
 
 class RunningTurn(Struct):
-    """The running turn and its task; `failed` is the prompt of a last turn whose model call failed.
+    """The running turn and its task; `has_failed`: the last turn ended with an error, so it can be retried.
 
     `estimate` counts what the turn, and commands of the user, have brought and nothing has stored yet.
     """
@@ -69,7 +69,7 @@ class RunningTurn(Struct):
     estimate: StepEstimate
     turn: Turn | None = None
     task: asyncio.Task[None] | None = None
-    failed: tuple[Part, ...] | None = None
+    has_failed: bool = False
 
 
 class OpenThread:
@@ -93,6 +93,7 @@ class OpenThread:
         self._mode: str | None = None
         self._approval_mode: SessionMode | None = None
         self._engine: MemoryEngine | None = None
+        self._loading = asyncio.Lock()  # one load at a time: each replaces the engine
         self._toolbox: Toolbox | None = None
         self._system: tuple[Block, ...] = ()
 
@@ -259,13 +260,14 @@ class OpenThread:
     async def switch_to(self, thread: Thread) -> None:
         """Make a thread the open one, without a queue, a failed prompt, or grants."""
         self.inbox = replace(self.inbox, queued=[])
-        self.running.failed = None
+        self.running.has_failed = False
         self.news.instructions, self.news.skills = {}, ""
         if self._toolbox is not None:
             self._toolbox.granted = ()
             self._toolbox.may_edit = self._toolbox.may_edit and thread.id == self.id
             self._toolbox.mode = self.approval_mode
-        await self._load(thread)
+        async with self._loading:
+            await self._load(thread)
 
     async def reopen(self) -> None:
         """Open the same thread again, with the model and the settings of now."""
@@ -293,12 +295,10 @@ class OpenThread:
             if ws.owner and not ws.store.read_only_reason:
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
-        self.last_index = newest[-1].index if newest else -1
         self.usage = await ws.store.read(stored_messages.usage_of, thread.id, purpose="actor")
         await engine.open(thread)
-        if ws.models.info is not None and ws.models.info.small:
-            await ws.files.load_summary()
-            engine.set_budget(await asyncio.to_thread(self._small_budget, ws.models.info))
+        self.last_index = newest[-1].index if newest else -1  # not before: what failed to load is loaded again
+        await self._limit_memory()
         self.status = engine.status()
         self.emit(ThreadChanged(thread))
         self.emit(self.status)
@@ -323,19 +323,33 @@ class OpenThread:
         )
 
     async def catch_up(self) -> None:
-        """Load what another window wrote into this thread since its last turn here."""
-        assert self.thread is not None
-        ws, thread = self.workspace, self.thread
-        if self.engine.unrecorded:
-            await self.engine.open(thread)
-        if not self.is_new:
-            await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
-        newer = await ws.store.read(stored_messages.after, thread.id, self.last_index)
-        if not newer:
-            return
-        await self._load(await ws.store.read(stored_threads.get, thread.id) or thread)
-        text = f"{len(newer)} messages were added to this thread in another window; the agent sees them."
-        self.emit(Notice("information", "Another window", text))
+        """Load what another window wrote into this thread since its last turn here, and say so."""
+        ws = self.workspace
+        async with self._loading:
+            thread = self.thread
+            assert thread is not None
+            if self.engine.unrecorded:
+                await self.engine.open(thread)
+            if not self.is_new:
+                await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
+            count = await self._load_newer(thread)
+        if count:
+            text = f"{count} messages were added to this thread in another window; the agent sees them."
+            self.emit(Notice("information", "Another window", text))
+
+    async def follow(self) -> None:
+        """Load what another window wrote, without a notice, unless a turn or memory's work runs here."""
+        async with self._loading:
+            if self.thread is not None and self.status is not None and not (self.busy or self.engine.tasks()):
+                await self._load_newer(self.thread)
+
+    async def _load_newer(self, thread: Thread) -> int:
+        """Load the thread again if it has newer messages; return their number."""
+        store = self.workspace.store
+        newer = await store.read(stored_messages.after, thread.id, self.last_index)
+        if newer:
+            await self._load(await store.read(stored_threads.get, thread.id) or thread)
+        return len(newer)
 
     def stop_command(self, call_id: str = "") -> bool:
         """Stop a `!command` of the user, the newest by default; false if it does not run."""
@@ -492,6 +506,9 @@ class OpenThread:
             self.emit(Notice("information", "Small window", self._name_omissions(info)))
         if info is not before and self._engine is not None:
             self._engine.set_models(*ws.make_observers())
+            await self._limit_memory()
+            if self.status is not None:  # else the thread is being loaded
+                self.emit(self._engine.status())
         return info
 
     def _name_omissions(self, info: ModelInfo) -> str:
@@ -502,11 +519,22 @@ class OpenThread:
         text = ", ".join([*names, "the overview of the workspace"])
         return f"{info.name} has {info.context_window:,} tokens: it is not offered {text}, and its prompt is shorter."
 
-    def _small_budget(self, info: ModelInfo) -> int:
-        """Tokens for memory and messages in a small model's window; gauges show them from the start."""
+    async def _limit_memory(self) -> None:
+        """Tell memory how many tokens the model's window leaves it, if the window is known."""
+        ws, engine, info = self.workspace, self._engine, self.workspace.models.info
+        if engine is None or info is None or info.context_window is None:
+            return
+        if info.small:
+            await ws.files.load_summary()
+        await self.warm_toolbox()
+        tokens = await asyncio.to_thread(self._count_budget, info)
+        if tokens is not None:
+            engine.set_budget(tokens)
+
+    def _count_budget(self, info: ModelInfo) -> int | None:
         counter, tools = self.workspace.counter, self.toolbox
         fixed = sum(b.tokens for b in self.system()) + tools.count(counter, tools.specs(info))
-        return budget.room(info, self.workspace.config.agent, fixed)[1] or 0
+        return budget.room(info, self.workspace.config.agent, fixed)[1]
 
     # --- tools ------------------------------------------------------------------------------------------------
 

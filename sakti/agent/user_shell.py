@@ -18,7 +18,7 @@ from sakti.store.threads import masking, messages
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
 
-KEPT = ("exit_code", "duration_ms", "characters", "output_file")  # of the outcome, with the message: for the screen
+KEPT = ("exit_code", "stopped", "duration_ms", "characters", "output_file")  # with the message: for the screen
 
 
 async def _run_stoppable(run: ToolContext, command: str, printed: Sequence[str]) -> Outcome:
@@ -31,7 +31,7 @@ async def _run_stoppable(run: ToolContext, command: str, printed: Sequence[str])
         current = asyncio.current_task()
         if current is not None and current.cancelling():
             raise
-        return Outcome("".join((*printed, "[stopped by the user]")), is_error=True)
+        return Outcome("".join((*printed, "[stopped by the user]")), is_error=True, details={"stopped": True})
     finally:
         run.state.own_commands.pop(run.call_id, None)
         task.cancel()

@@ -108,6 +108,8 @@ class ShellScope(Scope):
         if models == "chosen":
             await session.workspace.models.select(None)
         await session.current.open_read_only()
+        if models == "chosen" and session.workspace.models.info is not None:
+            await session.current.learn()
         if (
             models == "called" and session.thread and not session.workspace.config.memory.read_only
         ):  # else the engine says it

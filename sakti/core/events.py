@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
+from sakti.core.errors import NOT_SAVED
 from sakti.core.types import Json, Message, Thread, ToolCallPart, ToolResultPart, Usage
 
 TurnStatus: TypeAlias = Literal[
@@ -136,6 +137,11 @@ class TurnFinished(Struct, frozen=True):
     error_title: str | None = None
     error_code: str | None = None
     metadata: Json = field(default_factory=dict[str, Any])
+
+    @property
+    def keeps_answer(self) -> bool:
+        """Return whether a part of an answer is stored, if the turn failed."""
+        return bool(self.text or self.steps) and self.error_code not in NOT_SAVED
 
 
 # --- the user ---------------------------------------------------------------------------------------------

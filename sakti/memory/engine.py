@@ -112,6 +112,7 @@ class MemoryEngine:
         self._observation: Observation
         self._reflection: Reflection
         self._step, self._actor = 0, ""
+        self._budget: int | None = None
         self._last_message_at: int | None = None
         self._closed = False
         self._new_thread = False
@@ -190,6 +191,7 @@ class MemoryEngine:
             failpoint=self._failpoint,
         )
         state.is_late = lambda: self._patience.is_over
+        state.budget = self._budget
         self._count_failures(state)
         self._observation = Observation(state, self._worker, self._leases)
         self._reflection = Reflection(state, self._worker, self._leases)
@@ -296,8 +298,10 @@ class MemoryEngine:
         self._chosen = observer.name
 
     def set_budget(self, budget: int) -> None:
-        """Set what the model's window will leave before the first request, so that thresholds are shown right."""
-        self.state.budget = budget
+        """Set the tokens that the model's window leaves; thresholds are right from then on."""
+        self._budget = budget
+        if self._state is not None:
+            self._state.budget = budget
 
     async def prepare(
         self, *, step: int, budget: int | None = None, facts: Mapping[str, str] | None = None
@@ -309,7 +313,7 @@ class MemoryEngine:
         `block_after`, or at the threshold when nothing is buffered and nothing is running.
         """
         state = self.state
-        self._step, state.budget = step, budget
+        self._step, self._budget, state.budget = step, budget, budget
         log = state.window.active
         if self._observes:
             await self._move(state, facts)

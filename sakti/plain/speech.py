@@ -8,7 +8,6 @@ from typing import assert_never
 from msgspec import Struct, field
 
 from sakti.agent.reports.memory_report import stale_leases
-from sakti.core.errors import NOT_SAVED
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -259,7 +258,7 @@ class Speech(Struct):
         if event.error:
             out = [f"{one_line(out[0], 100)}: {one_line(event.error, 600)}"]
         if event.status == "error":
-            note = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
+            note = "; the answer so far is kept" if event.keeps_answer else ""
             out.append(f"/retry asks again{note}")
         return [*out, READY]
 

@@ -92,6 +92,8 @@ def finished(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: in
         parts.append(f"exit code {code}")
     if isinstance(denied := details.get("denied"), str):
         return ", ".join([*parts, f"denied: {one_line(denied, 200)}" if denied else "denied"])
+    if details.get("stopped") is True:
+        return ", ".join([*parts, "stopped", duration(duration_ms)])
     parts += ["failed" if result.is_error else "ok", duration(duration_ms)]
     if result.is_error and not isinstance(code, int):
         parts.append(one_line(result.content, 200))

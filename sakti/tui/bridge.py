@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from sakti.agent.reports.memory_report import compacted, stale_leases, taken_back
-from sakti.core.errors import NOT_SAVED
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -190,6 +189,6 @@ def _finish_turn(chat: ChatScreen, event: TurnFinished) -> None:
         return
     text = event.error or ""
     if event.status == "error":
-        suffix = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
-        text = f"{text}\nF5 asks again{suffix}.".strip()
+        rest = "; the answer so far is kept" if event.keeps_answer else ""
+        text = f"{text}\nF5 asks again{rest}.".strip()
     live.add_block(ended_notice(event.status, event.error_title or "", text))

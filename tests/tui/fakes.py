@@ -227,6 +227,9 @@ class FakeThread:
         self.status: MemoryStatus | None = None
         self.usage = Usage()
 
+    async def follow(self) -> None:
+        pass
+
     async def learn(self) -> None:
         models = self._session.workspace.models
         assert models.selection is not None

@@ -4,11 +4,43 @@ from __future__ import annotations
 
 import json
 
+from sakti.core.events import TextDelta
 from sakti.core.types import ContextPart, plain_text
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.text import ContextScreen
 from tests.tui.conftest import screen_text, settle
 from tests.tui.real import real_session, say
+
+
+async def test_an_open_inspector_follows_the_turn_and_keeps_its_cursor(store, tmp_path):
+    session = real_session(store, tmp_path / "w", "One.", "word " * 300)
+    app = SaktiApp(session)
+    async with app.run_test(size=(140, 50)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first")
+        app.run_command("/context")
+        await settle(app, pilot)
+        await pilot.press("down", "down")
+        screen = app.screen
+        at = screen.blocks_list.current
+        titles: list[str] = []
+
+        def look(event) -> None:
+            if isinstance(event, TextDelta):
+                app.chat.panes.show_windows()
+                assert screen.blocks_list.current == at
+                titles.append(str(screen.query_one("#panel-title").render()))
+
+        session.subscribe(look)
+        await session.submit("second")
+        await session.wait()
+        await settle(app, pilot)
+        assert len(set(titles)) > 2 and all("≈" in title for title in titles[1:])
+        app.chat.panes.show_windows()
+        await pilot.pause()
+        assert [b.text for b in screen._blocks] == [b.text for b in await session.views.context()]
+        assert sum(b.tokens for b in screen._blocks) == app.chat.status_line.context
+        assert "≈" not in str(screen.query_one("#panel-title").render()) and screen.blocks_list.current == at
 
 
 async def test_the_inspector_shows_the_request_that_is_sent(store, tmp_path):

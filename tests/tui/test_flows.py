@@ -11,8 +11,18 @@ from textual import events
 from sakti.actions.completion import file_choices, fuzzy, query_at
 from sakti.agent.session.queries import ThreadSummary
 from sakti.core.errors import StoreError
-from sakti.core.events import ApprovalRequested, Backlog, ModelChanged, Notice, RetryScheduled, StoreWaiting, TextDelta
-from sakti.core.types import ModelInfo, Thread
+from sakti.core.events import (
+    ApprovalRequested,
+    Backlog,
+    ModelChanged,
+    Notice,
+    QueueChanged,
+    RetryScheduled,
+    StoreWaiting,
+    TextDelta,
+    ToolStarted,
+)
+from sakti.core.types import ModelInfo, Thread, ToolCallPart
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
 from sakti.tui.app import SaktiApp
@@ -582,6 +592,25 @@ async def test_memory_is_explained_paused_and_its_last_reflection_taken_back(ses
         assert "anthropic/claude-haiku-4-5 (the small model of anthropic)" in said
         assert "1 line with 1 claim that their source does not have" in said
         assert "0 important lines and 2 paths" in said
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+async def test_the_key_that_stops_a_turn_is_dropped_last(running, session, width):
+    async with running((width, 30)) as (app, pilot):
+        line = app.chat.status_line
+        await session.submit("go")
+        session.emit(ToolStarted(ToolCallPart("c1", "bash", {"command": "make"})))
+        session.emit(QueueChanged(("later", "and later")))
+        await settle(app, pilot)
+        line.show_context(112_500, about=True)
+        line.sandbox, line.vim, line.download = ("unsandboxed", "no sandbox here"), "INSERT", "download 42%"
+        session.workspace.clock.step = 100.0
+        line.refresh()
+        await settle(app, pilot)
+        last = screen_text(app).split("\n")[-1]
+        assert "esc stop turn" in last
+        if width == 140:
+            assert "≈112k of 200k" in last or "≈112.5k of 200k" in last
 
 
 async def test_a_wait_for_another_window_stands_in_the_status_line(running, session):

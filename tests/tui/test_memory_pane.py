@@ -160,6 +160,9 @@ async def test_the_pane_shows_reason_and_time(running, session):
         await settle(app, pilot)
         assert "✗ observation failed: rate limit" in screen_text(app)
         assert "next try at 12:01:01 at the latest" in screen_text(app)
+        session.emit(replace(scene("/w").current.status, retry_at=NOW - 1, phase="backing off"))
+        await settle(app, pilot)
+        assert "next try" not in screen_text(app) and "backing off" not in screen_text(app)
         session.emit(replace(scene("/w").current.status, record_id="another"))
         await settle(app, pilot)
         assert "failed" not in screen_text(app) and not app.chat.sidebar.memory.all_events(), "another thread's memory"

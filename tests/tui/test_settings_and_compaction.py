@@ -26,6 +26,16 @@ from tests.tui.test_safety import EVIL, check
 from tests.tui.test_snapshots import SIZES, THEMES, posed
 
 
+async def test_the_only_exchange_is_not_called_observed(store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "w", "One."))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first")
+        app.run_command("/compact")
+        await settle(app, pilot)
+        assert "Nothing to compact yet: the last exchange is kept as it is." in chat_text(app)
+
+
 async def test_the_last_compaction_is_shown_as_a_diff(store, tmp_path):
     app = SaktiApp(real_session(store, tmp_path / "w", *(f"The port of api {n} is 80{n}0." for n in range(6))))
     async with app.run_test(size=(120, 45)) as pilot:

@@ -54,6 +54,27 @@ async def test_what_another_window_says_shows_here(store, other_store, tmp_path)
         await other.close()
 
 
+async def test_the_figures_follow_what_another_window_says(store, other_store, tmp_path):
+    session = real_session(store, tmp_path / "work", "First answer.")
+    app = SaktiApp(session)
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first question")
+        other = real_session(other_store, tmp_path / "work", "Second answer. " * 200, continue_last=True)
+        await other.start()
+        await other.submit("second question " * 200)
+        await other.wait()
+        await look(app, pilot)
+        expected = other.current.engine.status().messages.tokens
+        assert session.current.engine.status().messages.tokens == expected > 1_000
+        assert app.chat.sidebar.memory.status.messages.tokens == expected
+        shown = await session.views.context()
+        assert [b.text for b in shown] == [b.text for b in await other.views.context()]
+        assert app.chat.status_line.context == sum(b.tokens for b in shown)
+        assert "were added to this thread" not in chat_text(app)
+        await other.close()
+
+
 async def test_a_window_far_behind_shows_the_thread_anew(store, other_store, tmp_path):
     session = real_session(store, tmp_path / "work", "First answer.")
     app = SaktiApp(session)

@@ -145,7 +145,7 @@ class Turns:
 
     async def retry(self) -> None:
         """Send the unchanged conversation again after a failed model call. Raises as `submit`."""
-        if self._open.running.failed is not None and not self._open.busy:
+        if self._open.running.has_failed and not self._open.busy:
             await self._begin(())
 
     def unqueue(self, index: int) -> str | None:
@@ -232,7 +232,7 @@ class Turns:
         end = await loop.run_turn(turn, parts)
         if not taken.done():
             raise SaktiError(end.error or "", title=end.error_title, code=end.error_code)
-        thread.running.failed = turn.messages[0].parts if end.status == "error" and turn.messages else None
+        thread.running.has_failed = end.status == "error"
         await thread.workspace.files.look_at_git()
         if end.status == "tripwire":
             await thread.reload_row()
@@ -243,14 +243,14 @@ class Turns:
         if end.status == "answered":
             prompt = next((m.text for m in turn.messages if m.role == "user"), "")
             self._titling.begin(prompt, end.text)
-        if thread.running.failed is None and not turn.interrupted:
+        if not thread.running.has_failed and not turn.interrupted:
             await self._send_queued()
 
     def _pass_on(self, event: Event, taken: asyncio.Future[None]) -> None:
         """Pass on an event of the turn; its first one says that the prompt is stored."""
         if isinstance(event, TurnStarted):
             self._record_for(event.message)
-            self._open.running.failed = None
+            self._open.running.has_failed = False
             _settle(taken)
         elif isinstance(event, MessageSaved) and event.message.role == "user":
             self._record_for(event.message)
@@ -274,6 +274,7 @@ class Turns:
 
     def _finish_broken(self, status: str, error: SaktiError | None) -> None:
         self._open.running.task = None
+        self._open.running.has_failed = status == "error"
         self._open.emit(
             TurnFinished(
                 self._open.id,

@@ -111,6 +111,8 @@ class Commands:
             case "models":
                 await list_screens.pick_model(host)
             case "context":
+                chat.panes.open_context(data)
+            case "request":
                 host.push(text_screens.ContextScreen(data))
             case "compaction":
                 host.push(compaction_screen.CompactionScreen(data))

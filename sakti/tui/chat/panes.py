@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 from textual.widget import Widget
 
 from sakti.agent.reports import memory_report
-from sakti.agent.session.queries import Windows
+from sakti.agent.session.queries import ContextBlock, Windows
 from sakti.core.events import MemoryStatus
 from sakti.core.lazy import lazy_imports
 from sakti.store.log.history import LogChange
@@ -20,6 +21,7 @@ from sakti.tui.widgets.status import StatusLine
 if TYPE_CHECKING:
     from sakti.store.threads.carry_over import CarriedLine
     from sakti.tui.screens.board import BoardScreen
+    from sakti.tui.screens.text import ContextScreen
 
 with lazy_imports:
     from sakti.tui.screens import board as board_screen
@@ -40,6 +42,7 @@ class Panes:
         self._host, self._sidebar, self._line, self._header = host, sidebar, line, header
         self._board_version = -1
         self._board: BoardScreen | None = None
+        self._context: ContextScreen | None = None
         self._windows = Windows()  # those that are shown
         self._lines: set[str] = set()  # of the log and those that are ready, by id
         self._seen: set[str] | None = None  # those that a pane has shown; None: another thread's
@@ -131,6 +134,8 @@ class Panes:
         memory.status, memory.streaming = now.status, now.streaming
         self._line.show_context(now.context, about=bool(now.streaming))
         self.show_header()
+        if self._context is not None and self._context.is_open:
+            self._context.show_blocks(self._host.session.views.request_blocks())
         if now.status != before.status:
             self.load_usage()
             if before.status is not None and now.status is not None and _log_of(before.status) != _log_of(now.status):
@@ -247,6 +252,11 @@ class Panes:
         """Open the task board over the entire screen."""
         self._board = board_screen.BoardScreen()
         self._host.push(self._board)
+
+    def open_context(self, blocks: Sequence[ContextBlock]) -> None:
+        """Show the next request; it follows the windows while it is open."""
+        self._context = text_screens.ContextScreen(blocks)
+        self._host.push(self._context)
 
     def open_events(self) -> None:
         """Show all that happened to the memory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -158,6 +159,12 @@ class ThreadView:
         elif new:
             live.add_stored(new)
             self._on_loaded()
+        if all(m.state != "provisional" for m in page):
+            self._host.go(self._follow, group="memory")  # never cancelled: a load is completed
+
+    async def _follow(self) -> None:
+        with contextlib.suppress(SaktiError):
+            await self._host.session.current.follow()
 
     # --- visits -----------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
@@ -89,7 +90,19 @@ class MemoryPane(Widget, can_focus=True):
     def watch_status(self, old: MemoryStatus | None, new: MemoryStatus | None) -> None:
         if old is not None and new is not None and old.record_id != new.record_id:
             self._failures, self.failed = [], ""  # another thread's
+        if new is not None and new.retry_at is not None and (wait := new.retry_at - self._now()) > 0:
+            self.set_timer(wait / 1000 + 0.1, lambda: self.refresh(layout=True))
         self._fit()
+
+    def _now(self) -> int:
+        return host_of(self).session.workspace.clock.now()
+
+    def _current_status(self) -> MemoryStatus | None:
+        """Return the status without a time of the next try that has passed: the next turn tries."""
+        status = self.status
+        if status is None or status.retry_at is None or status.retry_at > self._now():
+            return status
+        return replace(status, retry_at=None, phase="idle" if status.phase == "backing off" else status.phase)
 
     def watch_turn_tokens(self) -> None:
         self._fit()
@@ -175,7 +188,7 @@ class MemoryPane(Widget, can_focus=True):
         self.title_style = Style() if palette.mark.reverse else palette.cursor
         room = max(10, width - 2)
         lines = memory_lines(
-            self.status,
+            self._current_status(),
             self.figures,
             self.spent,
             self.failed,

@@ -142,6 +142,13 @@ def help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill]
     return [CardBlock(title="Commands", rows=(*commands, *more)), *yours, *cards]
 
 
+def _name_request(blocks: Sequence[ContextBlock]) -> str:
+    total = sum(b.tokens for b in blocks)
+    cached = sum(b.tokens for b in blocks if b.cached)
+    about = ABOUT if any(b.kind == "streaming" for b in blocks) else ""
+    return f"Context  {about}{count_k(total)} tokens, {count_k(cached)} cacheable"
+
+
 class ContextScreen(Panel[None]):
     """The request as it would be sent now: its blocks with tokens, and the text of the chosen one."""
 
@@ -152,12 +159,26 @@ class ContextScreen(Panel[None]):
     reader = query_one(Transcript)
 
     def __init__(self, blocks: Sequence[ContextBlock]) -> None:
-        total = sum(b.tokens for b in blocks)
-        cached = sum(b.tokens for b in blocks if b.cached)
-        about = ABOUT if any(b.kind == "streaming" for b in blocks) else ""
-        super().__init__(f"Context  {about}{count_k(total)} tokens, {count_k(cached)} cacheable")
+        super().__init__(_name_request(blocks))
+        self._use(blocks)
+
+    def _use(self, blocks: Sequence[ContextBlock]) -> None:
         self._blocks = blocks
         self._largest = max((b.tokens for b in blocks), default=1) or 1
+
+    def show_blocks(self, blocks: Sequence[ContextBlock]) -> None:
+        """Show the request as it is now; the cursor stays on its block, or in its place if that is gone."""
+        if not self.is_mounted or blocks == self._blocks:
+            return
+        place, before = self.blocks_list.cursor, self.blocks_list.current
+        self._use(blocks)
+        self.set_title(_name_request(blocks))
+        same = (
+            i for i, b in enumerate(blocks) if before is not None and (b.kind, b.text) == (before.kind, before.text)
+        )
+        self.blocks_list.set_rows(blocks, cursor=min(same, key=lambda i: abs(i - place), default=place))
+        if self.blocks_list.current != before:
+            self._show()
 
     def body(self) -> ComposeResult:
         with Horizontal(id="context-body"):

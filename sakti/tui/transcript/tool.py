@@ -120,7 +120,8 @@ class ToolBlock(Block, eq=False):
     def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
         details = result.details
         denied = details.get("denied")
-        self.state = "denied" if isinstance(denied, str) else "error" if result.is_error else "ok"
+        ended: State = "stopped" if details.get("stopped") is True else "error" if result.is_error else "ok"
+        self.state = "denied" if isinstance(denied, str) else ended
         self.note = one_line(denied, 300) if isinstance(denied, str) else ""
         self.dropped = 0
         self.output = sanitise(result.content)[:KEEP_OUTPUT]

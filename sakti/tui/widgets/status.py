@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ from sakti.agent.reports.memory_report import context_words
 from sakti.core.clock import Clock
 from sakti.core.events import Event
 from sakti.core.text import one_line
-from sakti.tui.activity import Activity
+from sakti.tui.activity import Activity, State
 from sakti.tui.transcript.wrap import shorten
 from sakti.tui.widgets.header import NOT_SAVED
 
@@ -30,6 +31,8 @@ KEYS = (
     ("F4", "tasks", "screen.pane('tasks')"),
     ("F1", "help", "screen.help"),
 )
+# dropped in this order until the key that stops the activity fits
+DROPPABLE = ("limit", "queued", "clock", "context", "download", "vim", "sandbox", "activity")
 NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
@@ -153,6 +156,37 @@ class StatusLine(Widget):
             return self.get_component_rich_style("status--danger", partial=True)
         return warn if self.approval[0] == "auto" else muted
 
+    def _fitting_parts(self, state: State | None, room: int) -> list[tuple[str, Style]]:
+        """Return what goes on, without as many of `DROPPABLE` as do not fit into `room` cells."""
+        for count in range(len(DROPPABLE)):
+            parts = self._parts(state, DROPPABLE[:count])
+            if sum(3 + cell_len(part) for part, _ in parts) <= room:
+                return parts
+        return self._parts(state, DROPPABLE)
+
+    def _parts(self, state: State | None, dropped: Sequence[str] = ()) -> list[tuple[str, Style]]:
+        """Return what goes on, piece by piece."""
+        clock = int(self._clock.monotonic() - state.since) if state is not None and "clock" not in dropped else 0
+        shown = shorten(state.text, max(8, self.size.width // 3)) + (f" {clock} s" if clock else "") if state else ""
+        context = context_words(self.context, self.window, about=self._estimated) if self.context else ""
+        if "limit" in dropped:
+            context = re.sub(r"( of |,).*", "", context)
+        pieces = (
+            ("", NOT_SAVED if self.not_saved else "", "danger"),
+            ("sandbox", self._name_sandbox(), "muted" if self.sandbox[0] == self.sandbox[1] else "warn"),
+            ("vim", self.vim, "key"),
+            ("activity", shown, "warn" if state is not None and state.kind == "waiting" else "busy"),
+            ("context", context, "muted"),
+            ("download", self.download, "busy"),
+            ("queued", f"{self.queued} queued" if self.queued else "", "busy"),
+        )
+        shows = [(text, style) for name, text, style in pieces if text and name not in dropped]
+        return [(text, self.get_component_rich_style(f"status--{style}", partial=True)) for text, style in shows]
+
+    def _name_sandbox(self) -> str:
+        word, text = self.sandbox
+        return shorten(one_line(text, 200), self.size.width // 3) if word and self.size.width >= ROOMY else word
+
     async def on_click(self, event: events.Click) -> None:
         """Run the action of the clicked key."""
         for start, end, action in self._spots:
@@ -195,29 +229,12 @@ class StatusLine(Widget):
             self._spots.append((1, 1 + len(piece), "screen.cycle_approval"))
             text.append(self.approval[0], self._of_mode(warn, muted))
             text.append(f" {self.approval[1]}", key)
-        parts: list[tuple[str, object]] = []
-        if self.not_saved:
-            parts.append((NOT_SAVED, self.get_component_rich_style("status--danger", partial=True)))
-        if self.sandbox[0]:
-            word, description = self.sandbox
-            note = shorten(one_line(description, 200), width // 3) if width >= ROOMY else word
-            parts.append((note, muted if word == description else warn))
-        if self.vim:
-            parts.append((self.vim, key))
-        if state is not None:
-            took = int(self._clock.monotonic() - state.since)
-            style = warn if state.kind == "waiting" else busy
-            parts.append((f"{shorten(state.text, max(8, width // 3))}{f' {took} s' if took else ''}", style))
-        if self.context:
-            parts.append((context_words(self.context, self.window, about=self._estimated), muted))
-        if self.download:
-            parts.append((self.download, busy))
-        if self.queued:
-            parts.append((f"{self.queued} queued", busy))
-        for number, (part, style) in enumerate(parts):
-            text.append(" · " if number or self.approval[0] else "", muted).append(part, style)  # pyright: ignore[reportArgumentType]
         escape = self.closes or (f"stop {self.stops}" if self.stops else "")
         stop = ("esc", escape, "screen.interrupt") if escape else ("^C", "quit", "screen.stop")
+        room = width - cell_len(text.plain) - 1
+        parts = self._fitting_parts(state, room - len(f" · esc {escape}")) if escape else self._parts(state)
+        for number, (part, style) in enumerate(parts):
+            text.append(" · " if number or self.approval[0] else "", muted).append(part, style)
         for name, what, action in _fitting((stop, *KEYS), width - cell_len(text.plain) - 1):
             piece = f"{name} {what}"
             text.append(" · " if text.plain.strip() else "", muted)

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from sakti.core.events import ToolFinished, ToolOutput
-from sakti.core.types import Message
+from sakti.core.types import Message, ToolCallPart
+from sakti.plain.words import finished
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.store.threads import messages
+from sakti.tui.transcript.tool import ToolBlock
 from tests.fakes.session import Recorded, start
 from tests.fakes.tools import ended as has_ended
 
@@ -72,5 +74,10 @@ async def test_the_own_command_of_the_user_can_be_stopped(store: Store, tmp_path
     await task
     (result,) = [e.result for e in run.events if isinstance(e, ToolFinished)]
     assert result.content == "begun\n[stopped by the user]"
+    block = ToolBlock(own=True)
+    block.start(ToolCallPart(result.call_id, "bash", {"command": "sleep"}))
+    block.finish(result, None)
+    assert block.state == "stopped"
+    assert ", stopped, " in finished(None, result, 1_000, own=True)
     assert await has_ended(int((tmp_path / "w" / "pid").read_text()))
     assert not run.session.stop_command()

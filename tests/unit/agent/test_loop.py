@@ -200,11 +200,44 @@ async def test_final_failures_are_not_retried_and_can_be_asked_again(store: Stor
     run = await start(store, tmp_path / "w", [Answer(error=code, message="no."), "now"])
     end = await run.ask("hi")
     assert (end.status, end.error, end.error_code) == ("error", "no.", code)
+    assert not end.keeps_answer
     assert run.of(RetryScheduled) == []
     await run.session.retry()
     await run.session.wait()
     assert run.of(TurnFinished)[-1].text == "now"
     assert [m.text for m in await stored(run)] == ["hi", "now"]
+
+
+async def test_a_retry_that_fails_can_be_retried_and_keeps_the_queue(store: Store, tmp_path: Path) -> None:
+    failure = Answer(error="authentication", message="no.")
+
+    def play(request: Request) -> Answer | str:
+        if len(run.provider.requests) == 2:
+            run.session.current.inbox.queued.append((TextPart("later"),))
+        return failure if len(run.provider.requests) <= 2 else "now"
+
+    run = await start(store, tmp_path / "w", play)
+    await run.ask("hi")
+    await run.session.retry()
+    await run.session.wait()
+    assert run.of(TurnFinished)[-1].status == "error" and run.session.queued == ("later",)
+    await run.session.retry()
+    await run.session.wait()
+    assert [m.text for m in await stored(run)] == ["hi", "later", "now"]
+
+
+async def test_a_turn_that_breaks_can_be_retried(store: Store, tmp_path: Path) -> None:
+    def play(request: Request) -> Answer | str:
+        if len(run.provider.requests) == 1:
+            raise RuntimeError("broken")
+        return "now"
+
+    run = await start(store, tmp_path / "w", play)
+    end = await run.ask("hi")
+    assert end.status == "error" and not end.keeps_answer
+    await run.session.retry()
+    await run.session.wait()
+    assert run.of(TurnFinished)[-1].text == "now"
 
 
 async def test_too_long_a_request_makes_memory_observe_and_is_tried_once_more(store: Store, tmp_path: Path) -> None:

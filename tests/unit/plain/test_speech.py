@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from sakti.agent.project.trust import FileChange
 from sakti.core.events import (
     ApprovalRequested,
@@ -202,6 +204,8 @@ def test_how_a_turn_ends_is_said() -> None:
         "/retry asks again; the answer so far is kept",
         "ready",
     ]
+    assert said(replace(failed, steps=0))[1] == "/retry asks again"
+    assert said(replace(failed, error_code="full"))[1] == "/retry asks again"
 
 
 def test_thinking_is_said_once_a_step() -> None:

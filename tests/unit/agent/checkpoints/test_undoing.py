@@ -405,6 +405,8 @@ async def test_changes_of_a_background_command_are_undone_with_its_turn(store, t
     here = await start(store, root, answers, overrides=AUTO)
     (root / ".gitignore").write_text("*.log\n")
     await here.ask("run it in the background")
+    while not (root / "now.txt").exists():  # else both turns see it appear, at one time of the fake clock
+        await asyncio.sleep(0.02)
     await here.ask("leave something")
     found = undoing.of_session(here.session)
     assert len((await found.preview(2)).remains.jobs) == 2

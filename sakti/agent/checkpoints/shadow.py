@@ -6,14 +6,14 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.checkpoints import history, keeping, pending, places, restore, uncovered
+from sakti.agent.checkpoints import beyond, history, keeping, pending, places, restore, uncovered
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints.objects import FILE, HISTORY, Objects, index_entries
 from sakti.agent.checkpoints.pending import Mark, PendingCall
@@ -50,7 +50,8 @@ except ImportError:  # Windows: one window a workspace
 class Before(Struct, frozen=True):
     """A workspace before a command, and files that were kept for an undo.
 
-    `refused` says why not all that the command names could be kept.
+    `refused` says why not all that the command names could be kept. `added` are the folders that the user opened
+    beside the workspace; no change by the command is dated before `at_ns`.
     """
 
     picture: Picture
@@ -58,6 +59,8 @@ class Before(Struct, frozen=True):
     history: history.GitFiles
     kept: Mapping[str, Entry]
     refused: str = ""
+    added: Mapping[str, beyond.AddedFolder] = field(default_factory=dict[str, beyond.AddedFolder])
+    at_ns: int = 0
 
 
 class FirstLook(Struct, frozen=True):
@@ -91,8 +94,14 @@ class Shadow(Struct, dict=True):
 
     # --- what calls do --------------------------------------------------------------------------------------
 
-    def before(self, named: Targets = NOTHING, turn: tuple[str, int] = ("", 0), command: str = "") -> FirstLook:
-        """Look at the workspace before a command of a turn that names these files.
+    def before(
+        self,
+        named: Targets = NOTHING,
+        turn: tuple[str, int] = ("", 0),
+        command: str = "",
+        added: Iterable[Path] = (),
+    ) -> FirstLook:
+        """Look at the workspace, and `added` folders, before a command of a turn that names these files.
 
         What the command changes is recorded even if sakti is killed. Raises `SaktiError`, OSError.
         """
@@ -103,7 +112,8 @@ class Shadow(Struct, dict=True):
             history = self.history.look(beside.gits, keep=True)
             wanted = self._keeping(named, picture)
             kept = keeping.keep(self.workspace, wanted, self.objects)
-            before = Before(picture, beside, history, kept, wanted.refused)
+            looks = {str(f): beyond.look(f) for f in added if not f.is_relative_to(self.workspace)}
+            before = Before(picture, beside, history, kept, wanted.refused, looks, beyond.now_ns())
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), command)
             mark = pending.begin(self.folder, call, before)
         return FirstLook(mark, before)
@@ -157,12 +167,14 @@ class Shadow(Struct, dict=True):
         except (OSError, SaktiError):
             self.note_uncovered(call.key, call.command, call.id)
             raise
-        changes, lost = [*comparison.undoable, *history], (*comparison.lost, *gone)
-        changes = self._only_new(changes, self.records.changed_since(call.at, call.began_as))
+        recorded = self.records.changed_since(call.at, call.began_as)
+        changes = self._only_new([*comparison.undoable, *history], recorded)
+        changed, new = self._compare_added(before, recorded)
+        lost, stays = (*comparison.lost, *gone, *changed), (*comparison.stays, *new)
         if disputed_after is not None:
             changes = [row for c in changes for row in self._with_dispute(c, disputed_after)]
-        if changes or lost or comparison.stays:
-            self.records.add(call.key, self.clock.now(), changes, lost, stays=comparison.stays, call=call.id)
+        if changes or lost or stays:
+            self.records.add(call.key, self.clock.now(), changes, lost, stays=stays, call=call.id)
         if not goes_on:
             used = {c.path for c in changes}
             self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
@@ -183,7 +195,23 @@ class Shadow(Struct, dict=True):
                 self.objects.put(os.fsencode(look.links[path]))
         gits = tuple(dict.fromkeys((*before.beside.gits, *beside.gits)))
         look = self.history.look(gits, keep=False, outside=before.history.outside)
-        return result, *self.history.changes(before.history, look)
+        changes, gone = self.history.changes(before.history, look)
+        seen = {*old.covered, *new.covered, *before.beside.files}
+        came_or_gone = old.covered.keys() ^ new.covered.keys() | before.beside.files.keys() - beside.files.keys()
+        explained = {p.rpartition("/")[0] for p in came_or_gone}
+        gone += beyond.find_changed(self.workspace, before.beside.skipped, before.at_ns, seen, explained)
+        return result, changes, gone
+
+    def _compare_added(self, before: Before, recorded: Container[str]) -> tuple[list[str], list[str]]:
+        """Return what changed in added folders, and what is new there, but what other calls recorded."""
+        changed, new = list[str](), list[str]()
+        for folder, look in before.added.items():
+            paths, came = beyond.compare(Path(folder), look, beyond.look(Path(folder)), before.at_ns)
+            changed += paths
+            new += came
+        ours = (self.workspace, self.folder, *self.own)
+        rows = [[p for p in names if p not in recorded and not _is_below(p, ours)] for names in (changed, new)]
+        return rows[0], rows[1]
 
     def _only_new(self, changes: Iterable[Change], recorded: Mapping[str, Change]) -> list[Change]:
         """Leave out what other calls recorded meanwhile."""
@@ -427,6 +455,10 @@ class Shadow(Struct, dict=True):
             yield
         finally:
             os.close(handle)
+
+
+def _is_below(path: str, folders: Iterable[Path]) -> bool:
+    return any(Path(path).is_relative_to(folder) for folder in folders)
 
 
 def folder_of(workspace: Path) -> Path:

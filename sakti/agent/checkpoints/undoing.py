@@ -73,7 +73,7 @@ class Past(Struct, frozen=True):
 
 
 class Remains(Struct, frozen=True):
-    """What an undo of turns cannot undo: `lost` files, new files that git ignores, commands that still run."""
+    """What an undo of turns cannot undo: `lost` files, new files that nothing covers, commands that still run."""
 
     lost: tuple[str, ...] = ()
     new_ignored: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Remains(Struct, frozen=True):
         """Return each kind that there is with up to `number` names of it."""
         kinds = {
             "Cannot be restored": self.lost,
-            "New files that git ignores stay": self.new_ignored,
+            "New files stay": self.new_ignored,
             "Still running, and may change more files": self.jobs,
         }
         rows = {kind: ", ".join(one_line(n, 80) for n in names[:number]) for kind, names in kinds.items() if names}

@@ -183,8 +183,8 @@ class Shadow(Struct, dict=True):
     def _compare(self, before: Before) -> tuple[uncovered.Changes, list[Change], list[str]]:
         scanner = self.scanner()
         picture = scanner.scan(modes=True, rules=False)
-        beside = uncovered.look(self.workspace, picture.entries)
         ours = self._without_unhidden(scanner, before, picture)
+        beside = uncovered.look(self.workspace, ours)
         old, new = uncovered.Moment(before.picture.entries, before.beside), uncovered.Moment(ours, beside)
         moves = uncovered.find_moves(self.workspace, old, new)
         moved = keeping.keep_moved(self.workspace, moves, old, new, self.objects)
@@ -280,12 +280,22 @@ class Shadow(Struct, dict=True):
     def _without_unhidden(self, scanner: Scanner, before: Before, picture: Picture) -> Mapping[str, Entry]:
         """Leave out files that only became visible: a command that changes .gitignore did not make them."""
         old, new = before.picture.entries, picture.entries
-        rules = {p: e for p, e in old.items() if p.rpartition("/")[2] == ".gitignore" and e.oid}
-        if all(new.get(p) is e or new.get(p) == e for p, e in rules.items()):
-            return new
-        texts = {path: self.objects.get(entry.oid) for path, entry in rules.items()}
-        seen = scanner.ignored([p for p in new if p not in old], texts)
-        return {p: e for p, e in new.items() if p not in seen}
+        came = [p for p in new if p not in old]
+        hidden = {p for p in came if self._is_untouched(p, before.beside.files.get(p))}
+        rules, rules_now = _ignore_files(old), _ignore_files(new)
+        if came and rules != rules_now:
+            texts = {path: self.objects.get(entry.oid) for path, entry in rules.items()}
+            hidden |= scanner.ignored(came, texts)
+        return {p: e for p, e in new.items() if p not in hidden} if hidden else new
+
+    def _is_untouched(self, path: str, before: os.stat_result | None) -> bool:
+        """Return whether a file is as it was, whatever the rules say of it now."""
+        if before is None:
+            return False
+        try:
+            return uncovered.identity(os.lstat(self.workspace / path)) == uncovered.identity(before)
+        except OSError:
+            return False
 
     @contextlib.contextmanager
     def writing(
@@ -455,6 +465,10 @@ class Shadow(Struct, dict=True):
             yield
         finally:
             os.close(handle)
+
+
+def _ignore_files(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    return {p: e for p, e in entries.items() if p.rpartition("/")[2] == ".gitignore" and e.oid}
 
 
 def _is_below(path: str, folders: Iterable[Path]) -> bool:

@@ -241,8 +241,8 @@ def _find_moved_files(workspace: Path, before: Moment, after: Moment) -> dict[st
     for path in after.covered.keys() - before.covered.keys():
         with contextlib.suppress(OSError):
             appeared[path] = os.lstat(workspace / path)
-    by_file = {_identity(s): p for p, s in appeared.items()}
-    return {p: by_file[i] for p in gone if (i := _identity(old[p])) in by_file}
+    by_file = {identity(s): p for p, s in appeared.items()}
+    return {p: by_file[i] for p in gone if (i := identity(old[p])) in by_file}
 
 
 def _find_moved_folders(old: Surroundings, new: Surroundings) -> dict[str, str]:
@@ -255,7 +255,7 @@ def _find_moved_folders(old: Surroundings, new: Surroundings) -> dict[str, str]:
     return {p: appeared[number] for p, number in numbers.items() if number in appeared}
 
 
-def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
+def identity(status: os.stat_result) -> tuple[int, int, int, int]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from sakti.actions import undo
+from sakti.agent.checkpoints import shadow as shadows
 from sakti.agent.checkpoints import uncovered, undoing
 from sakti.agent.checkpoints.records import Turn
 from sakti.core.text import one_line
 from sakti.providers.scripted import Answer, Call
-from tests.fakes.checkpoints import Place, git
+from tests.fakes.checkpoints import Place, git, tree
 from tests.fakes.session import start
 
 
@@ -112,3 +114,32 @@ async def test_undo_names_changes_in_a_folder_added_to_the_session(store, tmp_pa
     result = await undoing.of_session(here.session).undo(preview)
     assert not result.is_complete
     await here.session.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "lost"),
+    [
+        ("sed -i /ign/d .gitignore", set()),
+        ("rm .gitignore", set()),
+        ("echo '!*' > ign/.gitignore", set()),
+        ("echo '!a' > .ignored && mv .ignored sub/.gitignore", set()),
+        ("sed -i /ign/d .gitignore; echo more >> ign/a", {"ign/a"}),
+    ],
+)
+@pytest.mark.parametrize("scanner", ["git", "dulwich"])
+def test_ignored_files_that_only_become_visible_are_not_changes(tmp_path, monkeypatch, scanner, command, lost):
+    if scanner == "dulwich":
+        monkeypatch.setattr(shadows, "program", lambda _workspace: None)
+    place = Place(tmp_path)
+    for name in ("ign/a", "sub/a", "sub/ign/b", "node_modules/c"):
+        (place.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.root / name).write_text("text\n")
+    (place.root / ".gitignore").write_text("ign/*\na\nnode_modules/*\n!.gitignore\n")
+    before = tree(place.root)
+    place.run(lambda: subprocess.run(("bash", "-c", command), cwd=place.root, check=True))
+    turn = turn_of(place)
+    assert {*turn.left_out} == lost
+    place.undo()
+    named = {*turn.left_out, *turn.stays}  # dulwich takes ign/.gitignore for ignored: it stays, and is named
+    rows = {p: row for p, row in tree(place.root).items() if p not in named}
+    assert rows == {p: row for p, row in before.items() if p not in named}

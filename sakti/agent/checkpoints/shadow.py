@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import time
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -17,7 +18,7 @@ from sakti.agent.checkpoints import beyond, history, keeping, pending, places, r
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints.objects import FILE, HISTORY, Objects, index_entries
 from sakti.agent.checkpoints.pending import Mark, PendingCall
-from sakti.agent.checkpoints.plan import Change, Entry, Plan, has_same_mode, same
+from sakti.agent.checkpoints.plan import Change, Entry, Net, Plan, has_same_mode, same
 from sakti.agent.checkpoints.records import Records, Undone
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, packed, program
@@ -343,7 +344,7 @@ class Shadow(Struct, dict=True):
 
     def plan(self, changes: Iterable[Change]) -> Plan:
         """Plan the way back from changes, oldest first, by what is there now."""
-        net = plans.collapse(changes)
+        net = self._with_new_objects(plans.collapse(changes))
         now: dict[str, Entry | None] = {}
         for path, one in net.items():
             try:
@@ -351,6 +352,22 @@ class Shadow(Struct, dict=True):
             except PermissionError:
                 now[path] = one.after  # in a folder that a call closed: it is looked at when that is open again
         return plans.make(net, now)
+
+    def _with_new_objects(self, net: dict[str, Net]) -> dict[str, Net]:
+        """Add the objects of repositories that did not exist before: calls do not record new objects.
+
+        A repository with files that no call made is somebody else's by now, and keeps its objects.
+        """
+        heads = [p for p, one in net.items() if f"/{p}".endswith("/.git/HEAD") and one.before is None]
+        for git in [p.removesuffix("/HEAD") for p in heads if not p.startswith("/")]:
+            below = history.list_below(f"{self.workspace}/", git)
+            files = {p: status for p, status in below if not stat.S_ISDIR(status.st_mode)}
+            objects = {p: status for p, status in files.items() if history.is_object(p)}
+            if files.keys() - objects.keys() <= net.keys():
+                earlier = [p for p in net if p.startswith(f"{git}/") and history.is_object(p)]
+                net |= dict.fromkeys(earlier, Net(None, None))
+                net |= {p: Net(None, Entry(s.st_mode, places.history_id(p, s))) for p, s in objects.items()}
+        return net
 
     def undo(
         self,

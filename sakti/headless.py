@@ -79,14 +79,14 @@ EXIT = {
 
 
 class Limits(Struct, frozen=True):
-    """What the whole run may take, over all its turns: US dollars, model calls, seconds. None: no limit."""
+    """Limits of the entire run, over all its turns: US dollars, model calls, seconds. None: no limit."""
 
     usd: float | None = None
     steps: int | None = None
     seconds: float | None = None
 
     def left(self, settings: AgentSettings, usage: Usage, steps: int, seconds: float) -> AgentSettings | None:
-        """Return the limits of the next turn, after what was used; None where nothing is left."""
+        """Return the limits of the next turn after the usage so far, or None if a limit is reached."""
         usd = None if self.usd is None else self.usd - (usage.cost_usd or 0.0)
         calls = None if self.steps is None else self.steps - steps
         time = None if self.seconds is None else self.seconds - seconds
@@ -100,7 +100,7 @@ class Limits(Struct, frozen=True):
         )
 
     def reached(self, usage: Usage, steps: int, seconds: float) -> str:
-        """Say which limit is reached; empty where none is."""
+        """Describe the limit that is reached, or return ""."""
         if self.usd is not None and (usage.cost_usd or 0.0) >= self.usd:
             return f"The limit of ${self.usd:g} for this run is reached (--max-cost)."
         if self.steps is not None and steps >= self.steps:
@@ -136,7 +136,7 @@ def run(
 
 
 class _Run:
-    """A run while it goes on: what was heard and used, and how it stands."""
+    """State of a run: its events, its usage, and its progress."""
 
     def __init__(self, session: Session, output: str, limits: Limits, schema: Any) -> None:
         self._session, self._output, self._limits, self._schema = session, output, limits, schema
@@ -185,7 +185,7 @@ class _Run:
         return EXIT[status]
 
     def _stop(self) -> None:
-        """End what runs; what was said so far is kept."""
+        """Stop the running turn; streamed text is kept."""
         self._stopped = True
         if self._session.busy:
             self._closing = asyncio.ensure_future(self._session.interrupt())
@@ -199,8 +199,8 @@ class _Run:
         self._warming = asyncio.create_task(
             session.workspace.models.warm()
         )  # beside the preparation of the first request
-        told = (*session.workspace.options.warnings, session.workspace.not_saved) if self._output != "text" else ()
-        for text in (*told, session.workspace.options.told):
+        warnings = (*session.workspace.options.warnings, session.workspace.not_saved) if self._output != "text" else ()
+        for text in (*warnings, session.workspace.options.told):
             if text:
                 print(f"sakti: {sanitise(text)}", file=sys.stderr)
         status = await self._answer(prompt) if prompt.strip() or lines is None else "answered"
@@ -217,8 +217,8 @@ class _Run:
     async def _next(self, following: AsyncGenerator[str, None]) -> str | None:
         """Wait for the next message; None at the end. Raises `TimeoutError` where the run's time is up."""
         seconds = self._limits.seconds
-        left = None if seconds is None else max(0.0, seconds - (time.monotonic() - self._began))
-        async with asyncio.timeout(left):
+        remaining = None if seconds is None else max(0.0, seconds - (time.monotonic() - self._began))
+        async with asyncio.timeout(remaining):
             return await anext(following, None)
 
     async def _answer(self, prompt: str) -> str:
@@ -243,12 +243,12 @@ class _Run:
         return self._finished[-1]
 
     async def _turn(self, prompt: str) -> str:
-        """Play one turn within what is left of the run's limits; returns its status."""
+        """Play one turn within the rest of the run's limits; return its status."""
         session = self._session
         limits = self._limits.left(self._agent, self._usage, self._steps, time.monotonic() - self._began)
         if limits is None:
             thread = session.thread.id if session.thread else ""
-            text = self._reached(self._usage, self._steps)
+            text = self._describe_limit(self._usage, self._steps)
             self._finished.append(TurnFinished(thread, "limit", "", 0, Usage(), text, "Limit reached", "run_limit"))
             print(f"sakti: {text}", file=sys.stderr)
             return "limit"
@@ -264,13 +264,13 @@ class _Run:
             print("sakti: The thread so far is kept; `sakti run -c` continues it.", file=sys.stderr)
         return "refused" if end.status == "answered" and session.refused_calls else end.status
 
-    def _reached(self, usage: Usage, steps: int) -> str:
+    def _describe_limit(self, usage: Usage, steps: int) -> str:
         return self._limits.reached(usage, steps, time.monotonic() - self._began)
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, TurnFinished):
             if event.status == "limit" and (
-                text := self._reached(self._usage + event.usage, self._steps + event.steps)
+                text := self._describe_limit(self._usage + event.usage, self._steps + event.steps)
             ):  # the turn's own limit is what was left of the run's
                 event = replace(event, error=text, error_title="Limit reached", error_code="run_limit")
             self._finished.append(event)
@@ -295,9 +295,9 @@ class _Run:
     def _end(self, status: str, text: str, *, error: str | None = None, value: Any = None) -> str:
         """Print the result of a message, or of a run that has none; returns `status`."""
         session, last = self._session, self._finished[-1] if self._finished else None
-        known = last is not None and session.workspace.saved and last.thread_id
+        is_saved = last is not None and session.workspace.saved and last.thread_id
         result: Json = {
-            "thread_id": last.thread_id if last is not None and known else None,
+            "thread_id": last.thread_id if last is not None and is_saved else None,
             "text": text,
             "status": status,
             "steps": self._steps,
@@ -320,7 +320,7 @@ class _Run:
 
 
 class _MaskedDeltas:
-    """Masks secrets that several pieces of a text hold together; other events come behind all of the pieces."""
+    """Masks secrets that span several pieces of a text; other events follow all of its pieces."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[type[Event], str], tuple[_Delta, MaskedStream]] = {}

@@ -11,7 +11,9 @@ from sakti.core.events import Event, TurnFinished
 async def ask(
     prompt: str, options: Options | None = None, *, hear: Callable[[Event], None] | None = None
 ) -> TurnFinished:
-    """Answer `prompt` as `sakti run` does and return how the turn ended: `text`, `status`, `usage`, `thread_id`.
+    """Answer `prompt` as `sakti run` does and return the result of the turn.
+
+    It has `text`, `status`, `usage`, `thread_id`.
 
     Without `options` the current folder is the workspace, with the user's settings, and nobody is asked for approval.
     `hear` gets every event in order. Raises `SaktiError`: no model (`NoModelError`), a thread that is not there, a

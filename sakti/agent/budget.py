@@ -34,9 +34,9 @@ def output_for(model: ModelInfo, wanted: int, prompt: int) -> int:
     window = model.context_window
     if window is None:
         return wanted
-    left = window - round(prompt * (model.tokens + SPARE_SHARE)) - SPARE
+    remaining = window - round(prompt * (model.tokens + SPARE_SHARE)) - SPARE
     least = max(1, min(LEAST_OUTPUT, window - prompt))
-    return max(1, min(wanted, max(left, least)))
+    return max(1, min(wanted, max(remaining, least)))
 
 
 def must_fit(model: ModelInfo, tokens: int) -> None:
@@ -54,7 +54,7 @@ def must_fit(model: ModelInfo, tokens: int) -> None:
 
 
 def spent(settings: AgentSettings, usage: Usage, seconds: float) -> SaktiError | None:
-    """Return the limit of a turn that is reached, None while there is none."""
+    """Return the limit that a turn has reached, or None."""
     limits = (
         ("max_seconds", settings.max_seconds, seconds, "{:g} s"),
         ("max_tokens", settings.max_tokens, usage.input_tokens + usage.output_tokens, "{:,} tokens"),
@@ -62,20 +62,20 @@ def spent(settings: AgentSettings, usage: Usage, seconds: float) -> SaktiError |
     )
     for name, limit, used, form in limits:
         if limit is not None and used >= limit:
-            return _reached(name, form.format(limit))
+            return _limit_error(name, form.format(limit))
     return None
 
 
 def time_is_up(settings: AgentSettings) -> SaktiError:
     """Describe why a turn ends that was ended in the middle of something."""
-    return _reached("max_seconds", f"{settings.max_seconds or 0:g} s")
+    return _limit_error("max_seconds", f"{settings.max_seconds or 0:g} s")
 
 
-def _reached(name: str, limit: str) -> SaktiError:
+def _limit_error(name: str, limit: str) -> SaktiError:
     text = f'The limit of {limit} for a turn is reached (agent.{name}). Say "go on" to continue.'
     return SaktiError(text, title="Limit reached", code=name)
 
 
 def seconds_left(settings: AgentSettings, seconds: float) -> float | None:
-    """Return the rest of a turn's time, None where it has no limit."""
+    """Return the remaining seconds of a turn, or None if it has no limit."""
     return None if settings.max_seconds is None else max(0.0, settings.max_seconds - seconds)

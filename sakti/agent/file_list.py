@@ -1,4 +1,7 @@
-"""List the files of a workspace for completing `@path`: from git, else by a walk that obeys .gitignore."""
+"""List the files of a workspace for completing `@path`.
+
+They come from git, else from a walk that obeys .gitignore.
+"""
 
 from __future__ import annotations
 
@@ -37,21 +40,24 @@ class FileList:
         self._lock = asyncio.Lock()
 
     async def paths(self) -> list[str]:
-        """At most `LIMIT` paths. Names with control characters are left out: they could not be typed."""
+        """At most `LIMIT` paths.
+
+        Names with control characters are left out: they could not be typed.
+        """
         async with self._lock:
             if time.monotonic() - self._read_at > FRESH:
-                found = await _git_files(self._root) if self._trusted() else None
-                if found is None:
-                    found = await _walk(self._root)
+                names = await _git_files(self._root) if self._trusted() else None
+                if names is None:
+                    names = await _walk(self._root)
                 is_secret = secret_filter(self._root, self._place)
-                typed = (p for p in found if p and not is_secret(p) and sanitise(p) == p and "\n" not in p)
+                typed = (p for p in names if p and not is_secret(p) and sanitise(p) == p and "\n" not in p)
                 self._paths = list(itertools.islice(typed, LIMIT))
                 self._read_at = time.monotonic()
             return self._paths
 
 
 async def overview_of(root: Path, *, trusted: bool) -> str:
-    """Describe what a workspace holds (see `overview`); empty where that takes too long."""
+    """Describe a workspace's files (see `overview`); "" if that takes too long."""
     try:
         async with asyncio.timeout(PATIENCE):
             return overview(await FileList(root, trusted=lambda: trusted).paths())

@@ -193,23 +193,26 @@ async def _steps(turn: Turn, user: Message) -> None:
             if not parts or turn.step >= turn.settings.max_steps:
                 return
             held += 1
-            said = structs.replace(turn_store.message(turn, "user", parts), metadata={"hook": "Stop"})
-            await _announce(turn, await turn_store.append(turn, said))
+            message = structs.replace(turn_store.message(turn, "user", parts), metadata={"hook": "Stop"})
+            await _announce(turn, await turn_store.append(turn, message))
 
 
 def _must_have_ended(turn: Turn) -> None:
-    """Raise `Stop` for a final answer whose end nobody can tell from a cut."""
+    """Raise `Stop` for a final answer that may be cut without a sign of it."""
     if turn.steps[-1].stop_reason == "unknown":
         text = 'The answer may be incomplete. Say "go on" to continue, or choose another model with /model.'
         raise Stop("length", SaktiError(text, title="Unknown end of the answer", code="unknown_stop"))
 
 
 def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: bool) -> None:
-    """Raise `Stop` where the turn must end here. `last`: it was the last step; `goes_on`: there would be a next."""
+    """Raise `Stop` if the turn must end here.
+
+    `last`: it was the last step; `goes_on`: there would be a next.
+    """
     record = turn.steps[-1]
-    said = record.message.tool_calls or record.message.text.strip()
-    if turn.cut_at and (not said or turn.step >= turn.settings.max_steps or turn.cut >= CUT_AT_MOST):
-        raise Stop("length", model_call.length_error(turn, turn.cut_at, thought=not said))
+    answered = record.message.tool_calls or record.message.text.strip()
+    if turn.cut_at and (not answered or turn.step >= turn.settings.max_steps or turn.cut >= CUT_AT_MOST):
+        raise Stop("length", model_call.length_error(turn, turn.cut_at, thought=not answered))
     if last:
         steps = turn.settings.max_steps
         text = f'The limit of {steps} steps is reached. Say "go on" to continue.'
@@ -235,9 +238,9 @@ async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repe
         turn.emit(ToolStarted(broken))
         result = ToolResultPart(broken.id, broken.name, CUT_CALL.format(tokens=turn.cut_at), is_error=True)
         turn.emit(ToolFinished(result, 0))
-    elif told := turn.circles.see(calls, turn.results):
+    elif notice := turn.circles.see(calls, turn.results):
         last = turn.results[-1]
-        turn.results[-1] = structs.replace(last, content=f"{last.content}\n{told}")
+        turn.results[-1] = structs.replace(last, content=f"{last.content}\n{notice}")
     message = await turn_store.save_results(turn)
     turn.steps[-1] = structs.replace(record, results=message)
     turn.emit(MessageSaved(message))
@@ -251,7 +254,7 @@ def _cut_call(turn: Turn, said: Message) -> ToolCallPart | None:
 
 
 async def _take_queued(turn: Turn) -> None:
-    """Make messages of what was queued; what cannot be saved is queued again."""
+    """Make messages of the queued texts; those that cannot be saved are queued again."""
     queued = turn.inbox.queued
     while queued:
         parts = queued.pop(0)
@@ -277,8 +280,8 @@ async def _run_step(turn: Turn, last: bool) -> None:
             step = await model_call.step_input(turn, last, retry_count, reason)
             completed = await edit_check.with_verdict(turn, await model_call.ask(turn, step))
             turn.written = {p.id: p for p in completed.parts if isinstance(p, ToolCallPart)}
-            said = turn_store.message(turn, "assistant", _parts(turn, completed))
-            output = StepOutput(turn.step, said, completed.stop_reason, retry_count)
+            answer = turn_store.message(turn, "assistant", _parts(turn, completed))
+            output = StepOutput(turn.step, answer, completed.stop_reason, retry_count)
             for processor in turn.after:
                 output = returned(await processor.process_output_step(output), output, processor)
             break
@@ -302,7 +305,7 @@ async def _run_step(turn: Turn, last: bool) -> None:
 
 
 def _parts(turn: Turn, completed: Completed) -> tuple[Part, ...]:
-    """Return the parts of an answer as they are kept, marked where it was cut."""
+    """Return the stored parts of an answer, marked if it was cut."""
     if completed.stop_reason != "length":
         turn.cut, turn.cut_at = 0, 0
         return completed.parts

@@ -43,8 +43,8 @@ def with_files(
             continue
         if typed is not None and not path.is_relative_to(workspace.resolve()) and name not in typed:
             continue
-        if (found := image_in(path)) is not None:
-            parts.append(_image(path, place.show(path), found, blind))
+        if (image := image_in(path)) is not None:
+            parts.append(_image(path, place.show(path), image, blind))
         elif path.stat().st_size <= LIMIT:
             found_text = textfile.decode(path.read_bytes())
             if found_text is not None:
@@ -71,12 +71,12 @@ def image_in(path: Path) -> tuple[str, int, int] | None:
 def unseen(messages: Iterable[Message]) -> tuple[Message, ...]:
     """Replace images by their names, for a model that takes none."""
     return tuple(
-        replace(m, parts=tuple(map(_unseen, m.parts))) if any(isinstance(p, ImagePart) for p in m.parts) else m
+        replace(m, parts=tuple(map(_hide_image, m.parts))) if any(isinstance(p, ImagePart) for p in m.parts) else m
         for m in messages
     )
 
 
-def _unseen(part: Part) -> Part:
+def _hide_image(part: Part) -> Part:
     return TextPart(f"(an image that you cannot see: {part.name})") if isinstance(part, ImagePart) else part
 
 
@@ -98,7 +98,7 @@ def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> Im
 
 
 def pasted_images(text: str) -> list[Path]:
-    """Return the images that a pasted text names, where it names nothing else.
+    """Return the images named by a pasted text that names nothing else.
 
     That is what a terminal writes when files are dropped on it, or a file manager copies. Paths may be quoted, have
     escaped blanks, be file:// URLs; one or several.

@@ -17,7 +17,7 @@ from sakti.store.workspaces import Holdings, KnownFolder
 
 
 async def find_earlier(store: Store, root: Path, *, trusted: bool, saved: bool) -> list[Holdings]:
-    """Remember this folder, and return the workspaces that it was before, if it has no thread of its own.
+    """Remember this folder; return its earlier workspaces if it has no thread yet.
 
     The same folder has the same device and inode. In a trusted workspace the same name and first commit count as well:
     git is asked only there.

@@ -53,7 +53,7 @@ with lazy_imports:
 
 
 class PromptNews(Struct):
-    """News for the next requests: changed instructions by file, the change of the skill list, texts of hooks."""
+    """News for the next requests: changed instructions by file, changed skill list, texts of hooks."""
 
     instructions: dict[str, str] = field(default_factory=dict[str, str])
     skills: str = ""
@@ -228,7 +228,10 @@ class OpenThread:
         raise ConfigError(titles.explain_missing(name, await ws.store.read(stored_threads.find, None, name)))
 
     async def open_read_only(self) -> None:
-        """Open the thread that the options name, else the newest: no model, nothing written. Raises `ConfigError`."""
+        """Open the thread that the options name, else the newest, without a model and read-only.
+
+        Raises `ConfigError`.
+        """
         ws = self.workspace
         if ws.options.resume:
             threads = [await self._find(ws.options.resume)]
@@ -500,7 +503,7 @@ class OpenThread:
         return f"{info.name} has {info.context_window:,} tokens: it is not offered {text}, and its prompt is shorter."
 
     def _small_budget(self, info: ModelInfo) -> int:
-        """Tokens that a small model's window leaves for memory and messages: its gauges show them from the start."""
+        """Tokens for memory and messages in a small model's window; gauges show them from the start."""
         counter, tools = self.workspace.counter, self.toolbox
         fixed = sum(b.tokens for b in self.system()) + tools.count(counter, tools.specs(info))
         return budget.room(info, self.workspace.config.agent, fixed)[1] or 0

@@ -74,13 +74,13 @@ class Options(Struct, frozen=True):
 
     @classmethod
     def load_unasked(cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), **given: Any) -> Options:
-        """Make options without looking at the project's settings; `with_project` adds them. Raises `ConfigError`."""
+        """Make options without the project's settings; `with_project` adds them. Raises `ConfigError`."""
         folder = find_root(workspace or Path.cwd())
         loaded = project_settings.user_settings(overrides)
         return cls(folder, loaded.config, unasked=True, overrides=tuple(overrides), **given)
 
     def with_project(self, review: trust.TrustReview, *, use: bool) -> Options:
-        """Return these options with the project's settings where `use` says so, else with a warning that names them.
+        """Return these options with the project's settings if `use`, else with a warning that names them.
 
         Raises `ConfigError`.
         """

@@ -82,13 +82,13 @@ def _head(root: Path, name: str) -> str:
 
 
 def chosen(paths: Iterable[str], names: Sequence[str]) -> str:
-    """Return the file at the root whose name stands first in `names`; empty where there is none."""
+    """Return the file at the root that comes first in `names`, or ""."""
     there = {p.casefold(): p for p in paths if "/" not in p}
     return next((there[n] for n in names if n in there), "")
 
 
 def text(paths: Sequence[str], readme: str, readme_text: str, manifest: str, manifest_text: str) -> str:
-    """Describe a project with the files `paths` (relative, with `/`); empty where there are none.
+    """Describe a project with the files `paths` (relative, with `/`); "" without files.
 
     `readme` and `manifest` are names, their texts as far as they were read.
     """
@@ -109,7 +109,7 @@ def text(paths: Sequence[str], readme: str, readme_text: str, manifest: str, man
 
 
 def _starts(files: Sequence[str], facts: str) -> list[str]:
-    """Files that are run first: what the manifest names, else what is named as such files are."""
+    """Files that are run first: those named by the manifest, else those with a usual name."""
     named = [f for f in files if re.search(rf"(?<![\w/.-])(?:\./)?{re.escape(f)}(?![\w/-])", facts)]
     modules = {m.replace(".", "/") for m in re.findall(r"([\w.]+):\w+", facts)}
     named += [f for f in files if f.rpartition(".")[0].removeprefix("src/") in modules]
@@ -124,21 +124,21 @@ def _prose(readme: str) -> str:
 
 
 def _facts(name: str, content: str) -> str:
-    """Return the lines of a manifest that say what it is, what it needs and how it is run.
+    """Return the lines of a manifest that describe the project, its dependencies and how to run it.
 
     Its beginning where it has no fields that are known.
     """
     try:
         match PurePosixPath(name).suffix:
             case ".toml":
-                found = tomllib.loads(content)
+                table = tomllib.loads(content)
             case ".json":
-                found = json.loads(content)
+                table = json.loads(content)
             case _:
                 return content.strip()
     except ValueError:
         return content.strip()
-    return "\n".join(_lines(found)) or content.strip()
+    return "\n".join(_lines(table)) or content.strip()
 
 
 def _lines(found: Any) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _value(value: Any) -> str:
 
 
 def _short(whole: str, limit: int) -> str:
-    """Cut `whole` at the end of a line where it is longer than `limit` characters."""
+    """Cut a text at the end of a line if it is longer than `limit` characters."""
     if len(whole) <= limit:
         return whole
     return f"{whole[:limit].rpartition(chr(10))[0] or whole[:limit]}\n…"

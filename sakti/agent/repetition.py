@@ -1,4 +1,6 @@
-"""Seeing that a model goes in circles: the same two to four calls over and over, or calls that fail alike. Pure.
+"""Detect a model that goes in circles: repeated sequences of calls, or similar failures. Pure.
+
+A sequence has two to four calls.
 
 Equal calls in a row are the toolbox's own to see.
 """
@@ -18,7 +20,10 @@ STOPPED_IN_VAIN = 8  # where its results differ: something may come of it
 
 
 class Circles(Struct):
-    """The calls of a turn so far. `times` is how often the pattern at their end was played, `period` its length."""
+    """Calls of a turn so far.
+
+    `times` counts the repetitions of the pattern at their end, `period` is its length.
+    """
 
     period: int = 0
     times: int = 0

@@ -50,7 +50,7 @@ class GitState(Struct, frozen=True):
 
 
 def find_root(start: Path) -> Path:
-    """Return the folder that holds `.git` or `.sakti`, from `start` upwards; `start` where there is none.
+    """Return the closest folder with `.git` or `.sakti` from `start` upwards, else `start`.
 
     The home folder and the root are never taken for a workspace that something below them belongs to.
     """
@@ -90,11 +90,11 @@ def _filters_off(names: str) -> tuple[str, ...] | None:
 
     The user's own as well: they take settings from the repository. None where one cannot be named on a command line.
     """
-    found = {match[1] for name in names.split("\0") if (match := _FILTER.fullmatch(name))}
-    if not all(name.isascii() and "=" not in name for name in found):
+    filters = {match[1] for name in names.split("\0") if (match := _FILTER.fullmatch(name))}
+    if not all(name.isascii() and "=" not in name for name in filters):
         return None
     settings = ("clean=", "smudge=", "process=", "required=false")
-    return tuple(word for name in sorted(found) for end in settings for word in ("-c", f"filter.{name}.{end}"))
+    return tuple(word for name in sorted(filters) for end in settings for word in ("-c", f"filter.{name}.{end}"))
 
 
 async def _ask(command: Sequence[str], root: Path, timeout: float) -> str | None:
@@ -122,16 +122,16 @@ async def _ask(command: Sequence[str], root: Path, timeout: float) -> str | None
 
 
 def _git_environment(env: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Return the environment of our own git: none of its variables but ours.
+    """Return the environment of our git, with no git variables except for ours.
 
     They forbid fetching what a partial clone has not got, by any protocol.
     """
-    kept = {k: v for k, v in safe_environment(env, root).items() if not k.startswith("GIT_")}
-    return {**kept, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+    variables = {k: v for k, v in safe_environment(env, root).items() if not k.startswith("GIT_")}
+    return {**variables, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
 
 
 async def git_state(root: Path) -> GitState | None:
-    """Branch and changes; None where `git` has no answer."""
+    """Branch and changes, or None if `git` has no answer."""
     out = await git(root, "status", "--porcelain=v1", "--branch", "--no-ahead-behind", "--untracked-files=normal")
     if out is None:
         return None
@@ -152,8 +152,8 @@ def local_timezone() -> str:
 
 def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
     """Return the environment of commands: the user's, without the agent's keys and settings, and no pager."""
-    kept = {k: v for k, v in env.items() if k not in secrets and not k.startswith("SAKTI_")}
-    return {**kept, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
+    variables = {k: v for k, v in env.items() if k not in secrets and not k.startswith("SAKTI_")}
+    return {**variables, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
 
 
 def board_root(root: Path, *, shared: bool) -> Path:

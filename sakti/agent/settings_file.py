@@ -76,8 +76,10 @@ def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: P
             file.write(after)
             file.flush()
             os.fsync(file.fileno())
-        own, project = (Path(tried) if f == path else f for f in (user_file, project_file if review.holds else None))
-        loaded = load(user_file=own, project_file=project, env=env)
+        user_path, project = (
+            Path(tried) if f == path else f for f in (user_file, project_file if review.holds else None)
+        )
+        loaded = load(user_file=user_path, project_file=project, env=env)
         if value is not None and loaded.origins.get(name) != tried:
             _refuse(name, loaded, tried)
         if before:
@@ -103,7 +105,10 @@ def _refuse(name: str, loaded: Loaded, tried: str) -> None:
 
 
 async def change(session: Session, path: Path, name: str, value: Any, *, user_file: Path, project_file: Path) -> str:
-    """Write one setting and go on with it where this window can; a sentence that says so. Raises `ConfigError`."""
+    """Write one setting and apply it if this window can; return a sentence about it.
+
+    Raises `ConfigError`.
+    """
     if name == "approval.mode" and value == "auto" and (refused := session.workspace.refused_auto()):
         raise ConfigError(f"{refused[0].upper()}{refused[1:]}")
     loaded = write(path, name, value, user_file=user_file, project_file=project_file, env=session.workspace.env)

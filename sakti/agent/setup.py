@@ -56,14 +56,14 @@ async def look(
     """Ask the environment, the keyring, the usual ports of this machine and the disk."""
     locals_ = [p for p in presets.PRESETS.values() if p.local]
     urls = [(settings[p.name].base_url if p.name in settings else None) or p.base_url for p in locals_]
-    answers, name, kept = await asyncio.gather(
+    answers, name, stored = await asyncio.gather(
         asyncio.gather(*((probe or server_probe.served_models)(url) for url in urls)),
         asyncio.to_thread(stored_keys.keyring_name),
         asyncio.to_thread(stored_keys.kept_keys),
     )
     return Found(
         tuple(k for p in presets.PRESETS.values() for k in p.keys if env.get(k)),
-        kept,
+        stored,
         tuple(
             Server(p.name, p.title, urlsplit(url).netloc, tuple(models))
             for p, url, models in zip(locals_, urls, answers, strict=True)
@@ -107,7 +107,7 @@ async def is_first(session: Session, state: Mapping[str, str]) -> bool:
     options = session.workspace.options
     if options.model_flag or options.resume or options.continue_last:
         return False
-    said = session.workspace.models.selection
-    if said is None or said.model is None:
+    selection = session.workspace.models.selection
+    if selection is None or selection.model is None:
         return True
-    return said.reason != "given" and not await session.views.threads(limit=1)
+    return selection.reason != "given" and not await session.views.threads(limit=1)

@@ -27,7 +27,7 @@ AGAIN = "Your answer does not match the JSON Schema:\n{problems}\nAnswer again w
 
 
 class Checked(Struct, frozen=True):
-    """An answer after its check: the value where there are no `problems`."""
+    """Checked answer: the value if there are no `problems`."""
 
     value: Any = None
     problems: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ def load(path: Path) -> Any:
 
 
 def check(text: str, schema: Any) -> Checked:
-    """Return an answer's value, or what is wrong with it. What stands round the one JSON value is let pass.
+    """Return an answer's value, or its problems. Text around the one JSON value is ignored.
 
     Raises `ConfigError` for a schema that nothing can be checked against.
     """
@@ -61,15 +61,15 @@ def check(text: str, schema: Any) -> Checked:
     except (ValueError, RecursionError) as e:
         return Checked(problems=(f"It is not JSON: {one_line(str(e), 200)}.",))
     try:
-        found = [f"{path}: {message}" for path, message in json_schema.violations(value, schema)]
+        problems = [f"{path}: {message}" for path, message in json_schema.violations(value, schema)]
     except json_schema.UnusableSchema as e:
         raise ConfigError(f"--json-schema: the schema {e}.") from e
-    more = [f"and {len(found) - PROBLEMS} more"] if len(found) > PROBLEMS else []
-    return Checked(value, (*found[:PROBLEMS], *more))
+    more = [f"and {len(problems) - PROBLEMS} more"] if len(problems) > PROBLEMS else []
+    return Checked(value, (*problems[:PROBLEMS], *more))
 
 
 def _value(text: str) -> Any:
-    """Return the JSON value of an answer: all of it, else its one code fence, else from first to last brace.
+    """Return the JSON value of an answer: all of it, its one code fence, or from first to last brace.
 
     Raises `ValueError` about the whole text where none of them is JSON.
     """
@@ -102,7 +102,7 @@ class AsksForJson(Processor):
 
 
 class StructuredOutput(AsksForJson):
-    """Accepts an answer only as JSON that matches a schema; the model is told what is wrong and answers again.
+    """Accepts an answer only as JSON that matches a schema; else the model is told the problems.
 
     The value comes with the turn's end, as `structured_output` in the metadata of the answer.
     """

@@ -59,7 +59,7 @@ def first_title(text: str) -> str:
 
 
 def given_title(text: str) -> str:
-    """Return the title that a model answered with: its first line without markup, quotes and a closing period."""
+    """Return a model's title: the first line without markup, quotes and a closing period."""
     lines = (_LEAD.sub("", line).strip() for line in text.split("\n"))
     line = _NAMED.sub("", next((x for x in lines if x and not x.startswith("```")), ""))
     return one_line(line.lstrip(_QUOTES).rstrip(f"{_QUOTES}."), LENGTH)

@@ -1,4 +1,4 @@
-"""Play a tour of two minutes: a real session with real tools and memory, in a folder of its own.
+"""Play a tour of two minutes: a real session with real tools and memory, in a separate folder.
 
 Only the answers are played from a script, and say so; so are the observations, written as a good Observer would.
 """
@@ -122,13 +122,13 @@ def _user_notes(clock: str, text: str) -> list[str]:
 
 
 def _player(pace: float) -> Callable[[Request], Answer]:
-    """Play the answers in their order, then the last one again; observe what is there."""
-    left = list(ANSWERS)
+    """Play the answers in their order, then the last one again; answer the Observer's requests."""
+    answers = list(ANSWERS)
 
     def play(request: Request) -> Answer:
         if any(OBSERVES in block.text for block in request.system):
             return Answer(observe(request.messages[-1].text))
-        answer = left.pop(0) if len(left) > 1 else left[0]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
         return Answer(answer.text, calls=answer.calls, chunk_delay=pace)
 
     return play

@@ -23,10 +23,10 @@ def text_of(line: bytes, number: int) -> str:
     if len(line) > LONGEST:
         raise ConfigError(f"{where} has more than {LONGEST:,} bytes.")
     try:
-        found: Any = json.loads(line)
+        value: Any = json.loads(line)
     except (ValueError, RecursionError) as e:
         raise ConfigError(f"{where} is not JSON: {one_line(str(e), 120)}. Write {FORM}.") from e
-    table = _table(found)
+    table = _table(value)
     content = _table(table.get("message")).get("content") if table.get("type") == "user" else None
     if isinstance(content, list):
         parts = [_table(p) for p in cast("list[Any]", content)]

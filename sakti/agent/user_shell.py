@@ -1,4 +1,4 @@
-"""Run the user's own `!command` by the same tool, and tell the model what it printed: as output, not as words."""
+"""Run the user's `!command` by the same tool, and give its output to the model as output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ async def _run_stoppable(run: ToolContext, command: str, printed: Sequence[str])
 
 
 async def run(thread: OpenThread, command: str, *, during: bool = False) -> None:
-    """Run `command` in the thread's current folder; its events are those of a tool call, its outcome a user message.
+    """Run `command` in the thread's current folder, with the events of a tool call.
+
+    Its outcome becomes a user message.
 
     `during`: an answer streams, which is stored later than this and stands above it.
     """
@@ -58,7 +60,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
     duration = round((ws.clock.monotonic() - started) * 1000)
     details = {**outcome.details, "duration_ms": duration}
     thread.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
-    kept = {k: v for k, v in details.items() if k in KEPT} | {"failed": outcome.is_error}
+    stored = {k: v for k, v in details.items() if k in KEPT} | {"failed": outcome.is_error}
     parts = masking.parts((OutputPart(command, outcome.content),))
     counted = count_parts(ws.counter, parts)
     message = Message(
@@ -71,7 +73,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
         tokens=message_tokens(counted),
         part_tokens=counted,
         token_counter=ws.counter.name,
-        metadata={"shell": masked(command), "outcome": kept, **({"during": True} if during else {})},
+        metadata={"shell": masked(command), "outcome": stored, **({"during": True} if during else {})},
     )
     try:
         saved = await store.write(messages.append, message)

@@ -1,4 +1,4 @@
-"""Own everything that the threads of one workspace share: settings, store, models, sandbox, project files."""
+"""Shared resources of a workspace's threads: settings, store, models, sandbox, project files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ NOT_KEPT = "Nothing of this run was saved."
 
 
 def preload() -> None:
-    """Execute the modules that opening a session needs. For a thread: a screen goes on answering meanwhile."""
+    """Execute the modules that opening a session needs.
+
+    Run it in a thread, so that the screen responds meanwhile.
+    """
     for module in (store_database, memory_engine, memory_factory):
         load(module)
 
@@ -106,7 +109,7 @@ class WorkspaceFiles:
         return self._library
 
     async def find_instructions(self) -> instructions.Instructions:
-        """Return the instructions in force; what was left out of them is a notice."""
+        """Return the instructions in force; omissions are shown as a notice."""
         folder = Path.cwd()
         at = folder if folder.is_relative_to(self.root) else self.root
         trusts = self._options.trusts
@@ -189,7 +192,7 @@ class Workspace:
         self.files.use(self.options)
 
     def take_moved(self) -> list[tuple[str, str]]:
-        """Return old and new names of what was set aside since the last call."""
+        """Return old and new names of the paths set aside since the last call."""
         watch = self._sandbox.watch if self._sandbox is not None else None
         moved = list(watch.moved) if watch is not None else []
         if watch is not None:
@@ -259,9 +262,9 @@ class Workspace:
 
     async def open(self) -> None:
         """Open the store. Raises `SaktiError`."""
-        given = self._store
-        store = self._store = await self._open_store(given)
-        self._owns_store = self._owns_store or store is not given
+        injected = self._store
+        store = self._store = await self._open_store(injected)
+        self._owns_store = self._owns_store or store is not injected
         store.on_wait = lambda seconds: self.emit(StoreWaiting(seconds))
         store.on_damage = lambda reason: self.emit(Notice("error", "Not saved", reason))
         self.owner = leases.new_owner()
@@ -330,7 +333,10 @@ class Workspace:
 
     @property
     def changes_prompts(self) -> bool:
-        """Return whether a processor may change a prompt: what is derived from it then waits for the result."""
+        """Return whether a processor may change a prompt.
+
+        Everything derived from the prompt then waits for the result.
+        """
         return any(processing.overrides(p, "process_input") for p in self.processors())
 
     def make_observers(self) -> tuple[Observer, Reflector]:

@@ -23,7 +23,7 @@ _UNSEEN = (
 _UNSAFE = lazy_pattern(f"[{_CONTROLS}{_UNSEEN}]")
 _CONTROL = lazy_pattern(f"[{_CONTROLS}\u2028\u2029]")
 _REORDERING = lazy_pattern("[\u202a-\u202e\u2066-\u2069]")
-_WITHOUT_WIDTH = lazy_pattern(f"(?![\u2028\u2029])[{_UNSEEN}]")
+WITHOUT_WIDTH = lazy_pattern(f"(?![\u2028\u2029])[{_UNSEEN}]")
 _UNSAFE_IN_JSON = lazy_pattern(f"[\x7f-\x9f\ud800-\udfff{_UNSEEN}]")
 _CARRIAGE = lazy_pattern(r"\r\n?")
 _JOINER = "\u200d"
@@ -105,7 +105,7 @@ def sanitise_typed(text: str) -> str:
 
 def strip_unseen(text: str) -> tuple[str, int]:
     """Return text without what has no width and no effect, and how many characters that were."""
-    clean = _WITHOUT_WIDTH.sub(lambda m: m[0] if _has_effect(text, m.start()) else "", text)
+    clean = WITHOUT_WIDTH.sub(lambda m: m[0] if _has_effect(text, m.start()) else "", text)
     return clean, len(text) - len(clean)
 
 

@@ -14,7 +14,7 @@ from sakti.core.patterns import lazy_pattern
 LEAST = 8  # characters of a secret
 
 SIGNS = ("pass", "secret", "token", "key", "credential", "pwd")
-_SECRET_NAME = lazy_pattern(r"pass|secret|token|key|credential|pwd", re.IGNORECASE)
+SECRET_NAME = lazy_pattern(r"pass|secret|token|key|credential|pwd", re.IGNORECASE)
 _REST = lazy_pattern(
     r"(?P<rest>[\w-]{0,40}+)(?P<after>\\?[\"'`]?\]?)"
     r"(?P<sign>[ \t]{0,8}(?::=|=>|[:=])[ \t]{0,8}|[ \t]{1,4}is:?[ \t]{1,4}|[ \t]{1,4}|>)"
@@ -23,14 +23,18 @@ _REST = lazy_pattern(
 # More characters of a value, up to its closing quote or the end of its line.
 _TO_QUOTE = lazy_pattern(r"[^\s\"'`\\\0\u2400]{1,512}(?=\\?[\"'`])")
 _TO_LINE_END = lazy_pattern(r"(?:[(\[{]|[)\]}](?=\w))[^\s\"'`\\,;\0\u2400]{0,512}(?=[;,]?(?:[\s\0\u2400]|\Z))")
+# A shell's way to have a quote in a quoted value: 'a'"'"'b' or 'a'\''b'.
+_TO_JOINED_QUOTE = lazy_pattern(r"[^\s'\"`\\]{0,200}(?:'(?:\\?\"'\\?\"|\\{1,2}')'[^\s'\"`\\]{0,200}){1,8}(?=')")
 _TO_TAG = lazy_pattern(r"[^\s<]{1,512}(?=</)")
 # Brackets of a placeholder, a format or a pattern.
 _TEMPLATE = lazy_pattern(
     r"%\(\w+\)|[$#%]?\{(?:\w{2}[\w.:]*|\d*(?:,\d*)?)\}|<[\w -]{2,}>|\[\^|\[[^\]]{0,99}?\w-\w|[)\]][*+?]|\(\?"
     r"|\|\||\$\{|[$#][({]\w{2}"
 )
+_LINE_END = lazy_pattern(r"[\t\0\u2400]|[ ]{0,40}(?:\r?\n|\r|\Z)")
 _OPEN = lazy_pattern(r"[(\[{<]\Z")
 _CALLED = lazy_pattern(r"([A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)*)[(\[{]")
+_ALPHANUMERIC = lazy_pattern(r"[A-Za-z\d]+")
 _STUCK = lazy_pattern(r"[)\]}]\w")  # no language has a word directly behind a closed bracket
 _SHOUTED = lazy_pattern(r"[!@#$%^&?~]")  # signs that hardly a call has
 _RUNS = lazy_pattern(r"[A-Za-z]+|\d+|[^A-Za-z\d]+")
@@ -55,11 +59,11 @@ _ABOUT = lazy_pattern(
     r"|codes|down|up|event|binding|bindings|handler|callback|limit|budget|usage|ttl|expiry|expires|version|algorithm"
     r"|alg|strategy|schema|model|view|store|cache|spec|ring|stone|note|points?|through|izer|ize|ized)\Z|public"
 )
-_PASSWORD = lazy_pattern(r"(?:passw(?:or)?d|passphrase|passcode|pwd|pass)\d{0,2}\Z")
+PASSWORD = lazy_pattern(r"(?:passw(?:or)?d|passphrase|passcode|pwd|pass)\d{0,2}\Z")
 _STRONG = lazy_pattern(
     r"passw(?:or)?d|passphrase|passcode|pwd|secret|credential|api[-_.]?key|(?:access|private|auth|encryption|signing"
     r"|account|master|service|license|deploy|session)[-_.]?key|(?:auth|access|refresh|bearer|api|bot|id|session"
-    r"|deploy|personal|oauth)[-_.]?token|(?:^|[-_.])pass\Z"
+    r"|deploy|personal|oauth|identity|registry)[-_.]?token|(?:^|[-_.])pass\Z"
 )
 _WORD_END = lazy_pattern(r"(?:^|[^a-zA-Z])(?i:key|token|pass|pwd)\d{0,2}\Z|[a-z](?:Key|Token|Pass|Pwd)\Z")
 _PLACEHOLDER = lazy_pattern(
@@ -73,16 +77,16 @@ _REFERENCE = lazy_pattern(
 )
 _CHAIN = lazy_pattern(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+[:.]?\Z|[a-z_]+(?:/[a-z_]+)+\Z|\w+\.\w+=\w+\.")
 # words, and names made of words, with a number behind them at most
-_WORDS = lazy_pattern(
+WORDS = lazy_pattern(
     r"[A-Za-z]+\d{0,1}(?:[-_.:/+][A-Za-z]+\d{0,2})+[:.!?]?\Z|[A-Za-z]+(?:[-_.][A-Za-z0-9]{1,12})+[:.]?\Z"
 )
 _VARIABLE = lazy_pattern(
     r"[A-Za-z_]+\d?\Z|_?[a-z]+\d?(?:_[a-z0-9]+)+\Z|(?:sha|md|utf|base|int|float|byte|bytes|uint)\d+\w*\Z"
 )
 _SYMBOL = lazy_pattern(r"[!@#$%^&*+=/~?]")
-_ENVIRONMENT = lazy_pattern(r"[A-Z][A-Z0-9_]*\Z")
+ENVIRONMENT = lazy_pattern(r"[A-Z][A-Z0-9_]*\Z")
 _ADDRESS = lazy_pattern(r"[\w.-]+@[\w.-]+\.\w+\Z|\d+(?:[.:,-]\d+)*\Z|v?\d+(?:\.\w+)+\Z")
-_TURN = lazy_pattern(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d")
+TURN = lazy_pattern(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d")
 COMMON = frozenset(
     "password passwort postgres postgresql changeme localhost development production disabled undefined anonymous"
     " username password1 12345678 123456789 mongodb rabbitmq minioadmin identifier authorization description".split()
@@ -97,14 +101,14 @@ def of_environment(env: Mapping[str, str]) -> tuple[str, ...]:
     values = {
         value
         for name, value in env.items()
-        if len(value) >= LEAST and _SECRET_NAME.search(name) and _may_be(name.lower()) and _is_own(value)
+        if len(value) >= LEAST and SECRET_NAME.search(name) and _may_be(name.lower()) and _is_own(value)
     }
     return tuple(sorted(values, key=lambda v: (-len(v), v)))
 
 
 def _may_be(low: str) -> bool:
     """Return whether a name, in lower case, may be a secret's own."""
-    return bool(_PASSWORD.search(low)) or not _ABOUT.search(low)
+    return bool(PASSWORD.search(low)) or not _ABOUT.search(low)
 
 
 def _is_own(value: str) -> bool:
@@ -129,9 +133,9 @@ def kind_of(name: str) -> str:
 
 def assigns(name: str, value: str) -> bool:
     """Return whether a value under this name, in an object or a form, is a secret."""
-    if not LEAST <= len(value) <= 512 or not _SECRET_NAME.search(name) or any(c.isspace() for c in value):
+    if not LEAST <= len(value) <= 512 or not SECRET_NAME.search(name) or any(c.isspace() for c in value):
         return False
-    return _is_value(name, value, quoted=True, tight=True)
+    return is_value(name, value, quoted=True, tight=True)
 
 
 def find(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
@@ -154,7 +158,7 @@ def _assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int] | N
     longer = _longer_end(text, match)
     if longer is None and match.end("value") - match.start("value") < LEAST:
         return None
-    start, head = _before_name(text, at)
+    start, head = before_name(text, at)
     name = head.rpartition(".")[2] + text[at : match.end("rest")]
     if _is_assigned(text, match, start, head, name, longer):
         return name, longer or match.end("value")
@@ -170,7 +174,8 @@ def _longer_end(text: str, match: re.Match[str]) -> int | None:
     """Return the end of a value that has brackets or commas in it; None for any other."""
     end = match.end("value")
     if match["quote"]:
-        longer = _TO_QUOTE.match(text, end)
+        joined = _TO_JOINED_QUOTE.match(text, match.start("value")) if match["quote"] == "'" else None
+        longer = joined or _TO_QUOTE.match(text, end)
     elif match["sign"] == ">":
         longer = _TO_TAG.match(text, end)
     else:
@@ -178,7 +183,7 @@ def _longer_end(text: str, match: re.Match[str]) -> int | None:
     return longer.end() if longer else None
 
 
-def _before_name(text: str, at: int) -> tuple[str, str]:
+def before_name(text: str, at: int) -> tuple[str, str]:
     """Return the line up to a name, and the beginning of the name; `at` is within the name.
 
     A diff's sign or the file and line number of a search are no part of it.
@@ -200,14 +205,15 @@ def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: s
     sign, value = match["sign"], match["value"]
     quoted, bare = bool(match["quote"]), not sign.strip()
     if bare and not (head.startswith("--") and name.lower() == name):  # as in .netrc, and in what people say
-        likely = len(name) > len("pass") and _PASSWORD.search(name.lower()) and _TURN.search(value[:-1])
-        return bool(likely) and _is_value(name, value, quoted=True, tight=False)
+        password = len(name) > len("pass") and PASSWORD.search(name.lower()) and TURN.search(value[:-1])
+        likely = password or _is_random_variable(name, value)
+        return bool(likely) and is_value(name, value, quoted=True, tight=False)
     if len(value) < LEAST or (sign == ">" and start[-1:] != "<"):
         return False
     if sign == ":" and not quoted and _LINE_NUMBER.match(value):  # a file that a search names
         return False
     spoken = sign.strip(" \t:") == "is"
-    if spoken and not (_PASSWORD.search(name.lower()) and _TURN.search(value)):
+    if spoken and not (PASSWORD.search(name.lower()) and TURN.search(value)):
         return False
     end = match.end("value")
     behind = text[end : end + 1]
@@ -216,17 +222,22 @@ def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: s
     if quoted and behind.isspace():  # a sentence in quotes
         return False
     alone = not start.rstrip(" -")[-1:].strip(_BEHIND_ANOTHER)
-    line = quoted or (sign == ": " and alone and behind in ("", "\n", "\r", "\t", "\0", "\u2400"))
+    line = quoted or (sign == ": " and alone and _LINE_END.match(text, end) is not None)
     tight = sign in ("=", ":", ">") or bare or spoken
-    return _is_value(name, value, quoted=quoted, tight=tight, line=line)
+    return is_value(name, value, quoted=quoted, tight=tight, line=line)
+
+
+def _is_random_variable(name: str, value: str) -> bool:
+    """Return whether a variable's name, as in `ENV AUTH_TOKEN …`, is in front of a random value."""
+    return bool(ENVIRONMENT.match(name)) and "_" in name and value[:2] != "0x" and len(TURN.findall(value)) >= 4
 
 
 def _is_mixed_value(name: str, value: str) -> bool:
     """Return whether a value with brackets or commas in it is a password, not code or a list."""
     low = name.lower()
-    strong = _STRONG.search(low) or _PASSWORD.search(low) or _ENVIRONMENT.match(name)
+    strong = _STRONG.search(low) or PASSWORD.search(low) or ENVIRONMENT.match(name)
     random = any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and not _is_code(value)
-    return bool(strong) and random and len(value) >= LEAST and _is_value(name, value, quoted=True, tight=True)
+    return bool(strong) and random and len(value) >= LEAST and is_value(name, value, quoted=True, tight=True)
 
 
 def _is_code(value: str) -> bool:
@@ -236,7 +247,17 @@ def _is_code(value: str) -> bool:
     if len(_SHOUTED.findall(value)) > 1 and _is_jumbled(value):
         return False
     call = _CALLED.match(value)
-    return call is not None and len(_TURN.findall(call[1])) < 3 and not _STUCK.search(value, call.end())
+    if call and _is_cut_by_bracket(call[1], value[call.end() :]):
+        return False
+    return call is not None and len(TURN.findall(call[1])) < 3 and not _STUCK.search(value, call.end())
+
+
+def _is_cut_by_bracket(head: str, rest: str) -> bool:
+    """Return whether an unclosed bracket is within a random value, not behind a function's name."""
+    if any(c in ")]}" for c in rest):
+        return False
+    turns = max((len(TURN.findall(run)) for run in _ALPHANUMERIC.findall(rest)), default=0)
+    return turns >= 3 or (turns >= 2 and len(TURN.findall(head)) >= 2)
 
 
 def _is_reference(value: str, *, quoted: bool) -> bool:
@@ -251,10 +272,10 @@ def _is_jumbled(value: str) -> bool:
     return mixed and len(value) <= 2.5 * len(runs) and not _TEMPLATE.search(value)
 
 
-def _is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = False) -> bool:
+def is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = False) -> bool:
     """Return whether a value is a secret; `line`: it is alone behind its name, as in YAML."""
     low = name.lower().strip("-_")
-    variable = tight and bool(_ENVIRONMENT.match(name) or name.startswith("--"))
+    variable = tight and bool(ENVIRONMENT.match(name) or name.startswith("--"))
     if not _may_be(low) or value.lower() in COMMON or _ADDRESS.match(value):
         return False
     if (
@@ -265,33 +286,36 @@ def _is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = 
         or (not quoted and _CHAIN.match(value))
     ):
         return False
-    if _STRONG.search(low) or _PASSWORD.search(low) or (variable and _WORD_END.search(name)):
+    if _STRONG.search(low) or PASSWORD.search(low) or (variable and _WORD_END.search(name)):
         return _is_likely(low, value, quoted=quoted, variable=variable, line=line)
-    return bool(_WORD_END.search(name)) and _is_random(value, low, quoted=quoted)
+    return bool(_WORD_END.search(name)) and is_random(value, low, quoted=quoted)
 
 
 def _is_likely(low: str, value: str, *, quoted: bool, variable: bool, line: bool) -> bool:
     """Judge a value under a name that means a secret."""
-    if _WORDS.match(value):
+    if WORDS.match(value):
         return False
     if value.isalpha():
-        return (
-            variable
-            or (quoted and _is_password_or_lower(low, value))
-            or (line and bool(_PASSWORD.search(low)) and value.islower())
-        )
-    return quoted or variable or not _VARIABLE.match(value)
+        return variable or (quoted and _is_password_or_lower(low, value)) or (line and _is_plain_word(low, value))
+    return quoted or variable or (line and _is_plain_word(low, value)) or not _VARIABLE.match(value)
+
+
+def _is_plain_word(low: str, value: str) -> bool:
+    """Return whether a lower-case word, with a digit behind it at most, is a password and no name."""
+    word = value[:-1] if value[-1].isdigit() else value
+    password = PASSWORD.search(low) or (len(value) >= 12 and low.endswith(("secret", "credential", "credentials")))
+    return bool(password) and word.isalpha() and word.islower()
 
 
 def _is_password_or_lower(low: str, value: str) -> bool:
-    return bool(_PASSWORD.search(low)) or value.islower()
+    return bool(PASSWORD.search(low)) or value.islower()
 
 
-def _is_random(value: str, low: str, *, quoted: bool) -> bool:
+def is_random(value: str, low: str, *, quoted: bool) -> bool:
     """Judge a value under a name that mostly means something else: only a random one is a secret."""
-    if _WORDS.match(value) or _CHAIN.match(value) or value.startswith("0x") or not any(map(str.isdigit, value)):
+    if WORDS.match(value) or _CHAIN.match(value) or value.startswith("0x") or not any(map(str.isdigit, value)):
         return False
-    turns = len(_TURN.findall(value))
+    turns = len(TURN.findall(value))
     if low.endswith("key"):
         return turns >= 4 and len(value) >= 16
     return turns >= (1 if quoted else 4) and sum(map(str.isdigit, value)) >= 3 and len(value) >= (8 if quoted else 12)

@@ -124,6 +124,20 @@ _CURL = (
     r"curl(?:\.exe)?\b(?:(?!curl)[^\n|;&]){0,1000}?[ \t\"'](?:-[a-zA-Z#]{0,8}[uU]|--(?:proxy-)?user)[ \t=\\\"',]{0,6}"
     r"[^\s:\"'`,]{1,100}:([^\s\\\"'`|;&<>]{4,200})"
 )
+_MYSQL = (
+    r"(?<![\w.])(?<![A-Za-z]-)(?:mysql(?:dump|admin|import|check|show|sh|binlog)?|mariadb(?:-\w{1,12})?)"
+    r"(?:\.exe)?(?=[ \t])(?:(?!mysql|mariadb)[^\n|;&]){0,300}?[ \t]-p[\"']?([^\s\\\"'`|;&<>]{4,200})"
+)
+_SSHPASS = r"sshpass\b(?:[ \t]{1,4}-[veP][\w:]{0,40}){0,3}[ \t]{1,4}-p[ \t]{0,4}\\?[\"']?([^\s\\\"'`|;&<>]{4,200})"
+_IDENTIFIED = (
+    r"(?i)identified[ \t]{1,4}(?:with[ \t]{1,4}[^\s;]{1,60}[ \t]{1,4})?(?:by|as)[ \t]{1,4}(?:password[ \t]{1,4})?"
+    r"\\?([\"'])([^\s\"'\\;]{4,200})\\?\1"
+)
+_STATEMENT = r"(?i)\b(?:create|alter)\s+(?:or\s+replace\s+)?(?:user|role|login)\b|\bgrant\s"
+_LONGEST_STATEMENT = 400  # characters in front of its password
+_GO_DSN = r"@(?:tcp|udp|unix)\("
+_GO_USER = r"(?<![\w./$%{}-])(?:[^\s\"'`:]{1,150}:\d{1,7}:)?([\w.$%{}-]{1,64}):([^\s\"'`]{1,128})\Z"
+_ORACLE = r"jdbc:oracle:(?:thin|oci\d?):[\w.$#-]{1,64}/([^\s\"'`@]{1,128})@"
 _AUTH = r"_?auth\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?([A-Za-z0-9+/]{8,1024}={0,2})"
 _PHRASE = (
     r"(?i)(?:mnemonic|seed|recovery|backup)[\w \t-]{0,24}\\?[\"']?[ \t]{0,4}(?:[:=]|\bis\b)[ \t]{0,4}\\?[\"']?"
@@ -187,6 +201,30 @@ def _password_of_user(match: re.Match[str]) -> tuple[int, int] | None:
     return None if user.endswith(match[1]) or match[1].startswith("//") else _password(match)
 
 
+def _password_of_option(match: re.Match[str]) -> tuple[int, int] | None:
+    """Return the place of the password in `-pPASSWORD`; `-p3306:3306` is a port of a container."""
+    return None if _compile(r"[\d.:/-]+(?:tcp|udp)?").fullmatch(match[1]) else _password(match)
+
+
+def _password_of_statement(match: re.Match[str]) -> tuple[int, int] | None:
+    """Return the place of the password of a user in SQL, not of a word in a sentence in lower case."""
+    before = match.string[max(0, match.start() - _LONGEST_STATEMENT) : match.start()]
+    sql = match[0].startswith("IDENTIFIED") or _compile(_STATEMENT).search(before.rpartition(";")[2])
+    return match.span(2) if sql and not secret_names.stands_for_another(match[2]) else None
+
+
+def _password_in_dsn(match: re.Match[str]) -> tuple[int, int] | None:
+    """Return the place of the password in front of `@tcp(host:port)`."""
+    first = max(0, match.start() - 200)
+    user = _compile(_GO_USER).search(match.string[first : match.start()])
+    if user is None:
+        return None
+    before, _, last = user[0].rpartition(":")  # a file's name may be in front of the user's
+    if not last or before.endswith(last) or secret_names.stands_for_another(last):
+        return None
+    return first + user.start(2), first + user.end(2)
+
+
 def _private_key(match: re.Match[str]) -> tuple[int, int] | None:
     """Return the place of a private key with a body; one that is cut goes to the end of its characters."""
     text, body = match.string, match.end()
@@ -212,6 +250,11 @@ _FORMS: tuple[tuple[str, str, str, Check], ...] = (
     ("password", "://", _ADDRESS, _password),
     ("password", "curl", _CURL, _password_of_user),
     *(("password", f":{port}", _PGPASS, _password_in_line) for port in (*range(5432, 5440), 6432, 6543, "*")),
+    *(("password", sign, _MYSQL, _password_of_option) for sign in ("mysql", "mariadb")),
+    ("password", "sshpass", _SSHPASS, _password),
+    ("password", "identified", _IDENTIFIED, _password_of_statement),
+    *(("password", f"@{sort}(", _GO_DSN, _password_in_dsn) for sort in ("tcp", "udp", "unix")),
+    ("password", "jdbc:oracle:", _ORACLE, _password),
     ("basic", "auth", _AUTH, _credentials),
     *(("mnemonic", sign, _PHRASE, _whole) for sign in ("mnemonic", "seed", "recovery", "backup")),
 )

@@ -19,7 +19,8 @@ from typing import Any, cast
 from msgspec import Struct
 
 from sakti.core.patterns import lazy_pattern
-from sakti.store import secret_names, secret_shapes
+from sakti.core.text import WITHOUT_WIDTH
+from sakti.store import secret_layouts, secret_names, secret_shapes
 
 MARK = lazy_pattern(r"\[secret:([a-z0-9_]{1,20}):([0-9a-f]{4})\]")
 _MARK_SIGN = "[secret:"
@@ -115,8 +116,11 @@ def whole_until(text: str) -> int:
     That is behind a line, and before an unfinished private key.
     """
     line = last = text.rfind("\n") + 1
-    while line and text.endswith(GOES_ON, 0, line):
-        line = text.rfind("\n", 0, line - 1) + 1
+    while line:
+        start = text.rfind("\n", 0, line - 1) + 1
+        if not text.endswith(GOES_ON, 0, line) and not secret_layouts.is_name_of_next_line(text[start:line]):
+            break
+        line = start
     end = line or last or len(text)
     begin = text.rfind("-----BEGIN ", max(0, end - secret_shapes.PEM_LIMIT), end)
     return begin if begin > 0 and "-----END " not in text[begin:end] else end
@@ -227,15 +231,19 @@ def found(text: str) -> list[Secret]:
 def _spans(text: str) -> list[secret_shapes.Span]:
     # the one letter that becomes two in lower case: positions must stay
     lower = (text.replace("İ", "I") if "İ" in text else text).lower()
-    return [*_environment(text), *secret_shapes.find(text, lower), *secret_names.find(text, lower)]
+    spans = [*_environment(text), *secret_shapes.find(text, lower), *secret_names.find(text, lower)]
+    return [*spans, *secret_layouts.find(text, lower)]
 
 
 def _spans_within_words(text: str) -> Iterator[secret_shapes.Span]:
-    """Yield the secrets in a text without its colours, lines joined behind a backslash as a shell does."""
+    """Yield the secrets in a text without colours, invisible characters and escaped line breaks."""
     breaks = [m.span() for m in _LEFT_OUT.finditer(text)] if any(sign in text for sign in _LEFT_OUT_SIGNS) else []
+    if not text.isascii():
+        breaks = sorted([*breaks, *(m.span() for m in WITHOUT_WIDTH.finditer(text))])
     if not breaks:
         return
-    joined = _LEFT_OUT.sub("", text)
+    ends = [0, *(end for _, end in breaks)]
+    joined = "".join(text[end:start] for end, (start, _) in zip(ends, [*breaks, (len(text), 0)], strict=True))
     places, removed = list[int](), [0]  # breaks by their places in the joined text; characters removed up to there
     for start, end in breaks:
         places.append(start - removed[-1])

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-Progress: TypeAlias = Callable[[int, int, str], None]  # bytes so far, of how many, what is done
+Progress: TypeAlias = Callable[[int, int, str], None]  # bytes so far, total bytes, current step
 
 
 class RunningActivity(Struct, eq=False):
@@ -51,14 +51,14 @@ class Activities:
 
     @property
     def names(self) -> list[str]:
-        """Return the activities that nobody has stopped yet, oldest first."""
+        """Return the activities that have not been stopped yet, oldest first."""
         return [a.name for a in self._running if not a.is_stopping]
 
     def has(self, name: str) -> bool:
         return any(a.name == name for a in self._running)
 
     def stop_newest(self) -> str:
-        """Stop the newest activity that is not being stopped yet; returns its name, "" if there is none."""
+        """Stop the newest activity that is not already stopping; returns its name, or ""."""
         newest = next((a for a in reversed(self._running) if not a.is_stopping), None)
         if newest is None:
             return ""

@@ -1,4 +1,4 @@
-"""Follow what goes on now, in the words of the last line: one state and one clock. Pure; fed with events."""
+"""Track the current activity for the status line: one state and one clock. Pure; fed with events."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class State(Struct, frozen=True):
 
 
 class Activity(Struct):
-    """Follows a turn, and what the user runs beside it."""
+    """Tracks a turn and the commands that the user runs beside it."""
 
     _turn: State | None = None
     _retry: State | None = None
@@ -66,8 +66,8 @@ class Activity(Struct):
             case StepStarted() | ThinkingDelta():
                 self._think(event, now)
             case PromptRead():
-                told = f"reading the prompt {event.percent} %" if event.percent < 100 else "thinking"
-                self._turn = State("thinking", told, self._turn.since if self._turn else now)
+                label = f"reading the prompt {event.percent} %" if event.percent < 100 else "thinking"
+                self._turn = State("thinking", label, self._turn.since if self._turn else now)
             case TextDelta():
                 return self._answer(now)
             case RetryScheduled(attempt, limit, delay, reason):
@@ -120,7 +120,7 @@ class Activity(Struct):
 
     @property
     def state(self) -> State | None:
-        """Return what matters most of what goes on; None where nothing does."""
+        """Return the most important current state, or None when idle."""
         if self._questions:
             return State("waiting", "waiting for you", min(s.since for s in self._questions.values()))
         if self._retry is not None:

@@ -1,4 +1,4 @@
-"""Open the window: its looks, its workers and its terminal. What happens in it belongs to the chat and its screens."""
+"""Run the window: themes, workers and terminal. The chat and its screens own the content."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ with lazy_imports:
     from sakti.tui.screens import help as help_screen
 from sakti.tui.screens.command_palette import SafePalette
 
-SHORTLY = 2.0  # seconds that a note stands
+SHORTLY = 2.0  # seconds that a note is shown
 RAISING = 0.2  # seconds in which the click that brought the window to the front arrives
 
 
@@ -74,13 +74,13 @@ class SaktiApp(App[int]):
 
     def _own_keys(self) -> keys.Keymap:
         """Use the keys that the settings name."""
-        wanted = self.session.workspace.config.keys
-        if not wanted:
+        configured = self.session.workspace.config.keys
+        if not configured:
             return keys.Keymap({})
-        found = keys.keymap(wanted, help_screen.parts(chat_parts()))
-        self.set_keymap(dict(found.keys))
-        self.chat.prompt.use_keys(found.keys)
-        return found
+        keymap = keys.keymap(configured, help_screen.parts(chat_parts()))
+        self.set_keymap(dict(keymap.keys))
+        self.chat.prompt.use_keys(keymap.keys)
+        return keymap
 
     def get_default_screen(self) -> Screen[Any]:
         return self.chat
@@ -89,7 +89,7 @@ class SaktiApp(App[int]):
         return forgiving(super().get_driver_class())
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Apply changed colours. Before a screen is there nothing is parsed that would have to be parsed again."""
+        """Apply changed colours; skip the extra parse before the first screen exists."""
         if self.chat.is_attached:
             super().refresh_css(animate)
         else:
@@ -100,7 +100,7 @@ class SaktiApp(App[int]):
         return self.appearance.variable_defaults
 
     def action_command_palette(self) -> None:
-        """Open the palette where none is open. It has no id, as the one before may still be on its way out."""
+        """Open the palette unless one is open. It has no id: the previous one may still be closing."""
         if not any(isinstance(screen, SafePalette) for screen in self.screen_stack):
             self.push_screen(SafePalette())
 
@@ -111,10 +111,10 @@ class SaktiApp(App[int]):
         yield SystemCommand("Task board", "show the tasks in columns, full screen", self.chat.panes.open_board)
 
     def on_mount(self) -> None:
-        self.session.subscribe(self._heard)
+        self.session.subscribe(self._handle_event)
         self.app_resume_signal.subscribe(self, self._repaint)  # pyright: ignore[reportUnknownMemberType]
 
-    def _heard(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if self.is_running:  # memory may still observe when there is nothing left to show it on
             bridge.handle(self.chat, event)
 
@@ -191,22 +191,22 @@ class SaktiApp(App[int]):
         super().notify(sanitise(message), title=sanitise(title), severity=severity, timeout=timeout, markup=False)
 
     def write(self, sequence: str) -> None:
-        """Write a control sequence of our own making to the terminal."""
+        """Write a control sequence created by sakti to the terminal."""
         if self._driver is not None and not self.is_headless:
             self._driver.write(sequence)
 
-    # --- what comes up from the screens -----------------------------------------------------------------------
+    # --- messages of the screens ------------------------------------------------------------------------------
 
     def run_command(self, text: str) -> None:
         """Run a line as if it was typed."""
         self.go(self.chat.conversation.run, text, group="command")
 
     @on(Transcript.Said)
-    def _said(self, event: Transcript.Said) -> None:
+    def _show_hint(self, event: Transcript.Said) -> None:
         self.note(event.text, event.seconds)
 
     @on(Transcript.Opened)
-    def _opened(self, event: Transcript.Opened) -> None:
+    def _open_target(self, event: Transcript.Opened) -> None:
         kind, target = event.target
         self.go(self._open_file if kind == "file" else self._open_url, target, group="link")
 
@@ -226,7 +226,7 @@ class SaktiApp(App[int]):
             self.note(f"no browser found: copied {target}", SHORTLY)
 
     @on(BoardChanged)
-    def _board_changed(self) -> None:
+    def _reload_board(self) -> None:
         self.chat.panes.load_board()
 
     # --- the terminal -----------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class SaktiApp(App[int]):
             hang_up()
 
     def _only_raises(self, event: events.Event) -> bool:
-        """Return whether a press of the mouse came with the window's turn to the front, so meant for the window."""
+        """Return whether a mouse press or release only brought the window to the front."""
         now = self.session.workspace.clock.monotonic
         if isinstance(event, events.AppFocus):
             self._raised = now()
@@ -264,7 +264,7 @@ class SaktiApp(App[int]):
         return False
 
     def _repaint(self, _: object) -> None:
-        """Another program had the terminal: nothing of what stands there is ours."""
+        """Repaint everything after another program used the terminal."""
         self.screen.refresh()
 
     async def action_quit(self) -> None:
@@ -278,7 +278,7 @@ class SaktiApp(App[int]):
         A failed worker ends nothing: its screen is closed, and the chat continues.
         """
         cause = error.error if isinstance(error, WorkerFailed) and isinstance(error.error, Exception) else error
-        failed = self._failed_screen()
+        failed = self._find_failed_screen()
         if failed is not self.chat or isinstance(error, WorkerFailed):
             path = log_error(cause)
             self.call_later(self._close_failed, failed, type(cause).__name__, path)
@@ -287,7 +287,7 @@ class SaktiApp(App[int]):
         self.crash_message = f"sakti had to stop: {type(error).__name__}. The details are in {path}. Nothing is lost."
         super()._handle_exception(error)
 
-    def _failed_screen(self) -> Screen[Any]:
+    def _find_failed_screen(self) -> Screen[Any]:
         """Return the screen whose message, timer or worker is being run; the current one for those of the app."""
         pump: MessagePump | None = active_message_pump.get(None)
         while pump is not None and not isinstance(pump, Screen):
@@ -297,7 +297,7 @@ class SaktiApp(App[int]):
         return self.screen if self.screen_stack else self.chat
 
     async def _close_failed(self, failed: Screen[Any], error: str, path: Path | None) -> None:
-        """Take a failed screen, and what was opened over it, from the stack."""
+        """Remove a failed screen, and every screen opened over it, from the stack."""
         if failed is not self.chat:
             if failed not in self.screen_stack:
                 return

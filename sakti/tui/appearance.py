@@ -31,7 +31,7 @@ class Appearance:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return what is wrong with theme files: sentences for the user."""
+        """Return the problems in theme files, as sentences for the user."""
         return self._themes.problems
 
     @property
@@ -43,8 +43,8 @@ class Appearance:
         """Give `app` the themes, and the one that is configured."""
         self._app = app
         self._register()
-        wanted = self._session.workspace.config.ui.theme
-        app.theme = wanted if wanted in self._themes.themes else FALLBACK
+        name = self._session.workspace.config.ui.theme
+        app.theme = name if name in self._themes.themes else FALLBACK
 
     def _register(self) -> None:
         for theme in self._themes.themes.values():
@@ -61,7 +61,7 @@ class Appearance:
         self.app.mutate_reactive(App.theme)  # pyright: ignore[reportUnknownMemberType]
 
     def use(self, name: str) -> bool:
-        """Show a theme by its name, as its file is now; False where there is none."""
+        """Show the theme `name`, read from its current file; False if it does not exist."""
         if name not in self.reload().themes:
             return False
         if name == self.app.theme:
@@ -80,13 +80,13 @@ class Appearance:
 
     @property
     def colours(self) -> str:
-        """Return what the terminal can show: "none", "standard" (sixteen), "256", "truecolor"."""
+        """Return the colour support of the terminal: "none", "standard" (sixteen), "256", "truecolor"."""
         app = self.app
         return "none" if app.no_color else (app.console.color_system or "none") if not app.is_headless else "256"
 
     @property
     def theme_key(self) -> str:
-        """Return what the last choice of a theme is remembered under."""
+        """Return the key under which the chosen theme is stored."""
         return "theme16" if self.colours == "standard" else "theme"
 
     def restore(self, state: Mapping[str, str]) -> None:
@@ -96,7 +96,7 @@ class Appearance:
             self.app.theme = name
 
     def adapt(self) -> None:
-        """Use what colours there are."""
+        """Adapt to the colours that the terminal supports."""
         self._colours = self.colours
         self.app.set_class(self._colours == "none", "-no-colours")
         self.app.set_class(self._colours == "standard", "-sixteen-colours")

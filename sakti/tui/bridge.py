@@ -1,4 +1,4 @@
-"""Events of the session to calls on widgets: one match, nothing else decides what an event means on screen."""
+"""Map session events to calls on widgets. Only this module decides how an event is shown."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ READING = "reading the prompt"  # what a model on this machine does before its f
 
 
 def no_model_card() -> CardBlock:
-    """Return what to do where there is no model; a card in the chat, so the prompt keeps its focus."""
+    """Return the help for a missing model, as a card in the chat so that the prompt keeps its focus."""
     return CardBlock(
         title="No model configured. Tools, search and tasks still work.",
         rows=(
@@ -99,7 +99,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
         case RetryScheduled(attempt, limit):
             live.begin_wait(f"retrying, attempt {attempt} of {limit}")
         case TurnFinished():
-            _turn_finished(chat, event)
+            _finish_turn(chat, event)
         case ApprovalRequested() | ApprovalResolved():
             live.set_state(event.call_id, "waiting" if isinstance(event, ApprovalRequested) else "running")
             chat.show_approvals(event)
@@ -162,7 +162,7 @@ def _memory(
 
 
 def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> NoticeBlock:
-    """Return the line that says what happened when the bar dropped; `by_hand`: for /compact."""
+    """Return the notice for activated observations or a reflection; `by_hand`: for /compact."""
     full = "was ready when you compacted" if by_hand else "the window was full"
     why = {"threshold": full, "idle": "after a pause", "provider_change": "another model"}
     if event.operation_type == "reflection":
@@ -179,7 +179,7 @@ def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> Noti
     return NoticeBlock(title="Memory activated", text=text)
 
 
-def _turn_finished(chat: ChatScreen, event: TurnFinished) -> None:
+def _finish_turn(chat: ChatScreen, event: TurnFinished) -> None:
     live = chat.transcript.live
     live.end_turn()
     chat.panes.load_usage()
@@ -190,6 +190,6 @@ def _turn_finished(chat: ChatScreen, event: TurnFinished) -> None:
         return
     text = event.error or ""
     if event.status == "error":
-        kept = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
-        text = f"{text}\nF5 asks again{kept}.".strip()
+        suffix = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
+        text = f"{text}\nF5 asks again{suffix}.".strip()
     live.add_block(ended_notice(event.status, event.error_title or "", text))

@@ -26,7 +26,7 @@ _WINDOWS = (
 
 
 def command(env: Mapping[str, str], workspace: Path) -> list[str]:
-    """Return the command that prints the clipboard's image; empty where nothing outside the workspace does."""
+    """Return the command that prints the clipboard image; [] if no tool outside the workspace can."""
     candidates: list[list[str]] = [
         ["wl-paste", "--no-newline", "--type", "image/png"] if env.get("WAYLAND_DISPLAY") else [],
         ["xclip", "-selection", "clipboard", "-target", "image/png", "-out"] if env.get("DISPLAY") else [],
@@ -40,7 +40,10 @@ def command(env: Mapping[str, str], workspace: Path) -> list[str]:
 
 
 async def image(env: Mapping[str, str], workspace: Path) -> bytes | None:
-    """Return the image in the clipboard, None where it holds none. Raises `SaktiError` where nothing can read it."""
+    """Return the clipboard image, or None.
+
+    Raises `SaktiError` if no installed tool can read images.
+    """
     words = command(env, workspace)
     if not words:
         raise SaktiError(
@@ -67,10 +70,10 @@ async def image(env: Mapping[str, str], workspace: Path) -> bytes | None:
 
 
 async def take(env: Mapping[str, str], workspace: Path, *, own: str) -> tuple[Path, int] | None:
-    """Keep the clipboard's image: its file and size; None where it holds none.
+    """Save the clipboard image; returns its file and size in bytes, or None without an image.
 
-    `own`: what was copied in this window, which stands in where nothing here can read images. Raises `SaktiError`
-    where there is neither.
+    `own`: the text copied in this window, which is pasted instead if no tool can read images. Raises `SaktiError` if
+    there is no tool and `own` is empty.
     """
     data = await image(env, workspace) if command(env, workspace) or not own else None
     return (await asyncio.to_thread(keep, data), len(data)) if data is not None else None
@@ -84,8 +87,8 @@ def keep(data: bytes) -> Path:
         with contextlib.suppress(OSError):
             if old.stat().st_mtime < time.time() - KEPT:
                 old.unlink()
-    found = images.look(data)
-    end = found[0].partition("/")[2] if found else "bin"
+    info = images.look(data)
+    end = info[0].partition("/")[2] if info else "bin"
     path = folder / f"pasted-{hashlib.sha256(data).hexdigest()[:12]}.{end}"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(data)

@@ -65,7 +65,7 @@ class Input:
         yield from self.tick()
 
     def tick(self) -> Iterator[Message]:
-        """Yield what becomes clear because nothing more came: that Esc was a key, that a paste pauses."""
+        """Yield the messages that a pause completes: a single Esc, a paste without an end."""
         waited = list(self._parser.tick())
         if waited:
             self._pastes.forget()
@@ -95,7 +95,7 @@ class Ending(threading.Event):
 
 
 class Resuming:
-    """Suspension of a driver: it starts again in the foreground only, however often it is continued before."""
+    """Suspension of a driver that restarts only in the foreground, however often it is continued."""
 
     exit_event: Ending
     _app: Any
@@ -162,7 +162,7 @@ class Resuming:
             self._app.post_message(Driver.SignalResume())
 
     def write(self, data: str) -> None:
-        """Write unless the terminal is not ours: nobody takes it, and what is shown is painted on resuming."""
+        """Write to the terminal unless it is suspended; resuming repaints everything."""
         if self._writes:
             super().write(data)  # pyright: ignore
 
@@ -170,9 +170,9 @@ class Resuming:
 def forgiving(base: type[Driver]) -> type[Driver]:
     """Return the driver `base`, writing to an `Output`, reading nothing from a terminal that is gone.
 
-    A terminal that is closed sends SIGCONT behind SIGHUP. Textual then starts to read it anew, in a second thread
-    beside the first, and ends only one of them; none where the program leaves already. What was the terminal is always
-    ready to be read and gives nothing: a thread that is left would take a whole core for ever.
+    A closed terminal sends SIGCONT after SIGHUP. Textual then starts a second thread that reads it and ends only one of
+    the two, or none if the program is already leaving. A closed terminal is always readable and returns nothing, so a
+    remaining thread would occupy a core forever.
     """
 
     class Forgiving(Resuming, base):  # pyright: ignore
@@ -183,7 +183,7 @@ def forgiving(base: type[Driver]) -> type[Driver]:
             self.exit_event = Ending()
 
         def hang_up(self) -> None:
-            """Read no more, and never begin again."""
+            """Stop reading for good."""
             self.exit_event.for_good = True
 
         def run_input_thread(self) -> None:
@@ -204,7 +204,7 @@ def forgiving(base: type[Driver]) -> type[Driver]:
 
 
 def _reading(base: type[Driver]) -> type[Driver]:
-    """Return the driver `base` with a reading thread of our own, where it reads a terminal."""
+    """Return the driver `base` with our input thread, if it reads a terminal."""
     from textual.drivers.linux_driver import LinuxDriver  # not there on Windows
 
     if not issubclass(base, LinuxDriver):
@@ -212,13 +212,13 @@ def _reading(base: type[Driver]) -> type[Driver]:
 
     class Reading(base):
         def run_input_thread(self) -> None:
-            """Hand on what the terminal sends until the driver ends, or the terminal does."""
+            """Process terminal input until the driver or the terminal ends."""
             source = Input(self._debug)
             with selectors.SelectSelector() as selector, contextlib.closing(source):
                 selector.register(self.fileno, selectors.EVENT_READ)
                 ends = False
                 while not ends:
-                    ends = self.exit_event.is_set()  # then what is there is read a last time
+                    ends = self.exit_event.is_set()  # then the remaining input is read a last time
                     data = _read(self.fileno) if selector.select(0 if ends else TICK) else None
                     for message in source.tick() if data is None else source.feed(data):
                         self.process_message(message)
@@ -232,7 +232,7 @@ def _reading(base: type[Driver]) -> type[Driver]:
 
 
 def _read(fd: int) -> bytes:
-    """Return what there is to read, nothing where the other side is closed."""
+    """Read the available bytes; b"" if the other side is closed."""
     try:
         return os.read(fd, AT_ONCE)
     except OSError:

@@ -21,9 +21,9 @@ TITLE = "Editor"
 
 
 def command(env: Mapping[str, str], workspace: Path) -> list[str]:
-    """Return the words of $VISUAL, else $EDITOR, else what most systems have.
+    """Return the words of $VISUAL, else $EDITOR, else a common editor.
 
-    A name alone is looked for outside the workspace. Raises `SaktiError` where there is none.
+    A bare name is only searched outside the workspace. Raises `SaktiError` if no editor is available.
     """
     named = env.get("VISUAL") or env.get("EDITOR") or ""
     try:
@@ -42,9 +42,9 @@ def command(env: Mapping[str, str], workspace: Path) -> list[str]:
 
 
 async def edit(app: App[Any], text: str, env: Mapping[str, str], workspace: Path) -> str:
-    """Let the user edit `text`; returns what was saved.
+    """Let the user edit `text` in an editor; returns the saved text.
 
-    Raises `SaktiError` where the editor cannot be started or fails: the caller keeps its text.
+    Raises `SaktiError` if the editor cannot be started or fails; the caller keeps its text.
     """
     words = command(env, workspace)
     handle, name = tempfile.mkstemp(prefix="sakti-prompt-", suffix=".md")  # 0600
@@ -64,9 +64,12 @@ async def edit(app: App[Any], text: str, env: Mapping[str, str], workspace: Path
 
 
 async def run(app: App[Any], words: list[str]) -> int:
-    """Lend the terminal to a program until it ends; its exit code. Raises `SaktiError` where it cannot be lent."""
+    """Run a program in the terminal; returns its exit code.
+
+    Raises `SaktiError` if the terminal cannot be suspended.
+    """
     loop = asyncio.get_running_loop()
-    # what is drawn meanwhile waits for the end of the batch: the screen belongs to the editor
+    # drawing waits for the end of the batch: the screen belongs to the editor
     with app.batch_update(), contextlib.ExitStack() as stack:
         try:
             stack.enter_context(app.suspend())

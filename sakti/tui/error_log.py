@@ -16,7 +16,7 @@ def log_path() -> Path:
 
 
 def log_error(error: BaseException) -> Path | None:
-    """Append `error` with its traceback; the file's path, or None where it cannot be written."""
+    """Append `error` with its traceback; returns the file's path, or None if writing fails."""
     path = log_path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""Declare what widgets, panes, screens and parts may ask of the window around them; none of them knows the app."""
+"""Declare the interface of the window for widgets, panes and screens, which do not know the app."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Tone: TypeAlias = Literal["information", "warning", "error"]
 
 
 class Host(Protocol):
-    """The window: its session and its looks, and what everybody in it needs done. `SaktiApp` is one."""
+    """The window as its widgets see it: session, appearance and services. `SaktiApp` implements it."""
 
     session: Session
     appearance: Appearance
@@ -40,7 +40,10 @@ class Host(Protocol):
     def size(self) -> Size: ...
 
     def go(self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False) -> None:
-        """Run `work(*args)` as a worker. What it raises becomes a notice, scrolled to for the group "command"."""
+        """Run `work(*args)` as a worker; a raised error becomes a notice.
+
+        The group "command" also scrolls to that notice.
+        """
         ...
 
     async def run_typed(self, command: Typed) -> None:
@@ -56,7 +59,7 @@ class Host(Protocol):
         ...
 
     def push(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
-        """Show `screen` over what is there; `then` gets its result."""
+        """Push `screen` onto the stack; `then` receives its result."""
         ...
 
     def copy_to_clipboard(self, text: str) -> None: ...
@@ -75,10 +78,10 @@ class Host(Protocol):
 
 
 def app_of(node: MessagePump) -> App[Any]:
-    """Give Textual's app of a widget or a screen, for what Textual itself does."""
+    """Return the Textual app of a widget or a screen, for calls to Textual itself."""
     return cast("App[Any]", node.app)  # pyright: ignore[reportUnknownMemberType]
 
 
 def host_of(node: MessagePump) -> Host:
-    """Give the window that a widget or a screen stands in."""
+    """Return the window that contains a widget or a screen."""
     return cast("Host", app_of(node))

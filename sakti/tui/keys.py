@@ -1,4 +1,4 @@
-"""Collect the keys of everything on the screen: the declared ones, the user's own, and how a key is written."""
+"""Collect all key bindings, default and custom, and format keys for display."""
 
 from __future__ import annotations
 
@@ -15,17 +15,24 @@ from textual.keys import Keys, _character_to_key, key_to_character  # pyright: i
 
 from sakti.core.text import one_line
 
+_REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))  # classes of Unicode
 SHORT = {"escape": "esc", "shift+tab": "⇧⇥"}  # else as pressed: `^P`, `F3`, `[`, `shift+enter`
 SIGNS = {"slash": "/", "plus": "+", "minus": "-"}  # names that Textual itself does not translate back
 
 
 def is_text(event: events.Key) -> bool:
-    """Return whether a key types a character: also one that joins, directs or is a wide space.
+    """Return whether a key types a character: also one that joins, marks a direction or is a wide space.
 
-    Textual takes printable ones only, so that Persian, Indic scripts and composed emoji would lose theirs.
+    Textual takes printable ones only, so that Persian, Indic scripts and composed emoji would lose theirs. Characters
+    that reorder the text around them are not typed, as `sanitise_typed` drops them from pasted text.
     """
     character = event.character or ""
-    return event.is_printable or (len(character) == 1 and unicodedata.category(character) not in ("Cc", "Cs"))
+    if event.is_printable or len(character) != 1:
+        return event.is_printable
+    return (
+        unicodedata.category(character) not in ("Cc", "Cs", "Zl", "Zp")
+        and unicodedata.bidirectional(character) not in _REORDERING
+    )
 
 
 def bindings_of(owner: type[Any]) -> Iterator[Binding]:
@@ -40,7 +47,7 @@ def with_own(binding: Binding, own: Mapping[str, str]) -> Binding:
 
 
 def as_pressed(key: str) -> str:
-    """Write a key as it stands on the keyboard: `[` for left_square_bracket."""
+    """Format a key as printed on the keyboard: `[` for left_square_bracket."""
     sign = SIGNS.get(key.strip()) or key_to_character(key.strip())
     return sign if sign is not None and sign.isprintable() and not sign.isspace() else key.strip()
 
@@ -71,51 +78,53 @@ TOGETHER = (TYPED, *PANES)  # parts whose keys hold at the same time
 
 
 class Keymap(Struct, frozen=True):
-    """Keys by the id of a binding, several with commas between them; and what of the settings is not used, and why."""
+    """Keys by binding id, separated by commas, and the problems with keys in the settings."""
 
     keys: Mapping[str, str]
     problems: tuple[str, ...] = ()
 
 
 def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) -> Keymap:
-    """Check the keys that the settings name against everything in `parts`.
+    """Check the keys in the settings against the bindings of all `parts`.
 
-    One that is not known, cannot be pressed or has another meaning where it would hold is left out: the declared key
+    An unknown binding, an invalid key, or a key that is already in use is skipped with a problem: the default key
     stays.
     """
     declared = {b.id: (part, b.key) for part, owner in parts for b in bindings_of(owner) if b.id}
     chosen: dict[str, str] = {}
     problems: list[str] = []
     for binding_id, value in wanted.items():
-        name, said = one_line(binding_id, 60), _pressable(value)
+        name, new_keys = one_line(binding_id, 60), _pressable(value)
         if binding_id not in declared:
             near = difflib.get_close_matches(binding_id, list(declared), 1)
             hint = f"did you mean {near[0]}?" if near else "F1 shows the ids."
             problems.append(f"There is no binding {name}: {hint}")
-        elif not said:
+        elif not new_keys:
             problems.append(
                 f'{name} = {one_line(str(value), 40)!r} is no key: write it as "ctrl+l", "f9" or "alt+enter".'
             )
-        elif declared[binding_id][0] in TYPED and any(_is_text(k) for k in said):
-            problems.append(f"{name} cannot be {in_words(said)}: that is text for the prompt.")
+        elif declared[binding_id][0] in TYPED and any(_is_text(k) for k in new_keys):
+            problems.append(f"{name} cannot be {in_words(new_keys)}: that is text for the prompt.")
         else:
-            chosen[binding_id] = ",".join(said)
+            chosen[binding_id] = ",".join(new_keys)
     while clash := _clash(chosen, declared):
-        key, own, other = clash
-        del chosen[own]
-        problems.append(f"{as_pressed(key)} is {other} already: {own} keeps {in_words(declared[own][1].split(','))}.")
+        key, custom_id, other = clash
+        del chosen[custom_id]
+        problems.append(
+            f"{as_pressed(key)} is {other} already: {custom_id} keeps {in_words(declared[custom_id][1].split(','))}."
+        )
     return Keymap(chosen, tuple(problems))
 
 
 def _pressable(value: Any) -> list[str]:
-    """Give the keys that a setting names, as Textual names them; none where one of them cannot be pressed."""
+    """Return the keys of a setting by their Textual names; [] if one of them cannot be pressed."""
     texts = cast("list[Any]", value) if isinstance(value, list) else value.split(",") if isinstance(value, str) else []
-    found = [_named(str(text).strip()) for text in texts]
-    return [] if "" in found else found
+    names = [_name_for_textual(str(text).strip()) for text in texts]
+    return [] if "" in names else names
 
 
-def _named(key: str) -> str:
-    """Return a key such as `ctrl+x`, `?` or `Enter` as Textual names it; "" for what is no key."""
+def _name_for_textual(key: str) -> str:
+    """Return the Textual name of a key such as `ctrl+x`, `?` or `Enter`; "" if it is not a key."""
     *modifiers, last = key.split("+") if key != "+" and not key.endswith("++") else [*key[:-2].split("+"), "+"]
     modifiers = [m.lower() for m in modifiers if m]
     if len(last) == 1:
@@ -130,14 +139,14 @@ def _is_text(key: str) -> bool:
 
 
 def _clash(chosen: Mapping[str, str], declared: Mapping[str, tuple[str, str]]) -> tuple[str, str, str] | None:
-    """Find a key that a chosen binding would share with another of the same part, which as declared it does not."""
-    for own in reversed(list(chosen)):
-        part = declared[own][0]
+    """Find a key that a custom binding newly shares with another binding of the same part."""
+    for custom_id in reversed(list(chosen)):
+        part = declared[custom_id][0]
         for other, (where, keys) in declared.items():
             together = where == part or any(where in group and part in group for group in TOGETHER)
-            if other == own or not together or set(keys.split(",")) & set(declared[own][1].split(",")):
+            if other == custom_id or not together or set(keys.split(",")) & set(declared[custom_id][1].split(",")):
                 continue
-            shared = set(chosen[own].split(",")) & set(chosen.get(other, keys).split(","))
+            shared = set(chosen[custom_id].split(",")) & set(chosen.get(other, keys).split(","))
             if shared:
-                return min(shared), own, other
+                return min(shared), custom_id, other
     return None

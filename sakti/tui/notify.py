@@ -1,4 +1,4 @@
-"""Calling the user back to a terminal that is not in sight: a bell, or a notification of the desktop (OSC 9)."""
+"""Notify the user when the terminal has no focus: a bell or a desktop notification (OSC 9)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ BELL = "\x07"
 
 
 def sequence(how: str, text: str) -> str:
-    """Give what is written to the terminal. `text` may come from anywhere: nothing in it ends the sequence early."""
+    """Return the control sequence for a notification; `text` is sanitised and cannot end it early."""
     if how == "off":
         return ""
     return f"\x1b]9;sakti: {one_line(text, 120)}{BELL}{BELL}" if how == "desktop" else BELL
 
 
 class Notifier:
-    """Calls only while the terminal says that it has no focus (`focused`); one that never says so is left in peace.
+    """Notifies only when the terminal has reported that it lost the focus (`focused`).
 
-    `write` sends a control sequence of our own making to the terminal.
+    `write` sends a control sequence to the terminal.
     """
 
     def __init__(self, session: Session, focused: Callable[[], bool], write: Callable[[str], None]) -> None:

@@ -18,9 +18,9 @@ _KEPT_BEGIN = ("WAYLAND_", "XDG_", "DBUS_", "LC_", "WSL", "DESKTOP_", "KDE_", "G
 
 
 def command(url: str, env: Mapping[str, str], workspace: Path, platform: str = sys.platform) -> list[str] | None:
-    """Return what opens `url` (http, https or mailto); None where the system has nothing for it outside the workspace.
+    """Return the command that opens `url`; None if no program outside the workspace can.
 
-    Raises `SaktiError` for an address of another kind.
+    Raises `SaktiError` unless the address is http, https or mailto.
     """
     checked = address(url)
     if checked is None:
@@ -33,8 +33,8 @@ def command(url: str, env: Mapping[str, str], workspace: Path, platform: str = s
 
 def environment(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
     """Return what a program that shows pages needs of `env`: no key of a model, no workspace in its PATH."""
-    kept = {k: v for k, v in env.items() if k in _KEPT or k.startswith(_KEPT_BEGIN)}
-    return safe_environment(kept, workspace)
+    allowed = {k: v for k, v in env.items() if k in _KEPT or k.startswith(_KEPT_BEGIN)}
+    return safe_environment(allowed, workspace)
 
 
 def open_address(url: str, env: Mapping[str, str], workspace: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Name the colours of lines that sakti draws itself, by role, with defaults for themes that leave them out."""
+"""Define the colours of text that sakti draws itself, by role, with defaults for themes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.color import Color
 
 PREFIX = "sakti-"
-GROUND = PREFIX + "ground"  # a key of GROUNDS, where the terminal has few colours; what was found is then in reverse
+GROUND = PREFIX + "ground"  # a key of GROUNDS if the terminal has few colours; matches are then in reverse
 GROUNDS = {"none": ("#383838", "#c8c8c8"), "standard": ("#0000aa", "#aaaaaa")}  # under the cursor, dark and light
 
 # role: (in a dark theme, in a light theme). Text roles reach WCAG AA on the theme's background.
@@ -49,12 +49,12 @@ def variable_defaults(dark: bool, colours: str = "truecolor") -> dict[str, str]:
     `colours`: what the terminal has ("none", "standard": sixteen); a theme's own grounds cannot be told apart in so
     few.
     """
-    found = {PREFIX + role: pair[0 if dark else 1] for role, pair in DEFAULTS.items()}
-    return found | ({GROUND: colours} if colours in GROUNDS else {})
+    defaults = {PREFIX + role: pair[0 if dark else 1] for role, pair in DEFAULTS.items()}
+    return defaults | ({GROUND: colours} if colours in GROUNDS else {})
 
 
 class Palette(Struct, frozen=True):
-    """Rich styles by role; each sets a foreground, or what its name says, and leaves the rest to the widget."""
+    """Rich styles by role; each sets a foreground, or the attribute in its name, and nothing else."""
 
     text: Style
     bold: Style
@@ -87,7 +87,7 @@ _WANTED = ("foreground", "panel", GROUND, *(PREFIX + role for role in DEFAULTS))
 
 
 def make_palette(variables: Mapping[str, str], dark: bool) -> Palette:
-    """Return the palette of a theme, from `App.theme_variables`. A colour that cannot be read takes its default."""
+    """Return the palette for `App.theme_variables`; a colour that cannot be parsed uses its default."""
     return _make(tuple((n, variables[n]) for n in _WANTED if n in variables), dark)
 
 
@@ -101,7 +101,7 @@ def _make(pairs: tuple[tuple[str, str], ...], dark: bool) -> Palette:
             if value:
                 try:
                     return Color.parse(value).rich_color.name
-                except Exception:  # Textual raises several kinds; the default stands in for each
+                except Exception:  # Textual raises several kinds; the default replaces each
                     continue
         return "#d5dae2" if dark else "#23272e"
 

@@ -1,7 +1,7 @@
-"""Pastes among what a terminal sends, taken out before anything looks at single characters. Pure; times are given.
+"""Extract pastes from terminal input before it is parsed by character. Pure; times are passed in.
 
-Textual's parser handles a paste character by character (10 MB are over half a minute) and loses the start of an escape
-sequence within one. Here a paste is searched for its end and nothing else.
+Textual's parser handles a paste character by character (10 MB take over half a minute) and loses the start of an escape
+sequence within one. This module only searches a paste for its end.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from msgspec import Struct
 
 START = "\x1b[200~"
 END = "\x1b[201~"
-PATIENCE = 3.0  # seconds without a byte after which what has come of a paste is shown
-AGAIN = 0.25  # the same for what comes after that: perhaps it is typed
+PATIENCE = 3.0  # seconds without a byte after which an incomplete paste is shown
+AGAIN = 0.25  # the same for later input, which may be typed
 # ctrl+c and Esc, as characters and as the keyboard protocol writes them: they end a paste whose end was lost
 _WAYS_OUT = ("\x03", "\x1b", "\x1b[99;5u", "\x1b[27u", "\x1b[27;1u")
 
@@ -48,14 +48,14 @@ class Pastes:
         return out
 
     def silence(self, now: float) -> list[str | Pasted]:
-        """Return what to hand on when nothing came until `now`: of a paste that pauses, what there is."""
+        """Return the content of a paste that has paused, if no input arrived until `now`; else []."""
         if not self._inside or not self._parts or now - self._last < (AGAIN if self._stalled else PATIENCE):
             return []
-        whole = "".join(self._parts)
-        kept = 0 if self._stalled else _overlap(whole, END)
-        shown = whole[: len(whole) - kept]
-        self._carry = whole[len(shown) :]
-        self._parts = [self._carry] if kept else []
+        text = "".join(self._parts)
+        overlap = 0 if self._stalled else _overlap(text, END)
+        shown = text[: len(text) - overlap]
+        self._carry = text[len(shown) :]
+        self._parts = [self._carry] if overlap else []
         self._stalled = True
         return [Pasted(shown)] if shown else []
 
@@ -94,17 +94,17 @@ class Pastes:
             return ""
         rest = looked[at + len(END) :]
         self._parts.append(looked[carried : at + len(END)])
-        whole = "".join(self._parts)
-        self._parts = [whole[: -len(END)]]
+        content = "".join(self._parts)
+        self._parts = [content[: -len(END)]]
         self._leave(out)
         return rest
 
     def _leave(self, out: list[str | Pasted]) -> None:
-        """End the paste: for the parser of keys first, which then stands where it stood before it."""
-        whole = "".join(self._parts)
+        """End the paste; the end marker goes first, so that the key parser returns to its normal state."""
+        text = "".join(self._parts)
         out.append(END)
-        if whole or not self._stalled:
-            out.append(Pasted(whole))
+        if text or not self._stalled:
+            out.append(Pasted(text))
         self._inside, self._stalled, self._parts, self._carry = False, False, [], ""
 
 

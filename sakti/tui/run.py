@@ -19,9 +19,9 @@ LIMIT = 20.0  # seconds that closing may take: what waits for another process gi
 
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False) -> int:
-    """Show `session` until the user leaves; `prompt` is sent at once, `pick_thread` asks for a thread first.
+    """Show `session` until the user quits; `prompt` is sent at once, `pick_thread` asks for a thread.
 
-    The session is closed, the terminal restored. Gives the exit code for the shell.
+    Closes the session and restores the terminal; returns the exit code for the shell.
     """
     if sys.__stderr__ is None or not sys.__stderr__.isatty():  # Textual draws there: `sakti 2> log` draws elsewhere
         setattr(sys, "__stderr__", sys.__stdout__)  # noqa: B010 - a constant for type checkers
@@ -42,7 +42,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
         told_to_go.set()
         app.exit(128 + number)
 
-    def gone() -> None:
+    def handle_hangup() -> None:
         app.hang_up()
         loop.call_soon_threadsafe(leave, signal.SIGHUP)
 
@@ -51,7 +51,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
         with contextlib.suppress(NotImplementedError, RuntimeError):
             loop.add_signal_handler(number, leave, number)
 
-    terminal.on_hangup(gone)
+    terminal.on_hangup(handle_hangup)
     try:
         code = await app.run_async(mouse=session.workspace.config.ui.mouse)
         if not code and not app.crash_message:

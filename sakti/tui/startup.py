@@ -26,7 +26,10 @@ class Startup:
         self._host, self._chat, self._pick_thread = host, chat, pick_thread
 
     async def run(self) -> None:
-        """Open the store and show the thread, then send what was typed meanwhile. Raises `SaktiError`."""
+        """Open the store, show the thread, and send messages typed meanwhile.
+
+        Raises `SaktiError`.
+        """
         chat, session = self._chat, self._host.session
         try:
             await asyncio.to_thread(workspace.preload)
@@ -39,14 +42,14 @@ class Startup:
             chat.show_modes()
             chat.show_saving()
             chat.show_git()
-        asked = bool(chat.conversation.waiting) or self._pick_thread
+        occupied = bool(chat.conversation.waiting) or self._pick_thread
         if chat.conversation.waiting:
             chat.warm_soon()
         try:
             state = await self._restore()
         finally:
             await chat.conversation.open()
-        await chat.welcome.open_once(state, lambda: asked or self._occupied())
+        await chat.welcome.open_once(state, lambda: occupied or self._is_occupied())
 
     async def _restore(self) -> dict[str, str]:
         """Fill the panes and the prompt from the store; returns the stored state of the window."""
@@ -67,6 +70,6 @@ class Startup:
         """Ask whether the user trusts the workspace's files, with a list of their effects."""
         return await trust_screen.ask_trust(self._host, review)
 
-    def _occupied(self) -> bool:
+    def _is_occupied(self) -> bool:
         """Return whether the user types, reads another screen, or waits for an answer."""
         return bool(self._chat.prompt.text or self._host.session.busy or not self._chat.is_current)

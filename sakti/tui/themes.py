@@ -19,7 +19,7 @@ from sakti.core.resources import folders
 from sakti.tui.palette import variable_defaults
 
 FALLBACK = "sakti-dark"
-SIXTEEN = "sakti-sixteen"  # stands in for it where a terminal has sixteen colours
+SIXTEEN = "sakti-sixteen"  # its replacement in terminals with sixteen colours
 _COLOURS = (
     "primary",
     "secondary",
@@ -45,18 +45,18 @@ class Themes(Struct, frozen=True):
 
 def files_seen() -> tuple[tuple[str, int, int], ...]:
     """Path, time of change and size of every theme file: it differs when one of them changed."""
-    found: list[tuple[str, int, int]] = []
+    files: list[tuple[str, int, int]] = []
     for folder in folders("themes"):
         for path in sorted(folder.glob("*.toml")):
             with contextlib.suppress(OSError):  # it went while we looked
                 stat = path.stat()
-                found.append((str(path), stat.st_mtime_ns, stat.st_size))
-    return tuple(found)
+                files.append((str(path), stat.st_mtime_ns, stat.st_size))
+    return tuple(files)
 
 
 def load_themes() -> Themes:
     """Return every theme that can be read. `sakti-dark` is always among them."""
-    found: dict[str, Theme] = {}
+    themes: dict[str, Theme] = {}
     problems: list[str] = []
     for folder in folders("themes"):
         for path in sorted(folder.glob("*.toml")):
@@ -65,8 +65,8 @@ def load_themes() -> Themes:
             except (ValueError, OSError, TypeError) as e:
                 problems.append(f"{path}: {e}")
                 continue
-            found.setdefault(theme.name, theme)
-    found.setdefault(
+            themes.setdefault(theme.name, theme)
+    themes.setdefault(
         FALLBACK,
         Theme(
             name=FALLBACK,
@@ -78,11 +78,11 @@ def load_themes() -> Themes:
             variables=variable_defaults(True),
         ),
     )
-    return Themes(found, tuple(problems))
+    return Themes(themes, tuple(problems))
 
 
 def read_theme(path: Path) -> Theme:
-    """Return one theme file. Raises ValueError or OSError with what is wrong in it."""
+    """Read one theme file. Raises ValueError or OSError with a description of the problem."""
     table: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
     name = table.pop("name", path.stem)
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
@@ -94,5 +94,5 @@ def read_theme(path: Path) -> Theme:
             raise ValueError(f"{key} = {value!r} is not a colour such as #1e2530.")
     if "primary" not in table:
         raise ValueError("`primary` is missing.")
-    own = variable_defaults(bool(table.get("dark", True)))
-    return Theme(name=name, variables=own | {str(k): str(v) for k, v in variables.items()}, **table)
+    defaults = variable_defaults(bool(table.get("dark", True)))
+    return Theme(name=name, variables=defaults | {str(k): str(v) for k, v in variables.items()}, **table)

@@ -186,3 +186,69 @@ ALTER ROLE app PASSWORD NULL VALID UNTIL 'infinity'
 case TokenKind.key: return parseKey(2);
 match token { Token::Key(k1) => k1, _ => 0 }
 """.strip().splitlines()
+
+# Lines near the rules for pairs, tables, blocks, prompts, commands and SQL that hold no secret.
+TEMPTING = r"""
+- name: LOG_LEVEL
+- { name: GREETING, value: Zx9qPw7rTb2 }
+- { name: SECRET_NAME, value: web-tls-secret-1 }
+- { name: PASSWORD_FILE, value: /run/secrets/db1 }
+- { name: DB_PASSWORD, valueFrom: { secretKeyRef: { name: db, key: password } } }
+{"key": "content-length", "value": "Zx9qPw7rTb2"}
+{"name": "token", "value": "bearer"}
+{"name": "password", "value": "${DB_PASSWORD}"}
+{ name: 'password', value: hashedPassword2 }
+{ name: "token", value: accessToken }
+for name, value in secrets.items(): print(name, value=password_of(name))
+Field(name="password", value=form.initial1)
+<add key="PageSize12" value="Zx9qPw7rTb2"/>
+<input name="password" value="{{ form.password1 }}">
+docker run -p 8080:80 -p 127.0.0.1:3306:3306 mysql
+docker run --name mysql -p3306:3306 -d mysql
+ssh -p 2222 host && sshpass -e ssh host
+mysql -p
+mysql -u root -p shop
+mysql -u root -p"$MYSQL_PASSWORD" shop
+mysql -u root -p${PASS} -h db1
+mysqldump -pPASSWORD shop
+mkdir -pv build/mysql && cp -pr mysql/conf1 build
+pip install mysql-python1 -prefer-binary
+sshpass -p "$PASS" ssh host
+sshpass -p <password> ssh host
+Use IDENTIFIED BY to set the password of a user.
+CREATE USER 'bob' IDENTIFIED BY 'password';
+CREATE USER 'bob' IDENTIFIED BY '<password>';
+ALTER USER bob IDENTIFIED BY '${DB_PASSWORD}';
+each row is identified by 'customer_id1' in the index
+resources are identified by "namespace1"
+| password | required | the password of the user |
+| password | string   | at least 8 characters    |
+| token    | header1x | see below                |
+| name     | password | required                 |
+ password | character varying(255) |
+cat password | sha256sum | cut -c1-8
+get_token | python3 -m json.tool
+Password for bob:
+Password for 'https://bob@git.example.com':
+Password for user root: required
+password for all users: minimum8
+AUTH_TOKEN must be set before you start
+#define AUTH_TOKEN 0x1f2e3d4c5b6a
+#define MAX_TOKEN sizeof(buffer1)
+export AUTH_TOKEN
+passphrase: "enter the passphrase of your key"
+password: "must be at least eight characters"
+"password": "Please enter your password again"
+password_hint: "correct horse battery staple"
+user:pass@tcp(localhost:3306)/db
+root:root@tcp(127.0.0.1:3306)/test
+fmt.Sprintf("%s:%s@tcp(%s:%d)/%s", user, pw, host, port, name)
+${DB_USER}:${DB_PASS}@tcp(${DB_HOST})/app
+jdbc:oracle:thin:@//host1:1521/service1
+jdbc:oracle:thin:${user}/${password}@host1
+secret: letsencrypt
+secret: db-credentials-1
+password: str1
+password: base64decode(x1
+password = b64encode(a1b
+""".strip().splitlines()

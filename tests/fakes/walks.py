@@ -43,5 +43,6 @@ WALKS: dict[str, str] = {
     "SCAN packing": "the steps that are left of packing what earlier versions wrote: three at most",
     "SELECT id FROM threads WHERE deleted_at IS NOT NULL": "by an index of those that are deleted",
     "WHERE (((threads.deleted_at IS NULL) AND NOT (": "`threads list --all-workspaces`, by hand",
+    "WHERE ((threads.deleted_at IS NULL) AND ((coalesce(": "`threads list --all-workspaces`, by hand",
     "(threads.deleted_at IS NULL)) ORDER BY threads.updated_at": "for an error: a thread of that name elsewhere",
 }

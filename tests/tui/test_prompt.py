@@ -57,6 +57,15 @@ async def test_every_typed_character_reaches_the_prompt(running, session, text):
         assert app.screen.focused.value == "\u200e"
 
 
+@pytest.mark.parametrize("character", ["\u202a", "\u202e", "\u2066", "\u2069", "\u2028"])
+async def test_characters_that_reorder_text_are_not_typed(running, character):
+    async with running() as (app, pilot):
+        for typed in ("a", character, "b"):
+            app.post_message(events.Key(typed, typed))
+        await pilot.pause()
+        assert app.chat.prompt.value == "ab"
+
+
 async def test_ctrl_r_looks_for_older_input_and_enter_takes_it(running, session):
     session.views.typed = list(OLDER)
     async with running() as (app, pilot):

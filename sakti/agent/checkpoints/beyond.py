@@ -73,11 +73,10 @@ def compare(folder: Path, before: AddedFolder, after: AddedFolder, since_ns: int
     """Return the paths of what was changed or removed in an added folder, and of what is new."""
     old, new = before.facts, after.facts
     paths = [p for p in old.keys() | new.keys() if old.get(p) != new.get(p)]
-    gone = [p for p in paths if p in old and (p in new or not os.path.lexists(folder / p))]
-    came = [p for p in paths if p not in old and not history.is_object(p) and not _is_in(p, before.skipped)]
-    beyond = find_changed(folder, before.skipped, since_ns, old)
-    full = [str(folder / p) for p in (*_without_parents(gone), *beyond)]
-    return full, [str(folder / p) for p in _without_parents(came)]
+    gone = _without_parents(p for p in old.keys() & {*paths} if p in new or not os.path.lexists(folder / p))
+    came = _without_parents(p for p in new.keys() - old.keys() if not _is_in(p, before.skipped))
+    gone += find_changed(folder, before.skipped, since_ns, old)
+    return [f"{folder}/{p}" for p in gone], [f"{folder}/{p}" for p in came if not history.is_object(p)]
 
 
 def _without_parents(paths: Iterable[str]) -> list[str]:
@@ -111,7 +110,7 @@ def find_changed(
             rows.append(f"{folder or uncovered.ROOT}/ (not looked at)")
             continue
         names, below, number = _changed_in(top, folder, since_ns, seen)
-        count += number
+        count += number + 1
         rows += [n for n in names if not n.endswith("/") or folder not in explained or folder in missing]
         waiting += below
     return rows
@@ -119,26 +118,40 @@ def find_changed(
 
 def _changed_in(top: Path, folder: str, since_ns: int, seen: Container[str]) -> tuple[list[str], list[str], int]:
     """Return what changed in a folder, the folders in it, and the number of its files."""
-    try:
-        changed_itself = os.lstat(top / folder).st_ctime_ns >= since_ns
-        with os.scandir(top / folder) as found:
-            entries = [e for e in found if e.name not in uncovered.CLOSED]
-    except OSError:
-        return [f"{folder}/"], [], 0
-    if any(e.name == uncovered.TAG for e in entries):
-        return [], [], 0
+    changed_itself = _is_changed(top / folder, since_ns)
+    own_name = [f"{folder or uncovered.ROOT}/"] if changed_itself else []
+    entries = _list_entries(top / folder)
+    if entries is None:  # it is gone, or could not be read before either
+        return own_name, [], 0
     prefix = f"{folder}/" if folder else ""
-    below = [f"{prefix}{e.name}" for e in entries if e.is_dir(follow_symlinks=False)]
-    files = [e for e in entries if not e.is_dir(follow_symlinks=False)]
-    recent = [f"{prefix}{e.name}" for e in _changed_since(files, since_ns)]
-    names = [p for p in recent if p not in seen]
-    return names or ([f"{folder or uncovered.ROOT}/"] if changed_itself and not recent else []), below, len(files)
+    folders = [f"{prefix}{e.name}" for e in entries if e.is_dir(follow_symlinks=False)]
+    recent = [f"{prefix}{e.name}" for e in _changed_since(entries, since_ns)]
+    names = [p for p in recent if p not in seen] if recent else own_name
+    return names, folders, len(entries)
+
+
+def _is_changed(folder: Path, since_ns: int) -> bool:
+    try:
+        return os.lstat(folder).st_ctime_ns >= since_ns
+    except OSError:
+        return True
+
+
+def _list_entries(folder: Path) -> list[os.DirEntry[str]] | None:
+    """List a folder without those that programs fill, a cache as empty; None if it cannot be read."""
+    try:
+        with os.scandir(folder) as rows:
+            entries = [e for e in rows if e.name not in uncovered.CLOSED]
+    except OSError:
+        return None
+    return [] if any(e.name == uncovered.TAG for e in entries) else entries
 
 
 def _changed_since(files: Iterable[os.DirEntry[str]], since_ns: int) -> Iterator[os.DirEntry[str]]:
     for entry in files:
         try:
-            if entry.stat(follow_symlinks=False).st_ctime_ns >= since_ns:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if not is_folder and entry.stat(follow_symlinks=False).st_ctime_ns >= since_ns:
                 yield entry
         except FileNotFoundError:
             continue

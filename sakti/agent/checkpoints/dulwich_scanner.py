@@ -1,4 +1,4 @@
-"""Find what changed in a workspace where git is not installed, by dulwich: the same index, the same objects.
+"""Find changes in a workspace by dulwich if git is not installed: the same index and objects.
 
 It walks by itself, some ten times slower than git; .gitignore is dulwich's. Not imported where git is there.
 """
@@ -21,7 +21,10 @@ from sakti.agent.checkpoints.scanner import LARGEST, MOST, MOST_BYTES, Picture, 
 
 
 class DulwichScanner(Struct):
-    """`folder` is the workspace's folder of checkpoints; `secret` tells whether a relative path is never covered."""
+    """Scanner by dulwich; `folder` holds the checkpoints of the workspace.
+
+    `secret` tells whether a relative path is never covered.
+    """
 
     workspace: Path
     folder: Path
@@ -36,31 +39,31 @@ class DulwichScanner(Struct):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         written = file.stat().st_mtime_ns if file.exists() else 0
         index: Any = Index(file, read=file.exists())
-        known: dict[str, Any] = {os.fsdecode(path): index[path] for path in index}
+        indexed: dict[str, Any] = {os.fsdecode(path): index[path] for path in index}
         left_out: set[str] = set()
         entries: dict[str, Entry] = {}
         size = 0
-        for path, found in self._walk(known):
-            if stat.S_ISDIR(found.st_mode):
-                entries[path] = Entry(found.st_mode)
+        for path, status in self._walk(indexed):
+            if stat.S_ISDIR(status.st_mode):
+                entries[path] = Entry(status.st_mode)
                 continue
-            kind = stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)
-            if not kind or found.st_size > LARGEST or scanner.excluded(path, self.secret):
+            kind = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+            if not kind or status.st_size > LARGEST or scanner.excluded(path, self.secret):
                 left_out.add(path)
                 continue
-            entry = known.get(path)
-            if entry is None or not _as_seen(entry, found, written):
-                data = self._read(path, found)
+            entry = indexed.get(path)
+            if entry is None or not _is_unchanged(entry, status, written):
+                data = self._read(path, status)
                 if data is None:
                     left_out.add(path)
                     continue
                 size += len(data)
-                entry = _entry(found, self.objects.put(data, sync=False))
+                entry = _entry(status, self.objects.put(data, sync=False))
                 index[os.fsencode(path)] = entry
-            entries[path] = Entry(found.st_mode, entry.sha.decode())
+            entries[path] = Entry(status.st_mode, entry.sha.decode())
             if len(entries) > MOST or size > MOST_BYTES:
                 raise TooLarge(scanner.too_many(len(entries)))
-        for path in known.keys() - entries.keys():
+        for path in indexed.keys() - entries.keys():
             del index[os.fsencode(path)]
         index.write()
         return Picture(entries, frozenset(left_out))
@@ -77,15 +80,15 @@ class DulwichScanner(Struct):
             return {p for p in paths if rule.is_ignored(p)}
 
     def _walk(self, known: Mapping[str, Any]) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield files and empty folders; what is ignored only where the index knows it already."""
+        """Yield files and empty folders; ignored ones only if they are in the index already."""
         from dulwich.ignore import IgnoreFilterManager
 
         rule = IgnoreFilterManager(str(self.workspace), [], False)
         above = {p[:at] for p in known for at, sign in enumerate(p) if sign == "/"}
 
         def below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-            with os.scandir(self.workspace / folder) as found:
-                names = sorted(found, key=lambda e: e.name)
+            with os.scandir(self.workspace / folder) as entries:
+                names = sorted(entries, key=lambda e: e.name)
             if not names and folder:
                 yield folder, os.lstat(self.workspace / folder)
             for entry in names:
@@ -108,8 +111,11 @@ class DulwichScanner(Struct):
             return None
 
 
-def _as_seen(entry: Any, found: os.stat_result, written: int) -> bool:
-    """Return whether a file is as the index knows it; one changed as late as the index was written is read again."""
+def _is_unchanged(entry: Any, found: os.stat_result, written: int) -> bool:
+    """Return whether a file matches its index entry.
+
+    A file that changed as late as the index was written is read again.
+    """
     there = (_ns(entry.mtime), _ns(entry.ctime), entry.size, entry.ino, entry.mode)
     now = (found.st_mtime_ns, found.st_ctime_ns, found.st_size & 0xFFFFFFFF, found.st_ino & 0xFFFFFFFF, _mode(found))
     return there == now and found.st_mtime_ns < written

@@ -51,7 +51,10 @@ class GitFiles(Struct, frozen=True):
 
 
 class History(Struct):
-    """`objects` keeps the contents; what was read is not read again while its file stays the same."""
+    """Recorded entries by path; `objects` stores the contents.
+
+    Records are not read again while their file stays the same.
+    """
 
     workspace: Path
     objects: Objects
@@ -135,7 +138,10 @@ class History(Struct):
         return folder if folder is not None and outside and _is_repository(folder) else None
 
     def _entry(self, name: str, status: os.stat_result) -> Entry | None:
-        """Return a small file's entry, its content kept; None for what is neither file nor link, or is gone."""
+        """Store a small file's content and return its entry.
+
+        None for a missing path, or one that is neither a file nor a link.
+        """
         stamp = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
         seen = self._read.get(name)
         if seen is not None and seen[0] == stamp:
@@ -163,8 +169,8 @@ class History(Struct):
         """Keep the objects that are not kept yet; return those that cannot be, and why."""
         ids = {path: places.history_id(path, status) for path, status in files.items()}
         self._present = frozenset(ids.values())
-        kept = self.objects.names_of(HISTORY)
-        missing = [path for path, oid in ids.items() if oid not in kept]
+        stored = self.objects.names_of(HISTORY)
+        missing = [path for path, oid in ids.items() if oid not in stored]
         if not missing:
             return frozenset(), ""
         link = sum(s.st_size for s in files.values()) > LARGEST

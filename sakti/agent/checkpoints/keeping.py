@@ -1,4 +1,7 @@
-"""Keep files that no checkpoint covers: before a command those that it names, after it those that it moved."""
+"""Keep files that no checkpoint covers.
+
+Before a command these are the files that it names, after it those that it moved.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ def plan_keeping(
     workspace: Path, removed: Iterable[Path], written: Iterable[Path], covered: Container[str], objects: Objects
 ) -> Keeping:
     """Decide which files to keep before a command that names these paths; raises nothing."""
-    linked, copied = set(_uncovered(workspace, removed, covered)), set(_uncovered(workspace, written, covered))
+    linked, copied = (
+        set(_find_uncovered(workspace, removed, covered)),
+        set(_find_uncovered(workspace, written, covered)),
+    )
     linked -= copied
     inside = [p for p in (*removed, *written) if p.is_relative_to(workspace) and p.exists()]
     names = ", ".join(sorted({str(p.relative_to(workspace)) for p in inside})[:3])
@@ -72,7 +78,7 @@ def keep_moved(workspace: Path, moves: Moves, before: Moment, after: Moment, obj
 
 
 def keep(workspace: Path, keeping: Keeping, objects: Objects) -> dict[str, Entry]:
-    """Keep files before a command; return their entries. What cannot be kept is left out."""
+    """Keep files before a command; return their entries, without those that cannot be kept."""
     entries: dict[str, Entry] = {}
     for path in (*keeping.linked, *keeping.copied):
         try:
@@ -89,7 +95,7 @@ def keep(workspace: Path, keeping: Keeping, objects: Objects) -> dict[str, Entry
     return entries
 
 
-def _uncovered(workspace: Path, paths: Iterable[Path], covered: Container[str]) -> Iterator[str]:
+def _find_uncovered(workspace: Path, paths: Iterable[Path], covered: Container[str]) -> Iterator[str]:
     """Yield uncovered files and links at and below paths; git's own are kept in another way."""
     top = f"{workspace}/"
     for start in paths:

@@ -48,13 +48,13 @@ class Objects:
         return oid
 
     def get(self, oid: str) -> bytes:
-        """Return a content. Raises `SaktiError` where it is no longer there."""
+        """Return a content. Raises `SaktiError` if it no longer exists."""
         try:
             data = self._path(oid).read_bytes()
             return data if self._is_beside(oid) else zlib.decompress(data).partition(b"\0")[2]
         except (OSError, zlib.error) as e:
-            if (found := self._from_pack(oid)) is not None:
-                return found
+            if (content := self._from_pack(oid)) is not None:
+                return content
             raise SaktiError("This checkpoint is no longer complete: it was pruned or damaged.", title="Undo") from e
 
     def has(self, oid: str) -> bool:
@@ -130,7 +130,7 @@ class Objects:
         return sorted((self._objects / "pack").glob("*"))
 
     def unpack(self, needed: Iterable[str]) -> int:
-        """Put what is needed of the packs beside them, then delete these; return their bytes."""
+        """Unpack the needed objects of the packs, then delete these; return their size in bytes."""
         files = self.packs()
         if not files:
             return 0

@@ -33,7 +33,7 @@ _TYPES = {("posix", "stat_result"), ("os", "stat_result"), ("builtins", "frozens
 
 
 class PendingCall(Struct, frozen=True):
-    """One call: its turn, when it began (Unix ms), what it is called, and what it is known to do.
+    """One running call: its turn, start (Unix ms), name and known effects.
 
     `job`: a command in the background, of the call with the id `began_as`. `writes` are the changes of a file tool,
     `temporaries` files that it renames.

@@ -36,8 +36,8 @@ def parent(root: Path, path: str, *, make: bool = False) -> Generator[tuple[int,
     Of the path ".", which is `root` itself, both are "." for the calls that follow.
     `make`: create folders that are missing. Raises FileNotFoundError, `Blocked`.
     """
-    whole = Path(path)
-    start = Path(whole.anchor) if whole.is_absolute() else root
+    full_path = Path(path)
+    start = Path(full_path.anchor) if full_path.is_absolute() else root
     *folders, name = [p for p in path.split("/") if p]
     if (not folders and name == "..") or ".." in folders:
         raise Blocked(f"{path!r} is no path in the workspace.")

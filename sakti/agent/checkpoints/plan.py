@@ -63,7 +63,10 @@ class Net(Struct, frozen=True):
 
 
 class Item(Struct, frozen=True):
-    """One path of a plan: from what it is now to what it becomes. `conflict` says why it is asked about, or is ""."""
+    """One path of a plan, with its present and its future entry.
+
+    `conflict` is the reason to ask about it, or "".
+    """
 
     path: str
     action: Action
@@ -77,7 +80,7 @@ class Item(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What an undo would do; `folders` are kept although nothing is left in them."""
+    """Steps of an undo; `folders` are kept even if they become empty."""
 
     items: tuple[Item, ...] = ()
     folders: frozenset[str] = frozenset()
@@ -87,7 +90,7 @@ class Plan(Struct, frozen=True):
         return tuple(i for i in self.items if i.conflict)
 
     def steps(self, restore: Iterable[str] = ()) -> list[Change]:
-        """Return what is written, in order; `restore` are conflicts that are written, too.
+        """Return the steps in order; conflicts listed in `restore` are written, too.
 
         Folders are opened for writing before anything in them is written, and closed last; what is deleted comes
         before what is created.
@@ -153,7 +156,7 @@ def has_same_mode(one: Entry | None, other: Entry | None) -> bool:
 
 
 def same(one: Entry | None, other: Entry | None) -> bool:
-    """Return whether two entries are equal as far as an undo is concerned: kind, content, executable or not."""
+    """Return whether two entries have the same kind, content and executable bit."""
     if one is None or other is None:
         return one is other
     if one.kind != other.kind or one.oid != other.oid:
@@ -162,20 +165,23 @@ def same(one: Entry | None, other: Entry | None) -> bool:
 
 
 def fits(now: Entry | None, expected: Entry | None) -> bool:
-    """Return whether a path may be written: it is as expected, or nothing was and a folder stands there."""
+    """Return whether a path may be written.
+
+    It must be as expected; a folder is accepted if nothing was expected.
+    """
     return same(now, expected) or (expected is None and now is not None and now.is_folder)
 
 
 def collapse(changes: Iterable[Change]) -> dict[str, Net]:
     """Return the first state and the last of each path, from the changes of calls in their order."""
-    found: dict[str, Net] = {}
+    net: dict[str, Net] = {}
     for change in changes:
-        if (known := found.get(change.path)) is None:
-            found[change.path] = Net(change.before, change.after)
+        if (earlier := net.get(change.path)) is None:
+            net[change.path] = Net(change.before, change.after)
         else:
-            broken = known.broken or not _follows(known.after, change.before)
-            found[change.path] = Net(known.before, change.after, broken)
-    return found
+            broken = earlier.broken or not _follows(earlier.after, change.before)
+            net[change.path] = Net(earlier.before, change.after, broken)
+    return net
 
 
 def _kind(entry: Entry) -> str:
@@ -239,7 +245,7 @@ def _item(path: str, net: Net, now: Entry | None) -> Item | None:
 
 
 def _conflict(net: Net, now: Entry | None) -> str:
-    """Return why a path is asked about; "" if it is as the calls left it, or nobody loses anything."""
+    """Return why a path is asked about, or "" if it is unchanged since the calls or nothing is lost."""
     if now is None and net.before is not None and net.before.is_folder:
         return ""
     if not same(now, net.after) and not (net.after is None and now is not None and now.is_folder):
@@ -256,7 +262,7 @@ def _mode_item(path: str, net: Net, now: Entry | None) -> Item | None:
 
 
 def _with_permissions(want: Entry | None, after: Entry | None, now: Entry | None) -> Entry | None:
-    """Return what is written: with the checkpoint's permissions, but those that somebody set since."""
+    """Return the entry to write: the checkpoint's permissions, except for those changed since."""
     if want is None or now is None or not (stat.S_ISREG(want.mode) and stat.S_ISREG(now.mode)):
         return want
     if after is not None and stat.S_IMODE(after.mode) == stat.S_IMODE(now.mode):

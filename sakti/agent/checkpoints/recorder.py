@@ -62,13 +62,13 @@ class Recorder:
 
     @contextlib.contextmanager
     def writing(self, files: Sequence[tuple[Path, bytes | None, int]], temporaries: Sequence[Path]) -> Generator[None]:
-        """Record files that a tool writes meanwhile; blocks, adds no error of its own."""
+        """Record files that a tool writes in this context; blocks, and raises no error itself."""
         with contextlib.ExitStack() as stack:
             if self._turn is not None:
                 try:
                     stack.enter_context(self.shadow.writing(files, self._turn, temporaries))
                 except (OSError, SaktiError) as e:
-                    self._uncovered(e)
+                    self._report_no_checkpoint(e)
             yield
 
     async def refuses(self, effect: str, arguments: Mapping[str, Any], place: Place) -> str:
@@ -81,7 +81,7 @@ class Recorder:
         try:
             return await asyncio.to_thread(self.shadow.refuses, named)
         except (OSError, SaktiError) as e:
-            self._uncovered(e)
+            self._report_no_checkpoint(e)
             return ""
 
     @contextlib.asynccontextmanager
@@ -148,7 +148,7 @@ class Recorder:
             named = targets.read_targets(command, place)
             first = self.shadow.before(named, turn, masked(command), place.added)
         except (OSError, SaktiError) as e:
-            self._uncovered(e)
+            self._report_no_checkpoint(e)
             with contextlib.suppress(OSError):
                 self.shadow.note_uncovered(turn, masked(command))
             return None
@@ -164,11 +164,11 @@ class Recorder:
             lost = uncovered.summarise(self.shadow.after(first, goes_on=following is not None))
             self.shadow.prune()  # here, where nobody waits for it, and not on leaving
         except (OSError, SaktiError) as e:
-            self._uncovered(e)
+            self._report_no_checkpoint(e)
             return [], following
         return lost, following
 
-    def _uncovered(self, error: Exception) -> None:
+    def _report_no_checkpoint(self, error: Exception) -> None:
         why = error.message if isinstance(error, SaktiError) else str(error)
         log.warning("no checkpoint: %s", why)
         self._tell_once(why)

@@ -41,7 +41,7 @@ class Turn(Struct, frozen=True):
 
 
 class Undone(Struct, frozen=True):
-    """One undo: whose turns, what it wrote, which thread the conversation went on in ("": it did not change).
+    """One undo: its turns, its changes, and the thread that continues the conversation ("": the same).
 
     `redone`: it was reversed. `left` are paths that could not be written: the next undo completes them.
     """
@@ -121,11 +121,11 @@ class Records(Struct):
         out: list[Turn] = []
         for file in sorted(self._of(thread_id).glob("[0-9]*.jsonl")):
             rows = list(read(file))
-            made = tuple(Change.of(c) for r in rows for c in r["changes"])
+            changes = tuple(Change.of(c) for r in rows for c in r["changes"])
             left_out = tuple(dict.fromkeys(p for r in rows for p in r["left_out"]))
             stays = tuple(dict.fromkeys(p for r in rows for p in r.get("stays", ())))
-            if made or left_out or stays:
-                out.append(Turn(thread_id, int(file.stem), rows[0]["at"], made, left_out, stays))
+            if changes or left_out or stays:
+                out.append(Turn(thread_id, int(file.stem), rows[0]["at"], changes, left_out, stays))
         return out
 
     def undone(self) -> list[Undone]:
@@ -152,11 +152,11 @@ class Records(Struct):
         out: set[str] = set()
         for folder in (self.folder / "turns").glob("*"):
             for turn in self.turns(folder.name):
-                out |= _named(turn.changes)
+                out |= _list_paths(turn.changes)
         for done in self.undone():
-            out |= _named(done.steps)
+            out |= _list_paths(done.steps)
         for call in pending.list_calls(self.folder):
-            out |= _named(call.writes)
+            out |= _list_paths(call.writes)
         return out
 
     def forget_before(self, at: int) -> int:
@@ -170,24 +170,24 @@ class Records(Struct):
         for folder in (self.folder / "turns").glob("*"):
             with contextlib.suppress(OSError):
                 folder.rmdir()
-        kept = [u for u in self.undone() if u.at >= at]
-        self._keep_undone(kept)
+        remaining = [u for u in self.undone() if u.at >= at]
+        self._keep_undone(remaining)
         return gone
 
     def oldest(self) -> int | None:
         """Return when the oldest turn changed something (Unix ms)."""
-        found = [first["at"] for f in (self.folder / "turns").glob("*/*.jsonl") if (first := next(read(f), None))]
-        return min(found, default=None)
+        times = [first["at"] for f in (self.folder / "turns").glob("*/*.jsonl") if (first := next(read(f), None))]
+        return min(times, default=None)
 
     def forget_thread(self, thread_id: str) -> bool:
-        """Delete what is known of a thread's turns; return whether there was anything."""
+        """Delete all records of a thread's turns; return whether there were any."""
         there = self._of(thread_id).is_dir()
         shutil.rmtree(self._of(thread_id), ignore_errors=True)
         before = self.undone()
-        kept = [u for u in before if u.thread_id != thread_id and not any(t == thread_id for t, _ in u.turns)]
-        if len(kept) != len(before):
-            self._keep_undone(kept)
-        return there or len(kept) != len(before)
+        remaining = [u for u in before if u.thread_id != thread_id and not any(t == thread_id for t, _ in u.turns)]
+        if len(remaining) != len(before):
+            self._keep_undone(remaining)
+        return there or len(remaining) != len(before)
 
     def _keep_undone(self, kept: Sequence[Undone]) -> None:
         file = self.folder / "undone.jsonl"
@@ -205,7 +205,7 @@ class Records(Struct):
         return self.folder / "turns" / name
 
 
-def _named(made: Iterable[Change]) -> set[str]:
+def _list_paths(made: Iterable[Change]) -> set[str]:
     return {e.oid for c in made for e in (c.before, c.after) if e is not None and e.oid}
 
 
@@ -223,7 +223,7 @@ def append(file: Path, value: dict[str, Any]) -> None:
 
 
 def read(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a file that are whole."""
+    """Yield the JSON value of each complete line of a file."""
     with contextlib.suppress(OSError):
         for line in file.read_bytes().split(b"\n"):
             with contextlib.suppress(ValueError):

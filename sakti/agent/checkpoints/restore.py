@@ -1,4 +1,4 @@
-"""Write files back by a journal: what was begun before a kill is completed by whoever looks next.
+"""Write files back by a journal, so that the next start completes a restore after a kill.
 
 The contents that are replaced are kept before the first byte is written. Each step is done again without harm: a path
 that is as it becomes is left, one that is neither as it was nor as it becomes is somebody else's and left, too.
@@ -39,7 +39,7 @@ class Restorer(Struct, frozen=True):
     reached: Callable[[str], None] = _nothing
 
     def run(self, undo: Undone, *, redoes: str = "") -> list[str]:
-        """Write the steps of an undo, or of the redo of the one named `redoes`; return the paths that were left.
+        """Write the steps of an undo, or of the redo of `redoes`; return the skipped paths.
 
         Raises `SaktiError` where a content is missing or cannot be kept: then nothing was written.
         """
@@ -63,7 +63,7 @@ class Restorer(Struct, frozen=True):
         return not oid or oid == "other" or stays or self.objects.entire_file(oid) is not None or self.objects.has(oid)
 
     def recover(self) -> list[str] | None:
-        """Complete what an earlier run began; None where there is nothing, else the paths that were left."""
+        """Complete an interrupted restore; return the skipped paths, or None without such a restore."""
         try:
             journal: dict[str, Any] = json.loads((self.folder / JOURNAL).read_bytes())
             undo = Undone.of(journal["undo"])
@@ -75,19 +75,19 @@ class Restorer(Struct, frozen=True):
         return self._carry_out(undo, journal.get("redoes", ""))
 
     def _carry_out(self, undo: Undone, redoes: str) -> list[str]:
-        left = [step.path for step in undo.steps if not self._step(step, undo)]
+        skipped = [step.path for step in undo.steps if not self._step(step, undo)]
         self.reached("files")
         earlier = {u.id: u for u in self.records.undone()}
         if redoes and not (redoes in earlier and earlier[redoes].redone):
             self.records.add_redone(redoes)
         if not redoes and undo.id not in earlier:
             self.records.add_undone(undo)
-        if not redoes and (left or (undo.id in earlier and earlier[undo.id].left)):
-            self.records.note_left(undo.id, left)
+        if not redoes and (skipped or (undo.id in earlier and earlier[undo.id].left)):
+            self.records.note_left(undo.id, skipped)
         self.reached("record")
         (self.folder / JOURNAL).unlink(missing_ok=True)
         changes.flush_folder(self.folder)
-        return left
+        return skipped
 
     def _keep(self, steps: Sequence[Change]) -> None:
         """Keep the contents that will be replaced, as they are in this moment."""
@@ -111,7 +111,7 @@ class Restorer(Struct, frozen=True):
             self.objects.keep(oid, name, here, link=step.after is None)
 
     def _step(self, step: Change, undo: Undone) -> bool:
-        """Do one step; False where the path is left as it is."""
+        """Do one step; return False if the path is skipped."""
         self.reached(f"step {step.path}")
         temporary = f"{places.TEMPORARY}{undo.id}"  # of each undo its own: what a kill left under it is deleted
         places.clear(self.root, step.path, temporary)
@@ -150,12 +150,15 @@ def _is_torn(root: Path, step: Change, now: Entry | None) -> bool:
         return step.before is not None and step.before.kind != step.after.kind
     try:
         with places.parent(root, step.path) as (here, name):
-            found = os.lstat(name, dir_fd=here)
-        return stat.S_ISREG(step.after.mode) and places.in_place(found)
+            status = os.lstat(name, dir_fd=here)
+        return stat.S_ISREG(step.after.mode) and places.in_place(status)
     except (OSError, places.Blocked):
         return False
 
 
 def now_at(root: Path, step: Change) -> tuple[Entry | None, bytes]:
-    """Return what is at a path, its content named as the change names it. Raises PermissionError."""
+    """Return the present entry of a path, its content named as in the change.
+
+    Raises PermissionError.
+    """
     return places.look(root, step.path, [e.oid for e in (step.before, step.after) if e is not None])

@@ -62,7 +62,7 @@ class TooLarge(SaktiError):
 
 
 class Picture(Struct, frozen=True):
-    """A workspace at one time: each covered path and empty folder, and the paths that are left out."""
+    """Snapshot of a workspace: each covered path and empty folder, and the paths not covered."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
     left_out: frozenset[str] = frozenset()
@@ -72,7 +72,9 @@ class Scanner(Protocol):
     """Takes pictures of a workspace."""
 
     def scan(self, *, modes: bool = False, rules: bool = True) -> Picture:
-        """Return the workspace as it is, contents kept, with `modes` all permissions. Raises `SaktiError`, OSError.
+        """Take a snapshot of the workspace and store the contents; `modes` adds all permissions.
+
+        Raises `SaktiError`, OSError.
 
         `rules`: with what `.git/info/exclude` says now, otherwise as it was at the last scan.
         """
@@ -88,7 +90,7 @@ def program(workspace: Path) -> str | None:
 
 
 def packed(git: str, folder: Path, oid: str) -> bytes | None:
-    """Return a content that git has put into a pack; None where it is not there."""
+    """Return a content from a pack of git, or None if no pack has it."""
     done = subprocess.run(
         [git, f"--git-dir={folder}", "cat-file", "blob", oid],
         env=_environment(folder, Path(os.devnull)),
@@ -101,9 +103,9 @@ def packed(git: str, folder: Path, oid: str) -> bytes | None:
 
 def _environment(folder: Path, workspace: Path) -> dict[str, str]:
     """Return the environment of our git: of the user's own files nothing is read."""
-    kept = {k: v for k, v in safe_environment(os.environ, workspace).items() if k in ("PATH", "TMPDIR")}
+    variables = {k: v for k, v in safe_environment(os.environ, workspace).items() if k in ("PATH", "TMPDIR")}
     return {
-        **kept,
+        **variables,
         "HOME": str(folder),
         "XDG_CONFIG_HOME": str(folder),
         "LC_ALL": "C",
@@ -138,11 +140,11 @@ class GitScanner(Struct):
         left_out: set[str] = set()
         folders: dict[str, Entry] = {}
         for _ in range(4):
-            listed = self._listed("--directory")
+            listed = self._list_files("--directory")
             plain = [p for p in listed if not p.endswith("/")]
             below = [p for p in listed if p.endswith("/")]
             inside = self._inside(below)
-            add, drop = self._sorted([*plain, *inside], left_out)
+            add, drop = self._sort_paths([*plain, *inside], left_out)
             folders = self._empty(below, {*add, *inside})
             if not add and not drop:
                 break
@@ -174,12 +176,12 @@ class GitScanner(Struct):
             (self.folder / "config").write_text(_CONFIG)
             (self.folder / "info" / "attributes").write_text(_ATTRIBUTES)
             (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
-        for left in self.folder.glob("index.lock"):
-            left.unlink(missing_ok=True)  # of a process that was killed: the lock of the folder is held
+        for lock in self.folder.glob("index.lock"):
+            lock.unlink(missing_ok=True)  # of a process that was killed: the lock of the folder is held
 
     def _take_rules(self) -> None:
-        own = self.workspace / ".git" / "info" / "exclude"
-        text = own.read_bytes() if own.is_file() and own.stat().st_size < 1_000_000 else b""
+        exclude_file = self.workspace / ".git" / "info" / "exclude"
+        text = exclude_file.read_bytes() if exclude_file.is_file() and exclude_file.stat().st_size < 1_000_000 else b""
         target = self.folder / "info" / "exclude"
         if not target.exists() or target.read_bytes() != text:
             target.write_bytes(text)
@@ -203,23 +205,23 @@ class GitScanner(Struct):
         except subprocess.TimeoutExpired as e:
             raise TooLarge(f"The workspace could not be read in {PATIENCE:g} s: commands are not covered.") from e
         if done.returncode not in ok:
-            said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
-            raise SaktiError(f"git could not read the workspace: {said}", title="Checkpoints")
+            message = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+            raise SaktiError(f"git could not read the workspace: {message}", title="Checkpoints")
         return done.stdout
 
-    def _listed(self, *more: str) -> list[str]:
+    def _list_files(self, *more: str) -> list[str]:
         words = ("ls-files", "-o", "-m", "-d", "-z", "--exclude-standard", *more)
         return list(dict.fromkeys(_names(self._run(words))))
 
     def _inside(self, below: Sequence[str]) -> list[str]:
-        """List the files in folders that the index does not know; a repository in there is a folder like others."""
+        """List the files in folders missing from the index; nested repositories are ordinary folders."""
         if not below:
             return []
         only = ("--", *below) if len(below) <= 200 else ()
-        found = _names(self._run(("--literal-pathspecs", "ls-files", "-o", "-z", "--exclude-standard", *only)))
+        names = _names(self._run(("--literal-pathspecs", "ls-files", "-o", "-z", "--exclude-standard", *only)))
         out: list[str] = []
-        nested = [p for p in found if p.endswith("/")]
-        out += [p for p in found if not p.endswith("/")]
+        nested = [p for p in names if p.endswith("/")]
+        out += [p for p in names if not p.endswith("/")]
         while nested:
             top = nested.pop()
             words = ("ls-files", "-o", "-z", "--exclude-standard")
@@ -229,34 +231,34 @@ class GitScanner(Struct):
                 raise TooLarge(too_many(len(out)))
         return out
 
-    def _sorted(self, paths: Iterable[str], left_out: set[str]) -> tuple[list[str], list[str]]:
-        """Sort paths into those to add or refresh, and those to drop; note what is not covered."""
+    def _sort_paths(self, paths: Iterable[str], left_out: set[str]) -> tuple[list[str], list[str]]:
+        """Sort paths into those to add or refresh, and those to drop; note paths that are not covered."""
         add: list[str] = []
         drop: list[str] = []
         size, top = 0, f"{self.workspace}/"  # a Path for each would take longer than git
         for path in dict.fromkeys(paths):
             try:
-                found = os.lstat(top + path)
+                status = os.lstat(top + path)
             except (FileNotFoundError, NotADirectoryError):
                 drop.append(path)
                 continue
             except PermissionError:
                 continue  # in a folder that was closed: as it was
-            if stat.S_ISDIR(found.st_mode):
+            if stat.S_ISDIR(status.st_mode):
                 drop.append(path)  # a file gave way to a folder
                 continue
-            kind = stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)
-            readable = not stat.S_ISREG(found.st_mode) or os.access(top + path, os.R_OK)
-            if not kind or not readable or found.st_size > LARGEST or excluded(path, self.secret):
+            kind = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+            readable = not stat.S_ISREG(status.st_mode) or os.access(top + path, os.R_OK)
+            if not kind or not readable or status.st_size > LARGEST or excluded(path, self.secret):
                 left_out.add(path)
                 continue
-            size += found.st_size
-            self._modes[path] = found.st_mode
+            size += status.st_size
+            self._modes[path] = status.st_mode
             add.append(path)
         if len(add) > MOST or size > MOST_BYTES:
             raise TooLarge(too_many(len(add)))
-        known = self._known_paths() if drop or left_out else set[str]()
-        return add, [p for p in (*drop, *left_out) if p in known]
+        indexed = self._known_paths() if drop or left_out else set[str]()
+        return add, [p for p in (*drop, *left_out) if p in indexed]
 
     def _known_paths(self) -> set[str]:
         self._load()
@@ -290,13 +292,13 @@ class GitScanner(Struct):
         return out
 
     def _load(self) -> None:
-        """Read the index, where it is not the one that was read before."""
+        """Read the index, unless it is the one read before."""
         try:
-            found = (self.folder / "index").stat()
+            status = (self.folder / "index").stat()
         except FileNotFoundError:
             self._seen, self._entries = None, {}
             return
-        now = (found.st_ino, found.st_mtime_ns, found.st_size)
+        now = (status.st_ino, status.st_mtime_ns, status.st_size)
         if now == self._seen:
             return
         before, entries = self._entries, dict[str, Entry]()
@@ -304,8 +306,10 @@ class GitScanner(Struct):
             if row:
                 facts, _, path = row.partition("\t")
                 entry = self._whole(path, int(facts[:6], 8), facts[7:-2])
-                known = before.get(path)
-                entries[path] = known if known is not None and known == entry else entry  # one object: compared at once
+                earlier = before.get(path)
+                entries[path] = (
+                    earlier if earlier is not None and earlier == entry else entry
+                )  # one object: compared at once
         self._seen, self._entries = now, entries
 
     def _look_at_modes(self) -> None:
@@ -325,8 +329,8 @@ class GitScanner(Struct):
 
     def _whole(self, path: str, mode: int, oid: str) -> Entry:
         """Make an entry with all permissions of its file: git keeps only whether it is executable."""
-        own = self._modes.get(path, mode)
-        return Entry(own if _alike(own, mode) else mode, oid)
+        file_mode = self._modes.get(path, mode)
+        return Entry(file_mode if _alike(file_mode, mode) else mode, oid)
 
 
 def _alike(own: int, mode: int) -> bool:

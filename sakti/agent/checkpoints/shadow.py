@@ -72,7 +72,7 @@ class FirstLook(Struct, frozen=True):
 
 
 class Shadow(Struct, dict=True):
-    """What is kept of a workspace; `folder` is its folder below the state folder."""
+    """Checkpoints of a workspace; `folder` is their folder below the state folder."""
 
     workspace: Path
     folder: Path
@@ -111,10 +111,10 @@ class Shadow(Struct, dict=True):
             picture = self.scanner().scan(modes=True)
             beside = uncovered.look(self.workspace, picture.entries)
             history = self.history.look(beside.gits, keep=True)
-            wanted = self._keeping(named, picture)
-            kept = keeping.keep(self.workspace, wanted, self.objects)
+            request = self._keeping(named, picture)
+            entries = keeping.keep(self.workspace, request, self.objects)
             looks = {str(f): beyond.look(f) for f in added if not f.is_relative_to(self.workspace)}
-            before = Before(picture, beside, history, kept, wanted.refused, looks, beyond.now_ns())
+            before = Before(picture, beside, history, entries, request.refused, looks, beyond.now_ns())
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), command)
             mark = pending.begin(self.folder, call, before)
         return FirstLook(mark, before)
@@ -184,7 +184,7 @@ class Shadow(Struct, dict=True):
     def _compare(self, before: Before) -> tuple[uncovered.Changes, list[Change], list[str]]:
         scanner = self.scanner()
         picture = scanner.scan(modes=True, rules=False)
-        ours = self._without_unhidden(scanner, before, picture)
+        ours = self._remove_unhidden(scanner, before, picture)
         beside = uncovered.look(self.workspace, ours)
         old, new = uncovered.Moment(before.picture.entries, before.beside), uncovered.Moment(ours, beside)
         moves = uncovered.find_moves(self.workspace, old, new)
@@ -278,7 +278,7 @@ class Shadow(Struct, dict=True):
             if neither and (self.workspace / write.path).lstat().st_ctime_ns <= until:
                 yield Change(write.path, write.after, now)
 
-    def _without_unhidden(self, scanner: Scanner, before: Before, picture: Picture) -> Mapping[str, Entry]:
+    def _remove_unhidden(self, scanner: Scanner, before: Before, picture: Picture) -> Mapping[str, Entry]:
         """Leave out files that only became visible: a command that changes .gitignore did not make them."""
         old, new = before.picture.entries, picture.entries
         came = [p for p in new if p not in old]
@@ -320,7 +320,7 @@ class Shadow(Struct, dict=True):
             after = None
             if data is not None:
                 after = Entry(before.mode if before is not None else mode, self.objects.put(data, secret=secret))
-            changes += [*self._folder_filled(path, name), Change(name, before, after)]
+            changes += [*self._record_folder(path, name), Change(name, before, after)]
         names = tuple(self.name_of(t) for t in temporaries)
         with self.locked():
             self._settle()
@@ -333,7 +333,7 @@ class Shadow(Struct, dict=True):
         finally:
             mark.end()
 
-    def _folder_filled(self, path: Path, name: str) -> list[Change]:
+    def _record_folder(self, path: Path, name: str) -> list[Change]:
         """Record an empty folder in which a file is made: an undo leaves it."""
         folder = path.parent
         if "/" not in name or name.startswith("/") or not folder.is_dir() or any(os.scandir(folder)):
@@ -343,8 +343,8 @@ class Shadow(Struct, dict=True):
     # --- the way back -----------------------------------------------------------------------------------------
 
     def plan(self, changes: Iterable[Change]) -> Plan:
-        """Plan the way back from changes, oldest first, by what is there now."""
-        net = self._with_new_objects(plans.collapse(changes))
+        """Plan to reverse changes, given oldest first, from the present state of the files."""
+        net = self._add_new_objects(plans.collapse(changes))
         now: dict[str, Entry | None] = {}
         for path, one in net.items():
             try:
@@ -353,21 +353,24 @@ class Shadow(Struct, dict=True):
                 now[path] = one.after  # in a folder that a call closed: it is looked at when that is open again
         return plans.make(net, now)
 
-    def _with_new_objects(self, net: dict[str, Net]) -> dict[str, Net]:
+    def _add_new_objects(self, net: dict[str, Net]) -> dict[str, Net]:
         """Add the objects of repositories that did not exist before: calls do not record new objects.
 
         A repository with files that no call made is somebody else's by now, and keeps its objects.
         """
         heads = [p for p, one in net.items() if f"/{p}".endswith("/.git/HEAD") and one.before is None]
         for git in [p.removesuffix("/HEAD") for p in heads if not p.startswith("/")]:
-            below = history.list_below(f"{self.workspace}/", git)
-            files = {p: status for p, status in below if not stat.S_ISDIR(status.st_mode)}
-            objects = {p: status for p, status in files.items() if history.is_object(p)}
-            if files.keys() - objects.keys() <= net.keys():
-                earlier = [p for p in net if p.startswith(f"{git}/") and history.is_object(p)]
-                net |= dict.fromkeys(earlier, Net(None, None))
-                net |= {p: Net(None, Entry(s.st_mode, places.history_id(p, s))) for p, s in objects.items()}
+            net |= self._objects_of(git, net)
         return net
+
+    def _objects_of(self, git: str, net: Mapping[str, Net]) -> dict[str, Net]:
+        below = history.list_below(f"{self.workspace}/", git)
+        files = {p: status for p, status in below if not stat.S_ISDIR(status.st_mode)}
+        objects = {p: status for p, status in files.items() if history.is_object(p)}
+        if not files.keys() - objects.keys() <= net.keys():
+            return {}
+        earlier = dict.fromkeys((p for p in net if p.startswith(f"{git}/") and history.is_object(p)), Net(None, None))
+        return earlier | {p: Net(None, Entry(s.st_mode, places.history_id(p, s))) for p, s in objects.items()}
 
     def undo(
         self,
@@ -378,7 +381,7 @@ class Shadow(Struct, dict=True):
         take: Iterable[str] = (),
         went_to: str = "",
     ) -> tuple[Undone, list[str]]:
-        """Write back what a plan says, conflicts only where `take` names them; return the undo and what was left.
+        """Write a plan, with only the conflicts named in `take`; return the undo and the skipped paths.
 
         Raises `SaktiError`.
         """
@@ -396,7 +399,7 @@ class Shadow(Struct, dict=True):
             return self.restorer().run(rest)
 
     def redo(self, done: Undone, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
-        """Reverse an undo by its plan; return what was left. Raises `SaktiError`."""
+        """Reverse an undo by its plan; return the skipped paths. Raises `SaktiError`."""
         again = Undone(
             done.id, done.thread_id, done.turns, tuple(plan.steps(take)), self.clock.now(),
             folders=tuple(sorted(plan.folders)),
@@ -405,7 +408,7 @@ class Shadow(Struct, dict=True):
             return self.restorer().run(again, redoes=done.id)
 
     def recover(self) -> list[str] | None:
-        """Complete a restore that a kill interrupted, and take the second look after calls that one interrupted.
+        """Complete a restore that a kill interrupted, and take the second look after interrupted calls.
 
         Returns the paths that the restore left; None if there was none. Raises OSError, `SaktiError`.
         """
@@ -418,12 +421,12 @@ class Shadow(Struct, dict=True):
         return remaining
 
     def content(self, path: str, oid: str) -> bytes | None:
-        """Return the content that stands at a path now, where it is the one of that id."""
-        found, data = places.look(self.workspace, path)
-        return data if found is not None and found.oid == oid else None
+        """Return the present content of a path if it has that id."""
+        entry, data = places.look(self.workspace, path)
+        return data if entry is not None and entry.oid == oid else None
 
     def prune(self) -> None:
-        """Delete what is older than 30 days, and the oldest while all takes more than 2 GB; once a day."""
+        """Delete checkpoints over 30 days old, and the oldest while all take more than 2 GB; once a day."""
         stamp = self.folder / "pruned"
         with contextlib.suppress(FileNotFoundError):
             if stamp.stat().st_mtime > time.time() - DAY_S:
@@ -457,9 +460,9 @@ class Shadow(Struct, dict=True):
         """Return what takes pictures here. Raises `SaktiError` where neither git nor dulwich is there."""
         if self._scanner is None:
             secret = secret_filter(self.workspace, Place(self.workspace, self.workspace, self.own))
-            found = program(self.workspace)
-            if found is not None:
-                self._scanner = GitScanner(self.workspace, self.folder / "git", secret, found)
+            git = program(self.workspace)
+            if git is not None:
+                self._scanner = GitScanner(self.workspace, self.folder / "git", secret, git)
             else:
                 self._scanner = dulwich_scanner.DulwichScanner(self.workspace, self.folder, secret, self.objects)
         return self._scanner
@@ -503,12 +506,15 @@ def home() -> Path:
 
 def open_shadow(workspace: Path, clock: Clock, ids: Ids) -> Shadow:
     """Return the checkpoints of a workspace; nothing is created before something changes."""
-    own = (home(), resources.data_home(), resources.config_home())
-    return Shadow(workspace, folder_of(workspace), clock, ids, own)
+    own_folders = (home(), resources.data_home(), resources.config_home())
+    return Shadow(workspace, folder_of(workspace), clock, ids, own_folders)
 
 
 def purge_thread(thread_id: str) -> int:
-    """Delete the checkpoints of a thread in every workspace, with the contents that nothing else needs; count them."""
+    """Delete the checkpoints of a thread in every workspace, and count them.
+
+    Contents that nothing else needs are deleted with them.
+    """
     gone = 0
     for folder in home().glob("*"):
         gone += _forget(folder, thread_id)
@@ -561,7 +567,7 @@ def open_objects(folder: Path) -> Objects:
 
 
 def _in_index(file: Path) -> set[str] | None:
-    """Return the ids that a git index names; None where it cannot be read."""
+    """Return the ids that a git index names, or None if it cannot be read."""
     try:
         return {oid for oid, _ in index_entries(file.read_bytes())}
     except FileNotFoundError:

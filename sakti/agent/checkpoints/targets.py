@@ -36,7 +36,7 @@ _GIT = frozenset(
 
 
 class Targets(Struct, frozen=True):
-    """Paths that a command names, resolved: what is below them may be removed or written.
+    """Resolved paths that a command names; anything below them may be removed or written.
 
     `mentioned` may be written by a program that says nothing of it; `unignored` are folders in which git removes or
     replaces files that it does not ignore.
@@ -53,19 +53,19 @@ NOTHING = Targets()
 
 def read_targets(command: str, place: Place) -> Targets:
     """Return the files that a command names; raises nothing."""
-    found = NOTHING
+    targets = NOTHING
     for simple in shell.with_nested(shell.parse(command)):
         if simple.program == "cd" and len(simple.words) == 2:
             place = replace(place, cwd=place.resolve(simple.words[1].text))
             continue
         one = _of_one(simple, place)
-        found = Targets(
-            (*found.removed, *one.removed),
-            (*found.written, *one.written, *_paths(simple.writes, place)),
-            (*found.mentioned, *one.mentioned),
-            (*found.unignored, *one.unignored),
+        targets = Targets(
+            (*targets.removed, *one.removed),
+            (*targets.written, *one.written, *_paths(simple.writes, place)),
+            (*targets.mentioned, *one.mentioned),
+            (*targets.unignored, *one.unignored),
         )
-    return found
+    return targets
 
 
 def _of_one(simple: Simple, place: Place) -> Targets:
@@ -149,14 +149,14 @@ def _paths(words: Sequence[Word], place: Place) -> tuple[Path, ...]:
     out: list[Path] = []
     for word in words:
         if not word.literal and "$" not in word.text and re.search(r"[*?\[]", word.text):
-            out += _expanded(word.text, place)
+            out += _expand(word.text, place)
         elif "$" not in word.text and len(word.text) < 4_096 and "\0" not in word.text:
             path = Path(place.cwd, word.text.rstrip("/") or "/")
             out.append(place.resolve(str(path.parent)) / path.name if path.name not in ("", "..") else path.resolve())
     return tuple(out)
 
 
-def _expanded(pattern: str, place: Place) -> list[Path]:
+def _expand(pattern: str, place: Place) -> list[Path]:
     start, rest = ("/", pattern.lstrip("/")) if pattern.startswith("/") else (place.cwd, pattern)
     try:
         return [p for p, _ in zip(Path(start).glob(rest.rstrip("/")), range(MOST), strict=False)]

@@ -122,7 +122,7 @@ class Moment(Struct, frozen=True):
     look: Surroundings
 
     def entry(self, path: str) -> Entry | None:
-        """Return what is at a path; of a folder only if it holds nothing, or programs fill it."""
+        """Return the entry at a path; of a folder only if it is empty or filled by programs."""
         return self.covered.get(path) or _entry(path, self.look.files.get(path), self.look.links.get(path))
 
     def any_entry(self, path: str) -> Entry | None:
@@ -142,13 +142,13 @@ class Changes(Struct, frozen=True):
 
 
 class Moves(Struct, frozen=True):
-    """Where a command moved what is not covered: new paths by old ones, of files, and of entire folders."""
+    """Moves of uncovered paths by a command: new paths by old ones, of files and of entire folders."""
 
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     folders: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def limited_to(self, kept: Container[str]) -> Moves:
-        """Treat files that could not be kept like folders: an undo leaves them where they are now."""
+        """Treat files that could not be kept like folders: an undo does not move them back."""
         lost = {path: place for path, place in self.files.items() if path not in kept}
         return Moves({p: q for p, q in self.files.items() if p in kept}, {**self.folders, **lost})
 
@@ -167,7 +167,7 @@ class _Comparison:
         self.undoable: list[Change] = []
         self.lost = [f"{path} (is now {place})" for path, place in self.moved_folders.items()]
         self.stays: list[str] = []
-        self.replaced = set(_replaced(self.before, self.after))
+        self.replaced = set(_find_replaced(self.before, self.after))
         self.moved_files = set(moves.files.values())
 
     def run(self, visible: Container[str]) -> Changes:
@@ -259,7 +259,7 @@ def identity(status: os.stat_result) -> tuple[int, int, int, int]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _replaced(before: Moment, after: Moment) -> Iterator[str]:
+def _find_replaced(before: Moment, after: Moment) -> Iterator[str]:
     """Yield the paths at which a folder was and is something else, or the reverse."""
     for path in before.look.folders:
         if path not in after.look.folders and after.entry(path) is not None:
@@ -278,7 +278,7 @@ def _is_equal(was: Entry | None, now: Entry | None) -> bool:
 
 
 def _entry_at(workspace: Path, path: str) -> Entry | None:
-    """Return what is at a path, without following links on the way to it."""
+    """Return the entry at a path, without following links on the way to it."""
     try:
         with places.parent(workspace, path) as (here, name):
             status = os.lstat(name, dir_fd=here)

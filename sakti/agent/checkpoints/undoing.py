@@ -73,7 +73,10 @@ class Past(Struct, frozen=True):
 
 
 class Remains(Struct, frozen=True):
-    """What an undo of turns cannot undo: `lost` files, new files that nothing covers, commands that still run."""
+    """Effects that an undo does not reverse.
+
+    These are `lost` files, new files that nothing covers, and commands that still run.
+    """
 
     lost: tuple[str, ...] = ()
     new_ignored: tuple[str, ...] = ()
@@ -114,10 +117,10 @@ class Preview(Struct, frozen=True):
         return not (self.turns if self.what != "files" else self.plan.items or self.remains)
 
     def in_words(self) -> str:
-        """Describe in one line what it does to files."""
+        """Describe the effect on files in one line."""
         plan = self.plan
         parts = [
-            f"{counted(plan.count(action), 'file')} {said}" for action, said in _SAID.items() if plan.count(action)
+            f"{counted(plan.count(action), 'file')} {label}" for action, label in _SAID.items() if plan.count(action)
         ]
         if plan.has_history:
             parts.append("the git repository will be restored")
@@ -141,12 +144,12 @@ class Result(Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the files are what they were, and stay so."""
+        """Return whether the files have their former state, and keep it."""
         return not (self.left or self.kept or self.remains)
 
 
 class Undoing:
-    """Undo in one thread. Everything raises `SaktiError` with a sentence where it cannot be done.
+    """Undo in one thread. Every method raises `SaktiError` with a sentence if it fails.
 
     `live` is the session that has the thread open; None: nobody has.
     """
@@ -163,19 +166,21 @@ class Undoing:
         thread = await self._store.read(stored_threads.get, self._thread.id)
         if thread is not None and stored_threads.goes_on_as(thread):
             return []
-        said = await self._store.read(stored_messages.after, self._thread.id, -1)
-        changed, undone = await asyncio.to_thread(self._recorded)
-        own = [
-            m for m in said if m.role == "user" and m.state != "withheld" and not m.metadata.keys() & {"shell", "hook"}
+        messages = await self._store.read(stored_messages.after, self._thread.id, -1)
+        changed, undone = await asyncio.to_thread(self._read_records)
+        prompts = [
+            m
+            for m in messages
+            if m.role == "user" and m.state != "withheld" and not m.metadata.keys() & {"shell", "hook"}
         ]
         return [
-            Past(m, one_line(m.text, 200), changed.get(m.index), (found := changed.get(m.index)) is not None
-                 and found.key in undone)
-            for m in own
+            Past(m, one_line(m.text, 200), changed.get(m.index), (turn := changed.get(m.index)) is not None
+                 and turn.key in undone)
+            for m in prompts
         ]  # fmt: skip
 
-    def _recorded(self) -> tuple[dict[int, Turn], set[tuple[str, int]]]:
-        """Return what was recorded for this thread's messages, also before it was forked, and what was undone."""
+    def _read_records(self) -> tuple[dict[int, Turn], set[tuple[str, int]]]:
+        """Return the records of this thread's messages, also from before a fork, and the undos."""
         self.shadow.recover()
         records = self.shadow.records
         lineage: Sequence[Sequence[object]] = self._thread.metadata.get("lineage", ())
@@ -236,7 +241,7 @@ class Undoing:
         return {i.path: self.diff_of(i.path, i.now.oid if i.now else "", i.to.oid if i.to else "") for i in items}
 
     def diff_of(self, path: str, old: str, new: str) -> str:
-        """Compare two contents of a path; a note where they are no text."""
+        """Compare two contents of a path; return a note if they are not text."""
         texts: list[str] = []
         for oid in (old, new):
             data = self._content(path, oid)
@@ -297,7 +302,7 @@ class Undoing:
             went_to, forks = await self._goes_on(preview)
             keys = [t.changed.key for t in preview.turns if t.changed is not None and not t.undone]
             keys = keys if preview.what != "conversation" else []
-            done, left = await asyncio.to_thread(
+            done, skipped = await asyncio.to_thread(
                 self.shadow.undo, preview.plan, self._thread.id, keys, take=taken, went_to=went_to
             )
             # a kill before this leaves the turn in the thread, its files undone: both /undo and /redo go on from there
@@ -306,17 +311,19 @@ class Undoing:
                 await self._mark_undone(self._thread.id, went_to)
         finally:
             await lease.give_back()
-        await self._files_changed()
+        await self._update_changed_files()
         if self._live is not None and went_to:
             await (self._live.open_thread(thread.id) if thread else self._live.current.open_new(went_to))
         prompt = preview.turns[0].message.text if went_to else ""
-        return Result(done, _named(left), _kept(preview.plan, taken), preview.remains, thread, prompt)
+        return Result(done, _name_paths(skipped), _list_kept(preview.plan, taken), preview.remains, thread, prompt)
 
     async def _complete(self, preview: Preview, done: Undone, taken: frozenset[str]) -> Result:
         plan = preview.plan
-        left = await asyncio.to_thread(lambda: self.shadow.complete(done, plan, take=taken))
-        await self._files_changed()
-        return Result(replace(done, steps=tuple(plan.steps(taken)), went_to=""), _named(left), _kept(plan, taken))
+        skipped = await asyncio.to_thread(lambda: self.shadow.complete(done, plan, take=taken))
+        await self._update_changed_files()
+        return Result(
+            replace(done, steps=tuple(plan.steps(taken)), went_to=""), _name_paths(skipped), _list_kept(plan, taken)
+        )
 
     async def _goes_on(self, preview: Preview) -> tuple[str, bool]:
         """Return the id of the thread in which the conversation goes on, and whether it is a fork of this one.
@@ -329,7 +336,7 @@ class Undoing:
         return new_id, bool(await self._store.read(stored_messages.page, self._thread.id, before=index, limit=1))
 
     async def _mark_undone(self, thread_id: str, went_to: str) -> None:
-        """Let lists and `sakti -c` go on with another thread instead of this one; `went_to` empty: with this one."""
+        """Let lists and `sakti -c` continue with the thread `went_to`, or with this one if it is empty."""
         await self._store.write(stored_threads.mark_undone, thread_id, went_to, self._store.clock.now())
 
     async def _fork(self, index: int, new_id: str) -> Thread:
@@ -361,24 +368,24 @@ class Undoing:
             if thread is None:
                 raise SaktiError("The thread from before was removed for good.", title="Redo")
         taken = frozenset(take)
-        left = await asyncio.to_thread(lambda: self.shadow.redo(done, plan, take=taken))
-        await self._files_changed()
+        skipped = await asyncio.to_thread(lambda: self.shadow.redo(done, plan, take=taken))
+        await self._update_changed_files()
         if self._live is not None and thread is not None:
             await self._live.open_thread(thread.id)
         if thread is not None:
             await self._mark_undone(thread.id, "")
-            await self._drop_unused(done.went_to)
-        return Result(done, _named(left), _kept(plan, taken), thread=thread)
+            await self._remove_unused_fork(done.went_to)
+        return Result(done, _name_paths(skipped), _list_kept(plan, taken), thread=thread)
 
-    async def _files_changed(self) -> None:
+    async def _update_changed_files(self) -> None:
         """Let the session show how many files git sees changed now."""
         if self._live is not None:
             await self._live.workspace.files.look_at_git()
             if self._live.thread is not None:
                 self._live.emit(ThreadChanged(self._live.thread))
 
-    async def _drop_unused(self, thread_id: str) -> None:
-        """Delete the fork that an undo went on in, where nothing was said in it since; it can be restored."""
+    async def _remove_unused_fork(self, thread_id: str) -> None:
+        """Delete the fork made by an undo if it has no new messages; it can be restored."""
         fork = await self._store.read(stored_threads.get, thread_id)
         if fork is None:
             return
@@ -395,13 +402,13 @@ class Undoing:
             await indexing.wait()
 
     async def _last_undo(self) -> Undone | None:
-        """Return the newest undo that stands: made in this thread, or that led to it.
+        """Return the newest undo in effect that was made in this thread or led to it.
 
         Where its fork was never made, or is gone, the undo is still this thread's.
         """
-        found = await asyncio.to_thread(self._standing)
+        undos = await asyncio.to_thread(self._standing)
         mine = self._thread.id
-        for undone in reversed(found):
+        for undone in reversed(undos):
             if undone.went_to == mine or (undone.thread_id == mine and not undone.went_to):
                 return undone
             if undone.thread_id == mine and await self._store.read(stored_threads.get, undone.went_to) is None:
@@ -417,11 +424,11 @@ class Undoing:
             raise SaktiError("The agent is working: wait, or stop it with Esc, then undo.", title=TITLE)
 
 
-def _named(paths: Iterable[str]) -> tuple[str, ...]:
+def _name_paths(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(plans.name_in_lists, paths)))
 
 
-def _kept(plan: Plan, taken: frozenset[str]) -> tuple[str, ...]:
+def _list_kept(plan: Plan, taken: frozenset[str]) -> tuple[str, ...]:
     return tuple(r.path for r in plan.rows if r.conflict and r.path not in taken)
 
 

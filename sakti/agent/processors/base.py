@@ -94,7 +94,7 @@ class StepInput(Struct, frozen=True):
 
 
 class StepOutput(Struct, frozen=True):
-    """Model's answer before it is accepted; a hook may replace `message` (its text, its metadata) or abort."""
+    """Model's answer before it is accepted; a hook may replace `message` or abort."""
 
     step: int
     message: Message
@@ -120,7 +120,7 @@ _Given = TypeVar("_Given")
 
 
 def returned(value: _Given, given: _Given, processor: Processor) -> _Given:
-    """Return what a hook returned for `given`. Raises `SaktiError` where it is something else."""
+    """Return the result of a hook for `given`. Raises `SaktiError` if its type differs."""
     if not isinstance(value, type(given)):
         text = f"{type(processor).__name__} returned {type(value).__name__} for a {type(given).__name__}: return that."
         raise SaktiError(text, title="Processor")

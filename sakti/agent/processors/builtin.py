@@ -44,7 +44,7 @@ class MemoryProcessor(Processor):
 
 
 class MessageHistory(Processor):
-    """Newest messages only, where observational memory is off; a tool exchange is kept whole.
+    """Newest messages only, if observational memory is off; tool exchanges are not split.
 
     Without a number all that memory gives are sent, as far as the window takes them.
     """
@@ -61,7 +61,9 @@ class MessageHistory(Processor):
 
 
 class TokenLimiter(Processor):
-    """Last limit before a request: drops the oldest messages until it fits `limit` tokens (or the step's budget).
+    """Last limit before a request: drops the oldest messages until `limit` tokens remain.
+
+    The default is the step's budget.
 
     The newest user message stays, and a call is never separated from its result. `encoding` counts the text of blocks
     that have no count of their own; messages keep the counts they were stored with.
@@ -97,15 +99,15 @@ class ToolCallFilter(Processor):
 
     async def process_input_step(self, step: StepInput) -> StepInput:
         running = {s.message.id for s in step.steps}
-        kept: list[Message] = []
+        remaining: list[Message] = []
         for group in exchanges(step.messages):
             if self.exclude is None:
                 calls = () if group[0].id in running else group[0].tool_calls
                 hidden = {c.id for c in calls}
             else:
                 hidden = {c.id for c in group[0].tool_calls if c.name in self.exclude}
-            kept += without_calls(group, hidden)
-        return structs.replace(step, messages=tuple(kept))
+            remaining += without_calls(group, hidden)
+        return structs.replace(step, messages=tuple(remaining))
 
 
 class ToolSearch(Processor):
@@ -135,8 +137,8 @@ def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 
 
 def without_calls(messages: Sequence[Message], hidden: Collection[str]) -> list[Message]:
-    """Return the messages without the named calls and their results; one of which nothing is left goes."""
-    kept: list[Message] = []
+    """Return the messages without the named calls and their results; empty messages are removed."""
+    remaining: list[Message] = []
     for message in messages:
         parts = tuple(
             p
@@ -144,38 +146,41 @@ def without_calls(messages: Sequence[Message], hidden: Collection[str]) -> list[
             if getattr(p, "id", None) not in hidden and getattr(p, "call_id", None) not in hidden
         )
         if parts:
-            kept.append(message if len(parts) == len(message.parts) else structs.replace(message, parts=parts))
-    return kept
+            remaining.append(message if len(parts) == len(message.parts) else structs.replace(message, parts=parts))
+    return remaining
 
 
 def newest_whole(messages: Sequence[Message], last: int) -> tuple[Message, ...]:
     """Return the newest exchanges with at least `last` messages in total, if there are so many."""
-    kept: list[tuple[Message, ...]] = []
+    newest: list[tuple[Message, ...]] = []
     size = 0
     for group in reversed(exchanges(messages)):
         if size >= last:
             break
-        kept.append(group)
+        newest.append(group)
         size += len(group)
-    return tuple(m for group in reversed(kept) for m in group)
+    return tuple(m for group in reversed(newest) for m in group)
 
 
 def fit(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
-    """Return the newest exchanges that fit `limit` tokens; always the newest one and the newest user message."""
+    """Return the newest exchanges that fit `limit` tokens.
+
+    The newest one and the newest user message are always among them.
+    """
     groups = exchanges(messages)
     sizes = [sum(m.tokens or message_tokens(m.part_tokens) for m in g) for g in groups]
     current = max((i for i, g in enumerate(groups) if is_from_user(g[0])), default=len(groups) - 1)
     must = {current, len(groups) - 1}
     room = limit - sum(sizes[i] for i in must if 0 <= i < len(sizes))
-    kept = set(must)
+    chosen = set(must)
     for i in range(len(groups) - 1, -1, -1):
         if i in must:
             continue
         if sizes[i] > room:
             break
         room -= sizes[i]
-        kept.add(i)
-    return tuple(m for i, g in enumerate(groups) if i in kept for m in g)
+        chosen.add(i)
+    return tuple(m for i, g in enumerate(groups) if i in chosen for m in g)
 
 
 def is_from_user(message: Message) -> bool:

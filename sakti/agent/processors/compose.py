@@ -51,7 +51,7 @@ class Chain(Processor):
 
 
 class Parallel(Processor):
-    """Runs guards side by side: each may abort, what they return is not used.
+    """Guards that run at the same time: each may abort, their results are not used.
 
     The first abort ends the others.
     """

@@ -30,7 +30,7 @@ NOTE = (
 
 
 class UnicodeNormalizer(Processor):
-    """Stores the user's text in composed form (NFC) and without characters that nobody sees."""
+    """Stores the user's text in composed form (NFC) and without invisible characters."""
 
     kind = "unicode"
 
@@ -48,11 +48,14 @@ class PromptInjectionGuard(Processor):
     kind = "injection"
 
     async def process_input_step(self, step: StepInput) -> StepInput:
-        return replace(step, messages=tuple(_marked(m) for m in step.messages))
+        return replace(step, messages=tuple(_mark(m) for m in step.messages))
 
 
 class SecretRedactor(Processor):
-    """Masks secrets in all of a request: in what is stored they always are, here also in what others put into it."""
+    """Masks secrets in entire requests.
+
+    Stored texts are masked already; others may have added secrets to the request.
+    """
 
     kind = "secrets"
 
@@ -73,7 +76,7 @@ class SecretRedactor(Processor):
 
 
 def normalised(text: str) -> str:
-    """Return text in composed form without characters that nobody sees."""
+    """Return text in composed form without invisible characters."""
     return strip_unseen(unicodedata.normalize("NFC", text))[0]
 
 
@@ -82,7 +85,7 @@ def reads_like_instructions(text: str) -> bool:
     return bool(_TELLS.search(text))
 
 
-def _marked(message: Message) -> Message:
+def _mark(message: Message) -> Message:
     if message.role != "tool":
         return message
     parts = tuple(map(_marked_part, message.parts))

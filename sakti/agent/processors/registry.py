@@ -28,7 +28,10 @@ BUILT_IN: dict[str, Callable[[], Processor]] = {
 
 
 def load(names: Sequence[str]) -> tuple[Processor, ...]:
-    """Return new processors by name, in order. Raises `ConfigError` for one that is not there or cannot be made."""
+    """Return new processors by name, in order.
+
+    Raises `ConfigError` for one that does not exist or cannot be made.
+    """
     return tuple(_make(name) for name in names)
 
 
@@ -37,17 +40,17 @@ def _make(name: str) -> Processor:
         return BUILT_IN[name]()
     offered = {point.name: point for point in metadata.entry_points(group=GROUP)}
     if name not in offered:
-        known = ", ".join([*BUILT_IN, *sorted(offered)])
-        raise ConfigError(f"processors: there is no processor {one_line(name, 60)!r}; there are {known}.")
+        names = ", ".join([*BUILT_IN, *sorted(offered)])
+        raise ConfigError(f"processors: there is no processor {one_line(name, 60)!r}; there are {names}.")
     try:
-        found: Any = offered[name].load()
-        made: Any = found() if isinstance(found, type) or not _is_hook(found) else FromFunction(found)
+        factory: Any = offered[name].load()
+        processor: Any = factory() if isinstance(factory, type) or not _is_hook(factory) else FromFunction(factory)
     except Exception as e:
         why = f"{type(e).__name__}: {one_line(str(e), 200)}"
         raise ConfigError(f"processors: {name!r} of {offered[name].value} cannot be loaded: {why}") from e
-    if not isinstance(made, Processor):
+    if not isinstance(processor, Processor):
         raise ConfigError(f"processors: {name!r} of {offered[name].value} is not a processor.")
-    return made
+    return processor
 
 
 def _is_hook(function: Any) -> bool:

@@ -14,28 +14,28 @@ DEEPEST = 20  # lists and tables in one another
 
 
 def parted(text: str) -> tuple[dict[str, Any] | None, str]:
-    """Return a text's frontmatter and the rest: {} where there is none, None where it is broken.
+    """Return a text's frontmatter and the rest: {} without a frontmatter, None if it is broken.
 
     A value that needs quotes is often written without them, as `key: a: b` or `key: [a] [b]`: it is read as if it had
     them. One that is very long is broken.
     """
-    found = _FRONT.match(text)
-    if found is None:
+    match = _FRONT.match(text)
+    if match is None:
         return {}, text
-    table = _yaml(found[1]) if len(found[1]) <= LONGEST else None
-    if table is None and len(found[1]) <= LONGEST:
-        table = _yaml(_PAIR.sub(lambda m: m[0] if _is_yaml(m[0]) else f"{m[1]} {_quoted(m[2])}", found[1]))
-    return table, found[2].strip()
+    table = _yaml(match[1]) if len(match[1]) <= LONGEST else None
+    if table is None and len(match[1]) <= LONGEST:
+        table = _yaml(_PAIR.sub(lambda m: m[0] if _is_yaml(m[0]) else f"{m[1]} {_quote(m[2])}", match[1]))
+    return table, match[2].strip()
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return "'" + value.strip().replace("'", "''") + "'"
 
 
 def _yaml(text: str) -> dict[str, Any] | None:
     """Return the table that a text is; None for any other."""
     try:
-        value = _loaded(text)
+        value = _load(text)
     except (ValueError, RecursionError):
         return None
     if value is None:
@@ -45,14 +45,14 @@ def _yaml(text: str) -> dict[str, Any] | None:
 
 def _is_yaml(text: str) -> bool:
     try:
-        _loaded(text)
+        _load(text)
     except (ValueError, RecursionError):
         return False
     return True
 
 
-def _loaded(text: str) -> Any:
-    """Return what a text of YAML says. Raises `ValueError` for one that is none or that takes too much to read."""
+def _load(text: str) -> Any:
+    """Return the value of a YAML text. Raises `ValueError` if it is invalid or too costly to read."""
     yaml: Any = importlib.import_module("yaml")
     try:
         if "*" in text or sum(map(text.count, "[{")) > DEEPEST:
@@ -63,7 +63,10 @@ def _loaded(text: str) -> Any:
 
 
 def _check(yaml: Any, text: str) -> None:
-    """Refuse aliases, a few lines of which stand for more than any memory holds, and lists in lists in lists."""
+    """Refuse aliases and deeply nested lists.
+
+    A few lines of aliases may expand beyond any memory.
+    """
     depth = 0
     for token in yaml.scan(text, Loader=yaml.SafeLoader):
         if isinstance(token, yaml.tokens.AliasToken):

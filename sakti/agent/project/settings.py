@@ -1,4 +1,4 @@
-"""Load the settings for a workspace; its own have an effect only where it is trusted."""
+"""Load the settings for a workspace; those of the project apply only if it is trusted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def settings(project: ProjectFiles, *, use: bool, overrides: Sequence[str] = ())
 
 
 def usable_in(workspace: Path) -> Callable[[str, Any], str]:
-    """Return what says why a project's value would not work in its workspace, empty where it would."""
+    """Return a check that gives the reason why a project's value would not work there, or ""."""
 
     def usable(name: str, value: Any) -> str:
         try:

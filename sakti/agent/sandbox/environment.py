@@ -47,7 +47,7 @@ def loading(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
 
 
 def networked(env: Mapping[str, str]) -> dict[str, str]:
-    """Return what a command outside of the sandbox gets beside that: its libraries, how this machine reaches others."""
+    """Return the additional variables of a command outside the sandbox: libraries and network access."""
     return {name: value for name, value in env.items() if name.lower() in _NETWORK} | loading(env)
 
 

@@ -24,11 +24,11 @@ LOOKED_AT = 8_000  # characters of the end of an output
 
 
 def reason(output: str, *, by_rules: bool = False) -> str:
-    """Return what the sandbox kept a command from, as a sentence without its end; "" where nothing tells of it.
+    """Return the sandbox's refusal in an output as a sentence without its end; "" if there was none.
 
     `by_rules`: what is outside is there and refused (Landlock), not away.
     """
     end = output[-LOOKED_AT:]
     if by_rules and _REFUSED.search(end):
         return "The sandbox does not permit this"
-    return next((said for said, pattern in _SIGNS if pattern.search(end)), "")
+    return next((sentence for sentence, pattern in _SIGNS if pattern.search(end)), "")

@@ -53,9 +53,9 @@ def variables(env: Mapping[str, str], folder: Path, workspace: Path, *, reads: b
     `env` is the user's environment.
     """
     settings = {**_ALWAYS, **_lfs(env, workspace), **(_READING if reads else {}), **_of_repository(folder)}
-    own = list(_of_user(env))
-    taken = {name.lower() for name, _ in own}
-    pairs = [*((k, v) for k, v in settings.items() if k.lower() not in taken), *own][:MOST]
+    user_settings = list(_of_user(env))
+    taken = {name.lower() for name, _ in user_settings}
+    pairs = [*((k, v) for k, v in settings.items() if k.lower() not in taken), *user_settings][:MOST]
     out = dict(_READING_VARIABLES) if reads else {}
     for number, (key, value) in enumerate(pairs):
         out |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}

@@ -50,11 +50,14 @@ def read(text: str) -> Host | None:
 
 
 def allows(entries: Iterable[str], name: str, port: int) -> bool:
-    """Return whether one of `entries` covers a host at a port: by whole labels, `*.` for one or more before them."""
-    wanted = read(name)
-    if wanted is None or wanted.port is not None or "*" in wanted.name:
+    """Return whether one of `entries` covers a host at a port.
+
+    Complete labels are compared; `*.` covers one or more before them.
+    """
+    host = read(name)
+    if host is None or host.port is not None or "*" in host.name:
         return False
-    return any(_covers(entry, wanted.name, port) for text in entries if (entry := read(text)) is not None)
+    return any(_covers(entry, host.name, port) for text in entries if (entry := read(text)) is not None)
 
 
 def _covers(entry: Host, name: str, port: int) -> bool:
@@ -81,18 +84,18 @@ def missing(wanted: Iterable[str], allowed: Collection[str]) -> list[str]:
 def is_public(address: str) -> bool:
     """Return whether an address belongs to the public internet: none of this machine and its networks."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            return is_public(str(found.ipv4_mapped))
-        if found.sixtofour is not None:
-            return is_public(str(found.sixtofour))
-        if found in _TRANSLATED:
-            return is_public(str(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)))
-        if found.teredo is not None or found in _TRANSLATED_LOCALLY or found not in _UNICAST:
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is not None:
+            return is_public(str(ip.ipv4_mapped))
+        if ip.sixtofour is not None:
+            return is_public(str(ip.sixtofour))
+        if ip in _TRANSLATED:
+            return is_public(str(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)))
+        if ip.teredo is not None or ip in _TRANSLATED_LOCALLY or ip not in _UNICAST:
             return False
-    if any(found in network for network in _OTHERS):
+    if any(ip in network for network in _OTHERS):
         return False
-    return found.is_global and not found.is_multicast and not found.is_reserved
+    return ip.is_global and not ip.is_multicast and not ip.is_reserved

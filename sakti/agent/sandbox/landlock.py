@@ -1,4 +1,4 @@
-"""Make a boundary of Landlock's rules, for machines where nobody may have namespaces.
+"""Make a boundary of Landlock's rules, for machines without user namespaces.
 
 Landlock only allows: what lies in a folder that may be written can be neither hidden nor kept from changes. Rights and
 structures are those of the kernel's documentation, `userspace-api/landlock`.
@@ -33,7 +33,7 @@ _CLOSED = (Path("/dev"), Path("/sys/kernel/debug"), Path("/sys/kernel/tracing"))
 
 @functools.cache
 def version() -> int:
-    """Return the version that the kernel knows; 0 where there is none."""
+    """Return the kernel's Landlock version, or 0 if it has no Landlock."""
     if sys.platform != "linux":
         return 0
     return max(0, _call(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION)))
@@ -45,9 +45,11 @@ def rules(boundary: Boundary, temporary: Path) -> Generator[int]:
 
     Raises `OSError` where the kernel makes none.
     """
-    known = version()
-    everything = next(rights for least, rights in sorted(_ALL.items(), reverse=True) if known >= least)
-    attributes = struct.pack("=QQQ", everything, _TCP, _SCOPES)[: 24 if known >= 6 else 16 if known >= 4 else 8]
+    kernel_version = version()
+    everything = next(rights for least, rights in sorted(_ALL.items(), reverse=True) if kernel_version >= least)
+    attributes = struct.pack("=QQQ", everything, _TCP, _SCOPES)[
+        : 24 if kernel_version >= 6 else 16 if kernel_version >= 4 else 8
+    ]
     number = _call(_CREATE, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     if number < 0:
         raise OSError(ctypes.get_errno(), "Landlock makes no rules")
@@ -65,7 +67,7 @@ def rules(boundary: Boundary, temporary: Path) -> Generator[int]:
 
 
 def readable(boundary: Boundary) -> Iterator[Path | str]:
-    """Yield the fewest paths that hold all that a boundary shows, and nothing of what it does not."""
+    """Yield the fewest paths that hold everything that a boundary shows, and nothing else."""
     away = {*boundary.hidden, *boundary.masked, *boundary.emptied, *boundary.temporary, *_CLOSED}
     away = {path for path in away if not any(path.is_relative_to(root) for root in boundary.write)}
     hidden, above = {str(p) for p in away}, {str(above) for p in away for above in p.parents}
@@ -77,12 +79,15 @@ def readable(boundary: Boundary) -> Iterator[Path | str]:
 
 
 def outermost(folders: Sequence[Path]) -> list[Path]:
-    """Return the folders that lie in no other one, as a command could put a link in the place of one that does."""
+    """Return the folders outside of all others; a command could replace a nested one with a link."""
     return [f for f in folders if not any(f != other and f.is_relative_to(other) for other in folders)]
 
 
 def _without(away: Collection[str], above: Collection[str], at: str) -> Iterator[str]:
-    """Yield what is in a folder but for what is `away`; `above` are the folders that hold some of it."""
+    """Yield the entries of a folder except for those in `away`.
+
+    `above` are the folders that hold some of `away`.
+    """
     with contextlib.suppress(OSError), os.scandir(at) as entries:
         for entry in entries:
             if entry.path in above and entry.path not in away:

@@ -1,4 +1,4 @@
-"""Find the files of a workspace whose content no command sees, and go on knowing them as the workspace changes."""
+"""Find the files whose content no command sees, and track them as the workspace changes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Masks(Struct):
 
     def dependency_texts(self) -> Iterator[Path]:
         """Yield what would instruct an agent in folders of dependencies, as far as they are looked at."""
-        waiting = [f"{folder}/{name}" for folder, known in self._known.items() for name in known.passed]
+        waiting = [f"{folder}/{name}" for folder, listing in self._known.items() for name in listing.passed]
         seen, entries = dict[str, _Folder](), 0
         while waiting and entries < WALKED:
             folder = waiting.pop()
@@ -108,8 +108,8 @@ class Masks(Struct):
             changed = status.st_mtime_ns, status.st_ctime_ns
             if known is not None and known.changed == changed:
                 return known
-            with os.scandir(folder) as found:
-                entries = list(found)
+            with os.scandir(folder) as scanned:
+                entries = list(scanned)
         except OSError:
             return None
         folders, passed, secret, inodes = list[str](), list[str](), list[str](), list[tuple[int, str]]()
@@ -131,22 +131,22 @@ class Masks(Struct):
         )
 
     def _with_links(self, files: set[Path]) -> set[Path]:
-        """Return secret files as they are mounted over: links followed, with their other names in the workspace."""
+        """Return secret files as mounted over: links followed, with their other names in the workspace."""
         out, several = set[Path](), set[tuple[int, int]]()
         for file in files:
-            found = Path(os.path.realpath(file))
+            target = Path(os.path.realpath(file))
             try:
-                seen = found.stat()
+                seen = target.stat()
             except OSError:
                 continue
-            if not found.is_file() or any(found.is_relative_to(k) for k in _KERNEL):
+            if not target.is_file() or any(target.is_relative_to(k) for k in _KERNEL):
                 continue  # nothing can lie over what the kernel makes
-            out.add(found)
+            out.add(target)
             if seen.st_nlink > 1:
                 several.add((seen.st_dev, seen.st_ino))
         numbers = {inode for _, inode in several}
-        for folder, known in self._known.items() if several else ():
-            for inode, name in known.inodes:
+        for folder, listing in self._known.items() if several else ():
+            for inode, name in listing.inodes:
                 if inode in numbers:
                     path = Path(folder, name)
                     seen = path.lstat()
@@ -156,7 +156,7 @@ class Masks(Struct):
 
 
 def _texts(folder: str, names: Iterable[str]) -> Iterator[Path]:
-    """Yield what there is in a folder of the kinds that a workspace has at its root."""
+    """Yield the texts in a folder that are of the kinds at a workspace's root."""
     for location in TABLE if names else ():
         path = Path(folder, location.path)
         if location.path.partition("/")[0] in names and os.path.lexists(path):

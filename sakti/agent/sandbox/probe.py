@@ -1,4 +1,4 @@
-"""Try whether the sandbox holds on this machine: once, and kept until the machine starts anew."""
+"""Test whether the sandbox holds on this machine, once until the machine restarts."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def key(program: str) -> str:
 
 
 def kept(file: Path, key: str) -> str | None:
-    """Return the result that is kept for `key`, "" where the sandbox held; None where there is none."""
+    """Return the stored result of `key`, "" if the sandbox held; None without a result."""
     try:
-        found = json.loads(file.read_text("utf-8"))
-        return str(found["result"]) if key and found["key"] == key else None
+        stored = json.loads(file.read_text("utf-8"))
+        return str(stored["result"]) if key and stored["key"] == key else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def keep(file: Path, key: str, result: str) -> None:
-    """Keep a result; where that is not possible, the sandbox is tried again at the next start."""
+    """Store a result; if that fails, the sandbox is tested again at the next start."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, delete=False) as f:
@@ -70,7 +70,7 @@ def keep(file: Path, key: str, result: str) -> None:
 
 
 def tried(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
-    """Return why the sandbox does not hold, "" where it does.
+    """Return why the sandbox does not hold, or "".
 
     `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows. `held` is what must
     not be possible: outside, hooks, secret, network, moved. Without a boundary all of it must be possible: a test that
@@ -82,7 +82,7 @@ def tried(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
     except OSError as e:
         return f"{folder} cannot be written ({e.strerror})"
     try:
-        return _tried(start, place, held)
+        return _run_test(start, place, held)
     except subprocess.TimeoutExpired:
         return "it did not answer"
     except OSError as e:
@@ -91,7 +91,7 @@ def tried(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _tried(start: Start, place: Path, held: Collection[str]) -> str:
+def _run_test(start: Start, place: Path, held: Collection[str]) -> str:
     can_tell = _words(_attempt(_start_plainly, place / "control"))
     if missing := sorted(set(held) - can_tell):
         return f"it cannot tell whether commands are held ({', '.join(missing)})"
@@ -107,7 +107,7 @@ def _tried(start: Start, place: Path, held: Collection[str]) -> str:
 
 
 def _attempt(start: Start, place: Path) -> subprocess.CompletedProcess[bytes]:
-    """Let a command try what must not be possible, in a workspace of its own."""
+    """Let a command try everything forbidden, in a separate workspace."""
     workspace, outside = place / "workspace", place / "outside"
     hooks, secret = workspace / ".git" / "hooks", workspace / ".env"
     hooks.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Let commands in the sandbox reach allowed hosts, and no others: an HTTP proxy on a socket that is bound into it.
+"""HTTP proxy on a socket bound into the sandbox, by which commands reach only allowed hosts.
 
 A name is checked, resolved once, and its address checked; the connection goes to that very address. TLS is passed
 through unread.
@@ -45,7 +45,7 @@ class Refused(Exception):
 
 
 class Asked(Struct, frozen=True):
-    """What a client asks for: the host, and what goes to it first (nothing for a tunnel).
+    """Request of a client: the host, and the first bytes sent to it (none for a tunnel).
 
     `body` is the length of what follows in bytes, None for chunks that tell theirs. No second request follows: it could
     name another host to a server that has several.
@@ -59,8 +59,8 @@ class Asked(Struct, frozen=True):
 
 async def addresses(name: str, port: int) -> Sequence[str]:
     """Return the addresses of a name, as this machine resolves it. Raises `OSError`."""
-    found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    infos = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
 class Proxy:
@@ -108,21 +108,21 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             try:
-                asked = await _request(reader)
-                far_reader, far_writer = await self._open(asked)
+                request = await _request(reader)
+                far_reader, far_writer = await self._open(request)
             except Refused as e:
                 writer.write(_answer(e.status, str(e)))
                 await writer.drain()
                 return
             try:
                 alive = _Alive()
-                if asked.head:
-                    far_writer.write(asked.head)
-                    there = _sent(reader, far_writer, asked.body, alive)
+                if request.head:
+                    far_writer.write(request.head)
+                    there = _send_body(reader, far_writer, request.body, alive)
                 else:
                     writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                    there = _copied(reader, far_writer, alive)
-                await _joined(there, _copied(far_reader, writer, alive), alive, both=not asked.head)
+                    there = _copy(reader, far_writer, alive)
+                await _copy_both_ways(there, _copy(far_reader, writer, alive), alive, both=not request.head)
             finally:
                 far_writer.close()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as e:
@@ -139,17 +139,20 @@ class Proxy:
             raise Refused(403, f"{host} is not allowed.")
         try:
             async with asyncio.timeout(CONNECT_S):
-                found = await self._resolve(asked.name, asked.port)
-                public = [a for a in found if self._may_reach(a)][:MOST_ADDRESSES]
+                addresses = await self._resolve(asked.name, asked.port)
+                public = [a for a in addresses if self._may_reach(a)][:MOST_ADDRESSES]
                 if not public:
                     raise Refused(403, f"{asked.name} has no public address.")
-                return await _connected(public, asked.port)
+                return await _connect(public, asked.port)
         except (OSError, TimeoutError) as e:
             raise Refused(502, f"{asked.name} cannot be reached: {one_line(str(e) or 'no answer', 100)}.") from e
 
 
-async def _connected(public: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first address that answers: one without a route has its share of the time. Raises `OSError`."""
+async def _connect(public: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first address that answers. Raises `OSError`.
+
+    All but the last have half of the time, since one without a route may never answer.
+    """
     problem: Exception = OSError("no address")
     for number, address in enumerate(public):
         try:
@@ -173,7 +176,7 @@ async def _request(reader: asyncio.StreamReader) -> Asked:
 
 
 def read(head: bytes) -> Asked:
-    """Read the head of a request to a proxy. Raises `Refused` for one that two readers could understand differently."""
+    """Read the head of a request to a proxy. Raises `Refused` if it is ambiguous."""
     try:
         first, *rest = head.decode("ascii").removesuffix("\r\n\r\n").split("\r\n")
     except UnicodeDecodeError as e:
@@ -209,8 +212,8 @@ def read(head: bytes) -> Asked:
         path = f"?{rest.partition('?')[2]}" if "?" in rest else ""
     path = f"/{path}"
     host = name if port == 80 else f"{name}:{port}"
-    kept = [(n, v) for n, v in headers if n not in _HOP_BY_HOP and n != "host"]
-    lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{n}: {v}" for n, v in kept), "connection: close"]
+    forwarded = [(n, v) for n, v in headers if n not in _HOP_BY_HOP and n != "host"]
+    lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{n}: {v}" for n, v in forwarded), "connection: close"]
     return Asked(_name(name), port, ("\r\n".join(lines) + "\r\n\r\n").encode("ascii"), body)
 
 
@@ -236,10 +239,10 @@ def _header(line: str) -> tuple[str, str]:
 
 
 def _name(text: str) -> str:
-    found = hosts.read(text.strip("[]") if text.startswith("[") else text)
-    if found is None or found.port is not None or "*" in found.name:
+    host = hosts.read(text.strip("[]") if text.startswith("[") else text)
+    if host is None or host.port is not None or "*" in host.name:
         raise Refused(403, f"{one_line(text, 100)} is no host name.")
-    return found.name
+    return host.name
 
 
 def _answer(status: int, message: str) -> bytes:
@@ -258,14 +261,14 @@ class _Alive(Struct):
 
     async def ended(self) -> None:
         """Wait until nothing went through for `IDLE_S`."""
-        while (left := self.at + IDLE_S - asyncio.get_running_loop().time()) > 0:  # noqa: ASYNC110 - no event each byte
-            await asyncio.sleep(left)
+        while (remaining := self.at + IDLE_S - asyncio.get_running_loop().time()) > 0:  # noqa: ASYNC110 - no event each byte
+            await asyncio.sleep(remaining)
 
 
-async def _joined(
+async def _copy_both_ways(
     there: Coroutine[None, None, None], back: Coroutine[None, None, None], alive: _Alive, *, both: bool
 ) -> None:
-    """Copy in both directions until the answer has ended, and with `both` what is sent, too."""
+    """Copy in both directions until the answer has ended, and with `both` until the request has."""
     sending, answering = asyncio.ensure_future(there), asyncio.ensure_future(back)
     idle = asyncio.ensure_future(alive.ended())
     ways = (sending, answering, idle)
@@ -284,7 +287,7 @@ async def _joined(
         await asyncio.gather(*ways, return_exceptions=True)
 
 
-async def _copied(source: asyncio.StreamReader, goal: asyncio.StreamWriter, alive: _Alive) -> None:
+async def _copy(source: asyncio.StreamReader, goal: asyncio.StreamWriter, alive: _Alive) -> None:
     """Copy to the end, and say so to the other side."""
     while data := await source.read(CHUNK):
         alive.now()
@@ -294,7 +297,9 @@ async def _copied(source: asyncio.StreamReader, goal: asyncio.StreamWriter, aliv
         goal.write_eof()
 
 
-async def _sent(source: asyncio.StreamReader, goal: asyncio.StreamWriter, length: int | None, alive: _Alive) -> None:
+async def _send_body(
+    source: asyncio.StreamReader, goal: asyncio.StreamWriter, length: int | None, alive: _Alive
+) -> None:
     """Copy the body of one request; what follows it is dropped."""
     if length is None:
         while (size := await _chunk(source, goal)) > 0:
@@ -334,7 +339,7 @@ async def _part(source: asyncio.StreamReader, goal: asyncio.StreamWriter, size: 
 
 
 class Network:
-    """The hosts that commands of a session may reach, and the proxies that let them; none runs before it is needed."""
+    """Hosts that commands of a session may reach, and their proxies, started when needed."""
 
     def __init__(self, allowed: Sequence[str] = (), *, make: Callable[[Sequence[str]], Proxy] = Proxy) -> None:
         self.allowed = tuple(allowed)
@@ -356,8 +361,8 @@ class Network:
         running = self._running.get(frozenset(reach))
         if running is None:
             return []
-        told, running[0].refused = running[0].refused, []
-        return told
+        refusals, running[0].refused = running[0].refused, []
+        return refusals
 
     async def close(self) -> None:
         """End all proxies."""

@@ -1,4 +1,4 @@
-"""Runs inside the sandbox: hands what arrives at a local port to the proxy's socket, and executes a command.
+"""Runs inside the sandbox: passes a local port's data to the proxy, and executes a command.
 
     python -I -S relay.py SOCKET PORT PROGRAM ARGUMENT…
 

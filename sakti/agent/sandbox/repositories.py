@@ -1,4 +1,4 @@
-"""Know what of a git repository runs programs as soon as its user runs git there.
+"""Find the files of a git repository that run programs as soon as its user runs git there.
 
 It is kept from changes where it is, and set aside where it appears.
 
@@ -79,13 +79,13 @@ def kept_at(git: Path, workspace: Path) -> Path | None:
 
 
 def named_by(git: Path) -> Path | None:
-    """Return the folder that a `.git` is, or names as a link or file; None if there is none."""
+    """Return the folder that a `.git` is, or names as a link or file, or None."""
     folder = git
     if git.is_file():
-        found = re.match(r"gitdir: (.+)\n?", read_text(git)[:4_096])
-        if found is None:
+        match = re.match(r"gitdir: (.+)\n?", read_text(git)[:4_096])
+        if match is None:
             return None
-        folder = git.parent / found[1].rstrip("\r\n")
+        folder = git.parent / match[1].rstrip("\r\n")
     folder = Path(os.path.realpath(folder))
     return folder if folder.is_dir() else None
 
@@ -142,8 +142,8 @@ def below(folder: Path) -> list[Path]:
 
 def _entries(folder: Path) -> list[Path]:
     try:
-        with os.scandir(folder) as found:
-            return sorted(Path(e.path) for e in found)
+        with os.scandir(folder) as entries:
+            return sorted(Path(e.path) for e in entries)
     except OSError:
         return []
 

@@ -1,4 +1,4 @@
-"""Runs first in a command where there are no namespaces: gives up what it must not have, and executes the command.
+"""Runs first in a command without namespaces: gives up rights, and executes the command.
 
     python -I -S restrict.py RULES FILTER FOLDER PROGRAM ARGUMENT…
 
@@ -30,11 +30,11 @@ def main(rules: str, filters: str, folder: str, *command: str) -> None:
         steps = file.read()
     for number in range(CAPABILITIES):  # root would have them again in what it executes
         libc.prctl(DROP_CAPABILITY, number, 0, 0, 0)
-    made = Program(len(steps) // 8, steps)
+    program = Program(len(steps) // 8, steps)
     for failed in (
         libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0),
         libc.syscall(RESTRICT_SELF, int(rules), 0),
-        libc.prctl(FILTER_CALLS, BY_PROGRAM, ctypes.byref(made), 0, 0),
+        libc.prctl(FILTER_CALLS, BY_PROGRAM, ctypes.byref(program), 0, 0),
     ):
         if failed:
             sys.exit(f"The command cannot be restricted: {os.strerror(ctypes.get_errno())}.")

@@ -116,7 +116,7 @@ class LinuxSandbox(Struct, dict=True):
         self.watch = aside.Watch(self.workspace, self._gits, self._watched_texts)
         self._masks = [Masks(Place(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
-        self._way: _Way = self._wrapped
+        self._way: _Way = self._enclose_by_bubblewrap
 
     @property
     def level(self) -> Level:
@@ -170,11 +170,13 @@ class LinuxSandbox(Struct, dict=True):
         program, why = self._program
         mend = _INSTALL
         if program:
-            if not (result := self._tested(self._wrapped, "sandbox.json", program)):
+            if not (result := self._run_self_test(self._enclose_by_bubblewrap, "sandbox.json", program)):
                 return Level("sandboxed")
             why, mend = f"the self-test failed: {one_line(result, 120)}", _REFUSED
-        if self._landlock_holds() and not self._tested(self._ruled, "landlock.json", sys.executable, _HELD):
-            self._way, self.watch.compares = self._ruled, True
+        if self._landlock_holds() and not self._run_self_test(
+            self._enclose_by_landlock, "landlock.json", sys.executable, _HELD
+        ):
+            self._way, self.watch.compares = self._enclose_by_landlock, True
             return Level("partial", f"{_LESS}; {why}", mend, own_network=False)
         return Level("unsandboxed", why, mend)
 
@@ -182,23 +184,29 @@ class LinuxSandbox(Struct, dict=True):
         """Return what Seatbelt holds: all, or nothing."""
         if not self.seatbelt.is_file():
             return Level("unsandboxed", f"{self.seatbelt} is not there")
-        if result := self._tested(self._profiled, "seatbelt.json", str(self.seatbelt)):
+        if result := self._run_self_test(self._enclose_by_seatbelt, "seatbelt.json", str(self.seatbelt)):
             return Level("unsandboxed", f"the self-test failed: {one_line(result, 120)}")
-        self._way = self._profiled
+        self._way = self._enclose_by_seatbelt
         return Level("sandboxed", own_network=False)
 
     def _landlock_holds(self) -> bool:
-        """Return whether Landlock can hold commands here: it neither hides nor keeps what lies where they may write.
+        """Return whether Landlock can hold commands here.
+
+        It neither hides nor protects paths in folders that they may write.
 
         Nor must what restricts a command lie there.
         """
-        kept = (*hidden_at(self.home), *self.own, *(p.resolve() for p in (Path(sys.prefix), Path(sys.base_prefix))))
+        protected = (
+            *hidden_at(self.home),
+            *self.own,
+            *(p.resolve() for p in (Path(sys.prefix), Path(sys.base_prefix))),
+        )
         roots = (self.workspace, *self.added, *self.write)
-        writable = any(f.is_relative_to(r) for f in (*kept, resources.PACKAGE) for r in roots)
+        writable = any(f.is_relative_to(r) for f in (*protected, resources.PACKAGE) for r in roots)
         return landlock.version() >= landlock.LEAST and not writable
 
-    def _tested(self, way: _Way, name: str, program: str, held: Collection[str] = probe.ALL) -> str:
-        """Return why the self-test fails, "" where it does not; kept until the machine starts anew."""
+    def _run_self_test(self, way: _Way, name: str, program: str, held: Collection[str] = probe.ALL) -> str:
+        """Return why the self-test fails, or ""; stored until the machine restarts."""
         file, key = self.state / name, probe.key(program)
         result = probe.kept(file, key)
         if result is None:
@@ -209,22 +217,22 @@ class LinuxSandbox(Struct, dict=True):
     def _try(
         self, way: _Way, boundary: Boundary, command: Sequence[str], folder: Path
     ) -> subprocess.CompletedProcess[bytes]:
-        with way(boundary, command, folder) as made:
+        with way(boundary, command, folder) as enclosed:
             return subprocess.run(
-                made.argv,
-                cwd=made.cwd,
+                enclosed.argv,
+                cwd=enclosed.cwd,
                 env={"PATH": os.defpath},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=probe.LIMIT,
-                pass_fds=made.descriptors,
+                pass_fds=enclosed.descriptors,
                 check=False,
             )
 
     def _gits(self) -> tuple[Path, ...]:
         """Return what git takes for repositories in the workspace now."""
         self._refresh()
-        return tuple(found for m in self._masks for found in m.repositories)
+        return tuple(repository for m in self._masks for repository in m.repositories)
 
     def _texts(self) -> tuple[Path, ...]:
         """Return the files that instruct an agent below the workspace, and their imports."""
@@ -241,20 +249,20 @@ class LinuxSandbox(Struct, dict=True):
         """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""
         self._refresh()
         write, read = (*self.write, *shown), (*self.shown, *read)
-        found = drawn(
+        git = drawn(
             self.workspace,
             home=self.home,
             own=(*self.own, *(folder for m in self._masks for folder in m.folders)),
             write=write,
             added=self.added,
             masked=[file for m in self._masks for file in m.files],
-            gits=[found for m in self._masks for found in m.repositories],
+            gits=[git for m in self._masks for git in m.repositories],
             texts=self._texts(),
             temporary=self.temporary,
             shown=read,
         )
-        others = [s for s in sockets.of_others((*found.write, *read)) if found.sees(s)]
-        return replace(found, masked=(*found.masked, *others)) if others else found
+        others = [s for s in sockets.of_others((*git.write, *read)) if git.sees(s)]
+        return replace(git, masked=(*git.masked, *others)) if others else git
 
     def _refresh(self) -> None:
         for masks in self._masks:
@@ -279,17 +287,20 @@ class LinuxSandbox(Struct, dict=True):
         if read_only:
             boundary = boundary.without_writing(shown)
         entry = self._network.entry if shares_network and "_network" in self.__dict__ else ()
-        way = partial(self._wrapped, entry=entry) if entry else self._way
-        with way(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as made:
-            yield made
+        way = partial(self._enclose_by_bubblewrap, entry=entry) if entry else self._way
+        with way(boundary, argv, cwd if boundary.sees(cwd) else self.workspace) as command:
+            yield command
 
     @cached_property
     def _temporary(self) -> tempfile.TemporaryDirectory[str]:
         return tempfile.TemporaryDirectory(prefix="sakti-tmp-", ignore_cleanup_errors=True)
 
     @contextmanager
-    def _ruled(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
-        """Restrict the command in a process that becomes it: no thread of this one may run between fork and exec."""
+    def _enclose_by_landlock(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
+        """Restrict the command in a process that becomes it.
+
+        No thread of this process may run between fork and exec.
+        """
         filters, temporary = seccomp.program(self.machine, families=()), Path(self._temporary.name).resolve()
         assert filters is not None
         with landlock.rules(boundary, temporary) as rules, _file(filters) as file:
@@ -298,13 +309,13 @@ class LinuxSandbox(Struct, dict=True):
             yield Enclosed((*head, *loading, *argv), cwd, (rules, file))
 
     @contextmanager
-    def _profiled(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
+    def _enclose_by_seatbelt(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[Enclosed]:
         temporary = Path(self._temporary.name).resolve()
         head = (str(self.seatbelt), "-p", seatbelt.profile(boundary, temporary))
         yield Enclosed((*head, "/usr/bin/env", f"TMPDIR={temporary}", *argv), cwd)
 
     @contextmanager
-    def _wrapped(
+    def _enclose_by_bubblewrap(
         self, boundary: Boundary, argv: Sequence[str], cwd: Path, entry: Sequence[str] = ()
     ) -> Generator[Enclosed]:
         """Hand the options over in a file without a name: thousands of masked files fit on no command line.
@@ -317,11 +328,11 @@ class LinuxSandbox(Struct, dict=True):
             opened = open_ones.enter_context(bwrap.held(boundary)) if self._binds else dict[Path, int]()
             options = bwrap.arguments(boundary, opened, self.loading, shares_network=bool(entry))
             options += ["--chdir", str(cwd)]
-            given = open_ones.enter_context(_file("\0".join((*options, "")).encode("utf-8", "surrogateescape")))
+            arguments = open_ones.enter_context(_file("\0".join((*options, "")).encode("utf-8", "surrogateescape")))
             filters = open_ones.enter_context(_file(rules))
-            head = (*entry, self._program[0], "--args", str(given), "--seccomp", str(filters), "--")
+            head = (*entry, self._program[0], "--args", str(arguments), "--seccomp", str(filters), "--")
             # bubblewrap starts outside of the workspace's folder, which may be hidden
-            yield Enclosed((*head, *argv), Path("/"), (given, filters, *opened.values()))
+            yield Enclosed((*head, *argv), Path("/"), (arguments, filters, *opened.values()))
 
 
 @contextmanager
@@ -337,6 +348,6 @@ def _file(data: bytes) -> Generator[int]:
 
 
 def given_folders(names: Iterable[str], home: Path) -> tuple[Path, ...]:
-    """Return the folders that a setting names, `~` followed, without those that hold the home folder itself."""
-    found = (Path(os.path.realpath(Path(name).expanduser())) for name in names)
-    return tuple(f for f in found if not home.is_relative_to(f))
+    """Return the folders of a setting, `~` expanded, without those that contain the home folder."""
+    resolved = (Path(os.path.realpath(Path(name).expanduser())) for name in names)
+    return tuple(f for f in resolved if not home.is_relative_to(f))

@@ -41,7 +41,7 @@ def profile(boundary: Boundary, temporary: Path, proxy: Path | None = None) -> s
     out += _rule("deny", "file-read* file-write*", "literal", (*boundary.masked, *boundary.emptied))
     out += _rule("allow", "file-read*", "subpath", boundary.shown)
     if proxy is not None:
-        out += [f"(allow network-outbound (remote unix-socket (path-literal {_quoted(str(proxy))})))"]
+        out += [f"(allow network-outbound (remote unix-socket (path-literal {_quote(str(proxy))})))"]
     return "\n".join(out) + "\n"
 
 
@@ -52,14 +52,14 @@ def _rule(verdict: str, what: str, kind: str, paths: Iterable[Path]) -> list[str
 
 def _without_case(path: Path, kind: str) -> str:
     """Return a filter that fits a path in any case; `subpath`: and all below it."""
-    letters = "".join(f"[{c.lower()}{c.upper()}]" if c.isascii() and c.isalpha() else _escaped(c) for c in str(path))
+    letters = "".join(f"[{c.lower()}{c.upper()}]" if c.isascii() and c.isalpha() else _escape(c) for c in str(path))
     return f'regex #"^{letters}{"($|/)" if kind == "subpath" else "$"}"'
 
 
-def _escaped(c: str) -> str:
+def _escape(c: str) -> str:
     # the pattern stands between quotes in which nothing can be escaped
     return "." if c in '"\n\r' else re.escape(c) if c in r".^$*+?()[]{}|\\" else c
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -58,27 +58,27 @@ _MACHINES: Mapping[str, _Machine] = {
 
 @functools.cache
 def program(machine: str, families: Sequence[int] = _FAMILIES) -> bytes | None:
-    """Return the filter for a machine as `platform.machine()` names it; None for one whose numbers are not known.
+    """Return the filter for a machine named as by `platform.machine()`; None if it is not supported.
 
     What is refused fails with EPERM, sockets of other `families` among it; calls of another architecture end the
     process.
     """
-    known = _MACHINES.get(machine)
-    if known is None:
+    system = _MACHINES.get(machine)
+    if system is None:
         return None
     refuse = _ERRNO | errno.EPERM
-    code = [_step(_LOAD, _ARCH), _step(_EQUAL, known.arch, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER)]
+    code = [_step(_LOAD, _ARCH), _step(_EQUAL, system.arch, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER)]
     if machine == "x86_64":
         code += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _KILL)]
-    for number in sorted(known.refused.values()):
+    for number in sorted(system.refused.values()):
         code += [_step(_EQUAL, number, 0, 1), _step(_RETURN, refuse)]
     # the C library falls back to clone, whose flags can be read here
-    code += [_step(_EQUAL, known.clone3, 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS)]
-    code += _of_argument(known.clone, 0, [_step(_ANY_BIT, _NEW_NAMESPACES, 0, 1), _step(_RETURN, refuse)])
+    code += [_step(_EQUAL, system.clone3, 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS)]
+    code += _of_argument(system.clone, 0, [_step(_ANY_BIT, _NEW_NAMESPACES, 0, 1), _step(_RETURN, refuse)])
     refused = [step for value in _TERMINAL for step in (_step(_EQUAL, value, 0, 1), _step(_RETURN, refuse))]
-    code += _of_argument(known.ioctl, 1, refused)
+    code += _of_argument(system.ioctl, 1, refused)
     allowed = [step for value in families for step in (_step(_EQUAL, value, 0, 1), _step(_RETURN, _ALLOW))]
-    code += _of_argument(known.socket, 0, [*allowed, _step(_RETURN, refuse)])
+    code += _of_argument(system.socket, 0, [*allowed, _step(_RETURN, refuse)])
     return b"".join([*code, _step(_RETURN, _ALLOW)])
 
 

@@ -32,9 +32,9 @@ def of_others(inside: Iterable[Path]) -> list[Path]:
         table = _KERNELS.read_text("utf-8", "surrogateescape")
     except OSError:
         table = ""
-    own = tuple(inside)
-    found = dict.fromkeys(p for name in (*listed(table), *_USUAL) if (p := _socket(name)) is not None)
-    return [p for p in found if not any(p.is_relative_to(folder) for folder in own)][:MOST]
+    own_folders = tuple(inside)
+    candidates = dict.fromkeys(p for name in (*listed(table), *_USUAL) if (p := _socket(name)) is not None)
+    return [p for p in candidates if not any(p.is_relative_to(folder) for folder in own_folders)][:MOST]
 
 
 def _socket(name: str) -> Path | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def kept_at(workspace: Path) -> Path | None:
-    """Return the `.git` folder that a linked worktree shares with its repository; None where there is none.
+    """Return the `.git` folder that a linked worktree shares with its repository, or None.
 
     The repository must name the worktree in turn: a file that came with the workspace could name any folder.
     """
@@ -21,14 +21,14 @@ def kept_at(workspace: Path) -> Path | None:
     if not back or not shared or (folder / back).resolve() != file.resolve():
         return None
     common = (folder / shared).resolve()
-    whole = (
+    confirmed = (
         (common / "HEAD").is_file() and (common / "objects").is_dir() and folder.is_relative_to(common / "worktrees")
     )
-    return common if whole else None
+    return common if confirmed else None
 
 
 def _line(file: Path) -> str:
-    """Return the first line of a small file; empty where it cannot be read."""
+    """Return the first line of a small file, or "" if it cannot be read."""
     try:
         with file.open("rb") as f:
             return f.read(4_096).decode("utf-8", "replace").partition("\n")[0].strip()

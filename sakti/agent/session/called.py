@@ -37,7 +37,10 @@ class Sent(Struct, frozen=True):
 
 
 class Typed(Struct, frozen=True):
-    """What a message of the user calls: texts to send with it, and the model that answers, "" for the usual one."""
+    """Result of the commands in a user message: texts to send with it, and the model.
+
+    The model is "" for the usual one.
+    """
 
     texts: tuple[Sent, ...] = ()
     model: str = ""
@@ -45,8 +48,8 @@ class Typed(Struct, frozen=True):
 
 def command_of(text: str) -> tuple[str, str] | None:
     """Return name and argument of a message that looks like a command; None for any other."""
-    found = _COMMAND.match(text.strip())
-    return (found[1], text.strip()[found.end() :].strip()) if found is not None else None
+    match = _COMMAND.match(text.strip())
+    return (match[1], text.strip()[match.end() :].strip()) if match is not None else None
 
 
 async def called(thread: OpenThread, text: str) -> Typed:
@@ -66,12 +69,12 @@ async def called(thread: OpenThread, text: str) -> Typed:
         if skill is not None and skill.typed:
             if skill.hint and template.lacks(skill.body, argument):
                 thread.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))
-            return Typed((await _sent(thread, skill, argument),), skill.model)
+            return Typed((await _prepare(thread, skill, argument),), skill.model)
         if not thread.workspace.options.interactive:
             raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
-    found = (thread.workspace.files.library.get(name) for name in dict.fromkeys(_INLINE.findall(text)))
-    wanted = [s for s in found if s is not None and s.typed and s.kind == "skill"]
-    return Typed(tuple([await _sent(thread, s, "") for s in wanted]))
+    named = (thread.workspace.files.library.get(name) for name in dict.fromkeys(_INLINE.findall(text)))
+    skills = [s for s in named if s is not None and s.typed and s.kind == "skill"]
+    return Typed(tuple([await _prepare(thread, s, "") for s in skills]))
 
 
 def _init(root: Path) -> Sent:
@@ -81,7 +84,7 @@ def _init(root: Path) -> Sent:
     return Sent(FilePart("/init", f'<command name="init">\n{resources.read_prompt("init")}\n</command>'))
 
 
-async def _sent(thread: OpenThread, skill: Skill, argument: str) -> Sent:
+async def _prepare(thread: OpenThread, skill: Skill, argument: str) -> Sent:
     async def shell(command: str) -> str:
         return await _output(thread, skill, command)
 

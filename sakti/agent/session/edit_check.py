@@ -117,12 +117,12 @@ def _parse_yaml(text: str) -> None:
 def removed_definitions(diff: str) -> list[str]:
     """Return names that lines of a diff define no more."""
     rows = [row for row in diff.split("\n") if row[:1] in "+-" and not row.startswith(("+++", "---"))]
-    removed = _defined(row[1:] for row in rows if row.startswith("-"))
-    added = set(_defined(row[1:] for row in rows if row.startswith("+")))
+    removed = _find_definitions(row[1:] for row in rows if row.startswith("-"))
+    added = set(_find_definitions(row[1:] for row in rows if row.startswith("+")))
     return [name for name in removed if name not in added]
 
 
-def _defined(lines: Iterable[str]) -> list[str]:
+def _find_definitions(lines: Iterable[str]) -> list[str]:
     matches = (_DEFINITION.match(line) for line in lines)
     return list(dict.fromkeys(m[1] or m[2] for m in matches if m))
 
@@ -151,7 +151,7 @@ async def _node_problem(turn: Turn, path: str) -> str | None:
 
 
 async def _call(turn: Turn, name: str, arguments: dict[str, Any]) -> ToolResultPart | None:
-    """Run a call that nobody has to be asked about; None if the judge would ask or deny."""
+    """Run a call that needs no approval; None if the judge would ask or deny."""
     call = ToolCallPart(turn.store.ids.new(), name, arguments)
     if not await turn.toolbox.runs_freely(call, turn.thread_id):
         return None

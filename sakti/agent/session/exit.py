@@ -1,4 +1,4 @@
-"""Leaving with `memory.observe_on_exit`: what is pending is observed first, in sight and for a bounded time."""
+"""Leave with `memory.observe_on_exit`: first observe pending messages, visibly and limited in time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT_S = 60.0
 async def observe_on_exit(
     session: Session, say: Callable[[str], None], *, limit: float = LIMIT_S, skipped: asyncio.Event | None = None
 ) -> None:
-    """Observe what is pending at the end; do nothing where the setting is off or memory observes nothing.
+    """Observe pending messages at the end, if the setting is on and memory observes anything.
 
     Ctrl+c, `skipped` or `limit` seconds end it; what was not observed is when the thread goes on. Never raises for a
     failure of memory.

@@ -1,4 +1,4 @@
-"""Tie hooks to a session: find them, give them what they need of it, tell them what happens in it."""
+"""Connect hooks to a session: find them, provide their data, and report events to them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ FACT = "hook"  # the name of what hooks tell the model, in the message that it c
 
 
 def begin(thread: OpenThread) -> SessionHooks | None:
-    """Give an open thread its hooks; None if there are none. What is wrong with them is a notice."""
+    """Give an open thread its hooks; None without hooks. Problems with them become notices."""
     hooks = thread.workspace.files.load_hooks()
     for problem in hooks.problems:
         thread.emit(Notice("warning", TITLE, problem))
@@ -109,7 +109,7 @@ class SessionHooks:
     async def place(self) -> Place:
         """Return where hooks run now."""
         ws = self._open.workspace
-        own = ws.command_environment()
+        environ = ws.command_environment()
         sandbox = None if self._open.approval_mode == "full" else ws.sandbox
         if sandbox is not None:
             await asyncio.to_thread(ws.try_sandbox)
@@ -117,9 +117,9 @@ class SessionHooks:
         return Place(
             ws.root,
             self._cwd,
-            environment.given(own, ws.config.sandbox.env),
+            environment.given(environ, ws.config.sandbox.env),
             sandbox,
-            own,
+            environ,
             (resources.config_home() / "hooks",),
             ws.home,
         )
@@ -130,14 +130,14 @@ class SessionHooks:
         return toolbox.state.cwd if toolbox is not None else self._open.workspace.root
 
     async def transcript(self) -> Path:
-        """Write what is new of the open thread to its file; return the file."""
+        """Update the transcript file of the open thread; return the file."""
         async with self._writing:
             if self._folder is None:
                 self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sakti-hooks-")).resolve()
             name, (thread, last) = self.session_id, self._written
             path, last = self._folder / f"{name}.jsonl", last if thread == name else -1
             new = await self._open.workspace.store.read(stored_messages.after, name, last) if name else []
-            settled = _settled(new)
+            settled = _select_settled(new)
             text = "".join(transcript.lines(settled, str(self._cwd), lambda p: str(resolved(self._cwd, p))))
             with path.open("a" if last >= 0 else "w", encoding="utf-8") as file:
                 file.write(text)
@@ -163,7 +163,7 @@ class SessionHooks:
             self._open.news.hooks = answers.delimited("SessionStart", decision.context)
 
     async def ready(self) -> None:
-        """Wait for the hooks of the session's start: what they say goes with the first request."""
+        """Wait for the hooks of the session's start: their texts go with the first request."""
         if self._starting is not None and not self._starting.done():
             await asyncio.wait({self._starting})
 
@@ -171,11 +171,11 @@ class SessionHooks:
         """Run the hooks of a session's end; they may take a few seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVING):
-                await self._tell_closed()
+                await self._notify_closed_tasks()
         await self._hooks.fire("SessionEnd", {"reason": reason}, limit=LEAVING)
 
     async def close(self) -> None:
-        """End the session for hooks; what they still do has a few seconds."""
+        """End the session for hooks; running ones have a few seconds."""
         if self._idle is not None:
             self._idle.cancel()
         if self._work:
@@ -197,11 +197,11 @@ class SessionHooks:
         if decision.stop is not None or decision.verdict == "deny":
             reason = decision.stop.text if decision.stop is not None else decision.reason
             raise SaktiError(reason or "A hook ended it.", title="Blocked by a hook", code=BLOCKED)
-        told = answers.delimited("UserPromptSubmit", decision.context)
-        return (*parts, ContextPart({FACT: told})) if told else parts
+        hook_text = answers.delimited("UserPromptSubmit", decision.context)
+        return (*parts, ContextPart({FACT: hook_text})) if hook_text else parts
 
     async def stopping(self, answer: str, held: int) -> tuple[Part, ...]:
-        """Return what a turn goes on with, after it was held `held` times; empty where it ends."""
+        """Return parts to continue a turn that was held `held` times, or () if it ends."""
         fields = {"stop_hook_active": held > 0, "last_assistant_message": answer}
         decision = await self._hooks.fire("Stop", fields)
         texts = (*decision.reasons, *decision.context) if decision.verdict == "deny" else decision.context
@@ -212,7 +212,7 @@ class SessionHooks:
             self.emit(Notice("warning", TITLE, text))
             return ()
         self.emit(Notice("warning", "Stop hook", "\n".join(f"{t.hook.source}: {t.text}" for t in texts)))
-        return ContextPart({FACT: answers.delimited("Stop", texts)}), MarkerPart(FACT, _joined(texts))
+        return ContextPart({FACT: answers.delimited("Stop", texts)}), MarkerPart(FACT, _join(texts))
 
     def compacting(self) -> tuple[Processor, ...]:
         """Return what tells hooks that memory is about to replace messages in a step."""
@@ -239,23 +239,23 @@ class SessionHooks:
             return
         match event:
             case MemoryOperation(kind="end"):
-                self._do(self._observed, event)
+                self._do(self._on_observed, event)
             case MemoryActivation(operation_type="observation") if not self._by_hand:
-                self._do(self._compacted, "auto", {"messages": event.messages_activated})
+                self._do(self._on_compacted, "auto", {"messages": event.messages_activated})
             case CompactionFinished(messages=messages) if messages and not event.undone:
-                self._do(self._compacted, "manual", {"messages": messages, "lines": event.lines})
+                self._do(self._on_compacted, "manual", {"messages": messages, "lines": event.lines})
             case TasksChanged():
-                self._do(self._tell_closed)
+                self._do(self._notify_closed_tasks)
             case ApprovalRequested(tool=tool):
                 name = payload.name_of(tool)
                 self._notify("permission_prompt", f"sakti needs your permission to use {name}", "Permission needed")
             case TurnStarted() if self._idle is not None:
                 self._idle.cancel()
             case TurnFinished():
-                self._do(self._tell_closed)
+                self._do(self._notify_closed_tasks)
                 if self._open.workspace.options.interactive and self._hooks.listens("Notification"):
-                    told = ("idle_prompt", "sakti is waiting for your input", "Waiting")
-                    self._idle = asyncio.get_running_loop().call_later(IDLE, self._notify, *told)
+                    notification = ("idle_prompt", "sakti is waiting for your input", "Waiting")
+                    self._idle = asyncio.get_running_loop().call_later(IDLE, self._notify, *notification)
             case (
                 MemoryOperation() | MemoryActivation() | CompactionFinished() | TurnStarted() | StepStarted()
                 | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput()
@@ -274,13 +274,13 @@ class SessionHooks:
     async def _fire(self, event: str, fields: Mapping[str, Any]) -> None:
         await self._hooks.fire(event, fields)
 
-    async def _compacted(self, trigger: str, fields: Mapping[str, Any]) -> None:
+    async def _on_compacted(self, trigger: str, fields: Mapping[str, Any]) -> None:
         await self._hooks.fire("PostCompact", {"trigger": trigger, **fields})
         if self._hooks.listens("SessionStart"):
             await self._start("compact")
 
-    async def _observed(self, event: MemoryOperation) -> None:
-        """Tell hooks which lines the log got, with their ids where they are stored."""
+    async def _on_observed(self, event: MemoryOperation) -> None:
+        """Tell hooks about the new lines of the log, with the ids of stored ones."""
         name = "Observed" if event.operation_type == "observation" else "Reflected"
         if not self._hooks.listens(name):
             return
@@ -305,17 +305,17 @@ class SessionHooks:
         )
 
     async def _newest_closing(self) -> int:
-        found = await self._open.workspace.store.read(task_events.newest, self._open.workspace.board_id, ("close",), 1)
-        return found[0].pk if found else 0
+        events = await self._open.workspace.store.read(task_events.newest, self._open.workspace.board_id, ("close",), 1)
+        return events[0].pk if events else 0
 
-    async def _tell_closed(self) -> None:
+    async def _notify_closed_tasks(self) -> None:
         """Tell hooks of the tasks that were closed since they were told last."""
         if not self._hooks.listens("TaskClosed") or self._closings is None:
             return
         store = self._open.workspace.store
         async with self._telling:
-            found = await store.read(task_events.newest, self._open.workspace.board_id, ("close",), MOST_CLOSED)
-            new = [e for e in reversed(found) if e.pk > self._closings]
+            events = await store.read(task_events.newest, self._open.workspace.board_id, ("close",), MOST_CLOSED)
+            new = [e for e in reversed(events) if e.pk > self._closings]
             self._closings = max([self._closings, *(e.pk for e in new)])
         for closing in new:
             task = await store.read(questions.get, closing.task_id)
@@ -347,16 +347,16 @@ class _BeforeCompaction(Processor):
 
 
 async def _quietly(work: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Do what nothing waits for; a store that fails says so where it is used."""
+    """Run work without a waiting caller; errors of the store are not reported here."""
     with contextlib.suppress(SaktiError):
         await work(*args)
 
 
-def _settled(messages: list[Message]) -> list[Message]:
+def _select_settled(messages: list[Message]) -> list[Message]:
     """Return the messages up to the first that a guard has not passed yet."""
     first = next((n for n, m in enumerate(messages) if m.state == "provisional"), len(messages))
     return messages[:first]
 
 
-def _joined(texts: tuple[Text, ...]) -> str:
+def _join(texts: tuple[Text, ...]) -> str:
     return "\n".join(t.text for t in texts)

@@ -21,7 +21,7 @@ class Inbox(Struct):
     sent_as: dict[str, str] = field(default_factory=dict[str, str])
 
     def take_pasted(self, text: str) -> list[list[int]]:
-        """Return where pasted blocks stand in `text`, as [start, end]; they are forgotten."""
+        """Return the positions of pasted blocks in `text` as [start, end], and forget the blocks."""
         spans: list[list[int]] = []
         for block in list(self.pasted):
             if (start := text.find(block)) >= 0:

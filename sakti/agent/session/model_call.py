@@ -1,4 +1,4 @@
-"""Make one model call of a turn: its request, its stream, and what is done when it fails.
+"""Make one model call of a turn: its request, its stream, and the reactions to failures.
 
 Failures that pass are waited out in sight; limits that the server states are taken in and the call is made again;
 when a model stays overloaded another one answers, where the settings name one.
@@ -64,12 +64,12 @@ class Call(Struct):
 
 
 async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
-    """Collect everything of the next call, as the processors leave it; the model that they name answers this step."""
+    """Collect the input of the next call after the processors; a model they name answers this step."""
     if turn.own is not None:
         (turn.provider, turn.model), turn.own = turn.own, None
     tools = turn.toolbox.specs(turn.model)
     fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
-    output, left = budget.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
+    output, remaining = budget.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
     step = StepInput(
         step=turn.step,
         steps=tuple(turn.steps),
@@ -80,7 +80,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
         model=turn.model.name,
         tail=_tail(turn, last),
         facts=turn.facts(),
-        budget=left,
+        budget=remaining,
         max_output_tokens=output,
         thinking_tokens=turn.settings.thinking_tokens,
         effort=turn.settings.effort if turn.model.thinking else None,
@@ -101,13 +101,13 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
 def _tail(turn: Turn, last: bool) -> tuple[str, ...]:
     out: list[str] = []
     if turn.cut_at and turn.messages and turn.messages[-1].role == "assistant":
-        asked = next((m.text for m in reversed(turn.messages) if m.role == "user"), "")
-        out += [asked[:QUOTED], GO_ON.format(tokens=turn.cut_at)]
+        question = next((m.text for m in reversed(turn.messages) if m.role == "user"), "")
+        out += [question[:QUOTED], GO_ON.format(tokens=turn.cut_at)]
     return (*out, LAST_STEP) if last else tuple(out)
 
 
 def make_request(turn: Turn, step: StepInput, omission: Omission | None = None) -> Request:
-    """Make the request of a step; what is written of the answer never goes beyond the window."""
+    """Make the request of a step; the output limit never exceeds the window."""
     marks = {**turn.left_out, **(omission.marks(turn.model.full_name) if omission else {})}
     tail = list(step.tail)
     if step.retry_reason:
@@ -158,7 +158,7 @@ async def ask(turn: Turn, step: StepInput) -> Completed:
 
 
 async def _attempt(turn: Turn, call: Call) -> Completed:
-    """Try once: emit the stream as it comes, then record what it took."""
+    """Try once: emit the stream as it comes, then record its usage and time."""
     clock = turn.store.clock
     call.counted = count_request(turn, call.request)
     turn.emit(StepStarted(turn.step, turn.model.full_name, call.counted))
@@ -177,7 +177,7 @@ async def _attempt(turn: Turn, call: Call) -> Completed:
             _must_end(turn, written)
     completed = _require_answer(answer)
     if call.filters:
-        completed = structs.replace(completed, parts=_passed(turn, completed.parts))
+        completed = structs.replace(completed, parts=_apply_filters(turn, completed.parts))
     await turn.store.write(
         message_store.add_step,
         id=turn.store.ids.new(),
@@ -215,18 +215,18 @@ def _show(turn: Turn, call: Call, chunk: StreamEvent) -> None:
             return
 
 
-def _passed(turn: Turn, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Return the parts of an answer with the text that the filters let pass; thinking that they changed goes.
+def _apply_filters(turn: Turn, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return an answer's parts with the text that the filters let pass, without changed thinking.
 
     A provider takes back only thinking that is as it was written.
     """
     text, thinking = "".join(turn.streamed), "".join(turn.thinking)
-    said = "".join(p.text for p in parts if isinstance(p, TextPart))
+    original = "".join(p.text for p in parts if isinstance(p, TextPart))
     thought = "".join(p.text for p in parts if isinstance(p, ThinkingPart))
     out: list[Part] = []
     for part in parts:
         match part:
-            case TextPart() if text != said:
+            case TextPart() if text != original:
                 if text and not any(isinstance(p, TextPart) for p in out):
                     out.append(TextPart(text))
             case ThinkingPart() if thinking != thought:
@@ -247,8 +247,8 @@ def _must_end(turn: Turn, written: int) -> None:
 def _require_answer(done: Completed | None) -> Completed:
     if done is None:
         raise ProviderError("The answer broke off before its end.", code="stream_cut", retryable=True)
-    said = any(isinstance(p, ToolCallPart) or (isinstance(p, TextPart) and p.text.strip()) for p in done.parts)
-    if not said and done.stop_reason not in ("length", "refusal", "pause"):
+    answered = any(isinstance(p, ToolCallPart) or (isinstance(p, TextPart) and p.text.strip()) for p in done.parts)
+    if not answered and done.stop_reason not in ("length", "refusal", "pause"):
         raise ProviderError(
             "The model gave an empty answer. Ask again, or choose another model with /model.",
             code="empty",
@@ -258,7 +258,10 @@ def _require_answer(done: Completed | None) -> Completed:
 
 
 async def _prepare_retry(turn: Turn, call: Call, error: ProviderError) -> None:
-    """Make the next try possible: a smaller request, a wait, another model. Raises `error` where there is none."""
+    """Prepare the next try: a smaller request, a wait, another model.
+
+    Raises `error` if no other try is possible.
+    """
     if await _leave_out(turn, call, error):
         if turn.streamed or turn.thinking:
             turn.emit(StepDiscarded(turn.step, error.message))
@@ -266,8 +269,8 @@ async def _prepare_retry(turn: Turn, call: Call, error: ProviderError) -> None:
     narrower = _take_in(turn, error)
     if error.code == "output_too_long" and call.lowered < LOWERED:
         call.lowered += 1
-        asked = call.request.max_output_tokens or budget.DEFAULT_OUTPUT
-        lower = min(error.output_limit or asked // 2, asked - 1)
+        requested = call.request.max_output_tokens or budget.DEFAULT_OUTPUT
+        lower = min(error.output_limit or requested // 2, requested - 1)
         if lower >= budget.LEAST_OUTPUT:
             call.request = structs.replace(call.request, max_output_tokens=lower)
             return
@@ -308,7 +311,7 @@ async def _fall_back(turn: Turn, call: Call, error: ProviderError) -> str:
 
 
 async def _leave_out(turn: Turn, call: Call, error: ProviderError) -> bool:
-    """Prepare one more try without the pieces that a server refuses; False if there is none."""
+    """Prepare one more try without the pieces that a server refuses; False if it refuses none."""
     if not is_refusal(error) or (call.refusal is not None and call.omission is None):
         return False
     # None after an earlier try: it was not those pieces
@@ -321,7 +324,7 @@ async def _leave_out(turn: Turn, call: Call, error: ProviderError) -> bool:
 
 
 def _given_up(error: ProviderError, times: int) -> ProviderError:
-    """Add to `error` why it is not tried again and what is left to do, where it does not say so itself."""
+    """Add to `error` why it is not tried again and the remaining options, unless it says so."""
     if error.retry_after:
         rest = f"It asks to wait {error.retry_after:,.0f} s, which is too long."
     elif error.code in FOR_LATER and times > 1:
@@ -338,15 +341,15 @@ def _given_up(error: ProviderError, times: int) -> ProviderError:
 
 
 def _forget(_info: object) -> None:
-    """Drop what was learned of a fallback model: it holds for its turn only."""
+    """Drop the limits learned of a fallback model: they apply to its turn only."""
 
 
 def _take_in(turn: Turn, error: ProviderError) -> bool:
     """Learn the limits that the server named; return whether the window is smaller than was known."""
     narrower = False
-    window, known = error.window, turn.model.context_window
-    if window and (known is None or window < known or turn.model.assumed):
-        narrower = known is None or window < known
+    window, current = error.window, turn.model.context_window
+    if window and (current is None or window < current or turn.model.assumed):
+        narrower = current is None or window < current
         turn.know(context_window=window, assumed=False)
     if error.max_output and error.max_output < (turn.model.max_output or error.max_output + 1):
         turn.know(max_output=error.max_output)

@@ -26,7 +26,10 @@ WITHOUT_PRICES = ("local", "scripted")
 
 
 class Models:
-    """`provider` and `info` are the actor's, None where nobody can answer; `selection` is what the user was told."""
+    """Models of a session; `provider` and `info` are the actor's, None without one.
+
+    `selection` was shown to the user.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class Models:
         self._learning = asyncio.Lock()
 
     async def select(self, flag: str | None) -> None:
-        """Choose the actor and say which and why; nobody to answer is said too, and is no error."""
+        """Choose the actor and announce it with the reason; having none is announced too, not an error."""
         if self.provider is not None:
             self._say("given")
             return
@@ -69,8 +72,8 @@ class Models:
         provider = registry.create(full_name, self._config.providers, self._env)
         name, _, model = full_name.partition("/")
         settings = self._config.providers.get(name)
-        known = {m.name: m for m in await provider.models()} if name in WITHOUT_PRICES else {}
-        info = known.get(model) or ModelInfo(model, name, context_window=settings.context_window if settings else None)
+        models = {m.name: m for m in await provider.models()} if name in WITHOUT_PRICES else {}
+        info = models.get(model) or ModelInfo(model, name, context_window=settings.context_window if settings else None)
         if name not in WITHOUT_PRICES:
             info = replace(info, images=facts.takes_images(name, model, settings))
         old, self.provider, self.info, self._learned = self.provider, provider, info, False
@@ -93,7 +96,7 @@ class Models:
                 await provider.warm()
 
     async def learn(self) -> ModelInfo:
-        """Complete what is known of the actor's model, once, before its first request.
+        """Complete the facts of the actor's model, once, before its first request.
 
         The price list is slow to load, and a server that is not the provider's own is asked how much of the model it
         serves. Where the window is unknown a small one is assumed, with a notice.
@@ -107,21 +110,21 @@ class Models:
     async def _learn(self, info: ModelInfo) -> None:
         assert self.provider is not None
         settings = self._config.providers.get(info.provider)
-        found = await asyncio.to_thread(facts.known, info.provider, info.name, settings)
-        given = settings is not None and settings.context_window is not None
+        learned = await asyncio.to_thread(facts.known, info.provider, info.name, settings)
+        configured = settings is not None and settings.context_window is not None
         self._learned = True
-        if not given and (self.provider.elsewhere or found.context_window is None or found.max_output is None):
+        if not configured and (self.provider.elsewhere or learned.context_window is None or learned.max_output is None):
             served = await self.provider.served(info.name)
             self._learned = served is not None  # else it is asked again before the next turn
             if served is not None:
-                found = await asyncio.to_thread(facts.known, info.provider, info.name, settings, served)
-        if found.context_window is None:
+                learned = await asyncio.to_thread(facts.known, info.provider, info.name, settings, served)
+        if learned.context_window is None:
             window = facts.ASSUMED_ON_LOOPBACK if self.provider.loopback else facts.ASSUMED_WINDOW
-            found = replace(found, context_window=window, assumed=True)
+            learned = replace(learned, context_window=window, assumed=True)
             if self._learned:
-                self._emit(Notice("warning", "Window not known", facts.assumption(found)))
-        changed = found.context_window != info.context_window
-        self.info = replace(found, small=info.small)
+                self._emit(Notice("warning", "Window not known", facts.assumption(learned)))
+        changed = learned.context_window != info.context_window
+        self.info = replace(learned, small=info.small)
         if changed:
             self._say(self.selection.reason if self.selection else "")
 
@@ -134,17 +137,17 @@ class Models:
         return await self._other(name) if name else None
 
     async def for_turn(self, name: str) -> tuple[Provider, ModelInfo] | None:
-        """Return the model that a skill or a hook names for one turn, with its provider; None for the actor itself.
+        """Return the model and provider that a skill or hook names for one turn; None for the actor.
 
         "haiku" means the provider's small model. One that is not to be had is a notice, and the actor answers.
         """
         assert self.info is not None
         short = {"haiku": registry.small_model(self.info.full_name), "sonnet": "", "opus": ""}
-        wanted = short.get(name.lower(), name)
-        if not wanted:
+        requested = short.get(name.lower(), name)
+        if not requested:
             return None
         try:
-            full_name = await registry.complete(wanted, self._env, self._config.providers)
+            full_name = await registry.complete(requested, self._env, self._config.providers)
             if problem := await asyncio.to_thread(registry.missing, full_name, self._config.providers, self._env):
                 raise SaktiError(problem)
             return await self._other(full_name)
@@ -154,7 +157,7 @@ class Models:
             return None
 
     async def _other(self, name: str) -> tuple[Provider, ModelInfo] | None:
-        """Return a model with its provider; None where it is the actor. Raises `NoModelError`, `ConfigError`."""
+        """Return a model with its provider; None for the actor. Raises `NoModelError`, `ConfigError`."""
         if self.info is None:
             return None
         full_name = await registry.complete(name, self._env, self._config.providers)
@@ -185,7 +188,7 @@ class Models:
         return self.info.full_name if self.provider.elsewhere else registry.small_model(self.info.full_name)
 
     def fit(self, full_name: str | None) -> bool:
-        """Return whether a model that nobody named may observe: one that was found unfit may not."""
+        """Return whether a model chosen automatically may observe: one known to be unfit may not."""
         if full_name is None or (self.info is not None and self.info.small):
             return full_name is None
         provider, _, model = full_name.partition("/")

@@ -27,7 +27,10 @@ def names_near(thread: Thread | None) -> list[str]:
 def instruction_facts(
     messages: Sequence[Message], changed: Mapping[str, str], nearby_texts: Mapping[str, str], thread: Thread | None
 ) -> dict[str, str]:
-    """Return by file what changed, what holds where a tool was, and what was told and is again as it was."""
+    """Return instruction facts by file.
+
+    These are changed files, those that apply near a used file, and changes that were reversed.
+    """
     before = list_facts(messages, INSTRUCTIONS)
     out = {f"{INSTRUCTIONS} {name}": text for name, text in changed.items()}
     for name, text in nearby_texts.items():
@@ -35,13 +38,13 @@ def instruction_facts(
             out[f"{INSTRUCTIONS} {name}"] = f'<instructions from="{name}">\n{text}\n</instructions>'
         elif f"{INSTRUCTIONS} {name}" in before:
             out[f"{INSTRUCTIONS} {name}"] = f"{name} was removed: its instructions hold no longer."
-    known = {s.name for s in find.kept(thread)}
+    names_kept = {s.name for s in find.kept(thread)}
     near = set(names_near(thread))
     for fact in before:
         name = fact.partition(" ")[2]
         if name and name not in near and fact not in out:
             again = f"{name} reads again as it did at first."
-            out[fact] = again if name in known else f"{name} was removed: its instructions hold no longer."
+            out[fact] = again if name in names_kept else f"{name} was removed: its instructions hold no longer."
     return out
 
 
@@ -80,8 +83,8 @@ class LoadedSkills:
 
 def names_loaded(thread: Thread | None) -> list[str]:
     """Return the names of the skills that a thread has loaded."""
-    found: Any = thread.metadata.get(LOADED) if thread is not None else None
-    return [str(name) for name in cast("list[Any]", found)] if isinstance(found, list) else []
+    names: Any = thread.metadata.get(LOADED) if thread is not None else None
+    return [str(name) for name in cast("list[Any]", names)] if isinstance(names, list) else []
 
 
 def sent_skills(parts: Sequence[object]) -> tuple[str, ...]:
@@ -90,14 +93,16 @@ def sent_skills(parts: Sequence[object]) -> tuple[str, ...]:
 
 
 def skill_facts(messages: Sequence[Message], changed: str, thread: Thread | None, library: Library) -> dict[str, str]:
-    """Return the texts of loaded skills that are not in the window's `messages`, and what changed of the list."""
+    """Return the texts of loaded skills missing from `messages`, and the changes of the skill list."""
     out = {"skills": changed} if changed else {}
     if not out and CATALOG in list_facts(messages, CATALOG):
         out[CATALOG] = "The skills are again those that this thread began with."
     if names := names_loaded(thread):
         seen = {name for m in messages for name in _shown_in(m)}
-        known = {s.name: s for s in library.skills}
-        out |= {f"{SKILL} {n}": catalog.whole(known[n], known[n].body) for n in names if n in known and n not in seen}
+        skills = {s.name: s for s in library.skills}
+        out |= {
+            f"{SKILL} {n}": catalog.whole(skills[n], skills[n].body) for n in names if n in skills and n not in seen
+        }
     return out
 
 

@@ -1,4 +1,4 @@
-"""Answer what the screen and the shell read: one query in, plain values out. Nothing here writes memory."""
+"""Queries of the screen and the shell, answered with plain values. Nothing here writes memory."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ThreadSummary(Struct, frozen=True):
 
 
 class ContextBlock(Struct, frozen=True):
-    """A piece of the request as it would be sent now. `cached`: it stands before the last stable edge."""
+    """Part of the next request as of now. `cached`: it comes before the last stable edge."""
 
     kind: str
     label: str
@@ -147,7 +147,7 @@ class Views:
         return await self._open.engine.carried_lines()
 
     async def group_of(self, line_id: str) -> str:
-        """Return the group of a line of any log; "" if there is none."""
+        """Return the group of a line of any log, or ""."""
         return await self._store.read(memory_log.group_of, line_id)
 
     async def warm_windows(self) -> None:
@@ -202,7 +202,7 @@ class Views:
         return Spent(actor, observer + reflector)
 
     async def turn_tokens(self) -> int | None:
-        """Tokens that a turn of this thread brought lately; None where that is not known."""
+        """Tokens of a recent turn in this thread, or None if unknown."""
         thread = self._open.thread
         return None if thread is None else await self._store.read(memory_figures.turn_tokens, thread.id)
 
@@ -224,11 +224,11 @@ class Views:
         return await self._store.read(task_questions.last_event, self._open.workspace.board_id)
 
     async def task(self, task_id: str) -> Json:
-        """Return a task of this workspace whole: fields, blockers, edges, history. Raises `TaskError`."""
+        """Return a task of this workspace in full: fields, blockers, edges, history. Raises `TaskError`."""
         return await self._store.read(task_queries.show, self._open.workspace.board_id, task_id)
 
     async def task_messages(self, task_id: str) -> list[Message]:
-        """Return what was said about a task, oldest first."""
+        """Return the messages about a task, oldest first."""
         store = self._store
         return await store.read(stored_messages.get_many, await store.read(task_links.said_about, task_id))
 
@@ -287,9 +287,9 @@ class Views:
             if block.kind == "instructions":
                 label = one_line(block.text.partition("\n")[0].removeprefix("# "), FIRST_WORDS)
             out.append(ContextBlock(block.kind, label, tokens, block.text, True))
-        if own := ws.processors():
-            listed = "\n".join(map(compose.title, own))
-            out.append(ContextBlock("processors", f"{len(own)} processors", 0, listed, False))
+        if processors := ws.processors():
+            listed = "\n".join(map(compose.title, processors))
+            out.append(ContextBlock("processors", f"{len(processors)} processors", 0, listed, False))
         for message in prepared.messages:
             who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
             text = plain_text(message.parts)
@@ -308,7 +308,7 @@ class Views:
         return self._facts[1]
 
     async def past_request(self, number: int) -> list[ContextBlock]:
-        """Return what a past step of the open thread sent, by its number from 1; nothing where that is not kept."""
+        """Return the request of a past step of the open thread, by its number from 1, if it is stored."""
         ws, thread = self._open.workspace, self._open.thread
         if thread is None:
             return []

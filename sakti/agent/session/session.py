@@ -1,4 +1,4 @@
-"""Drive a session: one user in one workspace, one thread at a time. The TUI and the headless run both use it.
+"""Drive a session: one user in one workspace, one thread at a time, for the TUI and headless runs.
 
 Constructing one is cheap and imports neither database nor HTTP client; `start` opens what is needed. Whoever listens
 gets every event, from turns and from memory's background work, on the event loop, in order.
@@ -48,7 +48,7 @@ LEAVING_S = 3.0  # how long a write waits then for another process
 
 
 class Session:
-    """A conversation: a workspace, the thread that is open in it, its turns, and the queries of the screen."""
+    """Conversation: a workspace, its open thread with turns, and the queries of the screen."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Session:
         return toolbox.approvals.refused if toolbox is not None else 0
 
     def typed_skills(self) -> dict[str, Skill]:
-        """Return what is typed as `/name` besides sakti's own commands."""
+        """Return the skills typed as `/name`, besides sakti's own commands."""
         return {s.name: s for s in self.workspace.files.library.typed}
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
@@ -163,7 +163,10 @@ class Session:
             await models.provider.prepare(Request(models.info.name, system, tools=tools))
 
     async def close(self) -> None:
-        """Stop what runs, keeping what was streamed; memory's unfinished work is left for the next start."""
+        """Stop all activities and keep streamed text.
+
+        The next start continues the unfinished work of memory.
+        """
         await self.turns.close()
         if self.turns.hooking is not None:
             await self.turns.hooking.close()
@@ -183,7 +186,7 @@ class Session:
             raise ConfigError(f"The agent is working: wait, or stop it with Esc, then change the {what}.")
 
     async def use_config(self, config: Config, *, memory: bool = False) -> None:
-        """Go on with changed settings; `memory`: its numbers are among them, so that it is opened anew."""
+        """Continue with changed settings; `memory`: they include memory's, so that it is opened again."""
         self._must_rest("settings")
         self.workspace.config = config
         if memory:
@@ -198,7 +201,7 @@ class Session:
         return modes[(modes.index(current) + 1) % len(modes)] if current in modes else modes[0]
 
     def set_approval_mode(self, mode: str) -> None:
-        """Change what runs without asking. Raises `ConfigError` for a mode that is not to be had here."""
+        """Change what runs without asking. Raises `ConfigError` for a mode unavailable here."""
         if mode not in APPROVAL_MODES:
             raise ConfigError(f"There is no approval mode {mode!r}: it is one of {', '.join(APPROVAL_MODES)}.")
         if mode == "auto" and (refused := self.workspace.refused_auto()):
@@ -222,7 +225,7 @@ class Session:
         self._begin_hooks()
 
     async def open_thread(self, thread_id: str) -> None:
-        """Go on with a thread. Raises `StoreError` where it does not exist."""
+        """Continue a thread. Raises `StoreError` if it does not exist."""
         await self.interrupt()
         await self._end_hooks("resume")
         await self.current.open_stored(thread_id)
@@ -256,7 +259,7 @@ class Session:
         await self.turns.submit(text)
 
     async def retry(self) -> None:
-        """Ask again after a model call that failed: the conversation is sent as it stands. Raises as `submit`."""
+        """Send the unchanged conversation again after a failed model call. Raises as `submit`."""
         await self.turns.retry()
 
     async def send_queued(self) -> None:
@@ -268,7 +271,7 @@ class Session:
         return self.turns.unqueue(index)
 
     async def interrupt(self) -> bool:
-        """End the running turn, keeping what was streamed; false where nothing runs."""
+        """End the running turn and keep its streamed text; return False if no turn runs."""
         return await self.turns.interrupt()
 
     async def wait(self) -> None:
@@ -292,7 +295,7 @@ class Session:
             toolbox.approvals.resolve(approval_id, tool_approvals.Answer(approved, grant, note, edited))
 
     async def shell(self, command: str) -> None:
-        """Run the user's own `!command`; what it printed becomes part of the conversation.
+        """Run the user's `!command`; its output becomes part of the conversation.
 
         Raises `SaktiError` (thread_busy) while another window has a turn under way in this thread.
         """
@@ -353,7 +356,7 @@ class Session:
             return await self.current.engine.compact(focus)
 
     async def undo_compaction(self) -> bool:
-        """Bring the messages of the last compaction back; false where there is none."""
+        """Bring the messages of the last compaction back; return False if there are none."""
         await self.require_thread()
         return await self.current.engine.undo_compaction() is not None
 
@@ -368,7 +371,7 @@ class Session:
             self.emit(Notice("information", "Memory resumed", "Pending messages are observed in the background."))
 
     async def undo_reflection(self) -> None:
-        """Take the newest reflection back. Raises `MemoryFailure` (not_found) where there is none."""
+        """Take the newest reflection back. Raises `MemoryFailure` (not_found) without one."""
         await self.require_thread()
         done = await self.current.engine.undo_reflection()
         tokens = self.current.engine.status().observations.tokens

@@ -1,4 +1,4 @@
-"""Estimate the tokens of what a step has brought and nothing has stored yet: its answer, its calls, their output."""
+"""Estimate the tokens of a step that are not stored yet: its answer, its calls, their output."""
 
 from __future__ import annotations
 

@@ -14,7 +14,10 @@ OVERVIEW = "overview"  # in a thread's metadata: what its workspace held when it
 
 
 def build(workspace: Path, thread: Thread | None, *, interactive: bool, brief: bool, added: Sequence[Path] = ()) -> str:
-    """Build its text. `brief`: for a model with a small window; `added`: folders opened beside the workspace."""
+    """Build its text.
+
+    `brief`: for a model with a small window; `added`: folders opened beside the workspace.
+    """
     return "\n\n".join(_parts(workspace, added, thread, interactive, brief))
 
 
@@ -25,9 +28,9 @@ def _parts(
     if not interactive:
         yield resources.read_prompt("system#headless")
     yield f"# Workspace\n\n{describe(workspace, added)}"
-    found = str(thread.metadata.get(OVERVIEW) or "") if thread else ""
-    if found and not brief:
-        yield resources.fill_prompt("system#overview", overview=found)
+    overview = str(thread.metadata.get(OVERVIEW) or "") if thread else ""
+    if overview and not brief:
+        yield resources.fill_prompt("system#overview", overview=overview)
 
 
 def describe(root: Path, added: Sequence[Path] = ()) -> str:

@@ -33,7 +33,7 @@ SHOWN = 3_000  # characters of the prompt, and of the answer, that the model is 
 
 
 class Titling:
-    """Asks the model of `title_model` beside what the session does; a title of the user's or the Observer's stays."""
+    """Asks `title_model` in the background; titles from the user or the Observer are not replaced."""
 
     def __init__(self, thread: OpenThread) -> None:
         self._open = thread
@@ -41,7 +41,7 @@ class Titling:
         self._told = False  # that it does not work
 
     def begin(self, prompt: str, answer: str) -> None:
-        """Name the open thread by its last exchange, where nobody named it yet."""
+        """Name the open thread by its last exchange, if it has no name yet."""
         thread, idle = self._open.thread, self._task is None or self._task.done()
         if not self._open.workspace.config.title_model or thread is None or _is_named(thread):
             return
@@ -49,7 +49,7 @@ class Titling:
             self._task = asyncio.create_task(self._run(thread, prompt, answer))
 
     async def end(self) -> None:
-        """Give up what is under way: it is asked for after the next answer."""
+        """Cancel the running request: the title is asked for after the next answer."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -74,8 +74,8 @@ class Titling:
         settings = ModelSettings(temperature=0.3, thinking_tokens=0)
         model = model_call.MemoryModel(provider, name, ws.counter, ws.clock, settings=settings)
         shown = (secrets.masked(text)[:SHOWN] for text in (prompt, answer))
-        asked = fill_prompt("title#input", **dict(zip(("prompt", "answer"), shown, strict=True)))
-        text, call = await model.ask(read_prompt("title"), asked)
+        question = fill_prompt("title#input", **dict(zip(("prompt", "answer"), shown, strict=True)))
+        text, call = await model.ask(read_prompt("title"), question)
         await ws.store.write(
             stored_messages.add_step,
             id=ws.store.ids.new(),

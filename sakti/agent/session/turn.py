@@ -56,7 +56,7 @@ async def _nobody() -> None:
     return None
 
 
-async def _nobody_named(_name: str) -> tuple[Provider, ModelInfo] | None:
+async def _find_no_model(_name: str) -> tuple[Provider, ModelInfo] | None:
     return None
 
 
@@ -64,11 +64,11 @@ async def _ends(_answer: str, _held: int) -> tuple[Part, ...]:
     return ()
 
 
-async def _as_processed(_typed: Message, message: Message) -> Message:
+async def _keep_message(_typed: Message, message: Message) -> Message:
     return message
 
 
-async def _unnoted(_message: Message) -> None:
+async def _ignore_message(_message: Message) -> None:
     return None
 
 
@@ -111,10 +111,10 @@ class Turn(Struct):
     require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
     fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody
     correct: Callable[[ModelInfo], None] = lambda _info: None
-    named: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody_named
-    accept: Callable[[Message, Message], Awaitable[Message]] = _as_processed
+    named: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _find_no_model
+    accept: Callable[[Message, Message], Awaitable[Message]] = _keep_message
     may_end: Callable[[str, int], Awaitable[tuple[Part, ...]]] = _ends
-    on_user: Callable[[Message], Awaitable[None]] = _unnoted
+    on_user: Callable[[Message], Awaitable[None]] = _ignore_message
     interrupted: bool = False
     out_of_time: bool = False
     random: random.Random = field(default_factory=random.Random)
@@ -148,7 +148,10 @@ class Turn(Struct):
 
     @contextlib.contextmanager
     def limited_in_time(self) -> Generator[None]:
-        """End what the turn waits for, a running tool too, when its time is up: its task is cancelled as by Esc."""
+        """End all waiting of the turn, running tools too, at its time limit.
+
+        Its task is cancelled as by Esc.
+        """
         task, limit = asyncio.current_task(), self.settings.max_seconds
 
         def end() -> None:
@@ -185,7 +188,7 @@ class Turn(Struct):
         self.correct(self.model)
 
     def paused(self) -> bool:
-        """Return whether the server paused the last answer, to be continued as it stands."""
+        """Return whether the server paused the last answer, to be continued unchanged."""
         return self.steps[-1].stop_reason == "pause"
 
     def text(self) -> str:
@@ -209,7 +212,7 @@ def was_cut(said: Message) -> bool:
 
 
 def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
-    """Make a message, secrets masked: what is stored is what every model is sent, now and after a restart."""
+    """Make a message with secrets masked: the same text is stored and sent to every model."""
     parts = masking.parts(parts)
     counted = count_parts(turn.counter, parts, turn.model.image_rule)
     pasted = turn.inbox.take_pasted(plain_text(parts)) if role == "user" and turn.inbox.pasted else []
@@ -228,18 +231,18 @@ def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
     )
 
 
-async def append(turn: Turn, made: Message) -> Message:
+async def append(turn: Turn, message: Message) -> Message:
     """Make a message durable, then known. An interrupt that comes in between waits for both.
 
     What a processor put into it is masked, too.
     """
-    made = masking.message(made, lambda parts: count_parts(turn.counter, parts, turn.model.image_rule))
-    paths = touched_paths(made, turn)
+    message = masking.message(message, lambda parts: count_parts(turn.counter, parts, turn.model.image_rule))
+    paths = touched_paths(message, turn)
 
     def store(db: Database) -> Message:
         turn.require(db)
-        task_id = claims.active(db, made.thread_id, made.thread_id, turn.owner)
-        return message_store.append(db, structs.replace(made, task_id=task_id), paths=paths)
+        task_id = claims.active(db, message.thread_id, message.thread_id, turn.owner)
+        return message_store.append(db, structs.replace(message, task_id=task_id), paths=paths)
 
     write = asyncio.ensure_future(turn.store.write(store))
     cancelled = False
@@ -264,14 +267,14 @@ async def save(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
 
 
 async def last_user(turn: Turn) -> Message:
-    found = await turn.store.read(message_store.last_of_user, turn.thread_id)
-    if found is None:
+    message = await turn.store.read(message_store.last_of_user, turn.thread_id)
+    if message is None:
         raise SaktiError("There is nothing to retry.", code="nothing")
-    return found
+    return message
 
 
 def as_written(turn: Turn, call: ToolCallPart) -> ToolCallPart:
-    """Return a stored call as the model wrote it, to be run: a secret in it is masked only where it is kept."""
+    """Return a stored call as the model wrote it, to be run: only the stored copy is masked."""
     written = turn.written.get(call.id, call)
     return written if masking.part(written) == call else call
 
@@ -287,7 +290,7 @@ async def save_results(turn: Turn) -> Message:
 
 
 async def keep_unfinished(turn: Turn, marker: str = "interrupted") -> list[Message]:
-    """Make a message of what was streamed but not saved; calls without a result get one that says so."""
+    """Make a message of the unsaved streamed text; calls without a result get one that says so."""
     saved: list[Message] = []
     if turn.streamed or (turn.thinking and marker):
         parts: list[Part] = []
@@ -330,7 +333,7 @@ async def confirm(turn: Turn) -> None:
 
 
 async def finish(turn: Turn) -> dict[str, Json]:
-    """Store the turn as the processors leave it; returns what they added to its messages, by id."""
+    """Store the turn after its processors; return the metadata that they added, by message id."""
     result = TurnResult(turn.thread_id, tuple(turn.messages), turn.text())
     for processor in turn.after:
         result = returned(await processor.process_output_result(result), result, processor)
@@ -343,17 +346,20 @@ async def finish(turn: Turn) -> dict[str, Json]:
 
 
 async def _take_over(turn: Turn, result: TurnResult) -> None:
-    """Store what processors changed in the turn's messages; withhold those they left out, a call with its results."""
-    kept = {m.id: m for m in result.messages}
-    gone = [m for m in turn.messages if m.id not in kept]
+    """Store the processors' changes of the turn's messages.
+
+    Withholds the ones they left out, a call with its results.
+    """
+    after_processing = {m.id: m for m in result.messages}
+    gone = [m for m in turn.messages if m.id not in after_processing]
     calls = {c.id for m in gone for c in m.tool_calls} | {r.call_id for m in gone for r in m.tool_results}
     gone += [
         m
         for m in turn.messages
-        if m.id in kept and calls & {*(c.id for c in m.tool_calls), *(r.call_id for r in m.tool_results)}
+        if m.id in after_processing and calls & {*(c.id for c in m.tool_calls), *(r.call_id for r in m.tool_results)}
     ]
     for before in turn.messages:
-        after = kept.get(before.id)
+        after = after_processing.get(before.id)
         if after is None or after.parts == before.parts:
             continue
         parts = masking.parts(after.parts)
@@ -369,7 +375,7 @@ async def _take_over(turn: Turn, result: TurnResult) -> None:
 
 
 async def withhold_refused(turn: Turn, reason: str) -> Message:
-    """Store in place of a message that a guardrail did not let in that it was withheld; none of its text is kept."""
+    """Store a withheld mark in place of a message refused by a guardrail, without its text."""
     assert turn.refused is not None
     refused, turn.refused = turn.refused, None
     mark = (MarkerPart("withheld", reason),)
@@ -379,7 +385,7 @@ async def withhold_refused(turn: Turn, reason: str) -> Message:
 
 
 async def withhold(turn: Turn, reason: str) -> None:
-    """Remove what the turn's messages said from all that is kept: rows, files, and the log of changes of both."""
+    """Remove the text of the turn's messages from rows, files, and the log of changes of both."""
     outputs = [r.details.get("output_file") for m in turn.messages for r in m.tool_results]
     outputs += [r.details.get("output_file") for r in turn.results]
     ids = [m.id for m in turn.messages]

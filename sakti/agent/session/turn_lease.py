@@ -19,10 +19,10 @@ REMOVED = "thread_removed"
 async def require_thread(store: Store, thread_id: str) -> None:
     """Raise `SaktiError` (thread_removed) where a thread that was stored is no more."""
     if await store.read(threads.get, thread_id) is None:
-        raise _removed("/new starts a new one.")
+        raise _removal_error("/new starts a new one.")
 
 
-def _removed(then: str) -> SaktiError:
+def _removal_error(then: str) -> SaktiError:
     return SaktiError(f"This thread was removed in another window. {then}", title="Thread removed", code=REMOVED)
 
 
@@ -51,7 +51,7 @@ class TurnLease:
         def acquire(db: Database) -> bool:
             if self._stored and threads.get(db, self._thread_id) is None:
                 new = "/new starts a new one; your text is kept in the prompt."
-                raise _removed(new if self._interactive else "Without --continue and --resume a new one starts.")
+                raise _removal_error(new if self._interactive else "Without --continue and --resume a new one starts.")
             if threads.is_deleted(db, self._thread_id):
                 back = "ctrl+t and ctrl+y restore it, /new starts another."
                 raise SaktiError(
@@ -82,7 +82,7 @@ class TurnLease:
         self._heartbeat = asyncio.create_task(self._renew())
 
     async def give_back(self) -> None:
-        """Let the others have it; nothing happens where it is not held."""
+        """Release the lease; does nothing if it is not held."""
         if self._heartbeat is None:
             return
         self._heartbeat.cancel()

@@ -1,4 +1,4 @@
-"""Run the turns of a session one at a time; what is typed meanwhile waits in the inbox."""
+"""Run the turns of a session one at a time; text typed meanwhile waits in the inbox."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class Turns:
         if text.lstrip().startswith("/") or "$" in text:
             called = await calling.called(self._open, text)
         ws = self._open.workspace
-        own = ws.forbidden_paths()
-        parts = await asyncio.to_thread(mentions.with_files, text, ws.root, own, blind=blind)
+        forbidden = ws.forbidden_paths()
+        parts = await asyncio.to_thread(mentions.with_files, text, ws.root, forbidden, blind=blind)
         for sent in called.texts:
             named = await asyncio.to_thread(
-                mentions.with_files, sent.naming, ws.root, own, blind=blind, typed=sent.typed
+                mentions.with_files, sent.naming, ws.root, forbidden, blind=blind, typed=sent.typed
             )
             parts = (*parts, sent.file, *named[1:])
         await self._check_length(parts)
@@ -96,7 +96,7 @@ class Turns:
             raise
 
     async def send_queued(self) -> None:
-        """Begin a turn with the oldest queued message, where none runs; the others are read at its steps.
+        """Begin a turn with the oldest queued message if no turn runs; its steps read the others.
 
         Raises as `submit`: then it is queued again.
         """
@@ -144,7 +144,7 @@ class Turns:
         await taken
 
     async def retry(self) -> None:
-        """Ask again after a model call that failed: the conversation is sent as it stands. Raises as `submit`."""
+        """Send the unchanged conversation again after a failed model call. Raises as `submit`."""
         if self._open.running.failed is not None and not self._open.busy:
             await self._begin(())
 
@@ -158,7 +158,7 @@ class Turns:
         return text
 
     async def interrupt(self) -> bool:
-        """End the running turn, keeping what was streamed; false where nothing runs."""
+        """End the running turn and keep its streamed text; return False if no turn runs."""
         task = self._open.running.task
         if task is None or task.done():
             return False
@@ -266,7 +266,7 @@ class Turns:
         await self._open.note_skills(prompt_facts.sent_skills(message.parts))
 
     async def _send_queued(self) -> None:
-        """Begin a turn with what was queued after the last look into the inbox."""
+        """Begin a turn with messages queued after the last look into the inbox."""
         try:
             await self.send_queued()
         except SaktiError as e:
@@ -334,7 +334,7 @@ class Turns:
         Raises `SaktiError` if a hook blocks it.
         """
         if message.text != typed.text:
-            await self._forget_typed(typed.text, message.text)
+            await self._replace_typed_prompt(typed.text, message.text)
         if self.hooking is not None:
             parts = await self.hooking.prompt(message.text, message.parts)
             counted = count_parts(self._open.workspace.counter, parts)
@@ -342,8 +342,8 @@ class Turns:
         await self._open.name(message.text)
         return message
 
-    async def _forget_typed(self, typed: str, sent: str) -> None:
-        """Replace a prompt by what was sent, in the history, the drafts and the free space of the database."""
+    async def _replace_typed_prompt(self, typed: str, sent: str) -> None:
+        """Replace a prompt by the sent text, in the history, the drafts and the database's free space."""
         ws, thread = self._open.workspace, self._open
         thread.inbox.sent_as[typed] = sent
 
@@ -357,7 +357,7 @@ class Turns:
 
 
 def _tokens(counter: Counter, parts: tuple[Part, ...], limit: int) -> int:
-    """Return the tokens of parts; where they are far beyond `limit`, what their beginning makes likely."""
+    """Return the tokens of parts; estimated from their beginning if they far exceed `limit`."""
     text = "".join(p.text for p in parts if isinstance(p, TextPart | FilePart))
     if len(text) < FAR * limit:
         return sum(count_parts(counter, parts))

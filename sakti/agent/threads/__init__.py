@@ -1,1 +1,1 @@
-"""Do what people do with threads as a whole."""
+"""Actions of people on entire threads."""

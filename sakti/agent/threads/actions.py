@@ -43,7 +43,7 @@ TITLE_LIMIT = 200
 
 
 class NoSession(Struct, frozen=True):
-    """A workspace where nobody talks: no thread is open, so that nothing changes but the store.
+    """Workspace without a session: no thread is open, so only the store changes.
 
     Who has it waits for `indexing` before the store is closed.
     """
@@ -55,14 +55,17 @@ class NoSession(Struct, frozen=True):
 
 
 class ThreadActions:
-    """Of a started session, or without one. Everything raises `SaktiError` with a sentence where it cannot be done."""
+    """Actions of a started session, or without one.
+
+    All of them raise `SaktiError` with a sentence on failure.
+    """
 
     def __init__(self, where: Session | NoSession) -> None:
         self._live = None if isinstance(where, NoSession) else where
         self._place = where if isinstance(where, NoSession) else where.workspace
 
     def _is_open(self, thread_id: str) -> Session | None:
-        """Return the session where that thread is open in it."""
+        """Return the session if it has that thread open."""
         live = self._live
         return live if live is not None and live.thread is not None and live.thread.id == thread_id else None
 
@@ -84,7 +87,7 @@ class ThreadActions:
         return f"Renamed to {renamed.title if renamed is not None else title!r}."
 
     async def fork(self, thread_id: str, upto: int | None = None) -> Thread:
-        """Make a thread of the messages up to index `upto` (all where None), with what is remembered of them."""
+        """Make a thread of the messages up to index `upto` (None: all), with the memory of them."""
         place = self._place
         return await place.store.write(
             thread_fork.fork, thread_id, id=place.store.ids.new(), ids=place.store.ids, now=self._now(),
@@ -96,7 +99,7 @@ class ThreadActions:
         return await self._place.store.read(thread_removal.contents, thread_id)
 
     async def delete(self, thread_id: str) -> Contents:
-        """Take a thread out of sight; `restore` makes it visible again. Where it is the open one, a new one begins."""
+        """Hide a thread; `restore` makes it visible again. If it is the open one, a new one begins."""
         place = self._place
         live = self._is_open(thread_id)
         if live is not None and live.busy:
@@ -125,8 +128,8 @@ class ThreadActions:
 
     async def last_deleted(self) -> Thread | None:
         """Return the thread of this workspace that was deleted last."""
-        found = await self._place.store.read(thread_removal.deleted, self._place.resource_id)
-        return found[0].thread if found else None
+        deleted = await self._place.store.read(thread_removal.deleted, self._place.resource_id)
+        return deleted[0].thread if deleted else None
 
     async def export(self, thread_id: str, form: str, target: Path | None = None) -> Path:
         """Write a thread into a file (in the workspace by default) that must not exist; returns its path."""
@@ -147,13 +150,16 @@ def checked(form: str) -> Format:
 
 
 def text_of(db: Database, thread_id: str, form: Format) -> str:
-    """Return a thread as text in a form, read at once, secrets masked. Raises `StoreError` without a thread."""
+    """Return a thread as text in a form, read at once, secrets masked.
+
+    Raises `StoreError` without a thread.
+    """
     thread = thread_removal.contents(db, thread_id).thread
     thread = replace(thread, title=leaving(thread.title))
     stored = deleted_messages.without(stored_messages.after(db, thread_id, -1))
-    said = [_without_secrets(m) for m in stored if m.state != "provisional"]
+    messages = [_without_secrets(m) for m in stored if m.state != "provisional"]
     log = [replace(x, content=leaving(x.content)) for x in own_log(db, thread_id)]
-    return render(thread, said, log, form)
+    return render(thread, messages, log, form)
 
 
 def _without_secrets(message: Message) -> Message:
@@ -162,7 +168,7 @@ def _without_secrets(message: Message) -> Message:
 
 
 def own_log(db: Database, thread_id: str) -> list[LogLine]:
-    """Return the thread's own log as it is now, without what was forgotten."""
+    """Return the thread's present log without forgotten lines."""
     record = stored_memory.get_record(db, f"thread:{thread_id}")
     if record is None:
         return []

@@ -1,4 +1,4 @@
-"""Write a thread as a file that others can read: Markdown, JSON, or one self-contained HTML page. Pure."""
+"""Write a thread as a file for others: Markdown, JSON, or one self-contained HTML page. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ table { border-collapse: collapse; } td, th { border: 1px solid #8886; padding: 
 
 
 def render(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine], form: Format) -> str:
-    """Render the whole thread with its log. Times are UTC. What a guardrail withheld stays withheld."""
+    """Render the entire thread with its log. Times are UTC; withheld messages stay withheld."""
     match form:
         case "md":
             return _markdown(thread, messages, log)
@@ -75,7 +75,7 @@ def file_name(thread: Thread, form: Format) -> str:
     return "-".join([*words, thread.id[-8:]])[-120:] + f".{form}"
 
 
-def _when(time_ms: int) -> str:
+def _format_time(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -83,7 +83,7 @@ def _who(message: Message) -> str:
     return "Hook" if "hook" in message.metadata else _WHO[message.role]
 
 
-def _said(message: Message) -> bool:
+def _has_text(message: Message) -> bool:
     return message.role != "system" and any(not isinstance(p, ThinkingPart | ContextPart) for p in message.parts)
 
 
@@ -91,10 +91,10 @@ def _said(message: Message) -> bool:
 
 
 def _markdown(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
-    out = [f"# {_heading(thread.title)}", f"{len(messages)} messages, {_when(thread.created_at)}"]
+    out = [f"# {_heading(thread.title)}", f"{len(messages)} messages, {_format_time(thread.created_at)}"]
     for message in messages:
-        if _said(message):
-            out.append(f"## {_who(message)} · {_when(message.created_at)}")
+        if _has_text(message):
+            out.append(f"## {_who(message)} · {_format_time(message.created_at)}")
             out += [text for part in message.parts if (text := _part_markdown(part))]
     if log:
         out.append("## Observations")
@@ -122,13 +122,13 @@ def _part_markdown(part: Part) -> str:
         case TextPart(text):
             return sanitise(text).strip()
         case ToolCallPart():
-            return f"`{sanitise(part.name)}`\n\n{_fenced(_arguments(part), 'json')}"
+            return f"`{sanitise(part.name)}`\n\n{_fence(_arguments(part), 'json')}"
         case ToolResultPart(name=name, content=content):
-            return f"`{sanitise(name)}` {_how(part)}\n\n{_fenced(content)}"
+            return f"`{sanitise(name)}` {_how(part)}\n\n{_fence(content)}"
         case OutputPart(command, text):
-            return f"`!{sanitise(command)}`\n\n{_fenced(text)}"
+            return f"`!{sanitise(command)}`\n\n{_fence(text)}"
         case FilePart(path, text):
-            return f"`{sanitise(path)}`\n\n{_fenced(text)}"
+            return f"`{sanitise(path)}`\n\n{_fence(text)}"
         case ImagePart(name=name, media_type=kind):
             return f"[image {sanitise(name or kind)}]"
         case MarkerPart(kind, text):
@@ -147,7 +147,7 @@ def _arguments(call: ToolCallPart) -> str:
     return call.raw if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False, indent=2)
 
 
-def _fenced(text: str, language: str = "") -> str:
+def _fence(text: str, language: str = "") -> str:
     text = sanitise(text).rstrip("\n")
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -207,11 +207,11 @@ def _json(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -
 
 def _html(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
     title = html.escape(_heading(thread.title))
-    body = [f"<h1>{title}</h1>", f"<p>{len(messages)} messages, {_when(thread.created_at)}</p>"]
+    body = [f"<h1>{title}</h1>", f"<p>{len(messages)} messages, {_format_time(thread.created_at)}</p>"]
     for message in messages:
-        if _said(message):
+        if _has_text(message):
             parts = "\n".join(_part_html(p) for p in message.parts)
-            head = f"<h2>{_who(message)}<time>{_when(message.created_at)}</time></h2>"
+            head = f"<h2>{_who(message)}<time>{_format_time(message.created_at)}</time></h2>"
             body.append(f'<article class="{message.role}">{head}\n{parts}</article>')
     if log:
         rows = "\n".join(
@@ -233,20 +233,20 @@ def _part_html(part: Part) -> str:
         case TextPart(text):
             return _from_markdown(text)
         case ToolCallPart():
-            return _folded(part.name, _arguments(part))
+            return _fold(part.name, _arguments(part))
         case ToolResultPart(name=name, content=content):
-            return _folded(f"{name} {_how(part)}", content)
+            return _fold(f"{name} {_how(part)}", content)
         case OutputPart(command, text):
-            return _folded(f"!{command}", text)
+            return _fold(f"!{command}", text)
         case FilePart(path, text):
-            return _folded(path, text)
+            return _fold(path, text)
         case ThinkingPart() | ContextPart():
             return ""
         case _:
             return f"<p>{html.escape(_part_markdown(part))}</p>"
 
 
-def _folded(title: str, text: str) -> str:
+def _fold(title: str, text: str) -> str:
     head = html.escape(" ".join(sanitise(title).split()))
     return f"<details><summary>{head}</summary><pre>{html.escape(sanitise(text))}</pre></details>"
 

@@ -1,4 +1,4 @@
-"""Show what the last /compact of a thread did: its log before and after as a diff, what is pinned and doubtful."""
+"""Show the last /compact of a thread: the diff of its log, pinned and doubtful lines."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _texts(lines: Sequence[LogLine]) -> list[str]:
 
 
 async def last(session: Session) -> Shown | None:
-    """Return that of the session's thread; None where nothing was compacted, or it was undone."""
+    """Return that of the session's thread, or None if there was none or it was undone."""
     if session.thread is None:
         return None
     return await session.workspace.store.read(_read, session.thread.id)

@@ -19,7 +19,7 @@ _SHOWN = 80  # characters of a message that are said
 
 
 class OneMessage:
-    """`/delete-message [N | yes]`: N counts what was said from the end, 1 is the last."""
+    """`/delete-message [N | yes]`: N counts messages from the end, 1 is the last."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -32,16 +32,16 @@ class OneMessage:
             return await self._delete()
         if argument and not (argument.isdecimal() and int(argument)):
             raise SaktiError(f"{NAME} takes a number, 1 for the last message.", title="Delete a message")
-        found = await self._said()
+        messages = await self._read_messages()
         number = int(argument or 1)
-        if number > len(found):
-            raise SaktiError(f"This thread has {len(found)} messages.", title="Delete a message")
-        self._named = found[-number]
+        if number > len(messages):
+            raise SaktiError(f"This thread has {len(messages)} messages.", title="Delete a message")
+        self._named = messages[-number]
         who = "your message" if self._named.role == "user" else "the answer"
         text = one_line(self._named.text, _SHOWN)
         return f"{NAME} {CONFIRMED} deletes {who} {text!r} for good, with a call its result: it cannot be undone."
 
-    async def _said(self) -> list[Message]:
+    async def _read_messages(self) -> list[Message]:
         thread = self._session.thread
         page = await self._session.views.transcript(thread.id, limit=_LOOKED_AT) if thread else []
         return [m for m in page if m.role in ("user", "assistant") and m.text.strip()]

@@ -39,10 +39,10 @@ def show(db: Database, thread_id: str, number: int | None = None) -> PastRequest
     """
     steps = requests.steps(db, thread_id)
     at = len(steps) if number is None else number
-    if not 1 <= at <= len(steps) or (told := steps[at - 1].request) is None:
+    if not 1 <= at <= len(steps) or (request := steps[at - 1].request) is None:
         return None
-    settings = {k: told.get(k) for k in ("tool_choice", "effort", "max_output_tokens")}
-    return PastRequest(steps[at - 1], tuple(_pieces(db, thread_id, told)), settings)
+    settings = {k: request.get(k) for k in ("tool_choice", "effort", "max_output_tokens")}
+    return PastRequest(steps[at - 1], tuple(_pieces(db, thread_id, request)), settings)
 
 
 def none(number: int | None) -> str:
@@ -63,10 +63,10 @@ def _pieces(db: Database, thread_id: str, told: Json) -> Iterator[Piece]:
             yield Piece(first, texts.get(last, GONE))
         else:
             for message in messages.between(db, thread_id, first, last):
-                yield _said(message)
+                yield _convert_message(message)
     if "tail" in told:
         yield Piece("tail", texts.get(told["tail"], GONE))
 
 
-def _said(message: Message) -> Piece:
+def _convert_message(message: Message) -> Piece:
     return Piece(message.role, plain_text(message.parts), message.index)

@@ -1,4 +1,4 @@
-"""Removing for good as a whole: rows, copies of the database, files that messages named, an old file's free space."""
+"""Remove threads for good: rows, copies of the database, named files, an old file's free space."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ IN_USE = "Another window is open: removed text may stay in the file until it is 
 
 
 class Purged(Struct):
-    """What goes, or went, for good. `files`: outputs of tools and pasted images that only these messages named."""
+    """Data removed, or to be removed, for good.
+
+    `files`: outputs of tools and pasted images that only these messages named.
+    """
 
     path: Path
     threads: list[Contents] = field(default_factory=list["Contents"])
@@ -58,37 +61,37 @@ class Purged(Struct):
 
 
 async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = False) -> Purged:
-    """Return what was deleted by then (Unix ms) and what goes with it; `do`: remove it for good.
+    """Return everything deleted by `before` (Unix ms) and its files; `do`: remove it for good.
 
     Without anything deleted nothing else goes either, but for what a purge left that did not come to its end. Raises
     `StoreError` (read_only) where it is to be done and nothing can be written.
     """
     if do and store.read_only_reason:  # also where nothing goes: the file could not be looked at and written anew
         raise StoreError(store.read_only_reason, code="read_only")
-    found = Purged(store.path)
-    found.threads = await store.read(thread_removal.deleted, before=before)
-    found.tasks = leaving_all(await store.read(purging.deleted_tasks, before=before))
-    named = [n for c in found.threads for n in await store.read(purging.named_files, c.thread.id)]
-    found.files = [p for n in named if (p := _own_file(n)) is not None]
-    found.copies = [] if keep_copies or found.empty else purging.copies(store.path)
-    if not do or (found.empty and await store.read(purging.is_clean)):
-        return found
+    purged = Purged(store.path)
+    purged.threads = await store.read(thread_removal.deleted, before=before)
+    purged.tasks = leaving_all(await store.read(purging.deleted_tasks, before=before))
+    named = [n for c in purged.threads for n in await store.read(purging.named_files, c.thread.id)]
+    purged.files = [p for n in named if (p := _own_file(n)) is not None]
+    purged.copies = [] if keep_copies or purged.empty else purging.copies(store.path)
+    if not do or (purged.empty and await store.read(purging.is_clean)):
+        return purged
     was_clean = await store.write(purging.begin)
     # first what only the rows name: who is killed in between finds it again
-    found.copies = purging.remove(found.copies)
-    found.files = [f for f in found.files if _removed(f)]
-    for contents in found.threads:
+    purged.copies = purging.remove(purged.copies)
+    purged.files = [f for f in purged.files if _remove(f)]
+    for contents in purged.threads:
         await asyncio.to_thread(checkpoints.purge_thread, contents.thread.id)
         await purging.purge_thread(store, contents.thread.id)
-    for task in found.tasks:
+    for task in purged.tasks:
         await purging.purge_task(store, task.id)
-    found.flushed = await purging.clean(store)
-    if was_clean and found.flushed:
+    purged.flushed = await purging.clean(store)
+    if was_clean and purged.flushed:
         await store.write(purging.finish)
-    return found
+    return purged
 
 
-def _removed(file: Path) -> bool:
+def _remove(file: Path) -> bool:
     with contextlib.suppress(OSError):
         file.unlink()
     return not file.exists()
@@ -98,25 +101,25 @@ def remove_files(names: Iterable[str]) -> None:
     """Remove the files of these that sakti wrote for a message."""
     for file in map(_own_file, names):
         if file is not None:
-            _removed(file)
+            _remove(file)
 
 
 def _own_file(name: str) -> Path | None:
-    """Return the file, where it is one that sakti wrote for a message."""
+    """Return the file if sakti wrote it for a message."""
     path = Path(name)
-    kept = (resources.state_home() / "outputs", resources.state_home() / "pasted")
-    return path if any(k in path.parents for k in kept) and path.is_file() and not path.is_symlink() else None
+    folders = (resources.state_home() / "outputs", resources.state_home() / "pasted")
+    return path if any(k in path.parents for k in folders) and path.is_file() and not path.is_symlink() else None
 
 
 class Done(Protocol):
-    """What was removed from a database."""
+    """Summary of a removal from a database."""
 
     path: Path
     flushed: bool
 
 
 def wipe_free_space(done: Done) -> str:
-    """Write a file anew that was used before removing overwrote, so that its free space holds nothing either.
+    """Rewrite a file used before removals overwrote, so that its free space is empty too.
 
     What is left to say; empty where all is done. The store must be closed.
     """

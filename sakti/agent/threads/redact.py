@@ -1,4 +1,4 @@
-"""Mask the secrets that were stored as they were: rows, outputs of tools, logs; copies of the database go."""
+"""Mask secrets stored unmasked in rows, outputs of tools and logs; delete copies of the database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Redacted(Struct):
-    """What holds secrets, or held them. `files`: outputs of tools and logs; `copies` of the whole database."""
+    """Data with secrets, before or after masking.
+
+    `files`: outputs of tools and logs; `copies` of the entire database.
+    """
 
     path: Path
     found: redacting.Found = field(default_factory=redacting.Found)
@@ -76,8 +79,8 @@ async def redact(store: Store, *, do: bool, keep_copies: bool = False) -> Redact
 
 def _files() -> list[Path]:
     state = resources.state_home()
-    found = [*(state / "outputs").glob("*.txt"), *state.glob("sakti.log*")]
-    return sorted(p for p in found if p.is_file() and not p.is_symlink())
+    candidates = [*(state / "outputs").glob("*.txt"), *state.glob("sakti.log*")]
+    return sorted(p for p in candidates if p.is_file() and not p.is_symlink())
 
 
 def _text(path: Path) -> str:
@@ -87,7 +90,7 @@ def _text(path: Path) -> str:
 
 
 def _rewrite(path: Path) -> None:
-    """Write a file anew, in its place, readable by its owner only."""
+    """Rewrite a file in its place, readable by its owner only."""
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Work on search that is left behind when a thread was deleted or restored, beside what the session does."""
+"""Update the search index in the background after a thread was deleted or restored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Indexing:
         self._one = asyncio.Lock()
 
     def begin(self, store: Store) -> None:
-        """Do what is left to do, this or another process's; returns at once."""
+        """Begin the remaining work, also that of other processes; returns at once."""
         task = asyncio.create_task(self._work(store))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -34,7 +34,7 @@ class Indexing:
             await upkeep.pack_quietly(store)
 
     async def wait(self) -> None:
-        """Wait until nothing is left to do."""
+        """Wait until no work remains."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

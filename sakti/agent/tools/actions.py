@@ -93,51 +93,54 @@ class ActionTool(Tool, frozen=True):
         return ToolSpec(self.name, self.description, {**schema, "additionalProperties": False})
 
     async def __call__(self, run: ToolContext, arguments: Json) -> Outcome:
-        """Validate the arguments, run the action, and answer with `success` and its result, or `error` and `code`."""
+        """Validate the arguments and run the action.
+
+        Returns `success` and its result, or `error` and `code`.
+        """
         try:
             for name, value in arguments.items():
                 check_text(name, value)
             action = self._action(arguments)
-            given = self._given(action, arguments)
+            values = self._map_arguments(action, arguments)
             for name, default in action.takes.items():
-                if default is inspect.Parameter.empty and name not in given:
+                if default is inspect.Parameter.empty and name not in values:
                     what = self.missing.get(name, Missing(f"needs {name}"))
                     return refusal(SaktiError(f"{action.name} {what.sentence}. {_takes(action)}", code=what.code))
-            return answer(await action.run(run, **given))
+            return answer(await action.run(run, **values))
         except WrongArguments as e:
             return refusal(SaktiError(f"{self.name} was called with wrong arguments: {e}", code="invalid"))
         except SaktiError as e:
             return refusal(e)
 
     def check(self, arguments: Json, cwd: Path) -> Json:
-        """Return the arguments as they are: a call answers itself what is wrong with them."""
+        """Return the arguments unchanged: the call itself reports errors in them."""
         return arguments
 
     def _action(self, arguments: Json) -> Action:
         named = arguments.get("action") or self.usual
-        found = self.actions.get(_plain(str(named))) if named else None
-        if found is None:
+        action = self.actions.get(_plain(str(named))) if named else None
+        if action is None:
             what = f"there is no action {named!r}" if named else "action is missing"
             raise WrongArguments(f"{what}; it is one of {', '.join(self.actions)}.")
-        return found
+        return action
 
-    def _given(self, action: Action, arguments: Json) -> dict[str, Any]:
+    def _map_arguments(self, action: Action, arguments: Json) -> dict[str, Any]:
         """Map the action's arguments to our names. Raises `WrongArguments`."""
-        own = [f for f in self.fields if f.name in action.takes]
-        exact = {_plain(f.name) for f in own} & {_plain(key) for key in arguments}
-        known = {name for f in self.fields for name in f.called(action.name)}
+        action_fields = [f for f in self.fields if f.name in action.takes]
+        exact = {_plain(f.name) for f in action_fields} & {_plain(key) for key in arguments}
+        field_names = {name for f in self.fields for name in f.called(action.name)}
         out: dict[str, Any] = {}
         unknown: list[str] = []
         for key, value in arguments.items():
             if key == "action" or value is None:
                 continue
             name = _plain(key)
-            meant = [f for f in own if name in f.called(action.name)]
+            meant = [f for f in action_fields if name in f.called(action.name)]
             meant.sort(key=lambda f: _plain(f.name) != name)
             field = next((f for f in meant if _plain(f.name) == name or _plain(f.name) not in exact), None)
             if field is not None and field.name not in out:
                 out[field.name] = _value(field, value)
-            elif field is None and not meant and (name not in known or value not in ("", [], {}, False, 0)):
+            elif field is None and not meant and (name not in field_names or value not in ("", [], {}, False, 0)):
                 unknown.append(key)  # what is empty is passed over: some models fill in every argument
         if unknown:
             hints = "".join(f" {self.hints[_plain(k)]}" for k in unknown if _plain(k) in self.hints)
@@ -169,8 +172,8 @@ def _value(field: Field, value: Any) -> Any:
         if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
             value = int(value)
         low, high = schema.get("minimum"), schema.get("maximum")
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not whole or (low is not None and value < low) or (high is not None and value > high):
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        if not is_integer or (low is not None and value < low) or (high is not None and value > high):
             bounds = f" from {low} to {high}" if high is not None else "" if low is None else f" of at least {low}"
             raise WrongArguments(f"{name} is a whole number{bounds}, not {value!r}.")
     elif kind == "boolean":
@@ -226,7 +229,7 @@ def refusal(error: SaktiError) -> Outcome:
     return Outcome(json.dumps(body, ensure_ascii=False), is_error=True)
 
 
-async def _not_called(*_: Any) -> Outcome:
+async def _refuse_call(*_: Any) -> Outcome:
     raise NotImplementedError  # an ActionTool runs its actions
 
 
@@ -241,23 +244,23 @@ def action_tool(
     hints: Mapping[str, str] | None = None,
 ) -> ActionTool:
     """Make a tool of its actions, by name; its description is `prompts/tools/<name>.md`."""
-    made: dict[str, Action] = {}
-    known = {f.name for f in fields}
+    actions_by_name: dict[str, Action] = {}
+    field_names = {f.name for f in fields}
     for each, run in actions.items():
         parameters = [p for p in inspect.signature(run).parameters.values() if p.kind is p.KEYWORD_ONLY]
         takes = {p.name: p.default for p in parameters}
-        assert takes.keys() <= known, f"{each} takes what {name} has no field for: {takes.keys() - known}"
-        made[each] = Action(each, run, takes)
+        assert takes.keys() <= field_names, f"{each} takes what {name} has no field for: {takes.keys() - field_names}"
+        actions_by_name[each] = Action(each, run, takes)
     return ActionTool(
         name=name,
         description=read_prompt(f"tools/{name}"),
         parameters={},
-        function=_not_called,
+        function=_refuse_call,
         effect="own",
         parallel=parallel,
         rule_name=name,
         fields=tuple(fields),
-        actions=made,
+        actions=actions_by_name,
         missing=missing or {},
         usual=usual,
         hints=hints or {},

@@ -30,7 +30,7 @@ def _named_by_patch(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _preview(run: ToolContext, patch: str, workdir: str | None) -> str:
-    return changes.shown(run, _patched(run, patch, workdir))
+    return changes.shown(run, _apply(run, patch, workdir))
 
 
 @tool(effect="write", paths=_named_by_patch, rule_name="edit", preview=_preview)
@@ -40,7 +40,7 @@ async def apply_patch(
     workdir: Annotated[str | None, UNLISTED] = None,
 ) -> Outcome:
     """Change, add, move and delete files by a patch."""
-    done = await asyncio.to_thread(_patched, run, patch, workdir)
+    done = await asyncio.to_thread(_apply, run, patch, workdir)
     await asyncio.to_thread(changes.put, run, done)
     rows = [f"{_sign(c)} {c.name}" for c in done]
     return Outcome("\n".join(["Done:", *rows]), details=changes.details(done))
@@ -50,37 +50,37 @@ def _sign(change: Changed) -> str:
     return "D" if change.data is None else "A" if change.before is None else "M"
 
 
-def _patched(run: ToolContext, text: str, workdir: str | None) -> list[Changed]:
+def _apply(run: ToolContext, text: str, workdir: str | None) -> list[Changed]:
     """Return the changes of a patch; either all of it fits or nothing is done."""
     folder = resolved(run.cwd, workdir or ".")
     out: dict[Path, Changed] = {}
     for change in patches.parse(text):
         path = str(resolved(folder, change.path))
-        found = run.resolve(path)
+        target = run.resolve(path)
         if change.kind == "add":
-            if os.path.lexists(found) and found not in out:
+            if os.path.lexists(target) and target not in out:
                 run.state.check_unchanged(regular(run, path), whole=True)
-            out[found] = changes.written(run, path, change.content)
+            out[target] = changes.written(run, path, change.content)
             continue
-        there = _current(run, out, path, found)
+        there = _current(run, out, path, target)
         if change.kind == "delete":
-            out[found] = Changed(found, there.name, there.before, "", None)
+            out[target] = Changed(target, there.name, there.before, "", None)
             continue
         before, encoded = there.after, textfile.decode(there.data or b"") or FileText("")
         after = patches.patched(before, _with_values(change, before), there.name)
-        goal = run.resolve(str(resolved(folder, change.move_to))) if change.move_to else found
-        if goal != found:
+        goal = run.resolve(str(resolved(folder, change.move_to))) if change.move_to else target
+        if goal != target:
             if os.path.lexists(goal):
                 raise ToolError(f"{run.state.show(goal)} is there already; nothing was changed.")
-            out[found] = Changed(found, there.name, there.before, "", None)
+            out[target] = Changed(target, there.name, there.before, "", None)
             out[goal] = Changed(goal, run.state.show(goal), None, after, encoded.encode(after))
         else:
-            out[found] = Changed(found, there.name, there.before, after, encoded.encode(after))
+            out[target] = Changed(target, there.name, there.before, after, encoded.encode(after))
     return list(out.values())
 
 
 def _with_values(change: patches.FileChange, there: str) -> patches.FileChange:
-    """Return a change with the values that its marks stand for in the file."""
+    """Return a change with its marks replaced by the file's secret values."""
     if not marks_in([row for hunk in change.hunks for row in (*hunk.old, *hunk.new)]):
         return change
 

@@ -97,7 +97,7 @@ _TYPES = {
 
 
 def tool_name(called: str) -> str:
-    """Return our name of the tool that a model means, `called` itself where there is none."""
+    """Return our name of the tool that a model means, or `called` itself."""
     if called in _NAMES:
         return called
     return TOOLS.get(_bare(called), called)
@@ -113,33 +113,39 @@ def _bare(called: str) -> str:
 
 
 def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
-    """Translate a call to our tool, argument names and forms. Raises `ToolError` where that is impossible."""
+    """Translate a call to our tool, argument names and forms.
+
+    Raises `ToolError` if that is impossible.
+    """
     tool = tool_name(name)
-    given = _unwrapped(arguments)
+    values = _unwrap(arguments)
     if _bare(name) in EDITORS:
-        tool, given = _editor(given)
+        tool, values = _editor(values)
     if tool not in _NAMES:
         return tool, arguments
-    if tool == "ls" and _truth(given.get("recursive")):
-        tool, given = "glob", {**given, "pattern": "**/*"}
+    if tool == "ls" and _truth(values.get("recursive")):
+        tool, values = "glob", {**values, "pattern": "**/*"}
     if tool == "glob" and _bare(name) == "filesearch":
-        given = {"pattern" if plain(k) == "query" else k: f"**/*{v}*" if plain(k) == "query" else v
-                 for k, v in given.items()}  # fmt: skip
-    out = repaired(tool, given, cwd)
-    if tool == "bash" and (found := heredoc(str(out.get("command", "")))):
-        return "apply_patch", {"patch": found[1], **({"workdir": found[0]} if found[0] else {})}
+        values = {"pattern" if plain(k) == "query" else k: f"**/*{v}*" if plain(k) == "query" else v
+                 for k, v in values.items()}  # fmt: skip
+    out = repaired(tool, values, cwd)
+    if tool == "bash" and (patch := heredoc(str(out.get("command", "")))):
+        return "apply_patch", {"patch": patch[1], **({"workdir": patch[0]} if patch[0] else {})}
     return tool, out
 
 
 def repaired(tool: str, arguments: Json, cwd: Path) -> Json:
-    """Translate the arguments of one of our tools; unknown ones stay, to be refused, correct ones are unchanged."""
-    given = {k: v for k, v in _unwrapped(arguments).items() if v is not None}
+    """Translate the arguments of one of our tools.
+
+    Unknown ones are kept, to be refused later; correct ones are unchanged.
+    """
+    values = {k: v for k, v in _unwrap(arguments).items() if v is not None}
     special = _SPECIAL.get(tool)
     names = _NAMES[tool]
-    exact = {k for k in given if k in names.values()}
+    exact = {k for k in values if k in names.values()}
     named: Json = {}
     rest: Json = {}
-    for key, value in given.items():
+    for key, value in values.items():
         ours = key if key in exact else names.get(plain(key).lstrip("-"))
         if ours is not None and ours not in named and (key in exact or ours not in exact):
             named[ours] = value
@@ -151,7 +157,7 @@ def repaired(tool: str, arguments: Json, cwd: Path) -> Json:
     return named | {k: v for k, v in rest.items() if plain(k) not in _DROPPED}
 
 
-def _unwrapped(arguments: Json) -> Json:
+def _unwrap(arguments: Json) -> Json:
     """Unwrap arguments that a model wrapped once more: `{"arguments": {…}}`."""
     if len(arguments) == 1:
         ((key, value),) = arguments.items()
@@ -207,10 +213,10 @@ def _bash(named: Json, rest: Json, cwd: Path) -> None:
     if isinstance(folder, str) and folder.strip() and resolved(cwd, folder) != cwd and "command" in named:
         named["command"] = f"(cd {shlex.quote(folder)} && {{\n{named['command']}\n}})"
     millis = _whole(_take(rest, "timeoutms", "timeoutmillis", "timeoutmilliseconds"))
-    if isinstance(limit := named.get("timeout"), str) and (found := _DURATION.fullmatch(limit)):
-        named["timeout"] = math.ceil(float(found[1]) * _UNITS[found[2].lower()])
-    given = _whole(named["timeout"]) if "timeout" in named else None
-    seconds = -(-millis // 1000) if millis is not None else given
+    if isinstance(limit := named.get("timeout"), str) and (match := _DURATION.fullmatch(limit)):
+        named["timeout"] = math.ceil(float(match[1]) * _UNITS[match[2].lower()])
+    timeout = _whole(named["timeout"]) if "timeout" in named else None
+    seconds = -(-millis // 1000) if millis is not None else timeout
     if seconds is None:
         return
     named["timeout"] = min(LONGEST, -(-seconds // 1000) if seconds > LONGEST else seconds)
@@ -220,8 +226,8 @@ def _bash(named: Json, rest: Json, cwd: Path) -> None:
 
 def _read(named: Json, rest: Json, _cwd: Path) -> None:
     for key in ("paths", "filepaths", "files"):
-        if "path" not in named and (found := _take(rest, key)) is not None:
-            named["path"] = found
+        if "path" not in named and (path := _take(rest, key)) is not None:
+            named["path"] = path
     _one(named, "path")
     _take(rest, "include")  # globs beside the paths
     inner = named.get("path")
@@ -238,8 +244,8 @@ def _read(named: Json, rest: Json, _cwd: Path) -> None:
     if isinstance(view, list) and len(cast("list[Any]", view)) == 2:
         offset, last = _whole(view[0]), _whole(view[1])
     pages = _take(rest, "pages", "page")
-    if pages is not None and (found := re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", str(pages))):
-        offset, last = int(found[1]), int(found[2] or found[1])
+    if pages is not None and (page_range := re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", str(pages))):
+        offset, last = int(page_range[1]), int(page_range[2] or page_range[1])
     if offset is not None:
         named["offset"] = max(1, offset)
     start = named.get("offset", 1)
@@ -386,12 +392,12 @@ _SPECIAL: dict[str, Callable[[Json, Json, Path], None]] = {
 
 
 def _editor(given: Json) -> tuple[str, Json]:
-    """Translate a call of an editor tool, whose `command` selects what it does."""
+    """Translate a call of an editor tool, whose `command` selects the operation."""
     rest = dict(given)
     command = plain(str(rest.pop("command", "view")))
     tool = {"create": "write", "write": "write", "strreplace": "edit", "insert": "edit", "edit": "edit"}.get(command)
     if tool is None and command not in ("view", "read"):
         raise ToolError(f"There is no command {command} here; use read, write or edit.")
-    wanted = {"write": ("oldstr", "newstr", "viewrange", "insertline"), "edit": ("filetext", "viewrange")}
-    dropped = wanted.get(tool or "", ("filetext", "oldstr", "newstr", "insertline"))
+    unused = {"write": ("oldstr", "newstr", "viewrange", "insertline"), "edit": ("filetext", "viewrange")}
+    dropped = unused.get(tool or "", ("filetext", "oldstr", "newstr", "insertline"))
     return tool or "read", {k: v for k, v in rest.items() if plain(k) not in dropped}

@@ -18,10 +18,10 @@ def keep(run: ToolContext, running: Running) -> str:
 
 
 def find(run: ToolContext, number: str) -> Running:
-    """Return the command of a number. Raises `ToolError` where there is none."""
+    """Return the command with a number. Raises `ToolError` if no command has it."""
     if number not in run.state.background:
-        known = ", ".join(run.state.background) or "none"
-        raise ToolError(f"There is no command {number} in the background (running: {known}).")
+        running = ", ".join(run.state.background) or "none"
+        raise ToolError(f"There is no command {number} in the background (running: {running}).")
     return run.state.background[number]
 
 
@@ -39,10 +39,10 @@ async def stop_command(state: ToolState, number: str) -> list[str]:
 
 async def stop_all(state: ToolState) -> list[str]:
     """Stop all commands that run, at the end of the session; return the names of survivors."""
-    if own := list(state.own_commands.values()):
-        for task in own:
+    if tasks := list(state.own_commands.values()):
+        for task in tasks:
             task.cancel()
-        await asyncio.wait(own)
+        await asyncio.wait(tasks)
     survivors: list[str] = []
     for running in list(state.background.values()):
         survivors += await running.stop()

@@ -36,7 +36,7 @@ def _no_path(_arguments: Mapping[str, Any]) -> Sequence[str]:
 
 
 def one_path(arguments: Mapping[str, Any]) -> Sequence[str]:
-    """Return the argument `path`; the current folder where it is left out."""
+    """Return the argument `path`, by default the current folder."""
     return (str(arguments.get("path", ".")),)
 
 
@@ -83,7 +83,7 @@ class Tool(Struct, frozen=True):
         return await self.function(run, **values)
 
     def check(self, arguments: Json, cwd: Path) -> Json:
-        """Return the arguments as the function takes them. Raises `ToolError` where they are invalid."""
+        """Return the arguments as the function takes them. Raises `ToolError` if they are invalid."""
         if forms.known(self.name):
             arguments = forms.repaired(self.name, arguments, cwd)
         return checked(self.name, self.parameters, arguments)

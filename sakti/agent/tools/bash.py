@@ -52,7 +52,7 @@ trap __sakti EXIT
 
 
 class Started(Struct, frozen=True):
-    """Started command, the temporary folder to which it writes its current folder, and the hosts that it may reach.
+    """Started command, with its temporary folder for the current folder, and its allowed hosts.
 
     `begin` is a time before its start (ns), by the clock that files are dated with.
     """
@@ -70,7 +70,7 @@ class Started(Struct, frozen=True):
 
 
 def start(run: ToolContext, command: str, *, track: bool = True, outside: str = "", way: Path | None = None) -> Started:
-    """Start a command. Raises `ToolError` where it cannot.
+    """Start a command. Raises `ToolError` if it cannot be started.
 
     `track`: follow its changes of the current folder; `outside`: why it runs outside of the sandbox; `way`: the socket
     of the proxy that it reaches hosts by.
@@ -84,24 +84,24 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
     folder = Path(notes.name)
     (folder / "cwd").touch()
     begin = (folder / "cwd").stat().st_ctime_ns
-    given = command
+    script_text = command
     if len(command.encode("utf-8", "replace")) > LONGEST_ARGUMENT:
         (folder / "command").write_text(command, "utf-8", "replace")
-        given = f". {shlex.quote(str(folder / 'command'))}"
+        script_text = f". {shlex.quote(str(folder / 'command'))}"
     prelude = _PRELUDE.format(file=shlex.quote(str(folder / "cwd"))).replace("\n", "; ") if track else ""
     # on one line, and the command evaluated: its lines are counted from 1 in what bash complains of
     script = f'{prelude}__command=$1; shift; eval "$__command"'
     cwd = run.cwd if run.cwd.is_dir() else run.state.workspace
     sandbox = None if outside or run.state.level.name == "unsandboxed" else run.state.sandbox
     env = _environment(run, cwd, outside, inside=sandbox is not None)
-    argv, read = [program, "-c", script, program, given], ()
+    argv, read = [program, "-c", script, program, script_text], ()
     if way is not None and sandbox is not None:
         argv, read = [sys.executable, "-I", "-S", str(RELAY), str(way), str(PORT), *argv], (way.parent,)
         env = {**env, **environment.proxied(PORT)}
     try:
-        with _enclosed(run, sandbox, argv, cwd, folder.resolve(), read) as made:
+        with _enclose(run, sandbox, argv, cwd, folder.resolve(), read) as enclosed:
             supervised = not _is_contained(run.state, sandbox)
-            process = spawn(made.argv, made.cwd, env, made.descriptors, supervised=supervised)
+            process = spawn(enclosed.argv, enclosed.cwd, env, enclosed.descriptors, supervised=supervised)
     except (OSError, ValueError) as e:
         notes.cleanup()
         raise ToolError(f"bash cannot be started: {getattr(e, 'strerror', None) or e}.") from e
@@ -110,11 +110,11 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
 
 def _environment(run: ToolContext, folder: Path, outside: str, *, inside: bool) -> Mapping[str, str]:
     """Return the variables of a command; one that the user types gets the user's own, with the user's git."""
-    state, own = run.state, run.state.own_env or {}
-    if outside == OWN and own:
-        return own
-    network = {} if inside else environment.networked(own)
-    git = git_environment.variables(own or state.env, folder, state.workspace, reads=run.read_only)
+    state, user_env = run.state, run.state.own_env or {}
+    if outside == OWN and user_env:
+        return user_env
+    network = {} if inside else environment.networked(user_env)
+    git = git_environment.variables(user_env or state.env, folder, state.workspace, reads=run.read_only)
     return {**state.env, **network, **git}
 
 
@@ -124,14 +124,15 @@ def _is_contained(state: ToolState, sandbox: Sandbox | None) -> bool:
 
 
 @contextmanager
-def _enclosed(
+def _enclose(
     run: ToolContext, sandbox: Sandbox | None, argv: Sequence[str], cwd: Path, notes: Path, read: Sequence[Path]
 ) -> Generator[Enclosed]:
     if sandbox is None:
         yield enclosing.Enclosed(tuple(argv), cwd)
         return
-    with sandbox.enclosed(argv, cwd, (notes,), read, read_only=run.read_only, shares_network=not run.is_alone) as made:
-        yield made
+    shares = not run.is_alone
+    with sandbox.enclosed(argv, cwd, (notes,), read, read_only=run.read_only, shares_network=shares) as enclosed:
+        yield enclosed
 
 
 @tool(effect="run", small=3, small_without=("timeout", "outside", "reach"))
@@ -145,28 +146,28 @@ async def bash(
         list[str] | None, "hosts to reach from inside the sandbox; the user is asked about new ones"
     ] = None,
 ) -> Outcome:
-    """Run a command. The current folder carries over to the next command; there is no terminal and no input."""
+    """Run a command without a terminal or input; its last folder is kept for the next one."""
     if "\0" in command:
         raise ToolError("bash was called with wrong arguments: command holds a NUL character. Leave it out.")
-    appeared = _watched(run)
+    appeared = _watch(run)
     if background:
         local = await _open_network(run, outside)
-        started = await _started(run, command, track=False, outside=outside, reach=reach or ())
+        started = await _start_enclosed(run, command, track=False, outside=outside, reach=reach or ())
         if started.sandbox is not None:
             started.sandbox.watch.job()
         started.running.notes = started.notes
         number = kept.keep(run, started.running)
         return Outcome(f"Running in the background as {number}.{local}", details={"background": number})
     before = run.state.files.unchanged()
-    started = await _started(run, command, outside=outside, reach=reach or ())
+    started = await _start_enclosed(run, command, outside=outside, reach=reach or ())
     running, limit = started.running, timeout or run.state.bash_timeout
-    timed_out, left, changed, survivors = False, "", "", list[str]()
+    timed_out, remaining, changed, survivors = False, "", "", list[str]()
     try:
-        timed_out = not await _streamed(run, running, limit)
+        timed_out = not await _stream(run, running, limit)
         if not timed_out:
-            left = await _left(run, running)
+            remaining = await _describe_jobs(run, running)
     finally:
-        if not left:
+        if not remaining:
             survivors = await running.stop()
         running.output.settle()
         changed = _changes(run, OwnCommand(command, started.begin, time.time_ns()), before)
@@ -175,12 +176,8 @@ async def bash(
             appeared += started.sandbox.watch.look()
     if piece := running.output.take_unread():
         run.stream(piece)
-    return _result(
-        run,
-        running,
-        limit if timed_out else None,
-        [survived(survivors), left, changed, aside.told(appeared), _not_reached(run, started), _stopped(run, started)],
-    )
+    notes = [survived(survivors), remaining, changed, aside.told(appeared), _refused_hosts(run, started)]
+    return _result(run, running, limit if timed_out else None, [*notes, _explain_failure(run, started)])
 
 
 async def _open_network(run: ToolContext, outside: str) -> str:
@@ -198,7 +195,7 @@ def survived(names: Sequence[str]) -> str:
     return f"[could not be ended, and still running: {', '.join(names)}]" if names else ""
 
 
-async def _started(
+async def _start_enclosed(
     run: ToolContext, command: str, *, track: bool = True, outside: str = "", reach: Sequence[str] = ()
 ) -> Started:
     """Start a command, inside the sandbox with a way to the hosts that it may reach. Raises `ToolError`."""
@@ -213,7 +210,7 @@ async def _started(
     return replace(started, reach=tuple(reach) if way is not None else ())
 
 
-async def _streamed(run: ToolContext, running: Running, limit: int) -> bool:
+async def _stream(run: ToolContext, running: Running, limit: int) -> bool:
     """Stream a command's output until it ends; False on timeout."""
     ended = asyncio.ensure_future(running.exited())
     try:
@@ -231,8 +228,8 @@ async def _streamed(run: ToolContext, running: Running, limit: int) -> bool:
         await asyncio.wait({ended})
 
 
-async def _left(run: ToolContext, running: Running) -> str:
-    """Describe what a command left running, which continues in the background; empty where all has ended.
+async def _describe_jobs(run: ToolContext, running: Running) -> str:
+    """Describe the processes that a command left running in the background; "" if all have ended.
 
     The first process of a sandbox is in no group of ours and ends a moment after its command: the pipe tells.
     """
@@ -257,14 +254,14 @@ async def _left(run: ToolContext, running: Running) -> str:
 
 def _follow(run: ToolContext, started: Started) -> None:
     """Change to the folder in which the command ended."""
-    where = _noted(started.folder).removesuffix("\n")
+    where = _read_note(started.folder).removesuffix("\n")
     if where and Path(where).is_dir():
         run.state.cwd = Path(where)
     started.notes.cleanup()
 
 
-def _noted(file: Path) -> str:
-    """Return what the command noted; "" where it put something else in that file's place."""
+def _read_note(file: Path) -> str:
+    """Return the command's note; "" if the command replaced that file."""
     try:
         number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -277,7 +274,7 @@ def _noted(file: Path) -> str:
         os.close(number)
 
 
-def _watched(run: ToolContext) -> list[tuple[str, str]]:
+def _watch(run: ToolContext) -> list[tuple[str, str]]:
     """Look at the protected names before a command; return what one in the background left there."""
     if run.state.sandbox is None or run.state.level.name == "unsandboxed":
         return []
@@ -285,7 +282,7 @@ def _watched(run: ToolContext) -> list[tuple[str, str]]:
     return run.state.sandbox.watch.begin(running=running)
 
 
-def _stopped(run: ToolContext, started: Started) -> str:
+def _explain_failure(run: ToolContext, started: Started) -> str:
     """Tell the model where the sandbox may have made a command fail."""
     running = started.running
     if started.sandbox is None or not running.process.returncode:
@@ -299,7 +296,7 @@ def _stopped(run: ToolContext, started: Started) -> str:
     return f'[{why}. {reach} outside="REASON" it runs outside, if the user allows it.]' if why else ""
 
 
-def _not_reached(run: ToolContext, started: Started) -> str:
+def _refused_hosts(run: ToolContext, started: Started) -> str:
     """Tell the model which hosts a command asked for that it may not reach."""
     if run.state.network is None or not (refused := run.state.network.refused(started.reach)):
         return ""

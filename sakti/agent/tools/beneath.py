@@ -1,4 +1,4 @@
-"""Open a folder by its resolved path without following links: one that has appeared since is no way out."""
+"""Open a folder by its resolved path without following links that have appeared since."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def folder_of(path: Path) -> Generator[int]:
     at = os.open(path.anchor, _FOLDER)
     try:
         for part in path.parts[1:-1]:
-            below = _entered(at, part, path)
+            below = _enter(at, part, path)
             os.close(at)
             at = below
         yield at
@@ -31,7 +31,7 @@ def folder_of(path: Path) -> Generator[int]:
         os.close(at)
 
 
-def _entered(at: int, part: str, path: Path) -> int:
+def _enter(at: int, part: str, path: Path) -> int:
     try:
         return os.open(part, _FOLDER, dir_fd=at)
     except FileNotFoundError:
@@ -39,20 +39,20 @@ def _entered(at: int, part: str, path: Path) -> int:
         return os.open(part, _FOLDER, dir_fd=at)
     except OSError as e:
         if e.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise _moved(path) from e
+            raise _link_error(path) from e
         raise
 
 
 def there(folder: int, path: Path) -> os.stat_result | None:
-    """Return what stands under the name of `path` in its folder, None for nothing. Raises `ToolError` for a link."""
+    """Return the status of `path` in its folder, or None. Raises `ToolError` for a link."""
     try:
-        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if stat.S_ISLNK(found.st_mode):
-        raise _moved(path)
-    return found
+    if stat.S_ISLNK(status.st_mode):
+        raise _link_error(path)
+    return status
 
 
-def _moved(path: Path) -> ToolError:
+def _link_error(path: Path) -> ToolError:
     return ToolError(f"{path} leads elsewhere now: a link has appeared on the way. Nothing was written there.")

@@ -1,4 +1,4 @@
-"""Call what stands before and after each tool call: the one place where others take part in running tools."""
+"""Hooks before and after each tool call: the only extension point of running tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sakti.core.types import ToolCallPart
 
 
 class Denied(ToolError):
-    """A call that must not run. `why` in a few words for people, "" where none was given."""
+    """A call that must not run. `why` is a short reason for people, or ""."""
 
     def __init__(self, message: str, why: str) -> None:
         super().__init__(message, code="refused")
@@ -37,11 +37,14 @@ class Guard(Protocol):
     """Decides on calls beside permissions: what the user's and the project's hooks are."""
 
     async def before(self, call: ToolCallPart) -> Judged:
-        """Return what it decides on a call whose arguments are valid. Raises `Denied`."""
+        """Return the verdict on a call whose arguments are valid. Raises `Denied`."""
         ...
 
     async def asked(self, call: ToolCallPart) -> Judged:
-        """Return what it answers where the user would be asked; without a verdict the user is. Raises `Denied`."""
+        """Return the verdict on a call that the user would be asked about. Raises `Denied`.
+
+        Without a verdict the user is asked.
+        """
         ...
 
     async def after(self, call: ToolCallPart, outcome: Outcome, duration_ms: int) -> Outcome:
@@ -49,7 +52,7 @@ class Guard(Protocol):
         ...
 
     def stop_reason(self) -> str | None:
-        """Return why the turn must end now, once; None where it goes on."""
+        """Return once why the turn must end now; None if it goes on."""
         ...
 
 
@@ -57,14 +60,14 @@ class CallHook(Protocol):
     """Takes part in every tool call of a session."""
 
     async def before(self, call: ToolCallPart) -> ToolCallPart:
-        """Return the call to run, perhaps with other arguments: they are judged by permissions as the model's are.
+        """Return the call to run; permissions judge changed arguments like those of the model.
 
         Raises `ToolError` to refuse it; the model reads the message.
         """
         ...
 
     async def after(self, call: ToolCallPart, outcome: Outcome) -> Outcome:
-        """Return the outcome that the model sees, of a failed call too; it is masked and cut to size afterwards."""
+        """Return the outcome for the model, also of a failed call; it is masked and cut afterwards."""
         ...
 
 

@@ -33,11 +33,11 @@ _PIECE = lazy_pattern(
 
 def heredoc(command: str) -> tuple[str, str] | None:
     """Return (folder, patch) of a command that only passes a patch to `apply_patch`."""
-    found = _HEREDOC.fullmatch(command)
-    if found is not None and "*** Begin Patch" in found["body"]:
-        return (found["dir"] or "").strip("'\""), found["body"]
-    found = _ARGUMENT.fullmatch(command)
-    return ("", found["body"]) if found is not None else None
+    match = _HEREDOC.fullmatch(command)
+    if match is not None and "*** Begin Patch" in match["body"]:
+        return (match["dir"] or "").strip("'\""), match["body"]
+    match = _ARGUMENT.fullmatch(command)
+    return ("", match["body"]) if match is not None else None
 
 
 _BLOCK = lazy_pattern(
@@ -64,7 +64,7 @@ def hunks(text: str) -> list[Json]:
 
 
 def loaded(text: str) -> Any:
-    value = _repaired(text)
+    value = _repair(text)
     if value is None:
         raise ToolError("edits is not a list but text that is no JSON. Give a list of objects.")
     return value
@@ -76,15 +76,15 @@ def parse_leniently(raw: str) -> Json | None:
     Accepts line breaks inside strings, a code fence or words around it, a JSON string of it, braces too many, a comma
     too many. A text that may have been cut is never completed: a file would be written in part.
     """
-    value = _repaired(raw)
+    value = _repair(raw)
     return cast("Json", value) if isinstance(value, dict) else None
 
 
-def _repaired(text: str, *, inside: bool = False) -> Any:
+def _repair(text: str, *, inside: bool = False) -> Any:
     """Return the one value that a text holds, None if it is cut, unclear or not the only one."""
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(text, strict=False)
-        return _repaired(value, inside=True) if isinstance(value, str) and not inside else value
+        return _repair(value, inside=True) if isinstance(value, str) and not inside else value
     if not _is_one_value(text):
         return None
     import json_repair  # 0.06 s, for a call that is not JSON

@@ -21,7 +21,7 @@ def all_tools(store: Store, **of_session: Any) -> list[Tool]:
 
 def workspace_tools() -> list[Tool]:
     """Return the tools that work on files and commands."""
-    names = [found.name for found in pkgutil.iter_modules(tools.__path__)]
+    names = [module.name for module in pkgutil.iter_modules(tools.__path__)]
     files = [importlib.import_module(f"{tools.__name__}.{name}") for name in names]
     return [
         tool

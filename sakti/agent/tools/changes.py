@@ -37,25 +37,25 @@ class Changed(Struct, frozen=True):
 
 
 def written(run: ToolContext, path: str, content: str) -> Changed:
-    """Return a file with a new content. Raises `ToolError` where the model has not read all of what is there."""
-    found = run.resolve(path)
-    name = run.state.show(found)
-    if not os.path.lexists(found):
-        return Changed(found, name, None, content, FileText("").encode(content))
+    """Return a file with new content. Raises `ToolError` unless the model has read all of the old one."""
+    target = run.resolve(path)
+    name = run.state.show(target)
+    if not os.path.lexists(target):
+        return Changed(target, name, None, content, FileText("").encode(content))
     regular(run, path)
-    run.state.check_unchanged(found, whole=True)
-    writable(found, name)
+    run.state.check_unchanged(target, whole=True)
+    writable(target, name)
     try:
-        _, there = read_file(found)
+        _, there = read_file(target)
     except ToolError:  # binary or very large: replaced as it was asked for, without a diff
-        return Changed(found, name, "", content, FileText("").encode(content))
+        return Changed(target, name, "", content, FileText("").encode(content))
     content = revealed(content, there.text)
     there.check_whole(content)
-    return Changed(found, name, there.text, content, there.encode(_kept_ends(there.text, content)))
+    return Changed(target, name, there.text, content, there.encode(_kept_ends(there.text, content)))
 
 
 def _kept_ends(before: str, content: str) -> str:
-    r"""Give new content of a whole file its former line ends, and keep unchanged lines as they were.
+    r"""Give the new content of a file its former line ends, and keep unchanged lines exactly.
 
     A content with line ends other than \n is taken literally.
     """
@@ -105,7 +105,7 @@ def _temporary_for(path: Path) -> Path:
 
 
 def replace_file(path: Path, data: bytes, temporary: str) -> None:
-    """Write a temporary file and rename it over the target, so that a crash leaves the old or the new file.
+    """Write a temporary file and rename it over the target: a crash leaves the old or the new file.
 
     A file with several links, of another owner, or in a folder that is not writable is overwritten in place: a new file
     in its stead would lose the other names or the owner, which nobody asked for, while a crash in that moment costs at

@@ -1,4 +1,4 @@
-"""Run programs of our own that search, list and draw: started by path, streamed, killed at a deadline.
+"""Run our own helper programs to search, list and draw, streamed, and killed at a deadline.
 
 A regular expression or a damaged file can keep a library busy for hours or crash it; in a process of its own that
 costs a call, not the session. Cancelling ends the process.
@@ -22,7 +22,7 @@ KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTE
 
 
 class Ended(Struct):
-    """End of a child process: its exit code, None where it was killed at the deadline, and its stderr."""
+    """End of a child process: its exit code (None if killed at the deadline) and its stderr."""
 
     code: int | None = None
     errors: str = ""
@@ -30,7 +30,7 @@ class Ended(Struct):
 
 @functools.cache
 def ripgrep() -> str | None:
-    """Return the program of the installed ripgrep package; None where this platform has none.
+    """Return the program of the installed ripgrep package, or None if this platform has none.
 
     PATH is not used: anyone may have written what is there.
     """
@@ -41,9 +41,9 @@ def ripgrep() -> str | None:
     except metadata.PackageNotFoundError:
         return None
     for file in files:
-        found = Path(str(file.locate()))
-        if file.name in ("rg", "rg.exe") and found.is_file():
-            return str(found.resolve())
+        program = Path(str(file.locate()))
+        if file.name in ("rg", "rg.exe") and program.is_file():
+            return str(program.resolve())
     return None
 
 
@@ -56,7 +56,7 @@ def script(name: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables that a program of our own gets."""
+    """Return the variables for our own helper programs."""
     return {name: os.environ[name] for name in KEPT if name in os.environ}
 
 
@@ -79,7 +79,7 @@ async def chunks(
     assert process.stderr is not None
     helpers = [asyncio.create_task(_head(process.stderr))]
     if process.stdin is not None:
-        helpers.append(asyncio.create_task(_feed(process.stdin, data)))
+        helpers.append(asyncio.create_task(_write_input(process.stdin, data)))
     try:
         async with asyncio.timeout_at(deadline):
             while piece := await process.stdout.read(CHUNK):
@@ -99,13 +99,13 @@ async def chunks(
 
 async def _head(stream: asyncio.StreamReader) -> str:
     """Return the beginning of a program's stderr; the rest is read so that it does not block."""
-    kept = b""
+    head = b""
     while piece := await stream.read(CHUNK):
-        kept += piece[: max(0, 8_192 - len(kept))]
-    return kept.decode("utf-8", "replace")
+        head += piece[: max(0, 8_192 - len(head))]
+    return head.decode("utf-8", "replace")
 
 
-async def _feed(stream: asyncio.StreamWriter, data: bytes) -> str:
+async def _write_input(stream: asyncio.StreamWriter, data: bytes) -> str:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         stream.write(data)
         await stream.drain()

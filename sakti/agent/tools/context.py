@@ -43,7 +43,10 @@ class Outcome(Struct, frozen=True):
 
 
 class CallRecord(Struct):
-    """Record of a call: `jobs` are what it left running, `lost` names files that cannot be restored."""
+    """Record of a call.
+
+    `jobs` are the commands still running after it, `lost` names files that cannot be restored.
+    """
 
     jobs: list[Running] = field(default_factory=list["Running"])
     lost: list[str] = field(default_factory=list[str])
@@ -68,7 +71,7 @@ class Recorder(Protocol):
     def around(
         self, effect: str, arguments: Mapping[str, Any], place: Place
     ) -> contextlib.AbstractAsyncContextManager[CallRecord]:
-        """Surround a call of a tool with this effect, which says what it left running."""
+        """Surround a call of a tool with this effect; the record names the jobs still running after it."""
         ...
 
     async def settle(self, *, ends: bool = False) -> None:
@@ -129,7 +132,7 @@ class ToolState(Struct):
         return self.sandbox.level if self.sandbox is not None else Level("unsandboxed", "no sandbox was asked for")
 
     def show(self, path: Path) -> str:
-        """Return `path` relative to the workspace where it is inside."""
+        """Return `path` relative to the workspace if it is inside."""
         try:
             return str(path.relative_to(self.workspace)) or "."
         except ValueError:
@@ -175,7 +178,7 @@ class ToolState(Struct):
         return f"{re.sub(r'[^0-9A-Za-z_-]', '', call_id)[-12:]}-{self.ids.new()[-8:]}.txt"
 
     def bounded(self, outcome: Outcome, call_id: str) -> Outcome:
-        """Mask secrets in `outcome` and cut it to `output_bytes` for the model; the whole is kept in a file."""
+        """Mask secrets in `outcome` and cut it to `output_bytes` for the model; a file keeps all of it."""
         content = masked(clean_surrogates(outcome.content))
         if len(content) <= self.output_bytes:
             return replace(outcome, content=content)

@@ -1,4 +1,4 @@
-"""Draw images and pages of PDFs at the size that models see, as a program of its own.
+"""Draw images and pages of PDFs at the size that models see, as a separate program.
 
 Reads a JSON object on standard input and prints one: `images` (base64), and of a PDF its number of `pages` and the
 `texts` of those drawn; of a `check` nothing; `error` if it fails.
@@ -20,10 +20,10 @@ MEMORY = 3 << 30  # bytes
 
 
 def main() -> int:
-    wanted = json.load(sys.stdin)
+    task = json.load(sys.stdin)
     limit_memory()
     try:
-        done = pdf(wanted) if "pdf" in wanted else check(wanted) if "check" in wanted else {"images": [image(wanted)]}
+        done = pdf(task) if "pdf" in task else check(task) if "check" in task else {"images": [image(task)]}
     except ImportError as e:
         done = {"error": f"{e.name} is not installed"}
     except Exception as e:  # the root of a program: whatever a damaged file brings up is told, not raised
@@ -44,8 +44,8 @@ def limit_memory() -> None:
 def check(wanted: dict[str, Any]) -> dict[str, Any]:
     """Decode every frame of an image. Raises an exception if it is damaged or cut."""
     must_be_whole(wanted["check"])
-    with Image.open(wanted["check"]) as found:
-        for frame in ImageSequence.Iterator(found):
+    with Image.open(wanted["check"]) as picture:
+        for frame in ImageSequence.Iterator(picture):
             frame.load()
     return {}
 
@@ -54,8 +54,8 @@ def must_be_whole(path: str) -> None:
     """Raise an exception for a file without its end: decoders only miss pixels."""
     if lacks_end(Path(path).read_bytes()):
         raise OSError("image file is truncated")
-    with Image.open(path) as found:
-        found.verify()  # of a PNG every chunk
+    with Image.open(path) as picture:
+        picture.verify()  # of a PNG every chunk
 
 
 def lacks_end(data: bytes) -> bool:
@@ -71,14 +71,14 @@ def lacks_end(data: bytes) -> bool:
 
 def image(wanted: dict[str, Any]) -> dict[str, Any]:
     must_be_whole(wanted["image"])
-    with Image.open(wanted["image"]) as found:
-        if found.format == "JPEG":
-            found.draft("RGB", (wanted["edge"], wanted["edge"]))
-        return encoded(ImageOps.exif_transpose(found), wanted)
+    with Image.open(wanted["image"]) as picture:
+        if picture.format == "JPEG":
+            picture.draft("RGB", (wanted["edge"], wanted["edge"]))
+        return encoded(ImageOps.exif_transpose(picture), wanted)
 
 
 def encoded(picture: Any, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Encode a picture scaled to the longest edge, as PNG where it is small enough, else as JPEG."""
+    """Encode a picture scaled to the longest edge, as PNG if it is small enough, else as JPEG."""
     picture = picture.convert(
         "RGBA" if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info else "RGB"
     )

@@ -31,7 +31,7 @@ class Edit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _preview(run: ToolContext, path: str, edits: Sequence[Edit]) -> str:
-    return changes.shown(run, [_edited(run, path, edits)])
+    return changes.shown(run, [_edit(run, path, edits)])
 
 
 @tool(effect="write", small=2, preview=_preview)
@@ -41,27 +41,27 @@ async def edit(
     edits: Annotated[list[Edit], "replacements, made in order; either all are made or none"],
 ) -> Outcome:
     """Change parts of a file by replacing text."""
-    change = await asyncio.to_thread(_edited, run, path, edits)
+    change = await asyncio.to_thread(_edit, run, path, edits)
     await asyncio.to_thread(changes.put, run, [change])
     details = changes.details([change])
     verb = "created" if change.before is None else "changed"
     return Outcome(f"{change.name} {verb} (+{details['added']} −{details['removed']} lines).", details=details)
 
 
-def _edited(run: ToolContext, path: str, edits: Sequence[Edit]) -> Changed:
+def _edit(run: ToolContext, path: str, edits: Sequence[Edit]) -> Changed:
     if len(edits) == 1 and not edits[0].old and edits[0].after is None and _is_empty(run.resolve(path)):
         return changes.written(run, path, edits[0].new)  # how other programs make a file by their edit tool
-    found = regular(run, path)
-    name = run.state.show(found)
-    run.state.check_unchanged(found)
-    changes.writable(found, name)
-    _, there = read_file(found)
-    after = apply_edits(there.text, [_unmasked(one, there.text) for one in edits], name)
-    return Changed(found, name, there.text, after, there.encode(after))
+    target = regular(run, path)
+    name = run.state.show(target)
+    run.state.check_unchanged(target)
+    changes.writable(target, name)
+    _, there = read_file(target)
+    after = apply_edits(there.text, [_unmask(one, there.text) for one in edits], name)
+    return Changed(target, name, there.text, after, there.encode(after))
 
 
-def _unmasked(change: Edit, there: str) -> Edit:
-    """Return a replacement with the values that its marks stand for in this file: the model sees secrets masked."""
+def _unmask(change: Edit, there: str) -> Edit:
+    """Return a replacement with its marks replaced by this file's values: the model sees secrets masked."""
     return replace(change, old=revealed(change.old, there), new=revealed(change.new, there))
 
 
@@ -80,7 +80,7 @@ def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:
     for number, change in enumerate(edits, 1):
         try:
             if change.after is not None:
-                text = _inserted(text, change.after, change.new)
+                text = _insert(text, change.after, change.new)
             else:
                 text = matching.apply(text, matching.Change(change.old, change.new, change.all), name)
         except ToolError as e:
@@ -90,7 +90,7 @@ def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:
     return text
 
 
-def _inserted(text: str, after: int, new: str) -> str:
+def _insert(text: str, after: int, new: str) -> str:
     lines = textfile.lines(text)
     if not 0 <= after <= len(lines):
         raise ToolError(f"the file has {len(lines)} lines; there is no line {after} to insert behind.")

@@ -16,11 +16,11 @@ MAX_FILE_BYTES = 20_000_000  # of a file that is held in memory; larger ones are
 
 def regular(run: ToolContext, path: str) -> Path:
     """Return the file at a path. Raises `ToolError` for anything but a regular file."""
-    found = run.resolve(path)
+    target = run.resolve(path)
     try:
-        mode = found.stat().st_mode
+        mode = target.stat().st_mode
     except FileNotFoundError:
-        near = _near_names(found)
+        near = _near_names(target)
         raise ToolError(f"There is no file {path}.{near}") from None
     except OSError as e:
         raise ToolError(f"{path} cannot be read: {e.strerror}.") from e
@@ -28,7 +28,7 @@ def regular(run: ToolContext, path: str) -> Path:
         raise ToolError(f"{path} is a folder; use ls.")
     if not stat.S_ISREG(mode):
         raise ToolError(f"{path} is not a regular file.")
-    return found
+    return target
 
 
 def _near_names(path: Path) -> str:
@@ -45,10 +45,10 @@ def read_file(path: Path) -> tuple[bytes, FileText]:
     if size > MAX_FILE_BYTES:
         raise ToolError(f"{path.name} has {size:,} bytes, too many to hold at once; use grep or bash.")
     data = path.read_bytes()
-    found = textfile.decode(data)
-    if found is None:
+    text = textfile.decode(data)
+    if text is None:
         raise ToolError(f"{path.name} is a binary file of {len(data):,} bytes.")
-    return data, found
+    return data, text
 
 
 def one_row(name: str) -> str:

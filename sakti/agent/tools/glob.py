@@ -23,13 +23,13 @@ async def glob(
 ) -> Outcome:
     """Find files by name, newest first."""
     root = _folder(run, path)
-    found = await listing(root, run.place(), seconds=SECONDS)
+    files = await listing(root, run.place(), seconds=SECONDS)
     fits = matcher(pattern, root)
-    names = await asyncio.to_thread(lambda: sorted(filter(fits, found.paths), key=lambda p: -_mtime(root / p)))
-    secret = [p for p in found.secret if fits(p)]
+    names = await asyncio.to_thread(lambda: sorted(filter(fits, files.paths), key=lambda p: -_mtime(root / p)))
+    secret = [p for p in files.secret if fits(p)]
     rows = [one_row(run.state.show(root / p)) for p in names[:MAX_RESULTS]] or ["No file matches."]
     rows += [f"[{len(names) - MAX_RESULTS} more; narrow the pattern]"] if len(names) > MAX_RESULTS else []
-    return Outcome("\n".join([*rows, *notes(found, secret)]), details={"matches": len(names)})
+    return Outcome("\n".join([*rows, *notes(files, secret)]), details={"matches": len(names)})
 
 
 def _folder(run: ToolContext, path: str) -> Path:

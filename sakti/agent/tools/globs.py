@@ -15,13 +15,13 @@ def matcher(pattern: str, root: Path) -> Callable[[str], bool]:
     Braces, `./`, `!` and absolute patterns work as models write them; a pattern without a slash is matched by name.
     """
     no = pattern.startswith("!")
-    wanted: list[str] = []
+    lines: list[str] = []
     for each in braces(pattern.removeprefix("!")):
         one = each.removeprefix("./")
         if one.startswith(f"{root.as_posix()}/"):
             one = "/" + one[len(root.as_posix()) + 1 :]
-        wanted.append(one.replace("#", r"\#", 1) if one.startswith("#") else one)
-    spec = pathspec.GitIgnoreSpec.from_lines(wanted)
+        lines.append(one.replace("#", r"\#", 1) if one.startswith("#") else one)
+    spec = pathspec.GitIgnoreSpec.from_lines(lines)
     return (lambda p: not spec.match_file(p)) if no else spec.match_file
 
 

@@ -70,12 +70,12 @@ async def grep(
     deadline = asyncio.get_running_loop().time() + SECONDS
     place = run.place()
     if root.is_dir():
-        found = await listing(root, place, seconds=SECONDS)
+        files = await listing(root, place, seconds=SECONDS)
         base, fits = root, matcher(include, root) if include else None
-        names = await asyncio.to_thread(lambda: [p for p in found.paths if fits is None or fits(p)])
-        secret = [p for p in found.secret if fits is None or fits(p)]
+        names = await asyncio.to_thread(lambda: [p for p in files.paths if fits is None or fits(p)])
+        secret = [p for p in files.secret if fits is None or fits(p)]
     elif root.is_file():
-        found, base, names, secret = Listing(), root.parent, [root.name], list[str]()
+        files, base, names, secret = Listing(), root.parent, [root.name], list[str]()
         if reason := secret_reason(root, place):
             raise ToolError(f"{path} cannot be searched: {reason}.")
     else:
@@ -83,7 +83,7 @@ async def grep(
     show = _shower(run, base)
     search.skipped += [f"{show(n)} (its name has a line end)" for n in names if "\n" in n]
     names = [n for n in names if "\n" not in n]
-    timed_out, hidden = False, functools.cache(_hidden(base, other_name(place)))
+    timed_out, hidden = False, functools.cache(_name_if_secret(base, other_name(place)))
     async with contextlib.aclosing(_output(search, base, names, deadline)) as rows:
         async for row in rows:
             if row is None:
@@ -92,7 +92,7 @@ async def grep(
                 secret += [] if name in secret else [name]
             elif not _take(search, row, show):
                 break
-    return _told(search, show, found, secret, timed_out)
+    return _build_outcome(search, show, files, secret, timed_out)
 
 
 def _shower(run: ToolContext, base: Path) -> Callable[[str], str]:
@@ -100,8 +100,8 @@ def _shower(run: ToolContext, base: Path) -> Callable[[str], str]:
     return lambda name: one_row(name if prefix == "." else f"{prefix.rstrip('/')}/{name}")
 
 
-def _hidden(base: Path, secret: Callable[[Path], bool]) -> Callable[[bytes], str]:
-    """Return a function that gives the name of a file with hits where it is a secret one by another name, else ""."""
+def _name_if_secret(base: Path, secret: Callable[[Path], bool]) -> Callable[[bytes], str]:
+    """Return a function that names a file with hits if it is secret under another name, else ""."""
 
     def name_of(raw: bytes) -> str:
         name = _name(raw)
@@ -114,8 +114,8 @@ def _take(search: Search, row: bytes, show: Callable[[str], str]) -> bool:
     """Add one row of output; False when there are enough."""
     name, separator, rest = row.partition(b"\0")
     if not separator:
-        if found := _BINARY.match(row):
-            search.skipped.append(f"{show(_name(found[1]))} (binary, it matches)")
+        if match := _BINARY.match(row):
+            search.skipped.append(f"{show(_name(match[1]))} (binary, it matches)")
         return True
     if search.files_only:
         number, sign, text = rest.rstrip(b"\r"), b":", b""
@@ -143,7 +143,9 @@ def _name(name: bytes) -> str:
     return text.removeprefix("./")
 
 
-def _told(search: Search, show: Callable[[str], str], found: Listing, secret: list[str], timed_out: bool) -> Outcome:
+def _build_outcome(
+    search: Search, show: Callable[[str], str], found: Listing, secret: list[str], timed_out: bool
+) -> Outcome:
     only = "" if search.pattern.isascii() else " Only files in UTF-8 and UTF-16 were searched for it."
     rows = search.rows or [f"No match.{only}"]
     if search.more:
@@ -171,8 +173,8 @@ async def _output(
         stream = child.chunks(command, base, ended, data=data, deadline=deadline)
         async with contextlib.aclosing(stream) as pieces:
             async for piece in pieces:
-                *whole, rest = (rest + piece).split(b"\n")
-                for row in whole:
+                *rows, rest = (rest + piece).split(b"\n")
+                for row in rows:
                     yield row
         if ended.code is None:
             yield None
@@ -187,7 +189,7 @@ def _commands(program: str | None, search: Search, names: Sequence[str]) -> Iter
     if not names:
         names = [os.devnull]  # a wrong pattern is told even where there is nothing to search
     if program is None:
-        wanted = {
+        task = {
             "pattern": re.escape(search.pattern) if search.literal else search.pattern,
             "ignore_case": search.ignore_case,
             "multiline": search.multiline,
@@ -196,7 +198,7 @@ def _commands(program: str | None, search: Search, names: Sequence[str]) -> Iter
             "columns": MAX_LINE,
             "files": [n if n == os.devnull else f"./{n}" for n in names],
         }
-        yield child.script("scan.py"), json.dumps(wanted).encode()
+        yield child.script("scan.py"), json.dumps(task).encode()
         return
     command = [program, "--no-config", "--null", "--with-filename", "--color=never", "--threads=1", "--crlf"]
     command += ["--count"] if search.files_only else ["--line-number", "--no-heading", f"--context={search.context}"]
@@ -243,5 +245,5 @@ def _wrong(pattern: str, errors: str) -> ToolError:
 
 def _unread(errors: str) -> list[str]:
     """Return the files that could not be read, with the reason."""
-    found = re.findall(r"^rg: (?:\./)?(.+?): (.+?)(?: \(os error \d+\))?$", errors, re.MULTILINE)
-    return [f"{name} ({reason})" for name, reason in found]
+    pairs = re.findall(r"^rg: (?:\./)?(.+?): (.+?)(?: \(os error \d+\))?$", errors, re.MULTILINE)
+    return [f"{name} ({reason})" for name, reason in pairs]

@@ -49,7 +49,7 @@ def find(
     """
     results: list[Json] = []
     room = ALL_HITS_TOKENS
-    new = known = 0
+    new = shown_already = 0
     at = offset
     total = 0
     notes: Sequence[str] = ()
@@ -59,23 +59,23 @@ def find(
         for hit in page.hits:
             if new == limit:
                 break
-            entry, cost = _known(hit) if hit.id in in_window else _entry(db, hit, around, counter, room)
+            entry, cost = _build_short_entry(hit) if hit.id in in_window else _entry(db, hit, around, counter, room)
             if cost > room:
-                return _found(results, total, at, notes)
+                return _build_result(results, total, at, notes)
             at += 1
             if hit.id in in_window:
-                known += 1
-                results += [entry] if known <= NAMED else []
+                shown_already += 1
+                results += [entry] if shown_already <= NAMED else []
                 continue
             new += 1
             room -= cost
             results.append(entry)
         if at >= total or not page.hits:
             break
-    return _found(results, total, at, notes)
+    return _build_result(results, total, at, notes)
 
 
-def _found(results: Sequence[Json], total: int, at: int, notes: Sequence[str]) -> Json:
+def _build_result(results: Sequence[Json], total: int, at: int, notes: Sequence[str]) -> Json:
     more: Json = {"next": at} if at < total else {}
     return {"results": list(results), "totalHits": total} | more | ({"notes": list(notes)} if notes else {})
 
@@ -92,7 +92,7 @@ def _head(hit: Hit) -> Json:
     return entry | ({"task": hit.task_id} if hit.task_id else {})
 
 
-def _known(hit: Hit) -> tuple[Json, int]:
+def _build_short_entry(hit: Hit) -> tuple[Json, int]:
     return _head(hit) | {"text": "[already in the conversation above]"}, 0
 
 
@@ -113,21 +113,24 @@ def _entry(db: Database, hit: Hit, around: MessageRange, counter: Counter, room:
 
 
 def _neighbours(db: Database, hit: Hit, around: MessageRange, counter: Counter, room: int) -> tuple[list[Json], int]:
-    """Return the messages around a hit in their order, and their tokens; where there is no room the farthest lack."""
+    """Return the messages around a hit in their order, and their tokens.
+
+    The farthest are left out if there is no room.
+    """
     rows = messages.between(db, hit.thread_id or "", hit.position - around.before, hit.position + around.after)
-    told: list[Json] = []
-    left = room
+    entries: list[Json] = []
+    remaining = room
     for row in sorted(rows, key=lambda row: abs(row.index - hit.position)):
-        whole = plain_text(row.parts)
-        if row.id == hit.id or row.state != "saved" or not whole.strip():
+        full_text = plain_text(row.parts)
+        if row.id == hit.id or row.state != "saved" or not full_text.strip():
             continue
-        text = _cut(whole, NEIGHBOUR_TOKENS, counter)
-        left -= (size := counter.count(text))
-        if left < 0:
-            return sorted(told, key=_position), room - left - size
+        text = _cut(full_text, NEIGHBOUR_TOKENS, counter)
+        remaining -= (size := counter.count(text))
+        if remaining < 0:
+            return sorted(entries, key=_position), room - remaining - size
         one: Json = {"id": row.id, "position": row.index - hit.position, "role": row.role, "text": text}
-        told.append(one | ({"cut": True} if text != whole else {}))
-    return sorted(told, key=_position), room - left
+        entries.append(one | ({"cut": True} if text != full_text else {}))
+    return sorted(entries, key=_position), room - remaining
 
 
 def _position(told: Json) -> int:

@@ -28,17 +28,17 @@ class _Entry(Struct, frozen=True):
 @tool(effect="read", small=6)
 async def ls(run: ToolContext, path: Annotated[str, "folder"] = ".") -> Outcome:
     """List a folder: folders end with a slash, files show their size in bytes."""
-    found = run.resolve(path)
-    if not found.is_dir():
-        if found.exists():
+    folder = run.resolve(path)
+    if not folder.is_dir():
+        if folder.exists():
             raise ToolError(f"{path} is a file, not a folder; use read.")
         raise ToolError(f"{path} is not a folder.")
-    entries = sorted(await asyncio.to_thread(_entries, run, found), key=lambda e: (not e.folder, e.name))
+    entries = sorted(await asyncio.to_thread(_entries, run, folder), key=lambda e: (not e.folder, e.name))
     rows = [e.row for e in entries if not e.secret]
     secret = [e.name for e in entries if e.secret]
     more = [f"[{len(rows) - MAX_ENTRIES} more; use glob with a pattern]"] if len(rows) > MAX_ENTRIES else []
     hidden = [not_shown(secret)] if secret else []
-    name = run.state.show(found)
+    name = run.state.show(folder)
     text = "\n".join([*rows[:MAX_ENTRIES], *more, *hidden])
     return Outcome(text or f"{name} is empty.", details={"path": name, "entries": len(rows)})
 
@@ -46,8 +46,8 @@ async def ls(run: ToolContext, path: Annotated[str, "folder"] = ".") -> Outcome:
 def _entries(run: ToolContext, folder: Path) -> list[_Entry]:
     place = run.place()
     out: list[_Entry] = []
-    with os.scandir(folder) as found:
-        for entry in found:
+    with os.scandir(folder) as entries:
+        for entry in entries:
             secret = bool(secret_reason(place.resolve(entry.path), place) or secret_reason(Path(entry.path), place))
             is_folder = entry.is_dir(follow_symlinks=False)
             try:

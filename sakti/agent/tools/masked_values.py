@@ -1,4 +1,7 @@
-"""Find marks of masked secrets in a call that stand for nothing there: it is asked about, since it would not work."""
+"""Find marks of masked secrets in a call that have no value in it.
+
+The user is asked about such a call, since it would not work.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,21 @@ REASON = "{marks} stands for a masked secret, which is not put there"
 
 def decided(run: ToolContext, tool: Tool, arguments: Json, decision: Decision) -> Decision:
     """Return the decision, to be asked in every mode where a mark would go somewhere as it is."""
-    if decision.verdict != "allow" or not (left := unresolved(run, tool, arguments)):
+    if decision.verdict != "allow" or not (marks := unresolved(run, tool, arguments)):
         return decision
     target = decision.target or ", ".join(tool.named(arguments)) or str(arguments.get("command", tool.name))
-    return replace(decision, verdict="ask", reason=REASON.format(marks=", ".join(left)), target=target, rules=())
+    return replace(decision, verdict="ask", reason=REASON.format(marks=", ".join(marks)), target=target, rules=())
 
 
 def unresolved(run: ToolContext, tool: Tool, arguments: Json) -> tuple[str, ...]:
     """Return the marks in a call that writes or runs, but for those whose value the changed file holds."""
-    wanted = marks_in(arguments) if tool.effect in ("write", "run") else ()
-    if not wanted or tool.effect != "write":
-        return wanted
+    marks = marks_in(arguments) if tool.effect in ("write", "run") else ()
+    if not marks or tool.effect != "write":
+        return marks
     held: set[str] = set()
     for name in tool.named(arguments):
         try:
             held |= marks_of(read_file(run.resolve(name))[1].text)
         except (OSError, ToolError):  # no such file yet, or none with a text
             continue
-    return tuple(mark for mark in wanted if mark not in held)
+    return tuple(mark for mark in marks if mark not in held)

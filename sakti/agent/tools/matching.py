@@ -60,20 +60,22 @@ class Text:
 
         `back` maps a column of a folded line to one of the line itself.
         """
-        wanted = "\n".join(map(fold, old.split("\n")))
-        if fold is not str and (not wanted.strip() or wanted.endswith("\n") != old.endswith("\n")):
+        folded = "\n".join(map(fold, old.split("\n")))
+        if fold is not str and (not folded.strip() or folded.endswith("\n") != old.endswith("\n")):
             return []  # nothing is left to look for, or no line where one was
-        found = self._found(wanted, [fold(line.body) for line in self.lines], back)
+        matches = self._find(folded, [fold(line.body) for line in self.lines], back)
         if old[-1:] not in " \t" or fold is str:
-            return found
+            return matches
         # blanks at its end were dropped: it may not end inside a word
-        return [p for p in found if p.end >= len(fold(self.lines[p.last].body))]
+        return [p for p in matches if p.end >= len(fold(self.lines[p.last].body))]
 
-    def _found(self, wanted: str, bodies: list[str], back: Callable[[str, int], int]) -> list[Place]:
-        whole = "\n".join(bodies) + ("\n" if bodies else "")  # as if the last line ended: edits are merged with care
+    def _find(self, wanted: str, bodies: list[str], back: Callable[[str, int], int]) -> list[Place]:
+        full_text = "\n".join(bodies) + (
+            "\n" if bodies else ""
+        )  # as if the last line ended: edits are merged with care
         starts = list(itertools.accumulate((len(b) + 1 for b in bodies), initial=0))[: len(bodies)]
         out: list[Place] = []
-        at = whole.find(wanted)
+        at = full_text.find(wanted)
         while at >= 0:
             stop = at + len(wanted)
             first, last = bisect.bisect_right(starts, at) - 1, bisect.bisect_right(starts, stop - 1) - 1
@@ -86,7 +88,7 @@ class Text:
                     self._column(last, end, bodies[last], back),
                 )
             )
-            at = whole.find(wanted, stop)
+            at = full_text.find(wanted, stop)
         if len(out) > 1 and not self.lines[-1].end and out[-1].end > len(self.lines[-1].body):
             out.pop()  # it needs a line end that is not there, and others do not
         return out
@@ -100,15 +102,15 @@ class Text:
 
     def indented(self, old: str, fold: Callable[[str], str]) -> list[Place]:
         """Return where the lines of `old` occur with another indentation, mapped consistently."""
-        wanted = old.removesuffix("\n").split("\n")
-        bare = [fold(w).strip() for w in wanted]
+        old_lines = old.removesuffix("\n").split("\n")
+        bare = [fold(w).strip() for w in old_lines]
         if not any(bare):
             return []
         bodies = [fold(line.body).strip() for line in self.lines]
         out: list[Place] = []
         behind = 0
         for i in _runs(bodies, bare):
-            indents = _indents(wanted, [line.body for line in self.lines[i : i + len(bare)]])
+            indents = _indents(old_lines, [line.body for line in self.lines[i : i + len(bare)]])
             if i < behind or indents is None:
                 continue
             behind = i + len(bare)
@@ -117,19 +119,19 @@ class Text:
         return out
 
     def replaced(self, places: Sequence[Place], change: Change) -> str:
-        """Return the whole text after the change at all `places`, which are in order."""
+        """Return the entire text after the change at all `places`, which are in order."""
         old, new = _pieces(change.old), _pieces(change.new)
         out: list[str] = []
         line = column = 0
         for place in places:
-            out.append(self._between(line, column, place.first, place.start))
+            out.append(self._get_between(line, column, place.first, place.start))
             there = self._cut(place)
             adapt = _reindent(place.indents) if place.indents else str
             out.append(merged(there, old, new, self._end_near(place), adapt))
             line, column = place.last, place.end
             if column > len(self.lines[line].body):
                 line, column = line + 1, 0
-        out.append(self._between(line, column, len(self.lines), 0))
+        out.append(self._get_between(line, column, len(self.lines), 0))
         return "".join(out)
 
     def _cut(self, place: Place) -> list[Line]:
@@ -140,7 +142,7 @@ class Text:
         out[0] = Line(out[0].body[place.start :], out[0].end)
         return out
 
-    def _between(self, line: int, column: int, last: int, end: int) -> str:
+    def _get_between(self, line: int, column: int, last: int, end: int) -> str:
         if line > last or line >= len(self.lines):
             return ""
         if line == last:
@@ -165,21 +167,21 @@ def _same(_body: str, column: int) -> int:
     return column
 
 
-def _trimmed(body: str) -> str:
+def _trim(body: str) -> str:
     return body.rstrip(" \t")
 
 
-def _folded(body: str) -> str:
+def _fold(body: str) -> str:
     return folded(body).rstrip(" \t")
 
 
 def levels(text: Text, old: str) -> Iterator[list[Place]]:
     """Yield the matches of each level, the most exact first."""
     yield text.places(old, str, _same)
-    yield text.places(old, _trimmed, _same)
-    yield text.indented(old, _trimmed)
-    yield text.places(old, _folded, unfold)
-    yield text.indented(old, _folded)
+    yield text.places(old, _trim, _same)
+    yield text.indented(old, _trim)
+    yield text.places(old, _fold, unfold)
+    yield text.indented(old, _fold)
 
 
 def apply(text: str, change: Change, name: str) -> str:
@@ -193,23 +195,23 @@ def apply(text: str, change: Change, name: str) -> str:
         raise ToolError("the old text is empty; say which text is to be replaced. To make a new file use write.")
     if "\r" in change.old + change.new and (count := text.count(change.old)):
         if count > 1 and not change.all:
-            raise _too_often(count, [], name)
+            raise _ambiguity_error(count, [], name)
         return text.replace(change.old, change.new)  # who writes line ends means them
     if "\r" not in text and (text.count(change.old) == 1 or (change.all and change.old in text)):
         return text.replace(change.old, change.new)  # what follows comes to the same, but large files take seconds
-    whole = Text(text)
-    wanted = Change(textfile.plain(change.old), textfile.plain(change.new), change.all)
-    for each in (wanted, unnumbered(wanted)):
-        for places in levels(whole, each.old) if each is not None else ():
+    full_text = Text(text)
+    plain_change = Change(textfile.plain(change.old), textfile.plain(change.new), change.all)
+    for each in (plain_change, unnumbered(plain_change)):
+        for places in levels(full_text, each.old) if each is not None else ():
             if len(places) > 1 and not change.all:
-                raise _too_often(len(places), [p.first + 1 for p in places], name)
+                raise _ambiguity_error(len(places), [p.first + 1 for p in places], name)
             if places:
                 assert each is not None
-                return whole.replaced(places, each)
-    raise ToolError(f"that text is not in {name}; nothing was changed.{_hint(whole, wanted)}")
+                return full_text.replaced(places, each)
+    raise ToolError(f"that text is not in {name}; nothing was changed.{_hint(full_text, plain_change)}")
 
 
-def _too_often(count: int, at: Sequence[int], name: str) -> ToolError:
+def _ambiguity_error(count: int, at: Sequence[int], name: str) -> ToolError:
     where = f" (lines {', '.join(map(str, at[:8]))}{' …' if len(at) > 8 else ''})" if at else ""
     return ToolError(
         f"that text occurs {count} times in {name}{where}; nothing was changed. Give more lines round it, or set all."
@@ -220,10 +222,10 @@ def unnumbered(change: Change) -> Change | None:
     """Return `change` without the line numbers that `read` shows, if each line of the old text has one."""
     numbers: list[int] = []
     for line in change.old.removesuffix("\n").split("\n"):
-        found = _NUMBER.match(line)
-        if found is None:
+        match = _NUMBER.match(line)
+        if match is None:
             return None
-        numbers.append(int(found[1]))
+        numbers.append(int(match[1]))
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         return None
     bare = [_NUMBER.sub("", line, count=1) for line in change.old.split("\n")]
@@ -247,7 +249,7 @@ def _runs(bodies: Sequence[str], wanted: Sequence[str]) -> Iterator[int]:
 
 
 def _indents(wanted: Sequence[str], there: Sequence[str]) -> dict[str, str] | None:
-    """Map each indentation in `wanted` to the file's; None where one maps to two."""
+    """Map each indentation in `wanted` to the file's; None if one maps to two."""
     out: dict[str, str] = {}
     for theirs, ours in zip(wanted, there, strict=True):
         if theirs.strip() and out.setdefault(_indent(theirs), _indent(ours)) != _indent(ours):
@@ -273,22 +275,22 @@ def _reindent(indents: Mapping[str, str]) -> Callable[[str], str]:
         indent = _indent(line)
         if not line.strip() or indent in indents:
             return indents.get(indent, indent) + line[len(indent) :]
-        shorter = [known for known in indents if indent.startswith(known)]
+        shorter = [closest for closest in indents if indent.startswith(closest)]
         if shorter:
-            known = max(shorter, key=len)
-            return indents[known] + more(indent[len(known) :]) + line[len(indent) :]
-        known = min(indents, key=len)
-        less = more(known[len(indent) :]) if known.startswith(indent) else ""
-        return indents[known].removesuffix(less) + line[len(indent) :]
+            closest = max(shorter, key=len)
+            return indents[closest] + more(indent[len(closest) :]) + line[len(indent) :]
+        closest = min(indents, key=len)
+        less = more(closest[len(indent) :]) if closest.startswith(indent) else ""
+        return indents[closest].removesuffix(less) + line[len(indent) :]
 
     return adapt
 
 
 def _unit(indents: Mapping[str, str]) -> int:
-    """Return how many blanks a tab stands for, by the known pairs; 4 where they do not tell."""
+    """Return the number of blanks of a tab by the known pairs; 4 if they do not show it."""
     pairs = [(a, b) if "\t" in b else (b, a) for a, b in indents.items()]
-    told = [len(blanks) // tabs.count("\t") for blanks, tabs in pairs if "\t" in tabs and "\t" not in blanks]
-    return max([t for t in told if t], default=4)
+    widths = [len(blanks) // tabs.count("\t") for blanks, tabs in pairs if "\t" in tabs and "\t" not in blanks]
+    return max([t for t in widths if t], default=4)
 
 
 # --- what to say where nothing is found -------------------------------------------------------------------------------
@@ -302,19 +304,19 @@ def _hint(text: Text, change: Change) -> str:
 
 def _nearest(text: Text, old: str) -> str:
     """Describe where text similar to `old` occurs, with the first difference made visible."""
-    wanted = old.removesuffix("\n").split("\n")
+    old_lines = old.removesuffix("\n").split("\n")
     bodies = [line.body.strip() for line in text.lines]
-    for i in sorted(range(len(wanted)), key=lambda i: -len(wanted[i].strip()))[:3]:
-        anchor = wanted[i].strip()
+    for i in sorted(range(len(old_lines)), key=lambda i: -len(old_lines[i].strip()))[:3]:
+        anchor = old_lines[i].strip()
         if not anchor:
             break
         alike = [anchor] if anchor in bodies else difflib.get_close_matches(anchor[:300], bodies[:NEAR_LINES], 1, 0.6)
         if alike:
-            return _shown(text, wanted, max(0, bodies.index(alike[0]) - i))
+            return _render_lines(text, old_lines, max(0, bodies.index(alike[0]) - i))
     return ""
 
 
-def _shown(text: Text, wanted: Sequence[str], at: int) -> str:
+def _render_lines(text: Text, wanted: Sequence[str], at: int) -> str:
     there = [line.body for line in text.lines[at : at + len(wanted)]]
     body = "\n".join(there)[:SHOWN]
     differs = next(((n, a, b) for n, (a, b) in enumerate(zip(there, wanted, strict=False)) if a != b), None)

@@ -1,4 +1,7 @@
-"""Make the three memory tools: task-query, task-mutate, memory-search. Bad input is an answer, not an exception."""
+"""Make the memory tools task-query, task-mutate and memory-search.
+
+Invalid input is an answer, not an exception.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search all messages, observations and tasks with memory-search, and open the raw messages behind a hit."""
+"""Search messages, observations and tasks with memory-search, and open the messages behind a hit."""
 
 from __future__ import annotations
 

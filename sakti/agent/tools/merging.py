@@ -75,19 +75,19 @@ def carry(old: str, new: str, there: str) -> str:
 
     `there` is `old` as the file has it; the indentation is that of `new`, trailing blanks of the file stay.
     """
-    before, after, found = old.lstrip(" \t"), new.lstrip(" \t"), there.lstrip(" \t")
+    before, after, present = old.lstrip(" \t"), new.lstrip(" \t"), there.lstrip(" \t")
     indent = new[: len(new) - len(after)]
-    if before == found:
+    if before == present:
         return new
-    if folded(before) == folded(found):
-        return indent + _carried(before, after, found)
-    bare, blanks = found.rstrip(" \t"), found[len(found.rstrip(" \t")) :]
+    if folded(before) == folded(present):
+        return indent + _carry(before, after, present)
+    bare, blanks = present.rstrip(" \t"), present[len(present.rstrip(" \t")) :]
     if before != before.rstrip(" \t") or after != after.rstrip(" \t") or folded(before) != folded(bare):
         return new
-    return indent + (after if before == bare else _carried(before, after, bare)) + blanks
+    return indent + (after if before == bare else _carry(before, after, bare)) + blanks
 
 
-def _carried(old: str, new: str, there: str) -> str:
+def _carry(old: str, new: str, there: str) -> str:
     shared = 0
     while shared < min(len(old), len(new)) and old[shared] == new[shared]:
         shared += 1
@@ -121,8 +121,8 @@ def merged(
             at = i + k - j
             paired = at < i_end
             body = adapt(carry(old[at].body, new[k].body, there[at].body) if paired else new[k].body)
-            kept = there[at].end if paired and old[at].end and new[k].end else ""
-            out.append(Line(body, kept or (end if new[k].end else "")))
+            line_end = there[at].end if paired and old[at].end and new[k].end else ""
+            out.append(Line(body, line_end or (end if new[k].end else "")))
     for n, line in enumerate(out[:-1]):
         if not line.end:  # the last line of the file is no longer the last
             out[n] = Line(line.body, end)

@@ -1,4 +1,4 @@
-"""Read the parameters of a tool from its function: their JSON Schema, and a check of what a model gives for them."""
+"""Parameters of a tool, read from its function: their JSON Schema, and a check of arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNLISTED = Meta(extra_json_schema={"unlisted": True})
 
 
 class Parameter(Struct, frozen=True):
-    """Parameter of a tool: its type with its bounds, its default or REQUIRED, and what a model is told of it."""
+    """Parameter of a tool: its type with bounds, its default or REQUIRED, and its description."""
 
     type: Any
     default: Any = REQUIRED
@@ -32,14 +32,14 @@ Parameters: TypeAlias = Mapping[str, Parameter]
 def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
     """Return the parameters of a tool's function but the first, which is the context of the call."""
     hints = typing.get_type_hints(function, include_extras=True)
-    found: dict[str, Parameter] = {}
-    for given in list(inspect.signature(function).parameters.values())[1:]:
-        annotation = hints[given.name]
+    out: dict[str, Parameter] = {}
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        annotation = hints[parameter.name]
         extras = getattr(annotation, "__metadata__", ())
-        found[given.name] = Parameter(
-            annotation, given.default, next((each for each in extras if isinstance(each, str)), "")
+        out[parameter.name] = Parameter(
+            annotation, parameter.default, next((each for each in extras if isinstance(each, str)), "")
         )
-    return found
+    return out
 
 
 def checked(tool: str, parameters: Parameters, arguments: Json) -> Json:
@@ -94,8 +94,8 @@ def _plain(schema: Any, shared: Mapping[str, Any]) -> Any:
         return schema
     table = typing.cast("dict[str, Any]", schema)
     if "$ref" in table:
-        whole = shared[table["$ref"].rpartition("/")[2]]  # its description is for who reads the code
-        table = {k: v for k, v in whole.items() if k != "description"}
+        referenced = shared[table["$ref"].rpartition("/")[2]]  # its description is for who reads the code
+        table = {k: v for k, v in referenced.items() if k != "description"}
     if "anyOf" in table:
         some = [each for each in table["anyOf"] if each.get("type") != "null"]
         if len(some) == 1:

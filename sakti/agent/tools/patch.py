@@ -56,8 +56,8 @@ class FileChange(Struct, frozen=True):
 def paths(text: str) -> list[str]:
     """Return every path in a patch, however broken the rest of it is."""
     rows = textfile.plain(text).split("\n")
-    found = [m[m.lastindex or 1].strip() for row in rows if (m := _FILE.match(row.strip()) or _MOVE.match(row.strip()))]
-    return list(dict.fromkeys(found))
+    names = [m[m.lastindex or 1].strip() for row in rows if (m := _FILE.match(row.strip()) or _MOVE.match(row.strip()))]
+    return list(dict.fromkeys(names))
 
 
 def parse(text: str) -> list[FileChange]:
@@ -155,7 +155,7 @@ def patched(text: str, change: FileChange, name: str) -> str:
     spots: list[tuple[int, Hunk]] = []
     at = 0
     for number, hunk in enumerate(change.hunks, 1):
-        start = _located(lines, hunk, at, f"Hunk {number} of {name}")
+        start = _locate(lines, hunk, at, f"Hunk {number} of {name}")
         spots.append((start, hunk))
         at = start + len(hunk.old)
     out: list[Line] = []
@@ -163,7 +163,7 @@ def patched(text: str, change: FileChange, name: str) -> str:
     for start, hunk in spots:
         out += lines[at:start]
         at = start + len(hunk.old)
-        out += _replaced(lines[start:at], hunk, end if not out or not out[-1].end else out[-1].end)
+        out += _replace(lines[start:at], hunk, end if not out or not out[-1].end else out[-1].end)
     out += lines[at:]
     for n, line in enumerate(out[:-1]):
         if not line.end:
@@ -171,7 +171,7 @@ def patched(text: str, change: FileChange, name: str) -> str:
     return "".join(line.body + line.end for line in out)
 
 
-def _replaced(there: list[Line], hunk: Hunk, end: str) -> list[Line]:
+def _replace(there: list[Line], hunk: Hunk, end: str) -> list[Line]:
     old = [Line(body, "\n") for body in hunk.old]
     new = [Line(body, "\n") for body in hunk.new]
     near = next((line.end for line in there if line.end), end)
@@ -182,29 +182,29 @@ def _replaced(there: list[Line], hunk: Hunk, end: str) -> list[Line]:
 _LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, lambda body: folded(body).strip())
 
 
-def _located(lines: Sequence[Line], hunk: Hunk, at: int, what: str) -> int:
+def _locate(lines: Sequence[Line], hunk: Hunk, at: int, what: str) -> int:
     """Return the index of the first line that a hunk replaces, not before `at`."""
     bodies = [line.body for line in lines]
     for name in hunk.context:
-        found = _find(bodies, [name], at)
-        if found is None:
+        index = _find(bodies, [name], at)
+        if index is None:
             raise ToolError(f"{what}: the line {name!r} of its '@@' is not there; nothing was changed.")
-        at = found + 1
+        at = index + 1
     if not hunk.old:
         return at if hunk.context else len(bodies)
     if hunk.at_end:
         tail = len(bodies) - len(hunk.old)
         if tail >= at and _find(bodies[tail:], hunk.old, 0) is not None:
             return tail
-    found = _find(bodies, hunk.old, at)
-    if found is None and hunk.context and hunk.old[0].strip() == hunk.context[-1].strip():
-        found = _find(bodies, hunk.old, max(0, at - 1))  # a context line that is given twice, as name and as line
-    if found is None:
+    index = _find(bodies, hunk.old, at)
+    if index is None and hunk.context and hunk.old[0].strip() == hunk.context[-1].strip():
+        index = _find(bodies, hunk.old, max(0, at - 1))  # a context line that is given twice, as name and as line
+    if index is None:
         raise ToolError(
             f"{what} does not fit: its lines are not in the file{_after(at)}; nothing was changed."
             f"{_near(bodies, hunk.old)}"
         )
-    return found
+    return index
 
 
 def _find(bodies: Sequence[str], wanted: Sequence[str], at: int) -> int | None:

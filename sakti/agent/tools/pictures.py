@@ -1,4 +1,4 @@
-"""Show images and pages of PDFs to a model: unchanged where they fit, else scaled.
+"""Show images and pages of PDFs to a model, scaled if they do not fit.
 
 They are drawn in a separate process, which a damaged file can crash without harm.
 """
@@ -59,20 +59,20 @@ def find_damage(path: Path) -> str:
 
 async def _image(path: Path, name: str) -> Outcome:
     data = await asyncio.to_thread(path.read_bytes)
-    found = images.look(data[: images.HEAD])
-    assert found is not None
-    media_type, width, height = found
-    told = f"{name}: {media_type}, {width} × {height} pixels, {images.in_words(len(data))}"
+    kind = images.look(data[: images.HEAD])
+    assert kind is not None
+    media_type, width, height = kind
+    description = f"{name}: {media_type}, {width} × {height} pixels, {images.in_words(len(data))}"
     fits = 0 < max(width, height) <= LONG_EDGE and len(data) <= images.LIMIT
     if fits:
         if damage := await asyncio.to_thread(find_damage, path):
             raise ToolError(f"{name} cannot be shown: {damage}.")
         part = ImagePart(media_type, base64.b64encode(data).decode("ascii"), name, width, height)
-        return Outcome(f"{told}; it is shown below.", details={"path": name}, images=(part,))
+        return Outcome(f"{description}; it is shown below.", details={"path": name}, images=(part,))
     drawn = await _drawn({"image": str(path), "edge": LONG_EDGE, "bytes": images.LIMIT}, name)
     part = _part(drawn["images"][0], name)
     note = f"; it is shown below at {part.width} × {part.height}."
-    return Outcome(told + note, details={"path": name}, images=(part,))
+    return Outcome(description + note, details={"path": name}, images=(part,))
 
 
 async def _pdf(path: Path, name: str, offset: int, limit: int | None) -> Outcome:

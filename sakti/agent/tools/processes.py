@@ -1,4 +1,4 @@
-"""Run commands as processes: output read as it comes, an end that ignores the pipe, nothing left running.
+"""Run commands as processes: read output as it comes, and leave no process running.
 
 A process left running by a command may hold its pipe open for ever, so the command itself is waited for. A sandbox ends
 with its command. Outside of one a supervisor is the parent of all that a command starts.
@@ -80,7 +80,7 @@ class Output(Struct):
             self._save(secrets.whole_until(self._unsaved))
 
     def save(self) -> None:
-        """Write what is not in the file yet; a short output is in no file until then."""
+        """Write the unsaved output to the file; a short output is in no file until then."""
         self._save(len(self._unsaved))
 
     def _save(self, end: int) -> None:
@@ -121,10 +121,10 @@ class Running:
         self._pipe = process.stdout.fileno()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         os.set_blocking(self._pipe, False)
-        self._listen()
+        self._start_reading()
 
     def _read(self) -> bool:
-        """Read what the pipe holds now; False where it holds nothing more."""
+        """Read from the pipe; return False if it is empty for now."""
         if self.closed.is_set():
             return False
         try:
@@ -139,16 +139,16 @@ class Running:
         self.output.add(self._decoder.decode(data))
         return True
 
-    def _arrived(self) -> None:
+    def _on_data(self) -> None:
         """Read what arrived, within a time limit when the pipe is flooded."""
         loop = asyncio.get_running_loop()
         if self._read() and self.output.received > FILE_LIMIT:
             loop.remove_reader(self._pipe)
-            loop.call_later(PAUSE, self._listen)
+            loop.call_later(PAUSE, self._start_reading)
 
-    def _listen(self) -> None:
+    def _start_reading(self) -> None:
         if not self.closed.is_set():
-            asyncio.get_running_loop().add_reader(self._pipe, self._arrived)
+            asyncio.get_running_loop().add_reader(self._pipe, self._on_data)
 
     def drain(self) -> None:
         """Read what the pipe holds, without waiting for more."""
@@ -220,7 +220,7 @@ class Running:
         return [f"{name} (process {pid})" for pid, name in survivors.items()]
 
     def _kill(self) -> dict[int, str]:
-        """Kill until nothing is left: what a killed process had started comes to light with the next look."""
+        """Kill in rounds until no process remains: children of a killed one appear in the next round."""
         for _ in range(ROUNDS):
             refused = self._signal(signal.SIGKILL)
             members = self.members()
@@ -251,7 +251,7 @@ def _command_line(pid: int) -> str:
 
 
 class Process:
-    """Started program of a sandbox, in its own session: what it starts ends with it."""
+    """Started program of a sandbox, in a separate session: its child processes end with it."""
 
     def __init__(self, started: subprocess.Popen[bytes]) -> None:
         self._started = started
@@ -276,7 +276,10 @@ class Process:
         return self._started.poll()
 
     def end_handle(self) -> int:
-        """Return a descriptor that becomes readable at the end. Raises OSError, AttributeError if there is none."""
+        """Return a descriptor that becomes readable at the end.
+
+        Raises OSError, AttributeError if the system has none.
+        """
         return os.pidfd_open(self._started.pid)
 
     def members(self) -> set[int]:

@@ -32,39 +32,43 @@ async def read(
     """Read a text file, an image, or pages of a PDF."""
     if run.resolve(path).is_dir():
         return await ls(run, {"path": path})
-    found = files.regular(run, path)
-    name = run.state.show(found)
-    with await asyncio.to_thread(found.open, "rb") as file:
+    target = files.regular(run, path)
+    name = run.state.show(target)
+    with await asyncio.to_thread(target.open, "rb") as file:
         head = file.read(textfile.HEAD)
     if (kind := pictures.kind(head)) is not None:
-        return await pictures.show(found, name, kind, offset, limit)
-    if await asyncio.to_thread(lambda: found.stat().st_size) > files.MAX_FILE_BYTES:
-        return await asyncio.to_thread(_read_large, run, found, head, offset, limit or 2000)
-    data, text = await asyncio.to_thread(files.read_file, found)
-    await asyncio.to_thread(run.state.saw, found, data)
-    bodies = await asyncio.to_thread(_shown, text.text)
+        return await pictures.show(target, name, kind, offset, limit)
+    if await asyncio.to_thread(lambda: target.stat().st_size) > files.MAX_FILE_BYTES:
+        return await asyncio.to_thread(_read_large, run, target, head, offset, limit or 2000)
+    data, text = await asyncio.to_thread(files.read_file, target)
+    await asyncio.to_thread(run.state.saw, target, data)
+    bodies = await asyncio.to_thread(_split_masked, text.text)
     if not bodies:
         return Outcome(f"{name} is empty.", details={"path": name, "lines": "0"})
     if offset > len(bodies):
         raise ToolError(f"{path} has {len(bodies)} lines; line {offset} is behind its end.")
-    wanted = bodies[offset - 1 : offset - 1 + (limit or 2000)]
-    rows = _rows(wanted, offset, len(str(offset + len(wanted) - 1)), run.state.output_bytes - ROOM_FOR_NOTE)
+    selected = bodies[offset - 1 : offset - 1 + (limit or 2000)]
+    rows = _rows(selected, offset, len(str(offset + len(selected) - 1)), run.state.output_bytes - ROOM_FOR_NOTE)
     last = offset + len(rows) - 1
-    left = len(bodies) - last
-    more = f"\n[{left} more line{'s' * (left > 1)} of {len(bodies)}: read on with offset={last + 1}.]" if left else ""
-    return Outcome("\n".join(rows) + more + _written(text), details={"path": name, "lines": f"{offset}-{last}"})
+    remaining = len(bodies) - last
+    more = (
+        f"\n[{remaining} more line{'s' * (remaining > 1)} of {len(bodies)}: read on with offset={last + 1}.]"
+        if remaining
+        else ""
+    )
+    return Outcome("\n".join(rows) + more + _describe_form(text), details={"path": name, "lines": f"{offset}-{last}"})
 
 
-def _shown(text: str) -> list[str]:
-    """Return the lines of a file, secrets masked: as a whole, since a key has several lines and they keep their places.
+def _split_masked(text: str) -> list[str]:
+    """Return the lines of a file, masked together, since a secret key may have several lines.
 
     A very large file is masked by the lines that are shown.
     """
     return textfile.bodies(masked_lines(text) if len(text) <= MASKED_AT_ONCE else text)
 
 
-def _written(text: FileText) -> str:
-    """Describe the file's encoding and line ends where they are unusual."""
+def _describe_form(text: FileText) -> str:
+    """Describe the file's encoding and line ends if they are unusual."""
     what = [] if text.encoding == "utf-8" else [text.label]
     end = textfile.usual_end(textfile.lines(text.text)) if "\r" in text.text else "\n"
     what += [{"\r\n": "CRLF line ends", "\r": "CR line ends"}[end]] if end != "\n" else []
@@ -73,7 +77,7 @@ def _written(text: FileText) -> str:
 
 
 def _rows(bodies: Iterable[str], first: int, width: int, room: int) -> list[str]:
-    """Return numbered lines, as many whole ones as `room` characters hold, at least one."""
+    """Return numbered lines, as many complete ones as fit in `room` characters, at least one."""
     out: list[str] = []
     for n, body in enumerate(bodies, first):
         cut = f" [… {len(body) - MAX_LINE:,} more characters]" if len(body) > MAX_LINE else ""
@@ -90,17 +94,19 @@ def _read_large(run: ToolContext, path: Path, head: bytes, offset: int, limit: i
     if b"\0" in head:
         raise ToolError(f"{path.name} is a binary file of {path.stat().st_size:,} bytes.")
     with path.open("rb") as file:
-        wanted = _lines(file, offset, limit + 1)
-        rows = _rows(wanted, offset, len(str(offset + limit)), run.state.output_bytes - ROOM_FOR_NOTE)
+        selected = _lines(file, offset, limit + 1)
+        rows = _rows(selected, offset, len(str(offset + limit)), run.state.output_bytes - ROOM_FOR_NOTE)
     if not rows:
         raise ToolError(f"{path.name} has fewer than {offset} lines.")
     name, last = run.state.show(path), offset + min(len(rows), limit) - 1
-    more = f"\n[More lines follow: read on with offset={last + 1}.]" if len(rows) > limit or next(wanted, None) else ""
+    more = (
+        f"\n[More lines follow: read on with offset={last + 1}.]" if len(rows) > limit or next(selected, None) else ""
+    )
     return Outcome("\n".join(rows[:limit]) + more, details={"path": name, "lines": f"{offset}-{last}"})
 
 
 def _lines(file: BinaryIO, offset: int, limit: int) -> Iterator[str]:
-    """Yield lines from the `offset`-th on, each cut to what is shown."""
+    """Yield lines from the `offset`-th on, each cut to the shown length."""
     number = 1
     while number < offset + limit and not file.closed:
         line = file.readline(MAX_LINE * 4)

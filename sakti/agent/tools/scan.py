@@ -1,4 +1,4 @@
-"""Search files for a regular expression, as a program of its own, for platforms without ripgrep.
+"""Search files for a regular expression, as a separate program for platforms without ripgrep.
 
 Reads a JSON object on standard input and prints as `rg --null --line-number` does. Python's expressions may need
 exponential time and block the interpreter: the parent kills this program at a deadline.
@@ -21,17 +21,17 @@ ENCODED = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\x
 
 
 def main() -> int:
-    wanted = json.load(sys.stdin)
-    flags = (re.IGNORECASE if wanted["ignore_case"] else 0) | (re.MULTILINE if wanted["multiline"] else 0)
+    task = json.load(sys.stdin)
+    flags = (re.IGNORECASE if task["ignore_case"] else 0) | (re.MULTILINE if task["multiline"] else 0)
     try:
-        expression = re.compile(wanted["pattern"], flags)
+        expression = re.compile(task["pattern"], flags)
     except re.error as e:
         sys.stderr.write(f"regex parse error: {e}\n")
         return 2
     out = sys.stdout.buffer
-    for name in wanted["files"]:
+    for name in task["files"]:
         try:
-            for row in search(name, expression, wanted):
+            for row in search(name, expression, task):
                 out.write(row)
         except OSError as e:
             sys.stderr.write(f"rg: {name}: {e.strerror}\n")
@@ -57,22 +57,22 @@ def search(name: str, expression: re.Pattern[str], wanted: dict[str, object]) ->
         if multiline:
             lines = list(rows)
             hits = set(of_text("\n".join(lines), expression))
-            found = ((i, line.rstrip("\r"), i in hits) for i, line in enumerate(lines))
+            marked = ((i, line.rstrip("\r"), i in hits) for i, line in enumerate(lines))
         else:
-            found = ((i, line, bool(expression.search(line))) for i, line in enumerate(r.rstrip("\r") for r in rows))
+            marked = ((i, line, bool(expression.search(line))) for i, line in enumerate(r.rstrip("\r") for r in rows))
         if encoding == "utf-8" and b"\0" in head:
-            if any(hit for _, _, hit in found):
+            if any(hit for _, _, hit in marked):
                 yield path + b': binary file matches (found "\\0" byte)\n'
         elif wanted["files_only"]:
-            count = sum(hit for _, _, hit in found)
+            count = sum(hit for _, _, hit in marked)
             if count:
                 yield path + b"\0" + str(count).encode() + b"\n"
         else:
-            yield from shown(path, found, int(str(wanted["context"])), int(str(wanted["columns"])))
+            yield from shown(path, marked, int(str(wanted["context"])), int(str(wanted["columns"])))
 
 
 def of_text(text: str, expression: re.Pattern[str]) -> Iterator[int]:
-    """Yield the lines that matches in the whole text touch."""
+    """Yield the lines touched by matches in the entire text."""
     for match in expression.finditer(text):
         first = text.count("\n", 0, match.start())
         yield from range(first, first + match[0].removesuffix("\n").count("\n") + 1)

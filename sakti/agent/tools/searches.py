@@ -1,4 +1,4 @@
-"""Hold what glob and grep share: bounds, and notes of what was left out."""
+"""Bounds and notes about omitted files, shared by glob and grep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Track what the model knows of files: it may change files it has read, or that it or its commands wrote.
+"""Track which files the model knows: it may change those that it, or its commands, read or wrote.
 
 A file is known as it was last read or written here. After a command of the agent, known files are compared (and the
 model gets the difference); other files count as the command's where their status changed while it ran.
@@ -20,7 +20,7 @@ COMMANDS = 200  # commands that are remembered
 
 
 class FileSeen(Struct, frozen=True):
-    """File as the model last saw it; `data` is None where it was too large to keep."""
+    """File as the model last saw it; `data` is None if it was too large to keep."""
 
     mtime_ns: int
     size: int
@@ -51,7 +51,7 @@ class SeenFiles(Struct):
         digest = hashlib.sha256(data).digest() if data is not None else b""
         self.known[path] = FileSeen(stat.st_mtime_ns, stat.st_size, digest, keep)
         self._kept += len(keep or b"")
-        self._shed()
+        self._drop_oldest()
 
     def forget(self, path: Path) -> None:
         """Drop a deleted file."""
@@ -61,7 +61,7 @@ class SeenFiles(Struct):
         before = self.known.pop(path, None)
         self._kept -= len(before.data or b"") if before else 0
 
-    def _shed(self) -> None:
+    def _drop_oldest(self) -> None:
         """Drop the content of the oldest files while all of it is too much."""
         for path, seen in list(self.known.items()):
             if self._kept <= TEXTS_LIMIT:
@@ -70,7 +70,10 @@ class SeenFiles(Struct):
             self.known[path] = FileSeen(seen.mtime_ns, seen.size, seen.digest)
 
     def state(self, path: Path, *, whole: bool = False) -> Literal["known", "changed", "unknown"]:
-        """Return whether the model knows the present content of `path`; `whole`: to replace all of it."""
+        """Return whether the model knows the present content of `path`.
+
+        `whole`: to replace all of it.
+        """
         seen = self.known.get(path)
         if seen is not None:
             return "known" if self._same(path, seen) else "changed"

@@ -28,14 +28,14 @@ def make(library: Callable[[], Library], loaded: Loaded) -> Tool:
     @tool(effect="own", name=NAME)
     async def skill(run: ToolContext, name: Annotated[str, "of a skill, or words that say what is needed"]) -> Outcome:
         """Load a skill."""
-        known = {s.name: s for s in library().offered}
-        found = known.get(name.strip().removeprefix("/").removeprefix("$"))
-        if found is None:
-            raise ToolError(_unknown(library(), name, known))
-        if found.name in loaded:
-            return Outcome(f"The skill {found.name} is already loaded: its text stands in this conversation.")
-        await loaded.add(found)
-        return Outcome(catalog.whole(found, found.body), details={"skill": found.name, "path": found.source})
+        offered = {s.name: s for s in library().offered}
+        match = offered.get(name.strip().removeprefix("/").removeprefix("$"))
+        if match is None:
+            raise ToolError(_unknown(library(), name, offered))
+        if match.name in loaded:
+            return Outcome(f"The skill {match.name} is already loaded: its text stands in this conversation.")
+        await loaded.add(match)
+        return Outcome(catalog.whole(match, match.body), details={"skill": match.name, "path": match.source})
 
     return skill
 

@@ -25,7 +25,7 @@ _ROUNDS = 100
 
 
 def processes() -> dict[int, tuple[int, int, int]]:
-    """Return parent, group and session of each living process; without /proc the group stands for the session."""
+    """Return parent, group and session of each living process; without /proc, session is the group."""
     if os.path.exists("/proc/self/stat"):  # noqa: PTH110 - imports cost each command
         return dict(_by_proc())
     table: dict[int, tuple[int, int, int]] = {}
@@ -89,7 +89,7 @@ def _forget_files(kept: set[int]) -> None:
 
 
 def _reap(command: int, control: int) -> bool:
-    """Collect ended processes, report the command's end; return whether any process is left."""
+    """Collect ended processes and report the command's end; return whether any process remains."""
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if ended[0] == command:

@@ -50,7 +50,7 @@ def make(
     return action_tool("task-mutate", MUTATE_FIELDS, actions, missing=MISSING, hints=HINTS)
 
 
-def _told(task: Task) -> Json:
+def _build_result(task: Task) -> Json:
     return {"task": describe(task)}
 
 
@@ -83,7 +83,7 @@ def _fields(store: Store, change: Callable[..., Any]) -> dict[str, Run]:
             depends_on=dependsOn,
             message_id=run.message_id,
         )
-        return _told(task)
+        return _build_result(task)
 
     async def update(
         run: ToolContext,
@@ -98,10 +98,10 @@ def _fields(store: Store, change: Callable[..., Any]) -> dict[str, Run]:
         metadata: Json | None = None,
         force: bool = False,
     ) -> Json:
-        given = {"title": title or None, "description": description, "priority": priority, "type": type}
-        given |= {"labels": labels, "assignee": assignee, "metadata": metadata}
-        changes = {k: v for k, v in given.items() if v is not None}
-        return _told(await change(run, service.update, id, changes, force=force))
+        fields = {"title": title or None, "description": description, "priority": priority, "type": type}
+        fields |= {"labels": labels, "assignee": assignee, "metadata": metadata}
+        changes = {k: v for k, v in fields.items() if v is not None}
+        return _build_result(await change(run, service.update, id, changes, force=force))
 
     return {"create": create, "update": update}
 
@@ -110,7 +110,7 @@ def _claims(change: Callable[..., Any]) -> dict[str, Run]:
     async def claim(run: ToolContext, *, id: str) -> Json:
         task, previous = await change(run, service.claim, id)
         note = {"note": f"{previous} stays in progress; {task.handle} is now the active task."} if previous else {}
-        return _told(task) | note
+        return _build_result(task) | note
 
     async def release(run: ToolContext, *, id: str, force: bool = False) -> Json:
         def back(db: Database, actor: service.Actor) -> tuple[Task, Task | None]:
@@ -118,7 +118,7 @@ def _claims(change: Callable[..., Any]) -> dict[str, Run]:
             return released, service.active_task(db, run.thread_id, run.thread_id)
 
         task, active = await change(run, back)
-        return _told(task) | ({"note": f"{active.handle} is the active task."} if active else {})
+        return _build_result(task) | ({"note": f"{active.handle} is the active task."} if active else {})
 
     async def close(run: ToolContext, *, id: str, summary: str, reason: str = "completed", force: bool = False) -> Json:
         def end(db: Database, actor: service.Actor) -> tuple[Task, tuple[Task, ...], list[Task]]:
@@ -127,10 +127,10 @@ def _claims(change: Callable[..., Any]) -> dict[str, Run]:
 
         task, freed, finished = await change(run, end)
         ready = {"readyToClose": [describe(t) for t in finished]} if finished else {}
-        return _told(task) | {"unblocked": [describe(t) for t in freed]} | ready
+        return _build_result(task) | {"unblocked": [describe(t) for t in freed]} | ready
 
     async def reopen(run: ToolContext, *, id: str) -> Json:
-        return _told(await change(run, service.reopen, id))
+        return _build_result(await change(run, service.reopen, id))
 
     return {"claim": claim, "release": release, "close": close, "reopen": reopen}
 
@@ -147,9 +147,9 @@ def _edges(change: Callable[..., Any]) -> dict[str, Run]:
     ) -> Json:
         if not dependsOn:
             raise TaskError(f"dep {MISSING['dependsOn'].sentence}.", code="invalid")
-        return _told(await change(run, service.depend_all, id, dependsOn, type, add=add, force=force))
+        return _build_result(await change(run, service.depend_all, id, dependsOn, type, add=add, force=force))
 
     async def link(run: ToolContext, *, id: str, messageId: str) -> Json:
-        return _told(await change(run, service.link, id, messageId))
+        return _build_result(await change(run, service.link, id, messageId))
 
     return {"dep": dep, "link": link}

@@ -65,7 +65,7 @@ class TerminalText:
         self._rows[-1] += first
         self._rows += more
         self._row = len(self._rows) - 1
-        return self._settled()
+        return self._take_settled()
 
     def flush(self) -> str:
         """Return the lines that were held back; later output begins a new screen."""
@@ -80,11 +80,11 @@ class TerminalText:
                 if self._row == len(self._rows) - 1:
                     self._rows.append("")
                 self._go_to(self._row + 1, 0)
-                out += self._settled()
+                out += self._take_settled()
             self._draw_line(line)
-        return out + self._settled()
+        return out + self._take_settled()
 
-    def _settled(self) -> str:
+    def _take_settled(self) -> str:
         if len(self._rows[self._row]) > LONGEST:
             return self.flush()
         settled, self._cleared = self._cleared, ""
@@ -183,8 +183,8 @@ def split_unfinished(output: str) -> tuple[str, str]:
 
 
 def _start_of_unfinished(text: str) -> int:
-    found = _UNFINISHED.search(text, max(0, len(text) - LONGEST_ESCAPE - 4))
-    return found.start() if found else len(text)
+    match = _UNFINISHED.search(text, max(0, len(text) - LONGEST_ESCAPE - 4))
+    return match.start() if match else len(text)
 
 
 def _overlaid(redraws: list[str]) -> str:

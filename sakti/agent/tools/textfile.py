@@ -85,7 +85,7 @@ class FileText(Struct, frozen=True):
             ) from e
 
     def check_whole(self, text: str) -> None:
-        """Raise `ToolError` if `text`, written over the whole file, would lose text whose encoding is guessed."""
+        """Raise `ToolError` if replacing the file by `text` would lose text whose encoding is guessed."""
         if self.guess and (lost := _new_text(text, self.text)):
             raise ToolError(
                 f"The file is written in {self.label}, and writing it whole would lose {lost[:40]!r}, which may be "
@@ -95,7 +95,7 @@ class FileText(Struct, frozen=True):
 
 
 def _new_text(old: str, new: str) -> str:
-    """Return the first text beyond ASCII that `new` has more often than `old`, "" if there is none.
+    """Return the first text beyond ASCII that occurs more often in `new` than in `old`, or "".
 
     A part of a text that goes is not new.
     """
@@ -107,16 +107,16 @@ def _new_text(old: str, new: str) -> str:
 def decode(data: bytes) -> FileText | None:
     """Decode `data`; None for a binary file."""
     for mark, encoding in _MARKS:
-        if data.startswith(mark) and (found := _exact(data[len(mark) :], encoding, mark=mark)):
-            return found
+        if data.startswith(mark) and (text := _exact(data[len(mark) :], encoding, mark=mark)):
+            return text
     wide = _wide(data)
     if wide is not None:
         return wide
     if b"\0" in data[:HEAD]:
         return None
-    if found := _exact(data, "utf-8"):
-        return found
-    return _declared(data) or _guessed(data)
+    if text := _exact(data, "utf-8"):
+        return text
+    return _decode_by_declaration(data) or _decode_by_guess(data)
 
 
 def _exact(data: bytes, encoding: str, *, mark: bytes = b"", errors: str = "strict") -> FileText | None:
@@ -137,11 +137,11 @@ def _wide(data: bytes) -> FileText | None:
     even, odd = head[::2].count(0), head[1::2].count(0)
     if min(even, odd) or max(even, odd) * 5 < len(head):  # two fifths of its characters at least
         return None
-    found = _exact(data, "utf-16-le" if odd else "utf-16-be")
-    return found if found and not _CONTROL.search(found.text[:HEAD]) else None
+    text = _exact(data, "utf-16-le" if odd else "utf-16-be")
+    return text if text and not _CONTROL.search(text.text[:HEAD]) else None
 
 
-def _declared(data: bytes) -> FileText | None:
+def _decode_by_declaration(data: bytes) -> FileText | None:
     """Decode by the encoding that the file names in its first lines."""
     named = _DECLARED.search(b"\n".join(data[:1024].split(b"\n", 5)[:5]))
     if named is None:
@@ -157,11 +157,11 @@ def _declared(data: bytes) -> FileText | None:
     )
 
 
-def _guessed(data: bytes) -> FileText:
+def _decode_by_guess(data: bytes) -> FileText:
     """Guess the encoding: UTF-8 with a few wrong bytes, else the likeliest one; Latin-1 has every byte."""
     many = sum(len(m) for m in _MANY.findall(data))
-    if many > len(data.translate(None, _ASCII)) // 2 and (found := _exact(data, "utf-8", errors="surrogateescape")):
-        return found
+    if many > len(data.translate(None, _ASCII)) // 2 and (decoded := _exact(data, "utf-8", errors="surrogateescape")):
+        return decoded
     evidence = len(data.translate(None, _ASCII))
     for name in encodings.likely(data) if evidence >= FEW else ():
         if text := _exact(data, name):
@@ -207,7 +207,7 @@ def _lines(text: str) -> Iterator[Line]:
 
 
 def usual_end(of: list[Line]) -> str:
-    r"""Return the line end that most lines have, \n where there is none."""
+    r"""Return the line end of most lines, \n without any."""
     ends = [line.end for line in of if line.end]
     return max(("\n", "\r\n", "\r"), key=ends.count) if ends else "\n"
 

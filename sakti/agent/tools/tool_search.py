@@ -1,4 +1,4 @@
-"""Offer most tools by search: `search_tools` finds them, `load_tool` describes one, `call_tool` runs it.
+"""Offer most tools by search: `search_tools` lists, `load_tool` describes, `call_tool` runs them.
 
 The three stand among the tools from the start, so that what a thread's requests begin with never changes. A call by
 `call_tool` is validated, judged and shown as one of the tool itself.
@@ -57,9 +57,9 @@ def make(offered: Callable[[], Sequence[ToolSpec]]) -> list[Tool]:
 
 
 def ranked(tools: Sequence[ToolSpec], query: str) -> list[ToolSpec]:
-    """Return the tools that hold words of a query, those with most first; a word of a name counts three times."""
-    wanted = _words(query)
-    scored = [(3 * len(wanted & _words(t.name)) + len(wanted & _words(t.description)), t) for t in tools]
+    """Return the tools by the words of a query that they hold; a word of a name counts three times."""
+    query_words = _words(query)
+    scored = [(3 * len(query_words & _words(t.name)) + len(query_words & _words(t.description)), t) for t in tools]
     return [t for n, t in sorted(scored, key=lambda e: -e[0]) if n]
 
 

@@ -117,7 +117,7 @@ class Toolbox(Struct):
             ranked = sorted((t.small, t.name) for t in self.tools.values() if t.small is not None)
             names = [name for _, name in ranked] if small else sorted(self.tools.keys() - {left_out} - self.searched)
             names += [name for name in MEMORY_TOOLS if small and memory and name in self.tools.keys() - self.searched]
-            self._specs[small, memory, patches] = tuple(_offered(self.tools[n], short=small) for n in names)
+            self._specs[small, memory, patches] = tuple(_describe(self.tools[n], short=small) for n in names)
         return self._specs[small, memory, patches]
 
     def count(self, counter: Counter, tools: tuple[ToolSpec, ...]) -> int:
@@ -134,7 +134,7 @@ class Toolbox(Struct):
 
     def touched(self, call: ToolCallPart) -> list[str]:
         """Return the paths in a call, relative to the workspace; raises nothing."""
-        call = self._known(call, self.state.cwd)
+        call = self._translate(call, self.state.cwd)
         tool = self.tools.get(call.name)
         paths = tool.named(call.arguments or {}) if tool is not None else ()
         return [self.state.show(self.state.resolve(p)) for p in paths if p]
@@ -151,7 +151,7 @@ class Toolbox(Struct):
         Returns one result for every call, in order. If cancelled, each call that ended has emitted its result.
         """
         results: list[ToolResultPart] = []
-        for number, batch in enumerate(_batches(self.tools, [self._known(c, self.state.cwd) for c in calls])):
+        for number, batch in enumerate(_batches(self.tools, [self._translate(c, self.state.cwd) for c in calls])):
             tasks = [
                 asyncio.create_task(
                     self._one(message, c, _Announced(c, emit), repetition.see(c), over=number > MAX_CALLS)
@@ -167,7 +167,7 @@ class Toolbox(Struct):
         return results
 
     async def alone(self, call: ToolCallPart, thread_id: str, emit: Callable[[Event], None]) -> ToolResultPart:
-        """Run one call that no model made, judged and asked about as one of its own."""
+        """Run one call that no model made; permissions apply as for a model's call."""
         message = Message("", thread_id, "", "assistant", (call,), self.state.clock.now())
         announced = _Announced(call, emit)
         announced.begin()
@@ -215,24 +215,24 @@ class Toolbox(Struct):
             if over:
                 raise ToolError(f"More than {MAX_CALLS} groups of calls in one answer; call again with fewer.")
             call = await call_hooks.before(self.hooks, call)
-            judged = await self._judged(run, call)
+            judged = await self._run_hooks(run, call)
             call = judged.call
-            found, arguments, decision = await self._admitted(run, judged)
+            tool, arguments, decision = await self._admit(run, judged)
             run.read_only = self.mode == "plan" or decision.only_reads
             run.is_alone = decision.is_alone
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(found.effect, arguments, run.place()) as record:
+            async with self.state.recorder.around(tool.effect, arguments, run.place()) as record:
                 earlier = self.state.background.keys() | ()
-                outcome = await found(run, arguments)
+                outcome = await tool(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
             if decision.note and not decision.outside:
                 outcome = structs.replace(outcome, content=f"{outcome.content}\n[{decision.note}]")
             if record.lost:
                 note = f"[removed or changed, and /undo cannot restore it: {', '.join(record.lost)}]"
                 outcome = structs.replace(outcome, content=f"{outcome.content}\n{note}")
-            if found.effect == "write" and not outcome.is_error:
-                self._note_changes(run, found, arguments, outcome)
+            if tool.effect == "write" and not outcome.is_error:
+                self._note_changes(run, tool, arguments, outcome)
         except Denied as e:
             started = clock.monotonic()
             outcome = Outcome(e.message, is_error=True, details={"denied": e.why})
@@ -249,19 +249,19 @@ class Toolbox(Struct):
             return _failure(call, e), started
 
     def _note_changes(self, run: ToolContext, found: Tool, arguments: Json, outcome: Outcome) -> None:
-        """Remember the changed files that run later, with their diffs, until a command that runs them was approved."""
+        """Remember changed files that run later, with diffs, until a command that runs them is approved."""
         place = run.place()
         for path in map(place.resolve, found.named(arguments)):
             if runs_later(path, place):
                 before = self.state.changed.get(path, "")
                 self.state.changed[path] = f"{before}\n{outcome.details.get('diff', '')}".strip("\n")
 
-    def _known(self, call: ToolCallPart, cwd: Path) -> ToolCallPart:
+    def _translate(self, call: ToolCallPart, cwd: Path) -> ToolCallPart:
         """Translate `call` to our tool and argument names, where its meaning is clear."""
         if call.name == tool_search.CALL and call.arguments is not None:
-            name, given = call.arguments.get("name"), call.arguments.get("arguments")
-            if isinstance(name, str) and name in self.searched and isinstance(given, dict):
-                call = structs.replace(call, name=name, arguments=given)
+            name, inner = call.arguments.get("name"), call.arguments.get("arguments")
+            if isinstance(name, str) and name in self.searched and isinstance(inner, dict):
+                call = structs.replace(call, name=name, arguments=inner)
         arguments = call.arguments if call.arguments is not None else call_texts.parse_leniently(call.raw)
         name = call.name if call.name in self.tools else forms.tool_name(call.name)
         if arguments is not None:
@@ -269,35 +269,35 @@ class Toolbox(Struct):
                 name, arguments = forms.call(call.name, arguments, cwd)
         return structs.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
 
-    async def _judged(self, run: ToolContext, call: ToolCallPart) -> Judged:
-        """Return a call as the guard leaves it, where it could run. Raises `Denied`."""
-        call = self._known(call, run.cwd)
-        found = self.tools.get(call.name)
-        if self.guard is None or found is None or call.arguments is None or call.name in self.removed:
+    async def _run_hooks(self, run: ToolContext, call: ToolCallPart) -> Judged:
+        """Return a call after the guard's changes, if it could run. Raises `Denied`."""
+        call = self._translate(call, run.cwd)
+        tool = self.tools.get(call.name)
+        if self.guard is None or tool is None or call.arguments is None or call.name in self.removed:
             return Judged(call)
         try:
-            found.check(call.arguments, run.cwd)
+            tool.check(call.arguments, run.cwd)
         except ToolError:
             return Judged(call)  # running it says what is wrong
         judged = await self.guard.before(call)
-        return structs.replace(judged, call=self._known(judged.call, run.cwd))
+        return structs.replace(judged, call=self._translate(judged.call, run.cwd))
 
-    async def _admitted(self, run: ToolContext, judged: Judged) -> tuple[Tool, Json, Decision]:
-        """Return the tool, the arguments to run it with, and what was decided.
+    async def _admit(self, run: ToolContext, judged: Judged) -> tuple[Tool, Json, Decision]:
+        """Return the tool, the arguments to run it with, and the decision.
 
         Raises `ToolError` where they are wrong, `Denied` where it must not run.
         """
         call = judged.call
-        found = self.tools.get(call.name)
+        tool = self.tools.get(call.name)
         if call.name in self.removed:
             raise ToolError(f"The tool {call.name} is not available in this step.")
-        if found is None:
+        if tool is None:
             forms.call(call.name, call.arguments or {}, run.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
-        _, given = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
-        return found, *await self._approved(run, found, structs.replace(judged, call=call), given)
+        _, values = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
+        return tool, *await self._approve(run, tool, structs.replace(judged, call=call), values)
 
     @property
     def _all_rules(self) -> Rules:
@@ -351,8 +351,8 @@ class Toolbox(Struct):
             loss = await self.state.recorder.refuses(found.effect, arguments, run.place())
         return decide() if loss else decision, decide
 
-    async def _approved(self, run: ToolContext, found: Tool, judged: Judged, arguments: Json) -> tuple[Json, Decision]:
-        """Return the arguments to run with, and what was decided.
+    async def _approve(self, run: ToolContext, found: Tool, judged: Judged, arguments: Json) -> tuple[Json, Decision]:
+        """Return the arguments to run with, and the decision.
 
         Raises `Denied` where a rule or the user says no, `ToolError` where the call would fail: the user is asked only
         about what can be done.
@@ -363,7 +363,7 @@ class Toolbox(Struct):
             found.check(arguments, run.cwd)
             answered = await self.guard.asked(structs.replace(call, arguments=arguments))
             if answered.verdict == "allow":
-                changed = self._known(answered.call, run.cwd)
+                changed = self._translate(answered.call, run.cwd)
                 _, arguments = forms.call(changed.name, changed.arguments or {}, run.cwd)
                 if changed.name != call.name:
                     raise ToolError(f"A hook made another call of {call.name}: {changed.name}. Nothing was run.")
@@ -428,7 +428,7 @@ class Toolbox(Struct):
         self.approvals.judge_again()
 
     def _preview(self, run: ToolContext, found: Tool, arguments: Json, values: Json) -> str:
-        """Return the diff that a call would make, "" where there is none to show.
+        """Return the diff that a call would make, or "" if it has none to show.
 
         Raises `ToolError` where it cannot be made. What is wrong with a file outside the project would tell the model
         what is in it, unasked: it hears only that it has not read it.
@@ -470,8 +470,8 @@ def _with(arguments: Json, decision: Decision) -> Json:
     more: Json = {"outside": decision.outside} if decision.outside else {}
     if decision.command:
         more["command"] = decision.command
-    given = {k: v for k, v in arguments.items() if k != "reach"}
-    return {**given, **more, **({"reach": list(decision.reach)} if decision.reach else {})}
+    values = {k: v for k, v in arguments.items() if k != "reach"}
+    return {**values, **more, **({"reach": list(decision.reach)} if decision.reach else {})}
 
 
 # Models that were trained on the `*** Begin Patch` envelope.
@@ -483,8 +483,11 @@ def knows_patches(model: str) -> bool:
     return _PATCHING.search(model.lower()) is not None
 
 
-def _offered(tool: Tool, *, short: bool) -> ToolSpec:
-    """Return a tool's description for a model; `short`: one sentence, and only the arguments of a small model."""
+def _describe(tool: Tool, *, short: bool) -> ToolSpec:
+    """Return a tool's description for a model.
+
+    `short`: one sentence, and only the arguments of a small model.
+    """
     spec = tool.spec()
     if not short:
         return spec

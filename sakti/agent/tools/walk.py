@@ -1,4 +1,4 @@
-"""List the files below a folder for glob, grep and `@`, without those ignored by .gitignore and secret ones.
+"""List files below a folder for glob, grep and `@`, without secret ones and those of .gitignore.
 
 The result is the same with ripgrep and without. Only `.gitignore` files count, also those above the folder (up to the
 repository's root, else the workspace); links are not followed; folders of caches and foreign packages are left out. A
@@ -42,11 +42,11 @@ async def listing(root: Path, place: Place, *, seconds: float = 20) -> Listing:
     """List the files below `root` that may be read."""
     program = ripgrep()
     if program is not None:
-        found, complete = await _ripgrep(program, root, place.workspace, seconds)
+        paths, complete = await _ripgrep(program, root, place.workspace, seconds)
     else:
-        found, complete = await _walked(root, place.workspace, seconds)
-    secret = await asyncio.to_thread(_split, found, root, place)
-    return Listing(sorted(found), sorted(secret), complete)
+        paths, complete = await _walk(root, place.workspace, seconds)
+    secret = await asyncio.to_thread(_split, paths, root, place)
+    return Listing(sorted(paths), sorted(secret), complete)
 
 
 def _split(found: list[str], root: Path, place: Place) -> list[str]:
@@ -65,7 +65,7 @@ async def _ripgrep(program: str, root: Path, workspace: Path, seconds: float) ->
     command += ["--no-ignore-parent", "--no-ignore-global", "--no-ignore-exclude", "--no-ignore-dot"]
     command += [f"--glob=!{name}" for name in SKIPPED]
     with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
-        if lines := [row for base, rows in _above(root, top) for row in _moved(base.relative_to(top), rows)]:
+        if lines := [row for base, rows in _above(root, top) for row in _move_rules(base.relative_to(top), rows)]:
             file = Path(folder) / "ignore"
             file.write_text("\n".join(lines) + "\n", "utf-8", "surrogateescape")
             command.append(f"--ignore-file={file}")
@@ -82,7 +82,7 @@ async def _ripgrep(program: str, root: Path, workspace: Path, seconds: float) ->
     return [os.fsdecode(name).removeprefix(start) for name in names], ended.code is not None
 
 
-async def _walked(root: Path, workspace: Path, seconds: float) -> tuple[list[str], bool]:
+async def _walk(root: Path, workspace: Path, seconds: float) -> tuple[list[str], bool]:
     stop = threading.Event()
     work = asyncio.ensure_future(asyncio.to_thread(lambda: list(files(root, workspace, stop))))
     try:
@@ -97,7 +97,7 @@ def files(root: Path, workspace: Path | None = None, stop: threading.Event | Non
     """Yield every file below `root`, relative to it, without ripgrep."""
     top = _top(root, workspace or root)
     specs = [(base, pathspec.GitIgnoreSpec.from_lines(rows)) for base, rows in _above(root, top)]
-    if _ignored(specs, root, folder=True):
+    if _is_ignored(specs, root, folder=True):
         specs = []
     count = 0
     for folder, names, filenames in os.walk(root):
@@ -108,10 +108,10 @@ def files(root: Path, workspace: Path | None = None, stop: threading.Event | Non
         if here != root or not specs or specs[-1][0] != here:
             rows = _gitignore(here)
             specs += [(here, pathspec.GitIgnoreSpec.from_lines(rows))] if rows else []
-        names[:] = sorted(n for n in names if n not in SKIPPED and not _ignored(specs, here / n, folder=True))
+        names[:] = sorted(n for n in names if n not in SKIPPED and not _is_ignored(specs, here / n, folder=True))
         for name in sorted(filenames):
             path = here / name
-            if not _ignored(specs, path) and path.is_file() and not path.is_symlink():
+            if not _is_ignored(specs, path) and path.is_file() and not path.is_symlink():
                 yield path.relative_to(root).as_posix()
                 count += 1
                 if count >= LIMIT:
@@ -127,7 +127,7 @@ def _gitignore(folder: Path) -> list[str]:
 
 
 def _top(root: Path, workspace: Path) -> Path:
-    """Return the top folder of ignore files: the repository's root, else the workspace, else `root` itself."""
+    """Return the top folder of ignore files: the repository's root, the workspace, or `root` itself."""
     for folder in (root, *root.parents):
         if (folder / ".git").exists():
             return folder
@@ -140,7 +140,7 @@ def _above(root: Path, top: Path) -> list[tuple[Path, list[str]]]:
     return [(folder, rows) for folder in on_the_way if (rows := _gitignore(folder))]
 
 
-def _moved(base: Path, rows: list[str]) -> Iterator[str]:
+def _move_rules(base: Path, rows: list[str]) -> Iterator[str]:
     """Rewrite rules of an ignore file in folder `base` as rules of one at the top."""
     prefix = base.as_posix()
     for row in rows:
@@ -153,11 +153,11 @@ def _moved(base: Path, rows: list[str]) -> Iterator[str]:
         yield f"{sign}/{escaped}/{rule.lstrip('/')}" if anchored else f"{sign}/{escaped}/**/{rule}"
 
 
-def _ignored(specs: list[tuple[Path, pathspec.GitIgnoreSpec]], path: Path, *, folder: bool = False) -> bool:
+def _is_ignored(specs: list[tuple[Path, pathspec.GitIgnoreSpec]], path: Path, *, folder: bool = False) -> bool:
     """Decide by the nearest ignore file with a rule for the path."""
     end = "/" if folder else ""
     for base, spec in reversed(specs):
-        said = spec.check_file(path.relative_to(base).as_posix() + end).include
-        if said is not None:
-            return said
+        ignored = spec.check_file(path.relative_to(base).as_posix() + end).include
+        if ignored is not None:
+            return ignored
     return False

@@ -26,7 +26,7 @@ CONVERSATION = "conversation"
 
 
 class Area(Struct, frozen=True):
-    """A part that can be browsed: its name, and the keys that the last line names: the binding's id and what it does.
+    """An area that can be browsed: its name, and the keys shown in the status line (id, description).
 
     `switch` is the id of the key that shows, enters and hides a pane.
     """
@@ -68,7 +68,7 @@ AREAS: Mapping[str, Area] = {
 
 
 def area_of(widget: Widget | None) -> str:
-    """Name the area that `widget` stands in; "" for the prompt, a question, and where nothing has the keys."""
+    """Return the area that contains `widget`; "" for the prompt, a question, or no focus."""
     for node in widget.ancestors_with_self if widget is not None else ():
         match node:
             case Transcript() | FindBar():
@@ -85,15 +85,15 @@ def area_of(widget: Widget | None) -> str:
 
 
 def after(area: str, sidebar: Sidebar) -> str:
-    """Name the area behind `area`: the conversation, then the panes that show, then the prompt ("")."""
+    """Return the area after `area`: the conversation, then the visible panes, then the prompt ("")."""
     order = ["", CONVERSATION, *(p for p in PANES if sidebar.shows(p)), ""]
     return order[order.index(area) + 1] if area in order else ""
 
 
 def is_for_the_prompt(event: events.Event, screen: Screen[Any]) -> bool:
-    """Return whether what was typed or pasted has nothing that takes it.
+    """Return whether a key or paste belongs to the prompt because nothing else takes it.
 
-    No line of input, no area that is browsed, no question that the key answers.
+    Another input line, a browsed area, or a question that the key answers would take it.
     """
     focused = screen.focused
     if isinstance(focused, Input | TextArea):

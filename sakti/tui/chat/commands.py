@@ -35,7 +35,7 @@ class Commands:
         self._scope = Scope(host.session, self.draw, chat.stopping.compaction)
 
     async def run(self, typed: line.Typed) -> None:
-        """Run a command, and show its value and what it changed."""
+        """Run a command, then show its value and the parts of the chat that it changed."""
         chat = self._chat
         compacts = typed.name == "compact" and typed.argument not in ("undo", "diff")
         if compacts and chat.stopping.activities.has("compaction"):
@@ -63,7 +63,7 @@ class Commands:
         await self.show(value)
 
     def draw(self, value: Value) -> None:
-        """Show a value at the end of the chat, lists and texts as their lines; a page in a screen of its own."""
+        """Show a value as a block at the end of the chat; a page gets its own screen."""
         match value:
             case Text((page,), title, "markdown"):
                 self._host.push(text_screens.PageScreen(title, page))
@@ -73,7 +73,7 @@ class Commands:
                 self._chat.transcript.show_result(block)
 
     async def show(self, value: Value | None) -> None:
-        """Show the value of an action: in the view that it names, if the window has it."""
+        """Show the value of an action, in its named view if the window has that view."""
         if not isinstance(value, Open):
             if value is not None:
                 self.draw(value)

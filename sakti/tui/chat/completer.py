@@ -36,7 +36,7 @@ class Completer:
         self._models: list[ModelInfo] | None = None  # asked for once while a name is being written
 
     async def show(self, query: Query | None) -> None:
-        """Offer what fits `query`; None, or nothing that fits, hides the list."""
+        """Offer completions for `query`; None, or no match, hides the list."""
         if query is None or query.command != "model":
             self._models = None
         self._query = query
@@ -86,11 +86,11 @@ class Completer:
             try:
                 self._models = await self._session.views.models()
             except SaktiError:
-                self._models = []  # a name can be typed all the same; /model alone says what is wrong
+                self._models = []  # a name can still be typed; /model alone reports the error
         return self._models
 
     def _with_preview(self, choice: Choice) -> Choice:
-        """Say beforehand what /compact will do."""
+        """Add a preview of the effect of /compact."""
         if choice.insert.strip() != "/compact" or self._session.thread is None:
             return choice
         messages, before, after = self._session.compact_preview()

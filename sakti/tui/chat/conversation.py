@@ -1,4 +1,4 @@
-"""Column of the conversation: transcript, questions and prompt, and what the prompt sends to the session."""
+"""Combine transcript, questions and prompt in one column, and send prompt input to the session."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ class Conversation(Vertical):
         self._then()
 
     def fit_start(self) -> None:
-        """Show the start where the thread is known to be empty: what is still being loaded is not announced as new."""
+        """Show the start page once the thread is known to be empty, not while it is still loading."""
         empty = bool(self.view.shown) and not self.transcript.document.blocks
         self.start.display = empty and not self.approval.pending  # a question needs the room
 
     # --- sending ----------------------------------------------------------------------------------------------
 
     @on(Prompt.Submitted)
-    def _submitted(self, event: Prompt.Submitted) -> None:
+    def _submit_prompt(self, event: Prompt.Submitted) -> None:
         event.stop()
         self._host.session.note_pasted(event.pasted)
         self.submit(event.text)
@@ -101,7 +101,7 @@ class Conversation(Vertical):
             self._host.go(self._remember, text, group="history")
 
     async def open(self) -> None:
-        """Send what waited for the start, in its order."""
+        """Send the messages that were entered before the session started, in order."""
         try:
             while self.waiting:
                 text = self.waiting.pop(0)
@@ -114,7 +114,7 @@ class Conversation(Vertical):
             self._end_wait()
 
     def fail(self) -> None:
-        """Give back what waited: the start has failed."""
+        """Return waiting messages to the prompt after the start failed."""
         self._failed = True
         if self.waiting:
             self._host.note(NOT_STARTED)
@@ -153,7 +153,7 @@ class Conversation(Vertical):
             raise
 
     async def _send(self, text: str, sending: Awaitable[None]) -> None:
-        """Wait for `sending`; if it fails, put `text` into the prompt again, before what was typed meanwhile."""
+        """Await `sending`; if it fails, put `text` back into the prompt, before newer input."""
         try:
             await sending
         except SaktiError as e:
@@ -167,17 +167,17 @@ class Conversation(Vertical):
 
     async def _remember(self, text: str) -> None:
         if not text.startswith("/quit"):
-            with contextlib.suppress(StoreError):  # the line itself reports what is wrong
+            with contextlib.suppress(StoreError):  # the line itself reports the error
                 await self._host.session.views.add_history(text)
 
     # --- the prompt -------------------------------------------------------------------------------------------
 
     def give_back(self, text: str) -> None:
-        """Put what could not be sent before what was typed meanwhile."""
+        """Put unsent text back into the prompt, before newer input."""
         self.prompt.put("\n\n".join(t for t in (text, self.prompt.value) if t))
 
     def take_back_queue(self) -> None:
-        """Put all that is queued, in its order, before what stands in the prompt."""
+        """Move all queued messages, in order, to the start of the prompt."""
         session = self._host.session
         texts = [session.unqueue(0) for _ in session.queued]
         if back := "\n\n".join(t for t in texts if t):
@@ -185,7 +185,7 @@ class Conversation(Vertical):
 
     @on(Prompt.Nothing)
     def _send_queued(self) -> None:
-        """Enter on an empty prompt: what a turn that has ended left in the queue."""
+        """Send the messages left in the queue by an ended turn: Enter on an empty prompt."""
         if self._host.session.queued:
             self._host.go(self._host.session.send_queued, group="command")
 
@@ -202,7 +202,7 @@ class Conversation(Vertical):
         self._completer.accept(send=event.send)
 
     @on(Completions.Picked)
-    def _picked(self) -> None:
+    def _accept_clicked_completion(self) -> None:
         self._completer.accept(send=False)
 
     @on(Prompt.Searching)
@@ -210,11 +210,11 @@ class Conversation(Vertical):
         self._host.note(event.text)
 
     @on(Prompt.ClipboardWanted)
-    def _clipboard_wanted(self) -> None:
+    def _start_paste(self) -> None:
         self._host.go(self._paste, group="clipboard", exclusive=True)
 
     async def _paste(self) -> None:
-        """Paste an image of the system's clipboard; else what was copied in this window."""
+        """Paste an image from the system clipboard, else the text copied in this window."""
         if image := await clipboard.take(os.environ, self._host.session.workspace.root, own=self.prompt.own_clipboard):
             self.prompt.attach(*image)
         elif not self.prompt.paste_own():
@@ -225,9 +225,9 @@ class Conversation(Vertical):
         self._host.go(self._edit_prompt, group="editor", exclusive=True)
 
     async def _edit_prompt(self) -> None:
-        self.prompt.put(await self._edited(self.prompt.value))
+        self.prompt.put(await self._edit_text(self.prompt.value))
 
-    async def _edited(self, text: str) -> str:
+    async def _edit_text(self, text: str) -> str:
         return await editor.edit(app_of(self), text, os.environ, self._host.session.workspace.root)
 
     @on(QueueView.Removed)
@@ -240,21 +240,21 @@ class Conversation(Vertical):
     # --- approvals --------------------------------------------------------------------------------------------
 
     @on(ApprovalBox.Answered)
-    def _answered(self, event: ApprovalBox.Answered) -> None:
+    def _resolve_approval(self, event: ApprovalBox.Answered) -> None:
         self._host.session.resolve(event.id, event.approved, grant=event.grant, note=event.note, edited=event.edited)
 
     @on(ApprovalBox.EditWanted)
-    def _edit_wanted(self, event: ApprovalBox.EditWanted) -> None:
+    def _start_command_edit(self, event: ApprovalBox.EditWanted) -> None:
         self._host.go(self._edit_command, event.asked, group="approval", exclusive=True)
 
     async def _edit_command(self, asked: ApprovalRequested) -> None:
         """Let the user write another command in an editor; left as it was, the question still waits."""
-        text = (await self._edited(asked.target)).rstrip("\n")
+        text = (await self._edit_text(asked.target)).rstrip("\n")
         if text.strip() and text != asked.target.rstrip("\n") and asked in self.approval.pending:
             self._host.session.resolve(asked.id, True, edited=text)
 
     @on(ApprovalBox.ViewWanted)
-    def _view_wanted(self, event: ApprovalBox.ViewWanted) -> None:
+    def _view_approval(self, event: ApprovalBox.ViewWanted) -> None:
         def back(ended: bool | None) -> None:
             if ended:
                 self.approval.read_to_end(event.asked)

@@ -17,12 +17,12 @@ class Drafts:
     def __init__(self, host: Host, prompt: Prompt) -> None:
         self._host, self._prompt = host, prompt
         self._keeps = False  # not yet, or no longer
-        self._kept: tuple[str, tuple[str, ...]] | None = ("", ())  # None: something else than what is stored
+        self._kept: tuple[str, tuple[str, ...]] | None = ("", ())  # None: differs from the stored text
         self._said = False
         self._timer: Timer | None = None
 
     async def restore(self) -> None:
-        """Put what windows that are gone had not sent before what stands in the prompt."""
+        """Restore the unsent text of closed windows, before the current prompt text."""
         prompt = self._prompt
         try:
             draft, queued = await self._host.session.views.take_unsent()
@@ -39,7 +39,7 @@ class Drafts:
         self.changed()
 
     def changed(self) -> None:
-        """Store what there is, in a moment; at once a queue that grew, and that the prompt is empty."""
+        """Schedule a save; save at once if the queue grew or the prompt became empty."""
         if not self._keeps:
             return
         queue_grew = self._kept is not None and len(self._host.session.queued) > len(self._kept[1])
@@ -68,7 +68,7 @@ class Drafts:
             self._give_up(e)
 
     def _give_up(self, error: SaktiError) -> None:
-        """Say it once; what another try may keep is tried again with the next change."""
+        """Report the failure once; the next change tries to save again."""
         if error.retryable:
             self._kept = None
         else:
@@ -79,9 +79,9 @@ class Drafts:
         self._said = True
 
     async def leave(self) -> None:
-        """Leave what the window held to the next one of this workspace.
+        """Store the unsent text for the next window of this workspace.
 
-        Raises `SaktiError` with all of it where that cannot be stored.
+        Raises `SaktiError` that contains the text if it cannot be stored.
         """
         if not self._keeps:
             return

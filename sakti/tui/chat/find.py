@@ -1,4 +1,4 @@
-"""Finding words in the whole open thread: counted in the store, marked and stepped through on the screen."""
+"""Find words in the open thread: the store counts matches, the screen marks and steps through them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ThreadFind:
-    """Keeps what is looked for and where it stands; the bar stands below the transcript in `column`."""
+    """Search within the open thread; its bar is mounted in `column`, below the transcript."""
 
     def __init__(self, host: Host, column: Widget, transcript: Transcript, view: ThreadView) -> None:
         self._host, self._column, self._transcript, self._view = host, column, transcript, view
@@ -57,7 +57,7 @@ class ThreadFind:
         self._host.go(self._step, step, group="find", exclusive=True)
 
     def leave(self) -> bool:
-        """Close the bar and unmark everything; False where it was not open."""
+        """Close the bar and unmark everything; False if it was not open."""
         self._places, self._words, self._at = (), "", -1
         self._transcript.show_found(None)
         bar = self._bar
@@ -65,20 +65,20 @@ class ThreadFind:
             return False
         focused = bar.screen.focused
         if focused is not None and bar in focused.ancestors:
-            bar.screen.set_focus(self._transcript)  # before it goes: else what has the keys is left to chance
+            bar.screen.set_focus(self._transcript)  # before removal: otherwise Textual chooses the focus
         bar.remove()
         return True
 
     async def _count(self, text: str) -> None:
-        """Mark `text` wherever it stands and count it in the whole thread."""
+        """Mark every occurrence of `text` on the screen and count it in the entire thread."""
         session = self._host.session
         self._words, self._at, self._row = text, -1, -1
         thread = session.thread
         self._transcript.show_found(phrase(text) if text else None)
         self._places = tuple(await session.views.within(thread.id, text)) if text and thread else ()
-        self._say_found()
+        self._show_count()
 
-    def _say_found(self) -> None:
+    def _show_count(self) -> None:
         bar = self._bar
         if bar is None:
             return
@@ -95,7 +95,7 @@ class ThreadFind:
             bar.say(f"message {newer:,} of {len(self._places):,}, {total:,} in all · n older · N newer · esc")
 
     async def _step(self, step: int) -> None:
-        """Go to the next line, or the next message, that has the words: older (1) or newer (-1), round the ends."""
+        """Go to the next older (1) or newer (-1) line or message with a match, wrapping around."""
         bar = self._bar
         if bar is not None and bar.text != self._words:
             await self._count(bar.text)
@@ -116,10 +116,10 @@ class ThreadFind:
             chat.show_row(*rows[self._row])
         else:
             chat.jump(self._places[self._at].message_id)
-        self._say_found()
+        self._show_count()
 
     def _first(self) -> int:
-        """Choose the newest message with the words that does not stand below the screen."""
+        """Return the index of the newest message with a match that is not below the screen."""
         chat = self._transcript
         for at in range(len(self._places) - 1, -1, -1):
             index = chat.document.index_of(self._places[at].message_id)
@@ -128,10 +128,10 @@ class ThreadFind:
         return len(self._places) - 1
 
     def _rows(self) -> list[tuple[int, int]]:
-        """List the lines with the words of the message that is shown; what hides them is unfolded."""
+        """List the matching lines of the current message, unfolding blocks that hide them."""
         document, pattern = self._transcript.document, phrase(self._words)
         message_id = self._places[self._at].message_id
-        if not (found := rows_with(document, message_id, pattern)):
+        if not (rows := rows_with(document, message_id, pattern)):
             seek(document, message_id, pattern)
-            found = rows_with(document, message_id, pattern)
-        return found
+            rows = rows_with(document, message_id, pattern)
+        return rows

@@ -28,7 +28,7 @@ with lazy_imports:
     from sakti.tui.screens import text as text_screens
 
 CORRECTED = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
-POINTS = 5.0  # seconds that a task which was looked for stands out
+POINTS = 5.0  # seconds that a task is highlighted after a search
 LIVE = 0.3  # seconds between two looks at the windows while they change
 POLL = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
 
@@ -97,7 +97,7 @@ class Panes:
         self._sidebar.observations.show_past(moment, await self._host.session.views.log_at(moment.time))
 
     def load_usage(self) -> None:
-        """Load what this thread's turns brought and cost so far."""
+        """Load the usage and cost of this thread's turns."""
         self._host.go(self._load_usage, group="turns", exclusive=True)
 
     async def _load_usage(self) -> None:
@@ -106,11 +106,11 @@ class Panes:
         memory.spent = await views.spent()
 
     def load_context(self) -> None:
-        """Estimate what would be sent now: after memory moved, nothing of that was sent yet."""
+        """Estimate the size of the next request, before any was sent with the current memory."""
         self._host.go(self._load_context, group="context", exclusive=True)
 
     async def _load_context(self) -> None:
-        """Look up the window of a continued thread, too: nothing was sent here that would have told it."""
+        """Estimate the context, looking up the window of a continued thread if no request told it."""
         session = self._host.session
         await session.views.warm_windows()
         self.show_windows()
@@ -123,7 +123,7 @@ class Panes:
             await session.current.learn()
 
     def show_windows(self) -> None:
-        """Show the windows as they are now, and load what has changed with them: usage, and the log."""
+        """Show the current windows; reload usage and the log if they changed."""
         before, now = self._windows, self._host.session.views.windows()
         if now in (before, Windows()):  # or a thread is being loaded
             return
@@ -137,7 +137,7 @@ class Panes:
                 self.load_log()
 
     def forget_windows(self) -> None:
-        """Another thread is shown: nothing of its windows is known yet."""
+        """Forget the windows of the previous thread."""
         self._windows, self._seen = Windows(), None
         self._line.show_context(0)
 
@@ -167,7 +167,7 @@ class Panes:
             self._timer = None
 
     async def correct(self, action: str, line_id: str, text: str) -> None:
-        """Change a line of the log and show what became of it."""
+        """Correct a line of the log and show the result."""
         try:
             await self._host.session.correct(action, line_id, text)
         finally:
@@ -196,7 +196,7 @@ class Panes:
     # --- showing ----------------------------------------------------------------------------------------------
 
     def show(self, pane: str) -> None:
-        """Show a pane, unfolded; the keys stay where they are."""
+        """Show and unfold a pane without moving the focus."""
         if not self._sidebar.shows(pane):
             self._toggle(pane)
 
@@ -210,7 +210,7 @@ class Panes:
             self.remember()
 
     def toggle_all(self) -> bool:
-        """Hide all panes, or show them again; False where none shows now."""
+        """Hide all panes, or show them again; returns whether any pane is visible."""
         self._sidebar.toggle_all()
         if not self._sidebar.narrow:
             self.remember()
@@ -223,7 +223,7 @@ class Panes:
         return lists[pane]
 
     def point_at(self, title: str) -> bool:
-        """Show the task of that title for a while; False where it is not there, as what was closed long ago."""
+        """Highlight the task titled `title` for a while; False if the list does not contain it."""
         tasks = self._sidebar.tasks.task_list
         at = next((i for i, row in enumerate(tasks.rows) if row.title == title), None)
         if at is not None:
@@ -244,7 +244,7 @@ class Panes:
         self._host.go(self._host.session.views.set_ui_state, "panes", self._sidebar.state, group="state")
 
     def open_board(self) -> None:
-        """Show the board's columns over the whole screen."""
+        """Open the task board over the entire screen."""
         self._board = board_screen.BoardScreen()
         self._host.push(self._board)
 

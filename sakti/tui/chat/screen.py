@@ -1,4 +1,4 @@
-"""Show the chat: what is on the screen, its keys, and the parts that act on them."""
+"""Show the chat: its layout, its keys, and the parts that handle them."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ with lazy_imports:
     from sakti.tui.screens import undo as undo_screen
 
 REWIND_S = 0.5  # seconds in which a second Esc offers turns to undo
-SHORTLY = 2.0  # seconds that a note stands
-WIDE = 100  # columns from which the panes stand beside the chat
+SHORTLY = 2.0  # seconds that a note is shown
+WIDE = 100  # columns from which the panes are beside the chat
 
 
 class ChatScreen(Screen[None]):
@@ -146,32 +146,32 @@ class ChatScreen(Screen[None]):
         """Name the part that is browsed, and its keys, in the last line."""
         if focused is not None:  # else another window of the desktop has the keys
             self._browsed = area_of(focused)
-            self.status_line.browsing = self._told(self._browsed)
+            self.status_line.browsing = self._describe_area(self._browsed)
             self.name_escape()
 
     def _name_download(self, text: str) -> None:
         self.status_line.download = text
 
     def name_escape(self) -> None:
-        """Name what Esc leaves before it stops anything: a question that has the keys, or panes over the chat."""
+        """Name in the status line what Esc closes first: a focused question, or panes over the chat."""
         approval, overlay = self.conversation.approval, self.sidebar.has_overlay
         at_question = self.focused is not None and approval in self.focused.ancestors_with_self
         self.status_line.closes = "prompt" if at_question else "close panes" if overlay else ""
 
-    def _told(self, area: str) -> Browsing | None:
+    def _describe_area(self, area: str) -> Browsing | None:
         if area not in AREAS:
             return None
-        host, told = self.host, AREAS[area]
-        hide = ((told.switch, "hide"),) if told.switch else ()
-        keys = tuple((host.key_of(i), host.key_name(i), word) for i, word in (*told.keys, *hide))
-        return Browsing(told.title, host.key_name("app.interrupt"), keys)
+        host, entry = self.host, AREAS[area]
+        hide = ((entry.switch, "hide"),) if entry.switch else ()
+        keys = tuple((host.key_of(i), host.key_name(i), word) for i, word in (*entry.keys, *hide))
+        return Browsing(entry.title, host.key_name("app.interrupt"), keys)
 
     def _stay_in_sight(self) -> None:
-        """Take the keys from what is not shown any more."""
+        """Move the focus to the prompt if the browsed pane is no longer visible."""
         if self._browsed in PANES and not self.sidebar.shows(self._browsed):
             self.set_focus(self.prompt)
 
-    # --- what is shown ----------------------------------------------------------------------------------------
+    # --- display ----------------------------------------------------------------------------------------------
 
     def show_thread(self, thread: Thread) -> None:
         """Show the title, and the messages when it is another thread."""
@@ -185,7 +185,7 @@ class ChatScreen(Screen[None]):
             self.panes.load_context()
 
     def _keep_queued(self) -> None:
-        """Put what was queued in the thread before into the prompt; it is not sent in this one."""
+        """Move messages queued in the previous thread into the prompt; they are not sent in this one."""
         queue = self.conversation.queue
         if queue.queued and not self.host.session.queued:
             self.conversation.give_back("\n\n".join(queue.queued))
@@ -196,7 +196,7 @@ class ChatScreen(Screen[None]):
         self.conversation.start.model = model or ""
         self.status_line.why = one_line(f"{model.partition('/')[0]}: {reason}" if model else reason, 60)
         self.status_line.window = window or 0
-        if model and not window and self.view.shown:  # another model: what its window is has to be looked up
+        if model and not window and self.view.shown:  # another model: look up its window
             self.panes.load_context()
 
     def show_modes(self) -> None:
@@ -209,7 +209,7 @@ class ChatScreen(Screen[None]):
         self.status_line.sandbox = (level.name, level.text) if level is not None else ("", "")
 
     def show_saving(self) -> None:
-        """Show whether what happens here is saved."""
+        """Show whether this session is saved."""
         self.header.not_saved = self.status_line.not_saved = bool(self.host.session.workspace.not_saved)
 
     def show_git(self) -> None:
@@ -240,7 +240,7 @@ class ChatScreen(Screen[None]):
         self.conversation.fit_start()
 
     def apply_setting(self, name: str) -> str:
-        """Show a setting that has changed; gives what is wrong with it, or ""."""
+        """Apply a changed setting; returns a description of the problem, or ""."""
         config, looks = self.host.session.workspace.config, self.host.appearance
         match name:
             case "ui.theme" if not looks.use(config.ui.theme):
@@ -271,7 +271,7 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.FirstKey)
     def warm_soon(self) -> None:
-        """Load what the first answer needs while it is being asked for."""
+        """Preload modules for the first answer while the user types the message."""
         self.host.go(self._warm, group="warm")
 
     async def _warm(self) -> None:
@@ -288,7 +288,7 @@ class ChatScreen(Screen[None]):
         self.status_line.vim = event.mode.upper()
 
     @on(Prompt.Wanted)
-    def _typed(self) -> None:
+    def _save_draft(self) -> None:
         self.drafts.changed()
 
     @on(ObservationsPane.SourcesWanted)
@@ -333,7 +333,7 @@ class ChatScreen(Screen[None]):
     # --- keys -------------------------------------------------------------------------------------------------
 
     def action_stop(self) -> None:
-        """Answer ctrl+c: copy what is selected; else interrupt, or clear the prompt; twice quits."""
+        """Handle ctrl+c: copy the selection, else interrupt, or clear the prompt; pressing twice quits."""
         selected = self.get_selected_text() or self.prompt.selected_text
         if selected:
             self.host.copy_to_clipboard(selected)
@@ -342,7 +342,7 @@ class ChatScreen(Screen[None]):
             self.stopping.stop()
 
     def action_interrupt(self) -> None:
-        """Esc: back to the prompt, else close what lies over the chat, else stop the newest activity.
+        """Handle Esc: focus the prompt, else close what covers the chat, else stop the newest activity.
 
         The partial answer is kept.
         """
@@ -354,7 +354,7 @@ class ChatScreen(Screen[None]):
             self._rest()
 
     def _rest(self) -> None:
-        """Esc where there is nothing to leave or to stop: twice, in an empty prompt, it offers turns to undo."""
+        """Handle an Esc with no other effect: twice in an empty prompt opens the list of turns to undo."""
         now = self.host.session.workspace.clock.monotonic()
         twice = now - self._rested <= REWIND_S
         self._rested = float("-inf") if twice or self.prompt.text else now
@@ -388,7 +388,7 @@ class ChatScreen(Screen[None]):
     def browse(self, area: str) -> None:
         """Give a part of the screen the keys ("": the prompt), at once: the next key may be there already."""
         if area and not self.host.session.approvals:
-            self.note("")  # what it said was for another place; a question goes on waiting
+            self.note("")  # the note was for another place; a question keeps waiting
         if area in PANES:
             self.panes.show(area)
             self.set_focus(self.panes.place_of(area))
@@ -424,9 +424,9 @@ class ChatScreen(Screen[None]):
         self.show_modes()
         if session.approvals:
             self._show_questions()  # those that the mode does not answer may have another reason now
-        told = f"Approval: {mode}, {IN_SHORT[session.current.approval_mode]}"
+        text = f"Approval: {mode}, {IN_SHORT[session.current.approval_mode]}"
         refused = session.workspace.refused_auto() if before == "edits" and mode == "plan" else ""
-        self.note(refused or told, 2 * SHORTLY)
+        self.note(refused or text, 2 * SHORTLY)
 
     def action_search(self) -> None:
         self.search.open()
@@ -476,7 +476,7 @@ class ChatScreen(Screen[None]):
 
 
 def chat_parts() -> list[tuple[str, type[Any]]]:
-    """List what has keys on this screen, by the name that people know it under."""
+    """List the parts of this screen that have keys, with their display names."""
     return [
         ("Everywhere", ChatScreen),
         ("Prompt", Prompt),

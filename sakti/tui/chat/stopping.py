@@ -87,13 +87,13 @@ class Stopping:
             if self._may_quit(now):
                 self._host.exit(0)
             return
-        self._last_stop = float("inf")  # until the hint stands: a second press means it, however late it is heard
+        self._last_stop = float("inf")  # until the hint is visible: a second press counts, however late
         if not self.interrupt():
             self._prompt.drop()
         self._host.note("ctrl+c again quits")
-        self._prompt.call_after_refresh(self._quit_offered)
+        self._prompt.call_after_refresh(self._start_quit_window)
 
-    def _quit_offered(self) -> None:
+    def _start_quit_window(self) -> None:
         """Begin the two seconds where the hint can be read, however late a busy machine paints it."""
         self._last_stop = self._host.session.workspace.clock.monotonic()
         self._prompt.set_timer(TWICE, self._clear_note)

@@ -1,4 +1,4 @@
-"""Show one thread in the transcript: load it a page at a time, visit a message that a search found, and come back."""
+"""Show one thread in the transcript: load pages, jump to search results, and return."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class VisitBar(Horizontal):
         yield Chip("×", "stay here", "screen.stay")
 
     def show(self, title: str) -> None:
-        """Show the way back; `title`: of the thread that it leads to, "" within the same thread."""
+        """Show the way back; `title`: the title of the target thread, "" within the same thread."""
         where = f"back to {one_line(title, 30)}" if title else "back to where you were"
         self.query_one("#visit-back", Chip).say(where, on=True)
         self.display = True
@@ -117,7 +117,7 @@ class ThreadView:
         self._on_loaded()
 
     async def load_older(self, until: int | None = None) -> None:
-        """Load a page above what is shown, or back to the message of index `until`."""
+        """Load the page before the oldest loaded message, or everything back to message index `until`."""
         thread_id, oldest = self.shown, self.oldest
         if not oldest:
             return
@@ -136,7 +136,7 @@ class ThreadView:
     # --- other windows ----------------------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """Show what another window added to the thread, unless a turn runs here."""
+        """Show messages that another window added to the thread, unless a turn is running here."""
         if self.shown and not self._host.session.busy:
             self._host.go(self._sync, group="follow", exclusive=True)
 

@@ -25,7 +25,7 @@ class Welcome:
         self._host, self._apply, self._download = host, apply, download
 
     async def open_once(self, state: Mapping[str, str], occupied: Callable[[], bool]) -> None:
-        """Open it where it is due; never over something that is being typed or was asked for."""
+        """Open the welcome screen on the first start, unless the user is already busy."""
         session = self._host.session
         if occupied() or not await machine.is_first(session, state) or occupied():
             return

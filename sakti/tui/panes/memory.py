@@ -1,4 +1,4 @@
-"""Show the windows: how full the memory is, what is computed in the background, what it costs, what happened last."""
+"""Show memory usage: context windows, background work, costs and the latest events."""
 
 from __future__ import annotations
 
@@ -185,8 +185,8 @@ class MemoryPane(Widget, can_focus=True):
             streaming=self.streaming,
             sign=SIGNS[self._folded],
         )
-        left = self._room() if height is None else height - len(lines)
-        shown = self.all_events()[: max(0, left)] if self.status is not None else []
+        free = self._room() if height is None else height - len(lines)
+        shown = self.all_events()[: max(0, free)] if self.status is not None else []
         return [*lines, *(draw_event(e, room, palette) for e in shown)]
 
 
@@ -202,9 +202,9 @@ def memory_lines(
     streaming: int = 0,
     sign: str = SIGNS[False],
 ) -> list[Line]:
-    """Return the pane's lines, its title first: in words a newcomer knows.
+    """Return the lines of the pane, its title first, in words for newcomers.
 
-    What is technical stands in `/memory` and behind Enter.
+    Technical details are in `/memory` and behind Enter.
     """
     title: Line = [Segment(f"{sign} Memory", palette.bold)]
     if status is None:
@@ -217,8 +217,8 @@ def memory_lines(
     if status.backlog is not None:
         style = palette.warn if status.backlog.paused else palette.text
         lines.append([Segment("Backlog ", palette.muted), Segment(in_words(status.backlog, ""), style)])
-    if figures is not None and (found := guarded(figures)):
-        lines.append([Segment("! ", palette.warn), Segment(found, palette.warn)])
+    if figures is not None and (warning := guarded(figures)):
+        lines.append([Segment("! ", palette.warn), Segment(warning, palette.warn)])
     lines += _last_lines(status, spent, palette, width, failed)
     lines = [_crop(line, width) for line in lines]
     if failed:
@@ -230,7 +230,7 @@ def memory_lines(
 
 
 def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int, failed: str) -> list[Line]:
-    """Cache, price and Observer in one line where they fit, why it is that one, and what memory has to say."""
+    """Lay out cache, price and Observer, on one line if they fit; then its reason and the note."""
     name = one_line(status.observer.rpartition("/")[2], 40).removeprefix("claude-")
     cost = _cost(spent)
     together = " · ".join(x for x in (cost, name) if x)
@@ -245,7 +245,7 @@ def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int
 
 
 def _reflection(status: MemoryStatus) -> str:
-    """Return what a reflection in the background comes to; empty where there is none."""
+    """Return the status of a buffered reflection, or ""."""
     reflection = status.buffered_reflection
     if not reflection.input_observation_tokens or not reflection.observation_tokens:
         return ""
@@ -254,7 +254,7 @@ def _reflection(status: MemoryStatus) -> str:
 
 
 def _gauges(status: MemoryStatus, streaming: int, turn_tokens: int | None, width: int, palette: Palette) -> list[Line]:
-    """Return both windows, and below the first what memory will do next."""
+    """Return both gauges, and below the first the next action of memory."""
     gauges = Gauge(status.messages.tokens + streaming, status.messages.threshold), status.observations
     abouts = status.approximate or streaming > 0, status.approximate
     numbers = [gauge_words(gauge, about=about) for gauge, about in zip(gauges, abouts, strict=True)]
@@ -307,7 +307,7 @@ def _crop(line: Line, width: int) -> Line:
 
 
 def _cost(spent: Spent) -> str:
-    """Return the cached share of the conversation's input, and the price of all calls, where it is known."""
+    """Return the cached share of the conversation's input and, if known, the cost of all calls."""
     usage = spent.actor
     if not usage.input_tokens:
         return ""
@@ -317,7 +317,7 @@ def _cost(spent: Spent) -> str:
 
 
 def draw_event(event: MemoryEvent, width: int, palette: Palette) -> Line:
-    """Return an event as `12:04 ● 4 messages → 3 lines`: what fits of it."""
+    """Return an event as `12:04 ● 4 messages → 3 lines`, shortened to fit."""
     head = event_head(event, palette, "%H:%M")
     room, text = max(4, width - line_width(head)), one_line(in_a_line(event), 300)
     if event.kind in ("observed", "activated"):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sakti.store.log.lines import LogLine
     from sakti.store.threads.carry_over import CarriedLine
 
-LINE = "* "  # before the lines of the log among what is carried over
+LINE = "* "  # prefix of log lines among the carried lines
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
 NOT_YET = "not yet in the prompt"
 LEAVES = {True: "removed: leaves with the next change of the prompt", False: "left out"}
@@ -41,7 +41,7 @@ FOLDED_FROM = 3  # nested lines
 
 
 class DateRow(Struct, frozen=True):
-    """A heading: a date, or a reflection. `divider`: what follows is not in the prompt yet."""
+    """A heading: a date, or a reflection. `divider`: the rows below are not in the prompt yet."""
 
     text: str
     divider: bool = False
@@ -50,8 +50,8 @@ class DateRow(Struct, frozen=True):
 class ObservationRow(Struct, frozen=True):
     """One line of the log.
 
-    `priority` is a word of `SHAPES`; `flags` are doubts about it; `text` has marks behind what newer lines replace,
-    `content` is what can be edited.
+    `priority` is a word of `SHAPES`; `flags` are doubts about it; `text` marks parts replaced by newer lines, `content`
+    is the editable text.
     """
 
     id: str
@@ -65,7 +65,7 @@ class ObservationRow(Struct, frozen=True):
     edited: bool
     reflection: bool
     nested: int = 0  # lines under it that are folded
-    unfolded: bool = False  # shown whole, with its doubts
+    unfolded: bool = False  # shown in full, with its doubts
     content: str = ""
     waiting: bool = False  # made, and not in the prompt yet
 
@@ -88,7 +88,7 @@ def carried_rows(carried: Sequence[CarriedLine], wanted: str = "") -> list[Row]:
 
 
 def wants(line: LogLine, wanted: str) -> bool:
-    """Return whether a line passes a filter: text, `#` and the beginning of its category, `?` for doubtful ones."""
+    """Return whether a line passes a filter of text, `#` category prefixes and `?` (flagged lines)."""
     words = wanted.lower().split()
     categories = [w[1:] for w in words if w.startswith("#")]
     text = " ".join(w for w in words if w != "?" and not w.startswith("#"))
@@ -102,7 +102,7 @@ def wants(line: LogLine, wanted: str) -> bool:
 def all_rows(
     lines: Sequence[LogLine], waiting: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = frozenset()
 ) -> list[Row]:
-    """Return the log as rows, and under a divider the notes that are `waiting`: made, and not in the prompt yet."""
+    """Return the log as rows; below a divider, the `waiting` notes that are not in the prompt yet."""
     rows, more = log_rows(lines, wanted, unfolded), log_rows(waiting, wanted, unfolded)
     if not any(isinstance(row, ObservationRow) for row in more):
         return rows
@@ -119,7 +119,7 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = fr
     Many lines nested under one are folded unless it is among `unfolded`.
     """
     lines = [x for x in lines if not x.forgotten]
-    folded = {} if wanted else _folded(lines, unfolded)
+    folded = {} if wanted else _fold_groups(lines, unfolded)
     hidden = {line_id for under in folded.values() for line_id in under}
     rows: list[Row] = []
     heading = None
@@ -154,7 +154,7 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = fr
     return rows
 
 
-def _folded(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]]:
+def _fold_groups(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]]:
     """Return the ids of lines with many nested ones that are not unfolded."""
     under: dict[str, list[str]] = {}
     top: LogLine | None = None
@@ -163,7 +163,7 @@ def _folded(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]
             top = line
         else:
             under.setdefault(top.id, []).append(line.id)
-    return {i: found for i, found in under.items() if len(found) >= FOLDED_FROM and i not in unfolded}
+    return {i: nested for i, nested in under.items() if len(nested) >= FOLDED_FROM and i not in unfolded}
 
 
 def _priority(value: str | None) -> str:
@@ -265,21 +265,21 @@ class ObservationsPane(Vertical):
     ]
 
     class SourcesWanted(Message):
-        """Enter on a line: show what it was made from."""
+        """Enter on a line: show its sources."""
 
         def __init__(self, row: ObservationRow) -> None:
             super().__init__()
             self.row = row
 
     class Corrected(Message):
-        """A line is to be changed: `action` is pin, unpin, edit (to `text`), forget, or undo (the last change)."""
+        """Requests a correction: `action` is pin, unpin, edit (to `text`), forget, or undo (the last one)."""
 
         def __init__(self, action: str, line_id: str = "", text: str = "") -> None:
             super().__init__()
             self.action, self.line_id, self.text = action, line_id, text
 
     class OriginWanted(Message):
-        """Enter on a line of earlier threads: show where it comes from."""
+        """Enter on a line of earlier threads: show its origin."""
 
         def __init__(self, line: CarriedLine) -> None:
             super().__init__()
@@ -311,7 +311,7 @@ class ObservationsPane(Vertical):
         self._waiting: Sequence[LogLine] = ()
         self._carried: Sequence[CarriedLine] = ()
         self._moments: Sequence[LogChange] = ()
-        self._past: LogChange | None = None  # what is looked at; None: the log as it is now
+        self._past: LogChange | None = None  # the moment that is shown; None: the current log
         self._past_lines: Sequence[LogLine] = ()
         self._unfolded: set[str] = set()
         self._edited = ""  # the line in the edit box
@@ -345,7 +345,7 @@ class ObservationsPane(Vertical):
         self._refresh(keep_end=self._past is None)
 
     def show_carried(self, carried: Sequence[CarriedLine]) -> None:
-        """Show what the thread took over from earlier ones."""
+        """Show the lines that the thread took over from earlier ones."""
         if carried != self._carried:
             self._carried = carried
             self._refresh(keep_end=True)
@@ -355,7 +355,7 @@ class ObservationsPane(Vertical):
         waiting = self._waiting if self._past is None else ()
         rows, day = all_rows(lines, waiting, self.filter_box.value.strip(), self._unfolded), ""
         if self._past is None:
-            day, rows = self._headed(rows)
+            day, rows = self._add_headings(rows)
         shown = sum(1 + r.nested for r in rows if isinstance(r, ObservationRow))
         total = sum(not x.forgotten for x in (*lines, *waiting))
         count = f"{shown} of {total}" if shown != total else f"{total}" if total else ""
@@ -368,8 +368,8 @@ class ObservationsPane(Vertical):
         follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it
         self.log_list.set_rows(rows, cursor=len(rows) - 1 if follow else None, keep_end=follow)
 
-    def _headed(self, rows: list[Row]) -> tuple[str, list[Row]]:
-        """Return the day of the log if there is only one, and its rows under the lines of earlier threads."""
+    def _add_headings(self, rows: list[Row]) -> tuple[str, list[Row]]:
+        """Return the day of the log if there is only one, and its rows below the lines of earlier threads."""
         day, rows = _with_days(rows, host_of(self).session.workspace.clock.now())
         carried = carried_rows(self._carried, self.filter_box.value.strip())
         if carried and rows and isinstance(rows[0], ObservationRow):
@@ -379,7 +379,7 @@ class ObservationsPane(Vertical):
     # --- the past ---------------------------------------------------------------------------------------------
 
     def action_travel(self, step: int) -> None:
-        """To the moment before or after the one that is shown; behind the last is now."""
+        """Show the previous (-1) or next (1) moment of the log; the current log follows the last."""
         if len(self._moments) < 2:
             return
         # the newest moment and now differ by what people corrected since
@@ -387,7 +387,7 @@ class ObservationsPane(Vertical):
         self.travel_to(max(0, at + step))
 
     def travel_to(self, index: int | None) -> None:
-        """Look at the log as it was from the moment `index` on; now where there is no such moment."""
+        """Show the log as of moment `index`; the current log if there is no such moment."""
         if index is None or index >= len(self._moments):
             self._past = None
             self._refresh()
@@ -395,13 +395,13 @@ class ObservationsPane(Vertical):
             self.post_message(self.PastWanted(self._moments[index]))
 
     def show_past(self, moment: LogChange, lines: Sequence[LogLine]) -> None:
-        """Show the log as it was from `moment` on, where it still has that past."""
+        """Show the log as of `moment`, if that moment still exists."""
         if moment in self._moments:
             self._past, self._past_lines = moment, lines
             self._refresh()
 
     @on(TimeBar.Picked)
-    def _picked(self, event: TimeBar.Picked) -> None:
+    def _travel_to_pick(self, event: TimeBar.Picked) -> None:
         event.stop()
         self.log_list.focus()
         self.travel_to(event.at)
@@ -413,7 +413,7 @@ class ObservationsPane(Vertical):
         return self._past is None
 
     @on(Input.Changed, "#observations-filter")
-    def _filter_changed(self) -> None:
+    def _apply_filter(self) -> None:
         self._refresh()
 
     @on(Input.Submitted, "#observations-filter")
@@ -421,7 +421,7 @@ class ObservationsPane(Vertical):
         self.log_list.focus()
 
     @on(LineList.Opened, "#observations-list")
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_row(self, event: LineList.Opened) -> None:
         event.stop()
         if isinstance(event.row, ObservationRow):
             self.post_message(self.SourcesWanted(event.row))

@@ -23,7 +23,7 @@ from sakti.tui.panes.tasks import TasksPane
 PANES = ("memory", "log", "tasks")
 NARROWEST, WIDEST = 24, 120  # cells; the chat keeps CHAT of them
 CHAT = 30
-USUAL = (36, 56)  # cells where nobody set any: more in a wider window
+USUAL = (36, 56)  # default width in cells: more in a wider window
 SHARE = 0.28  # of the window, in between
 TINY = 60  # cells of a window below which the panes take all of it
 READABLE = 42  # cells that the chat keeps beside the panes of a narrow window
@@ -32,20 +32,20 @@ LOWEST = 3  # lines of a pane whose height is set by hand; the log has what the 
 
 
 def panes_width(room: int, by_hand: int, *, narrow: bool) -> int:
-    """Cells of the panes in a window of `room`; `by_hand`: what the user set, 0 for nothing."""
+    """Return the width of the panes in a window of `room` cells; `by_hand`: set by the user, else 0."""
     if room < TINY:
         return room
     if narrow:
         return max(NARROWEST, min(USUAL[0], room - READABLE))
     low, high = USUAL
-    wanted = by_hand or max(low, min(high, int(room * SHARE)))
-    return max(NARROWEST, min(wanted, room - CHAT))
+    preferred = by_hand or max(low, min(high, int(room * SHARE)))
+    return max(NARROWEST, min(preferred, room - CHAT))
 
 
 class Sidebar(Vertical):
-    """A wide terminal remembers its panes apart from a narrow one, where they start closed and Esc closes them.
+    """Panes beside the chat; a narrow terminal starts with them closed and keeps its own state.
 
-    In a tiny one they take the room of the chat.
+    Esc closes them there; in a tiny terminal they replace the chat.
     """
 
     HELP = (
@@ -137,7 +137,7 @@ class Sidebar(Vertical):
 
     @property
     def state(self) -> str:
-        """Return what to remember of a wide terminal.
+        """Return the layout to remember for a wide terminal.
 
         The names of the open panes, those that are folded, and the heights and the width that were set by hand.
         """
@@ -157,7 +157,7 @@ class Sidebar(Vertical):
     # --- its width --------------------------------------------------------------------------------------------
 
     def set_width(self, width: int) -> None:
-        """Set the width in cells, as far as the chat keeps enough of the window; 0: as wide as the window allows."""
+        """Set the width in cells, limited so that the chat keeps enough room; 0: fit the window."""
         self._width = max(NARROWEST, min(WIDEST, width)) if width else 0
         self.fit()
 

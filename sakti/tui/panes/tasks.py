@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class BoardChanged(Message):
-    """The user changed a task: whoever shows the board reads it again."""
+    """The user changed a task: views of the board reload it."""
 
 
 class TaskRow(Struct, frozen=True):
-    """`state` is one of in_progress, ready, blocked, container, closed, more; `note` says by whom or by what."""
+    """`state`: in_progress, ready, blocked, container, closed or more; `note`: the assignee or blockers."""
 
     state: str
     priority: str
@@ -40,7 +40,7 @@ _SIGNS = {"in_progress": "▶", "ready": "·", "blocked": "✗", "container": "�
 
 
 def task_rows(board: Board) -> list[TaskRow]:
-    """Return the board's tasks, what is worked on first."""
+    """Return the tasks of the board as rows, those in progress first."""
     rows: list[TaskRow] = []
     ready, blocked, working, closed = board.counts or (0, 0, 0, 0)
     for state, tasks, count in (
@@ -108,7 +108,7 @@ class TasksPane(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("b", "board", "The board", show=False, id="tasks.board")]
 
     class BoardWanted(Message):
-        """Show the columns, over the whole screen."""
+        """Requests the task board over the entire screen."""
 
     title = query_one("#tasks-title", PaneTitle)
     task_list = query_one("#tasks-list", LineList)
@@ -121,7 +121,7 @@ class TasksPane(Vertical):
         self.task_list.takes_click = False
 
     @on(LineList.Opened)
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_row(self, event: LineList.Opened) -> None:
         event.stop()
         self.action_board()
 

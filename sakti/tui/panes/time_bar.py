@@ -57,13 +57,13 @@ class TimeBar(Widget):
 
 
 def place(index: int, count: int, width: int) -> int:
-    """Return the cell of the moment `index` of `count`; now (`index` = `count`) has the last but one. Pure."""
+    """Return the cell of moment `index` of `count`; `count` itself (now) is the last but one. Pure."""
     room = max(1, width - 3)
     return 1 + round(index / max(1, count) * room)
 
 
 def moment_at(x: int, count: int, width: int) -> int | None:
-    """Return the moment that stands nearest to the cell `x`, None for now. Pure."""
+    """Return the moment nearest to cell `x`, or None for the current log. Pure."""
     nearest = min(range(count + 1), key=lambda i: abs(place(i, count, width) - x))
     return None if nearest == count else nearest
 
@@ -74,7 +74,7 @@ def bar_line(moments: Sequence[LogChange], at: int | None, width: int, palette: 
     for index, moment in enumerate(moments):
         cell = place(index, count, width)
         sign, style = ("◆", palette.agent) if moment.kind == "reflection" else ("●", palette.muted)
-        if cell not in cells or moment.kind == "reflection":  # where they are too many for cells
+        if cell not in cells or moment.kind == "reflection":  # if several share a cell
             cells[cell] = Segment(sign, style)
     cells[place(count, count, width)] = Segment("○", palette.ok)
     if at is not None:

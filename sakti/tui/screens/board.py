@@ -1,4 +1,4 @@
-"""Show the task board over the whole screen: four columns, with keys and mouse, as fresh as the database."""
+"""Show the task board on its own screen: four columns, refreshed from the database."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ with lazy_imports:
 POLL = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
 EMPTY = {"ready": "No tasks. n adds one."}
-# What can be done with a card, by column: what is written below, and the action that it stands for.
+# The actions on a card, by column, with their labels.
 ACTIONS = {
     "ready": ("claim", "close", "depend", "tree", "delete", "card"),
     "blocked": ("depend", "close", "tree", "delete", "card"),
@@ -90,12 +90,12 @@ class BoardScreen(Panel[None]):
     line = query_one("#board-input", AskLine)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action may run; on the line below a list it is typed text, but for what opens that line."""
+        """Return False for `ask` while the input line is open: its keys are text there."""
         return not (action == "ask" and self.line.asked)
 
     def __init__(self) -> None:
         super().__init__("Tasks")
-        self._version = self._minute = -1  # what was drawn: the board's version, and when
+        self._version = self._minute = -1  # the board's version and the minute drawn last
         self._board: Board | None = None
         self._filter = ""
         self._said = ""  # what came of the last change
@@ -117,7 +117,7 @@ class BoardScreen(Panel[None]):
         self.look()
 
     @on(events.DescendantFocus)
-    def _focused(self) -> None:
+    def _show_actions(self) -> None:
         can = ACTIONS[self._name_of(self.column)]
         self.query_one("#board-actions", KeyLine).show([LABELS[n] for n in can])
 
@@ -127,15 +127,15 @@ class BoardScreen(Panel[None]):
     def _list(self, name: str) -> LineList:
         return self.query_one(f"#board-{name}", LineList)
 
-    # --- what it shows ----------------------------------------------------------------------------------------
+    # --- display ----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Show what changed since the last look."""
+        """Show changes since the last look."""
         if self.is_current:
             self.host.go(self._reload, group="board-screen", exclusive=True)
 
     async def _reload(self) -> None:
-        """Read the board where something happened since it was drawn; a minute later, say how long it is since."""
+        """Reload the board if it changed, and once a minute to update ages."""
         views = self.host.session.views
         minute = self._now() // 60_000
         version = await views.board_version()
@@ -152,9 +152,9 @@ class BoardScreen(Panel[None]):
             return
         for at, (name, title) in enumerate(COLUMNS.items()):
             cards: tuple[BoardTask, ...] = getattr(board, name)
-            shown = [c for c in cards if self._filter in _searched(c)]
+            shown = [c for c in cards if self._filter in _search_text(c)]
             count = len(shown) if self._filter or board.counts is None else board.counts[at]
-            parts = [c for c in board.containers if self._filter in _searched(c)] if name == "blocked" else []
+            parts = [c for c in board.containers if self._filter in _search_text(c)] if name == "blocked" else []
             number = len(parts) if self._filter else board.container_count
             self.query_one(f"#board-title-{name}", Static).update(
                 _heading(title, count, len(shown), number if name == "blocked" else 0, len(parts))
@@ -202,13 +202,13 @@ class BoardScreen(Panel[None]):
         self.line.ask(what, ASKS[what], self._filter if what == "filter" else "")
 
     @on(Input.Changed, "#board-input")
-    def _typed(self, event: Input.Changed) -> None:
+    def _filter_cards(self, event: Input.Changed) -> None:
         if self.line.asked == "filter":
             self._filter = event.value.strip().lower()
             self._draw()
 
     @on(Input.Submitted, "#board-input")
-    def _entered(self, event: Input.Submitted) -> None:
+    def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         text, what, card = event.value.strip(), self.line.asked, self._card
         self.line.end()
@@ -252,7 +252,7 @@ class BoardScreen(Panel[None]):
         self.host.go(self._run_change, name, args, force, group="board-change")
 
     async def _run_change(self, name: str, args: tuple[str, ...], force: bool) -> None:
-        """Do it and show the board as it is then; a refusal stands in the title, and may be answered below."""
+        """Apply a change and reload the board; a refused one is shown and can be forced from below."""
         refused = False
         try:
             done = await by_hand.change(self.host.session, name, *args, force=force)
@@ -268,13 +268,13 @@ class BoardScreen(Panel[None]):
                 self.action_ask("force")
 
     @on(LineList.Opened)
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_card(self, event: LineList.Opened) -> None:
         event.stop()
         self.host.push(task_cards.TaskCardScreen(event.row.id))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
 
 
 def _heading(title: str, count: int, shown: int, containers: int, containers_shown: int) -> str:
-    """Return a heading as `Blocked  2 · 1 container`; a column longer than what is read says how much more there is."""
+    """Return a heading such as `Blocked  2 · 1 container`, with the number of cards not shown."""
     parts = [f"{title}  {count}"]
     if containers:
         parts.append(f"{containers} container{'s' * (containers != 1)}")
@@ -282,7 +282,7 @@ def _heading(title: str, count: int, shown: int, containers: int, containers_sho
     return " · ".join([*parts, *([f"and {more} more"] if more else [])])
 
 
-def _searched(card: BoardTask) -> str:
+def _search_text(card: BoardTask) -> str:
     return f"{card.handle} {card.title} {card.type} {card.assignee or ''} {card.held_by or ''}".lower()
 
 
@@ -294,7 +294,7 @@ def _drawer(column: str, now: Callable[[], int]) -> Callable[[Any, int, Palette]
 
 
 def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: int) -> list[Line]:
-    """Priority and handle, the title on one or two lines, what blocks it or who works on it since when."""
+    """Lay out a card: priority and handle, title (one or two lines), blockers or assignee and age."""
     handle, kind = one_line(card.handle, 40), one_line(card.type, 12)
     lines: list[Line] = [
         [
@@ -327,8 +327,8 @@ def _title(text: str, width: int, palette: Palette) -> list[Line]:
     first, *rest = wrap([(text, palette.text)], width)
     if not rest:
         return [first]
-    left = " ".join("".join(s.text for s in line).strip() for line in rest)
-    return [first, [Segment(shorten(left, width), palette.text)]]
+    remainder = " ".join("".join(s.text for s in line).strip() for line in rest)
+    return [first, [Segment(shorten(remainder, width), palette.text)]]
 
 
 def _since(start: int | None, now: int) -> str:

@@ -12,7 +12,7 @@ class SafePalette(CommandPalette):
     """A palette that is closed once, and turns no page of a list whose lines are not made yet."""
 
     def dismiss(self, result: None = None) -> AwaitComplete:
-        """Close the palette; nothing where that has begun: another screen would be closed."""
+        """Close the palette; does nothing if it is already closing, so no other screen is closed."""
         return super().dismiss(result) if app_of(self).screen is self else AwaitComplete()
 
     def _action_command_list(self, action: str) -> None:

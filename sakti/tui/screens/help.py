@@ -28,11 +28,11 @@ from sakti.tui.widgets.transcript import Transcript
 if TYPE_CHECKING:
     from sakti.agent.project.skills.library import Skill
 
-Part: TypeAlias = tuple[str, type[Any]]  # what has keys, by the name that people know it under
+Part: TypeAlias = tuple[str, type[Any]]  # display name and class of a part that has keys
 
 
 def parts(chat: Sequence[Part]) -> list[Part]:
-    """List everything that has keys; `chat`: what stands beside the prompt."""
+    """List everything that has keys, starting with the parts of the `chat`."""
     return [
         *chat,
         ("Threads", ThreadsScreen),
@@ -65,8 +65,8 @@ class HelpScreen(ReadScreen):
     keys: ClassVar[Keys] = (("type to filter", ""), ("↑↓ scroll", ""), BACK)
 
     def __init__(self, chat: Sequence[Part], own: Mapping[str, str], skills: Iterable[Skill] = ()) -> None:
-        found = [(name, with_own(b, own)) for name, owner in parts(chat) for b in bindings_of(owner)]
-        super().__init__("Help", help_blocks(found, skills))
+        groups = [(name, with_own(b, own)) for name, owner in parts(chat) for b in bindings_of(owner)]
+        super().__init__("Help", help_blocks(groups, skills))
 
     def body(self) -> ComposeResult:
         yield SafeInput(placeholder="filter by key, command or words", id="panel-input", compact=True)

@@ -28,7 +28,7 @@ LOOK = 0.5  # seconds between looks at theme files, or at background commands, w
 
 
 def age(then_ms: int, now_ms: int) -> str:
-    """Return how long ago, in one unit: `now`, `5m`, `3h`, `12d`, and the date for what is older than a month."""
+    """Return an age in one unit (`now`, `5m`, `3h`, `12d`), or the date after a month."""
     seconds = max(0, now_ms - then_ms) // 1000
     if seconds < 60:
         return "now"
@@ -146,14 +146,14 @@ class ThemesScreen(ListPanel):
             self.result_list.move_to(self._names.index(self._before))
 
     def _look(self, *, first: bool = False) -> None:
-        """Read the theme files again where one of them changed, and show the theme under the cursor as it is now."""
+        """Reload the theme files if one of them changed, and show the current theme again."""
         seen = files_seen()
         if seen == self._seen:
             return
         self._seen = seen
-        found = self.host.appearance.reload()
-        self._names = sorted(found.themes)
-        self.set_title("  ".join(["Themes", *found.problems]))
+        themes = self.host.appearance.reload()
+        self._names = sorted(themes.themes)
+        self.set_title("  ".join(["Themes", *themes.problems]))
         if not first:
             row = self.result_list.current
             self.refresh_rows()
@@ -169,7 +169,7 @@ class ThemesScreen(ListPanel):
         return [[Segment(sign, palette.ok), Segment(str(row), palette.text)]]
 
     @on(LineList.Moved, "#panel-list")
-    def _moved(self, event: LineList.Moved) -> None:
+    def _preview_row(self, event: LineList.Moved) -> None:
         event.stop()
         if event.row is not None:
             self.host.appearance.preview(str(event.row))
@@ -184,13 +184,13 @@ async def pick_model(host: Host) -> None:
     session = host.session
     models = await session.views.models()
 
-    def chosen(name: str | None) -> None:
+    def set_model(name: str | None) -> None:
         if name:
             host.go(session.set_model, name, group="model", exclusive=True)
 
     host.push(
         ModelsScreen(models, session.workspace.models.selection.model if session.workspace.models.selection else None),
-        chosen,
+        set_model,
     )
 
 
@@ -198,9 +198,9 @@ def pick_theme(host: Host) -> None:
     """Let the user choose a theme; the choice is remembered."""
     looks = host.appearance
 
-    def chosen(name: str | None) -> None:
+    def set_theme(name: str | None) -> None:
         if name:
             looks.preview(name)
             host.go(host.session.views.set_ui_state, looks.theme_key, name, group="state")
 
-    host.push(ThemesScreen(looks.theme), chosen)
+    host.push(ThemesScreen(looks.theme), set_theme)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MemoryEventsScreen(ListPanel):
-    """`retry_at`: when what failed last is tried again (Unix ms)."""
+    """`retry_at`: time of the next try after a failure (Unix ms)."""
 
     HELP = (
         "● observed, ▼ into the log and its messages out of the window, ◆ reflected, ▣ compacted, ↶ undone, "
@@ -61,7 +61,7 @@ class MemoryEventsScreen(ListPanel):
 
 
 def event_blocks(event: MemoryEvent, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:
-    """Return what an event made: the text of its groups; of a reflection, the lines before and after as a diff."""
+    """Return the result of an event: its text, or a diff of the log for a reflection."""
     models = ", ".join(dict.fromkeys(one_line(g.model, 60) for g in groups if g.model))
     indexes = [i for g in groups for i in (g.first_index, g.last_index) if i is not None]
     facts = (

@@ -25,14 +25,14 @@ from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
 Result = TypeVar("Result")
-Keys: TypeAlias = Sequence[tuple[str, str]]  # what is written, and the screen's action that a click on it runs, or ""
+Keys: TypeAlias = Sequence[tuple[str, str]]  # label, and the screen's action that a click runs, or ""
 BACK = ("esc back", "close")
 
 
 def clickable(keys: Keys, width: int = 0) -> Content:
-    """Keys with what they do, folded between them where `width` cells do not hold them all in one line.
+    """Format clickable keys with descriptions, wrapped between keys at `width` cells (0: no limit).
 
-    Only text of our own may stand in it: it is markup.
+    The text is markup, so it must not contain external input.
     """
     out, used = "", 0
     for text, do in keys:
@@ -45,7 +45,7 @@ def clickable(keys: Keys, width: int = 0) -> Content:
 
 
 class KeyLine(Static):
-    """The keys of a screen; a click on one of them does what it does."""
+    """The clickable keys of a screen."""
 
     def __init__(self, keys: Keys, *, id: str) -> None:
         super().__init__(clickable(keys), id=id, markup=False)
@@ -78,7 +78,7 @@ class Panel(ModalScreen[Result]):
 
     @property
     def is_open(self) -> bool:
-        """Return whether it has not been left: its widgets go before it does, and an answer may come later still."""
+        """Return whether the screen is still on the stack; answers may arrive after it was closed."""
         return self in app_of(self).screen_stack
 
     def compose(self) -> ComposeResult:
@@ -106,12 +106,12 @@ class Panel(ModalScreen[Result]):
         self.dismiss(None)
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
-        """Close the screen; nothing where that has begun: a key that comes late would close another one."""
+        """Close the screen; does nothing if it is already closing, so no other screen is closed."""
         return super().dismiss(result) if app_of(self).screen is self else AwaitComplete()
 
 
 class ListPanel(Panel[Any]):
-    """A filter line over a list. Subclasses give `rows(text)` and `draw`; Enter dismisses with the row."""
+    """A filter line over a list. Subclasses define `rows(text)` and `draw`; Enter dismisses with the row."""
 
     AUTO_FOCUS = "#panel-input"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -138,7 +138,7 @@ class ListPanel(Panel[Any]):
         raise NotImplementedError
 
     def nothing(self, text: str) -> str:
-        """Return what to say where no row passes the filter `text`, or there is none at all ("")."""
+        """Return the text for an empty list, with the filter `text` ("" if unfiltered)."""
         return self.empty
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
@@ -151,19 +151,19 @@ class ListPanel(Panel[Any]):
         self.result_list.cursor_always = True
 
     @on(Input.Changed, "#panel-input")
-    def _typed(self) -> None:
+    def _filter_rows(self) -> None:
         if self.input.value.strip() != self._filtered_by:  # the input says so once, empty, when it is mounted
             self.refresh_rows()
 
     @on(Input.Submitted, "#panel-input")
-    def _entered(self) -> None:
+    def _open_current(self) -> None:
         self.action_open()
 
     def action_open(self) -> None:
         self.result_list.action_open()
 
     @on(LineList.Opened, "#panel-list")
-    def _opened(self, event: LineList.Opened) -> None:
+    def _choose_row(self, event: LineList.Opened) -> None:
         event.stop()
         self.choose(event.row)
 

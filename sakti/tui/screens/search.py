@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 Scope = Literal["workspace", "thread", "all"]
 SCOPES: dict[Scope, str] = {"workspace": "this workspace", "thread": "this thread", "all": "everything"}
 DEBOUNCE = 0.12  # seconds without a key before a query runs
-PREVIEW = 0.05  # seconds that the cursor stays on a hit before what stands round it is read
+PREVIEW = 0.05  # seconds that the cursor stays on a hit before its context is loaded
 PAGE = 50  # hits that are loaded at once
 WORDS = 'words, "phrases", -not, word*, path:FILE, thread:TITLE, task:ID, role:, kind:, after:, before:DATE'
 NEAR = 6  # rows before the end at which more are loaded
 
 
 class Kept(Struct, frozen=True):
-    """A search as it was left: what was typed, where it looked, how many hits were loaded, which one was chosen."""
+    """State of a closed search: query, scope, number of loaded hits, and the selected hit."""
 
     text: str
     scope: Scope
@@ -81,7 +81,7 @@ class ResultList(LineList):
 
 
 class SearchScreen(Panel[Any]):
-    """Dismisses with the `Hit` to go to, or with its text for the prompt (ctrl+o). `kept`: a search to go on with."""
+    """Dismisses with the `Hit` to open, or with text for the prompt (ctrl+o); `kept` resumes a search."""
 
     HELP = WORDS
     CSS_PATH = "../styles/search.tcss"
@@ -110,7 +110,7 @@ class SearchScreen(Panel[Any]):
         self._first = kept.text if kept else one_line(query, MAX_TEXT)
         self._restore = kept
         self._hits: list[Hit] = []
-        self._notes: dict[str, str] = {}  # what is said beside a hit, by its id
+        self._notes: dict[str, str] = {}  # notes beside hits, by hit id
         self._total = 0
         self._shown: tuple[str, Scope] | None = None  # what the list answers
 
@@ -133,7 +133,7 @@ class SearchScreen(Panel[Any]):
                 yield Chip("esc", "back", "screen.close", behind=True)
 
     def on_mount(self) -> None:
-        self.result_list.can_focus = self.preview.can_focus = False  # what is typed is always the query
+        self.result_list.can_focus = self.preview.can_focus = False  # typing always goes to the query
         self.result_list.cursor_always = True
         self.query_one("#chip-sources", Chip).display = False
         self.input.value = self._first
@@ -150,11 +150,11 @@ class SearchScreen(Panel[Any]):
 
     # --- searching --------------------------------------------------------------------------------------------
 
-    def _asked(self) -> tuple[str, Scope]:
+    def _current_request(self) -> tuple[str, Scope]:
         return self.input.value.strip(), self._scope
 
     @on(Input.Changed, "#panel-input")
-    def _typed(self) -> None:
+    def _handle_input(self) -> None:
         self._show_chips()
         self._search_soon()
 
@@ -162,29 +162,29 @@ class SearchScreen(Panel[Any]):
         self.host.go(self._search, DEBOUNCE, group="search", exclusive=True)
 
     async def _search(self, wait: float, then_open: bool = False) -> None:
-        """Show what was asked for; the old results stay until the new ones are there."""
+        """Search for the current input; old results stay visible until new ones arrive."""
         await asyncio.sleep(wait)
         if not self.is_open:
             return
-        asked = self._asked()
-        kept, self._restore = self._restore, None
-        if not asked[0]:
+        request = self._current_request()
+        restored, self._restore = self._restore, None
+        if not request[0]:
             self._shown, self._hits = None, []
             self.result_list.set_rows(())
             self.set_title("Search")
             self._moved_to(None)
             return
-        size = max(PAGE, kept.loaded if kept else 0)
-        page = await self._page(asked, size, 0, first=not then_open)
+        size = max(PAGE, restored.loaded if restored else 0)
+        page = await self._page(request, size, 0, first=not then_open)
         if page is None:
             return
-        self._show(asked, page, kept.chosen if kept else "")
+        self._show(request, page, restored.chosen if restored else "")
         if page.partial:
-            page = await self._page(asked, size, 0)
+            page = await self._page(request, size, 0)
             if page is None:
                 return
             chosen = self.result_list.current
-            self._show(asked, page, chosen.id if chosen else "")
+            self._show(request, page, chosen.id if chosen else "")
         if then_open:
             self.action_open()
 
@@ -194,15 +194,15 @@ class SearchScreen(Panel[Any]):
         rows = self._rows_of(page)
         at = next((i for i, r in enumerate(rows) if chosen and not isinstance(r, Heading) and r.id == chosen), 0)
         self.result_list.set_rows(rows, cursor=at)
-        found = [page.found] if page.total else [] if page.partial else ["nothing found"]
-        told = [*found, *page.notes, *["still searching …"] * page.partial]
-        self.set_title("  ".join(("Search", *(one_line(note, 80) for note in told))))
+        summary = [page.found] if page.total else [] if page.partial else ["nothing found"]
+        notes = [*summary, *page.notes, *["still searching …"] * page.partial]
+        self.set_title("  ".join(("Search", *(one_line(note, 80) for note in notes))))
         self._moved_to(self.result_list.current)
 
     async def _page(
         self, asked: tuple[str, Scope], limit: int, offset: int, *, first: bool = False
     ) -> SearchPage | None:
-        """Hits for `asked`; None where something else is asked for by then, or the search failed and says why."""
+        """Return hits for `asked`; None if the search failed (and was reported) or the query changed."""
         try:
             page = await self.host.session.views.search(
                 asked[0], scope=asked[1], limit=limit, offset=offset, first=first
@@ -211,7 +211,7 @@ class SearchScreen(Panel[Any]):
             if self.is_open:
                 self.set_title(f"Search  {e.message}")
             return None
-        return page if self.is_open and asked == self._asked() else None
+        return page if self.is_open and asked == self._current_request() else None
 
     @on(ResultList.EndNear)
     def _end_near(self, event: ResultList.EndNear) -> None:
@@ -219,12 +219,12 @@ class SearchScreen(Panel[Any]):
         self._more_soon()
 
     def _more_soon(self) -> None:
-        if self._hits and len(self._hits) < self._total and self._shown == self._asked():
+        if self._hits and len(self._hits) < self._total and self._shown == self._current_request():
             self.host.go(self._more, group="search", exclusive=True)
 
     async def _more(self) -> None:
-        """Add the next page below what is there."""
-        page = await self._page(self._asked(), PAGE, len(self._hits))
+        """Append the next page of hits."""
+        page = await self._page(self._current_request(), PAGE, len(self._hits))
         if page is not None:
             self._hits += page.hits
             self._total = page.total if page.hits else len(self._hits)
@@ -258,7 +258,7 @@ class SearchScreen(Panel[Any]):
     # --- moving and reading -----------------------------------------------------------------------------------
 
     @on(LineList.Moved, "#panel-list")
-    def _moved(self, event: LineList.Moved) -> None:
+    def _handle_move(self, event: LineList.Moved) -> None:
         event.stop()
         self._moved_to(self.result_list.current)
         if self.result_list.cursor >= len(self.result_list.rows) - NEAR:
@@ -282,25 +282,25 @@ class SearchScreen(Panel[Any]):
     def action_read(self, step: int) -> None:
         self.preview.scroll_relative(y=step * max(1, self.preview.size.height // 2), animate=False)
 
-    # --- what comes of a hit ----------------------------------------------------------------------------------
+    # --- opening a hit ----------------------------------------------------------------------------------------
 
     @on(Input.Submitted, "#panel-input")
-    def _entered(self, event: Input.Submitted) -> None:
+    def _submit_query(self, event: Input.Submitted) -> None:
         event.stop()
         self.action_open()
 
     @on(LineList.Opened, "#panel-list")
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_row(self, event: LineList.Opened) -> None:
         event.stop()
         self.dismiss(event.row)
 
     def action_open(self) -> None:
-        """Go to the chosen hit; where the list is not there yet, to the first of what was asked for."""
-        if self._shown == self._asked():
+        """Open the selected hit; if no results are shown yet, the first hit of the current query."""
+        if self._shown == self._current_request():
             hit = self.result_list.current
             if hit is not None and _is_hit(hit):
                 self.dismiss(hit)
-        elif self._asked()[0]:
+        elif self._current_request()[0]:
             self.host.go(self._search, 0.0, True, group="search", exclusive=True)
 
     def action_use(self) -> None:

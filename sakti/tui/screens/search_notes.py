@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 
 
 def notes(hits: Iterable[Hit]) -> dict[str, str]:
-    """Return what to say of each hit that needs it, by its id."""
-    told = {h.id: " · ".join(filter(None, (h.reason, h.others))) for h in hits}
-    return {i: text for i, text in told.items() if text}
+    """Return the notes on hits, by hit id; hits without a note are omitted."""
+    texts = {h.id: " · ".join(filter(None, (h.reason, h.others))) for h in hits}
+    return {i: text for i, text in texts.items() if text}

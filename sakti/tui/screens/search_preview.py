@@ -1,4 +1,4 @@
-"""Show what stands round a hit: the messages before and after it, its words highlighted; beside the list or alone."""
+"""Show the messages around a hit with highlighted words, beside the list or on its own screen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ABOVE = 3  # lines that stay in sight above the line that matches
 
 
 class Passage(Struct, frozen=True):
-    """Passage round a hit.
+    """Passage around a hit.
 
     `message_id`: the message of the hit ("" where it is none); `passage`: the text round the hit, for where the
     blocks do not show it.
@@ -66,8 +66,8 @@ async def passage_of(views: Views, hit: Hit, query: str, around: int = 3) -> Pas
     return Passage((CardBlock(hit.id, False, title=title), shown, *blocks), hit.id, pattern, passage)
 
 
-def _shortened(message: Message) -> Message:
-    """Return a message with the beginnings of its long texts: a whole one takes a quarter of a second to draw."""
+def _cut_texts(message: Message) -> Message:
+    """Return a copy with long texts cut to their beginning: drawing a full one takes 0.25 s."""
     cut = (
         TextPart(p.text[:AFTER] + " …") if isinstance(p, TextPart) and len(p.text) > LONG else p for p in message.parts
     )
@@ -75,7 +75,7 @@ def _shortened(message: Message) -> Message:
 
 
 def _blocks(messages: Sequence[Message], hit: Hit) -> list[Block]:
-    messages = [m if m.id == hit.id else _shortened(m) for m in messages]
+    messages = [m if m.id == hit.id else _cut_texts(m) for m in messages]
     if len(hit.text) <= LONG:
         return message_blocks(messages)
     at = next((i for i, m in enumerate(messages) if m.id == hit.id), len(messages))
@@ -83,7 +83,7 @@ def _blocks(messages: Sequence[Message], hit: Hit) -> list[Block]:
 
 
 class Preview(Transcript):
-    """A passage to read; the message of the hit stands out."""
+    """A passage to read, with the message of the hit highlighted."""
 
     HELP = "The messages around the hit."
 
@@ -105,19 +105,19 @@ class Preview(Transcript):
 
     def _landing(self, passage: Passage) -> tuple[int, int]:
         document, pattern = self.document, passage.pattern
-        found = seek(document, passage.message_id, pattern) if pattern is not None else None
+        hit = seek(document, passage.message_id, pattern) if pattern is not None else None
         first = document.index_of(passage.message_id)
-        if found is None and (pattern is not None or first is None) and passage.passage.strip():
+        if hit is None and (pattern is not None or first is None) and passage.passage.strip():
             # it is in a part that is not drawn: an attached file, the middle of a long output
             blocks = document.blocks
             after = 1 + max((i for i, b in enumerate(blocks) if b.holds(passage.message_id)), default=len(blocks) - 1)
             document.insert(after, [TextBlock(passage.message_id, text=passage.passage, open=True, gap=after > 0)])
             first = after if first is None else first
-            found = seek(document, passage.message_id, pattern) if pattern is not None else None
-        place = found or (first or 0, 0)
+            hit = seek(document, passage.message_id, pattern) if pattern is not None else None
+        place = hit or (first or 0, 0)
         y = max(0, document.top(place[0]) + place[1] - ABOVE)
         if first is not None:
-            y = max(y, document.top(first) - 1)  # what was said before can be scrolled to
+            y = max(y, document.top(first) - 1)  # earlier messages can be scrolled to
         return document.locate(y) or place
 
     def line_at(self, y: int) -> Line | None:
@@ -137,7 +137,7 @@ class Preview(Transcript):
 
 
 class PassageScreen(Panel[None]):
-    """A passage over the whole screen, for what is not opened in the conversation now."""
+    """A passage on its own screen, for hits that cannot be opened in the conversation."""
 
     AUTO_FOCUS = "Preview"
     HELP = "The messages there. The chat behind this screen continues."

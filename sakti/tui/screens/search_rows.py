@@ -22,7 +22,7 @@ SNIPPET_LINES = 2
 BEFORE = 20  # characters before a match that is moved into sight
 Marks: TypeAlias = tuple[tuple[int, int], ...]
 
-# The values that a key goes through, by the operator that they stand behind in the query, and what each is called.
+# The values that a key cycles through, by their operator in the query, with their display names.
 FILTERS: dict[str, dict[str, str]] = {
     "kind": {
         "": "all kinds",
@@ -40,7 +40,7 @@ _HEADINGS = {"task": "Tasks", "working_memory": "Working memory", "reflection": 
 
 
 class Heading(Struct, frozen=True):
-    """What the hits below belong to; `time` (Unix ms) is that of the best of them, `count` how many they are."""
+    """Heading of a group of hits: `time` (Unix ms) of the best one, and their `count`."""
 
     key: str
     title: str
@@ -59,18 +59,18 @@ def rule_of(page: SearchPage) -> tuple[int, str]:
 
 
 def grouped(hits: Iterable[Hit], after: str = "", rule: tuple[int, str] = (0, "")) -> list[Row]:
-    """Return `hits`, best first, under the threads that they stand in: the thread of the best hit first.
+    """Group `hits`, best first, by thread; the thread of the best hit comes first.
 
-    `after`: the key of the heading that stands above already, which is not said again. `rule`: see `rule_of`.
+    `after`: the key of the last heading above, which is not repeated. `rule`: see `rule_of`.
     """
     listed, (rank, title) = list(hits), rule
     at = next((i for i, hit in enumerate(listed) if hit.rank == rank), None)
     if at is None:
-        return _grouped(listed, after)
-    return [*_grouped(listed[:at], after), Heading("", title, 0, 0), *_grouped(listed[at:], "")]
+        return _group(listed, after)
+    return [*_group(listed[:at], after), Heading("", title, 0, 0), *_group(listed[at:], "")]
 
 
-def _grouped(hits: Iterable[Hit], after: str) -> list[Row]:
+def _group(hits: Iterable[Hit], after: str) -> list[Row]:
     groups: dict[str, list[Hit]] = {}
     for hit in hits:
         groups.setdefault(_key(hit), []).append(hit)
@@ -99,17 +99,17 @@ def _title(hit: Hit) -> str:
 
 
 def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Line]:
-    """Return a heading, or who said it when, a `note` on why it is there, and the snippet with what matched marked."""
+    """Draw a heading, or a hit: author, time, a `note` on the match, and the marked snippet."""
     width -= 1  # the last cell is the scroll bar's
     if isinstance(row, Heading):
-        right = f"{row.count} · {_when(row.time)}" if row.count > 1 else _when(row.time)
+        right = f"{row.count} · {_format_time(row.time)}" if row.count > 1 else _format_time(row.time)
         room = max(4, width - len(right) - 2)
         title = Segment(fit(one_line(row.title, 200), room), palette.heading)
         return [[], [title, Segment(f"  {right}", palette.faint)]]
     who = _WHO.get(row.role, row.role) if row.kind == "message" else row.kind.replace("_", " ")
     head: Line = [
         Segment(f"  {one_line(who, 20)}", palette.user if row.role == "user" else palette.agent),
-        Segment(f"  {_when(row.time)}", palette.faint),
+        Segment(f"  {_format_time(row.time)}", palette.faint),
         Segment("  compacted" if row.source == "compacted" else "", palette.faint),
     ]
     note = one_line(note, 120)
@@ -131,7 +131,7 @@ def _from_match(snippet: str, marks: Marks, room: int) -> tuple[str, Marks]:
     return "…" + snippet[start:], tuple((a - start + 1, b - start + 1) for a, b in marks)
 
 
-def _when(time: int) -> str:
+def _format_time(time: int) -> str:
     return datetime.fromtimestamp(time / 1000).strftime("%Y-%m-%d %H:%M") if time else ""
 
 
@@ -154,10 +154,10 @@ def _flat(text: str) -> str:
 
 
 def searched_words(hit: Hit, query: str) -> list[str]:
-    """Return what to highlight in the text of a hit: what matched in its snippet, and the words that were asked for."""
-    asked = parse_query(query)
+    """Return the words to highlight in a hit: the matches in its snippet, and the query's words."""
+    parsed = parse_query(query)
     words = [hit.snippet[a:b] for a, b in hit.marks]
-    words += [*asked.phrases, *asked.prefixes, *(w for w in terms(asked.text) if len(w) > 2)]
+    words += [*parsed.phrases, *parsed.prefixes, *(w for w in terms(parsed.text) if len(w) > 2)]
     return [one_line(w, 200) for w in words]
 
 
@@ -169,26 +169,26 @@ def _operator(name: str) -> re.Pattern[str]:
 
 
 def filter_of(query: str, name: str) -> str:
-    """Return the value of the filter `name` in a query, "" where it has none."""
-    found = _operator(name).findall(query)
-    value = str(found[-1]).strip('"').lower() if found else ""
+    """Return the value of the filter `name` in a query, or ""."""
+    values = _operator(name).findall(query)
+    value = str(values[-1]).strip('"').lower() if values else ""
     return value.rstrip("s") if name == "kind" else value
 
 
 def with_filter(query: str, name: str, value: str) -> str:
-    """Return `query` with that filter set, or without it where `value` is ""; filters stand first, then text."""
+    """Return `query` with that filter at its start; an empty `value` removes the filter."""
     rest = _operator(name).sub("", query)
     return f"{name}:{value} {rest}" if value else rest
 
 
 def next_filter(query: str, name: str) -> str:
-    """Return `query` with the next value of the filter `name`; after a value that was typed by hand comes none."""
+    """Return `query` with the next value of the filter `name`; a custom value is followed by none."""
     values = list(FILTERS[name])
     now = filter_of(query, name)
     return with_filter(query, name, values[(values.index(now) + 1) % len(values)] if now in values else "")
 
 
 def filter_text(query: str, name: str) -> str:
-    """Return what a filter is set to, for people."""
+    """Return the display text of a filter's value."""
     value = filter_of(query, name)
     return FILTERS[name].get(value) or one_line(f"since {value}" if name == "after" else value, 20)

@@ -1,4 +1,4 @@
-"""Show every setting with its value and source; a value is tried, shown as the line it makes, and written."""
+"""Show every setting with its value and source; edits are previewed and written to the file."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ChoiceScreen(ListPanel):
 class SettingsScreen(ListPanel):
     """`user_file` is where a value is written, `project_file` where the project's own are.
 
-    `apply` shows a setting that changed on the screen behind; it gives what is wrong with it, or "".
+    `apply` shows a changed setting on the screen behind; it returns a description of the problem, or "".
     """
 
     HELP = (
@@ -110,7 +110,7 @@ class SettingsScreen(ListPanel):
         self._take(found)
 
     def _take(self, found: Sequence[Setting]) -> None:
-        self._found = sorted(found, key=lambda s: s.origin == "default")  # what was changed comes first
+        self._found = sorted(found, key=lambda s: s.origin == "default")  # changed settings come first
         self._title = f"Settings {len(found)} · {sum(s.origin != 'default' for s in found)} changed"
 
     def body(self) -> ComposeResult:
@@ -128,16 +128,16 @@ class SettingsScreen(ListPanel):
         ]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
-        own = row.origin != "default"
+        changed = row.origin != "default"
         origin = one_line(Path(row.origin).name if "/" in row.origin else row.origin, 24)
         name = min(46, max(12, width // 2))
         room = max(4, width - name - len(origin) - 5)
         return [
             [
-                Segment("● " if own else "  ", palette.agent),
-                Segment(fit(one_line(row.name, 120), name), palette.bold if own else palette.text),
-                Segment(fit(one_line(row.text or "not set", 200), room), palette.text if own else palette.muted),
-                Segment(f"  {origin}", palette.agent if own else palette.faint),
+                Segment("● " if changed else "  ", palette.agent),
+                Segment(fit(one_line(row.name, 120), name), palette.bold if changed else palette.text),
+                Segment(fit(one_line(row.text or "not set", 200), room), palette.text if changed else palette.muted),
+                Segment(f"  {origin}", palette.agent if changed else palette.faint),
             ],
             [Segment("  "), Segment(shorten(one_line(row.meaning.help, 200), width - 3), palette.faint)],
         ]
@@ -163,10 +163,10 @@ class SettingsScreen(ListPanel):
 
     def refresh_rows(self) -> None:
         super().refresh_rows()
-        self._tell_current()  # another row may stand under the cursor, or none
+        self._tell_current()  # the cursor may be on another row, or none
 
     @on(LineList.Moved, "#panel-list")
-    def _moved(self) -> None:
+    def _handle_move(self) -> None:
         self._tell_current()
 
     # --- another value ------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class SettingsScreen(ListPanel):
         self._chosen = row
         self._in_project = row.origin == str(self._files[1])
         if options := self._options(row):
-            self.host.push(ChoiceScreen(row, options, self._files, in_project=self._in_project), self._choice_taken)
+            self.host.push(ChoiceScreen(row, options, self._files, in_project=self._in_project), self._write_choice)
             return
         self.line.ask(
             "value", f"{one_line(row.takes, 80)}; empty: back to {as_toml(row.default) or 'not set'}", row.text
@@ -193,7 +193,7 @@ class SettingsScreen(ListPanel):
             return tuple(sorted(self.host.appearance.reload().themes))
         return choices(row.name)
 
-    def _choice_taken(self, choice: tuple[str, bool] | None) -> None:
+    def _write_choice(self, choice: tuple[str, bool] | None) -> None:
         if choice is not None and self._chosen is not None:
             text, self._in_project = choice
             self.host.go(self._write, self._chosen, text, group="settings", exclusive=True)
@@ -227,7 +227,7 @@ class SettingsScreen(ListPanel):
 
     @on(Input.Changed, "#panel-line")
     def _try(self) -> None:
-        """Show what Enter would write."""
+        """Preview the line that Enter would write."""
         if not self.line.asked or self._chosen is None:
             return
         name = self._chosen.name
@@ -243,7 +243,7 @@ class SettingsScreen(ListPanel):
         self._tell(f"Takes {takes}\n{what} {self._file}")  # the path last: it may be longer than there is room
 
     @on(Input.Submitted, "#panel-line")
-    def _line_entered(self, event: Input.Submitted) -> None:
+    def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         if self._chosen is not None:
             self.host.go(self._write, self._chosen, event.value.strip(), group="settings", exclusive=True)
@@ -252,17 +252,17 @@ class SettingsScreen(ListPanel):
         session, (user_file, project_file) = self.host.session, self._files
         try:
             value = value_of(session.workspace.config, row.name, text)
-            said = await settings_file.change(
+            message = await settings_file.change(
                 session, self._file, row.name, value, user_file=user_file, project_file=project_file
             )
-            found = settings(
+            rows = settings(
                 session.workspace.config, user_file=user_file, project_file=project_file, env=session.workspace.env
             )
         except SaktiError as e:
             self._tell(e.message)  # and the line stays open
             return
-        said = self._apply(row.name) or said
-        self._take(found)
+        message = self._apply(row.name) or message
+        self._take(rows)
         if not self.is_open:
             return
         self.line.end()
@@ -272,4 +272,4 @@ class SettingsScreen(ListPanel):
         names = [s.name for s in self.result_list.rows]
         if row.name in names:
             self.result_list.move_to(names.index(row.name))
-        self._tell(said)
+        self._tell(message)

@@ -1,4 +1,4 @@
-"""Show a task whole: what it is, what it waits for, how it ended, its history, and what was said about it."""
+"""Show all details of a task: description, dependencies, outcome, history and comments."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ class TaskCardScreen(Panel[None]):
 
     async def _do(self, name: str) -> None:
         try:
-            said = await by_hand.change(self.host.session, name, self._task_id)
+            message = await by_hand.change(self.host.session, name, self._task_id)
         except TaskError as e:
-            said = e.message
+            message = e.message
         self.post_message(BoardChanged())
-        await self._show(said)
+        await self._show(message)
 
     def action_tree(self) -> None:
         self.host.push(task_trees.TreeScreen(self._task_id))

@@ -40,7 +40,7 @@ class TreeScreen(Panel[None]):
         self._load(self._task_id)
 
     @on(LineList.Opened)
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_row(self, event: LineList.Opened) -> None:
         event.stop()
         self._load(event.row.task.id)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
 
@@ -52,13 +52,13 @@ class TreeScreen(Panel[None]):
 
     async def _show(self, task_id: str) -> None:
         try:
-            found = await by_hand.tree(self.host.session, task_id)
+            rows = await by_hand.tree(self.host.session, task_id)
         except TaskError as e:  # deleted meanwhile
             self.set_title(e.message)
             return
         if self.is_open:
-            self.set_title(f"Dependencies of {found[0].task.handle} {found[0].task.title}")
-            self.branches.set_rows(found, cursor=0)
+            self.set_title(f"Dependencies of {rows[0].task.handle} {rows[0].task.title}")
+            self.branches.set_rows(rows, cursor=0)
 
 
 def draw_branch(branch: Branch, width: int, palette: Palette) -> list[Line]:

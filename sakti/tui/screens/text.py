@@ -73,7 +73,7 @@ class ReadScreen(Panel[bool]):
     def on_mount(self) -> None:
         reader = self.query_one(Transcript)
         reader.document.append(*self._blocks)
-        self.watch(reader, "scroll_y", self._scrolled, init=False)
+        self.watch(reader, "scroll_y", self._note_end, init=False)
         self.call_after_refresh(self._show_top)
 
     def _show_top(self) -> None:
@@ -81,14 +81,14 @@ class ReadScreen(Panel[bool]):
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        self._shown = True  # what is appended scrolls to its end first, which nobody sees
+        self._shown = True  # appending first scrolls to the end, which is not visible
 
-    def _scrolled(self) -> None:
+    def _note_end(self) -> None:
         reader = self.query_one(Transcript)
         self._ended = self._ended or (self._shown and reader.scroll_y >= reader.max_scroll_y - 0.5)
 
     def leave(self) -> None:
-        self._scrolled()
+        self._note_end()
         self.dismiss(self._ended)
 
 
@@ -120,7 +120,7 @@ class PageScreen(ReadScreen):
 
 
 def approval_screen(asked: ApprovalRequested) -> ReadScreen:
-    """Show all of what is asked about."""
+    """Show the full command or diff of an approval question."""
     blocks: list[Block] = [DiffBlock(diff=sanitise(asked.diff))] if asked.diff else []
     if asked.tool == "bash" or not blocks:
         blocks.insert(0, TextBlock(text=revealed(asked.target), open=True))
@@ -128,7 +128,7 @@ def approval_screen(asked: ApprovalRequested) -> ReadScreen:
 
 
 def help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill] = ()) -> list[Block]:
-    """Keys by the part of the screen they belong to, the slash commands, and the user's skills and commands."""
+    """List keys by part of the screen, slash commands, and the user's skills and commands."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for group, binding in bindings:
         if binding.description:
@@ -137,8 +137,8 @@ def help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill]
     cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
     commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat().items())
     more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))
-    own = tuple((f"/{s.name} {s.hint}".strip(), f"{one_line(s.description, 100)} · {s.source}") for s in skills)
-    yours = [CardBlock(title="Skills and commands of this project and of yours", rows=own)] if own else []
+    skill_rows = tuple((f"/{s.name} {s.hint}".strip(), f"{one_line(s.description, 100)} · {s.source}") for s in skills)
+    yours = [CardBlock(title="Skills and commands of this project and of yours", rows=skill_rows)] if skill_rows else []
     return [CardBlock(title="Commands", rows=(*commands, *more)), *yours, *cards]
 
 
@@ -182,12 +182,12 @@ class ContextScreen(Panel[None]):
         ]
 
     @on(LineList.Moved, "#context-list")
-    def _moved(self, event: LineList.Moved) -> None:
+    def _show_row(self, event: LineList.Moved) -> None:
         event.stop()
         self._show()
 
     @on(LineList.Opened, "#context-list")
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_row(self, event: LineList.Opened) -> None:
         event.stop()
         self.action_read()
 

@@ -1,4 +1,4 @@
-"""List all threads of a workspace: open, rename, fork, delete and restore, export; by keys and by mouse."""
+"""List all threads of a workspace, with actions to open, rename, fork, delete, restore and export."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class ThreadsScreen(ListPanel):
         ]
 
     def say(self, text: str = "") -> None:
-        """Show in the title what came of the last change, or what the next key would do."""
+        """Show in the title the result of the last change, or the effect of the next key."""
         self.set_title("  ".join(p for p in (f"Threads  {len(self._summaries)}", one_line(text, 180)) if p))
 
     def _row(self) -> ThreadSummary | None:
@@ -151,7 +151,7 @@ class ThreadsScreen(ListPanel):
         return row
 
     @on(LineList.Moved, "#panel-list")
-    def _moved(self) -> None:
+    def _cancel_delete(self) -> None:
         if self._to_delete:
             self._to_delete = ""
             self.say()
@@ -168,7 +168,7 @@ class ThreadsScreen(ListPanel):
             if at in shown:
                 self.result_list.move_to(shown.index(at))
 
-    # --- what can be done -------------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------------
 
     def action_ask(self, what: str) -> None:
         """Open the line below for a title or a file."""
@@ -178,7 +178,7 @@ class ThreadsScreen(ListPanel):
             self.line.ask(what, ASKS[what], row.thread.title if what == "rename" else file_name(row.thread, "md"))
 
     @on(Input.Submitted, "#panel-line")
-    def _line_entered(self, event: Input.Submitted) -> None:
+    def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         text, what, row = event.value.strip(), self.line.asked, self._chosen
         self.line.end()
@@ -190,7 +190,7 @@ class ThreadsScreen(ListPanel):
             self._do(self._choose_fork, row)
 
     def action_delete(self) -> None:
-        """Say at the first press what would go, and delete it at the second."""
+        """Announce the deletion on the first press, and delete on the second."""
         row = self._row()
         if row is None:
             return
@@ -207,18 +207,18 @@ class ThreadsScreen(ListPanel):
     # --- doing it ---------------------------------------------------------------------------------------------
 
     def _do(self, work: Any, *args: Any) -> None:
-        async def told() -> None:
+        async def run() -> None:
             try:
                 await work(ThreadActions(self.host.session), *args)
             except SaktiError as e:
                 self.say(e.message)
 
-        self.host.go(told, group="threads-screen")
+        self.host.go(run, group="threads-screen")
 
     async def _rename(self, actions: ThreadActions, thread_id: str, title: str) -> None:
-        said = await actions.rename(thread_id, title)
+        message = await actions.rename(thread_id, title)
         await self._reload(thread_id)
-        self.say(said)
+        self.say(message)
 
     async def _export(self, actions: ThreadActions, thread_id: str, name: str) -> None:
         target = self.host.session.workspace.root / Path(name).expanduser()
@@ -226,8 +226,8 @@ class ThreadsScreen(ListPanel):
         self.say(f"Written: {path}")
 
     async def _say_what_goes(self, actions: ThreadActions, thread_id: str) -> None:
-        found = await actions.contents(thread_id)
-        self.say(f"^d again deletes {found.in_words()}. ^y restores it.")
+        contents = await actions.contents(thread_id)
+        self.say(f"^d again deletes {contents.in_words()}. ^y restores it.")
 
     async def _delete(self, actions: ThreadActions, thread_id: str) -> None:
         gone = await actions.delete(thread_id)
@@ -244,22 +244,22 @@ class ThreadsScreen(ListPanel):
         self.say(f"Restored {last.title!r}.")
 
     async def _choose_fork(self, _: ThreadActions, row: ThreadSummary) -> None:
-        said = await self.host.session.views.transcript(row.thread.id, limit=FORK_FROM)
+        messages = await self.host.session.views.transcript(row.thread.id, limit=FORK_FROM)
 
         def fork(upto: int | None) -> None:
             if upto is not None:
                 self._do(self._fork, row.thread.id, upto)
 
-        self.host.push(ForkScreen(row.thread.title, said), fork)
+        self.host.push(ForkScreen(row.thread.title, messages), fork)
 
     async def _fork(self, actions: ThreadActions, thread_id: str, upto: int) -> None:
-        made = await actions.fork(thread_id, upto)
-        await self._reload(made.id)
-        self.say(f"Forked with {made.metadata['forked_at'] + 1} messages: enter opens it.")
+        thread = await actions.fork(thread_id, upto)
+        await self._reload(thread.id)
+        self.say(f"Forked with {thread.metadata['forked_at'] + 1} messages: enter opens it.")
 
 
 def _tag(row: ThreadSummary) -> str:
-    """Return how it came about, where nobody sat before it."""
+    """Return "run" for a thread of a headless run, else ""."""
     return "run" if row.thread.metadata.get(HEADLESS) else ""
 
 
@@ -304,10 +304,11 @@ async def pick_thread(host: Host) -> None:
     session = host.session
     summaries = await session.views.threads()
 
-    def chosen(summary: ThreadSummary | None) -> None:
+    def open_thread(summary: ThreadSummary | None) -> None:
         if summary is not None:
             host.go(session.open_thread, summary.thread.id, group="open", exclusive=True)
 
     host.push(
-        ThreadsScreen(summaries, session.workspace.clock.now(), session.thread.id if session.thread else ""), chosen
+        ThreadsScreen(summaries, session.workspace.clock.now(), session.thread.id if session.thread else ""),
+        open_thread,
     )

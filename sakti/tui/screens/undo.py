@@ -1,4 +1,4 @@
-"""Undo: what it would do to files before it is done, and the turns that can be chosen for it."""
+"""Preview an undo or redo before it is applied, and list the turns to choose from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent.checkpoints import undoing
 
-TOLD_S = 8.0  # seconds that the result stands
+TOLD_S = 8.0  # seconds that the result is shown
 WHATS: tuple[What, ...] = ("both", "conversation", "files")
 SAID = {"both": "conversation and files", "conversation": "conversation", "files": "files"}
 
@@ -60,12 +60,12 @@ class UndoScreen(Panel[frozenset[str] | None]):
     reader = query_one(Transcript)
 
     def __init__(self, preview: Preview, clock: Clock) -> None:
-        super().__init__(self.entitled(preview))
+        super().__init__(self.make_title(preview))
         self._preview, self._clock = preview, clock
         self._since = clock.monotonic()
         self._restored: set[str] = set()
 
-    def entitled(self, preview: Preview) -> str:
+    def make_title(self, preview: Preview) -> str:
         """Return the title."""
         if preview.completes is not None:
             return "Complete the last undo"
@@ -94,12 +94,12 @@ class UndoScreen(Panel[frozenset[str] | None]):
         return [[Segment(f"{words.SIGNS[item.action]} ", palette.muted), name, Segment(right, palette.warn)]]
 
     @on(LineList.Moved, "#context-list")
-    def _moved(self, event: LineList.Moved) -> None:
+    def _show_row(self, event: LineList.Moved) -> None:
         event.stop()
         self._show()
 
     @on(LineList.Opened, "#context-list")
-    def _opened(self, event: LineList.Opened) -> None:
+    def _open_row(self, event: LineList.Opened) -> None:
         event.stop()
         self.reader.focus()
 
@@ -113,8 +113,8 @@ class UndoScreen(Panel[frozenset[str] | None]):
         self.reader.document.append(CardBlock(title="What changes", rows=tuple(rows)))
         if item is not None:
             if item.conflict:
-                told = f"{one_line(item.path, 100)} {item.conflict}: it is kept as it is, unless you restore it."
-                self.reader.document.append(TextBlock(text=told, open=True, gap=True))
+                text = f"{one_line(item.path, 100)} {item.conflict}: it is kept as it is, unless you restore it."
+                self.reader.document.append(TextBlock(text=text, open=True, gap=True))
             self.reader.document.append(DiffBlock(diff=sanitise(preview.diffs.get(item.path, "")), gap=True))
         self.reader.show_top()
 
@@ -143,12 +143,12 @@ class RedoScreen(UndoScreen):
     HELP = "What a redo would do to files. A file that changed since the undo is kept, unless you choose to restore it."
     THREAD: ClassVar[str] = "is the one from before the undo"
 
-    def entitled(self, preview: Preview) -> str:
+    def make_title(self, preview: Preview) -> str:
         return f"Redo · {SAID[preview.what]}"
 
 
 class RewindScreen(ListPanel):
-    """The turns of the thread, newest first; dismisses with the turn from which on all is undone, and what."""
+    """The turns of the thread, newest first; dismisses with the first turn to undo and the scope."""
 
     HELP = "Undo a turn and all after it: conversation, files, or both. It is shown before it is done."
     placeholder = "filter turns"
@@ -191,16 +191,16 @@ class RewindScreen(ListPanel):
 
 
 async def rewind(host: Host, give_back: Callable[[str], None]) -> None:
-    """Let the user choose a turn, then show what undoing it does; `give_back` puts its text into the prompt."""
+    """Let the user choose a turn, then preview its undo; `give_back` puts its text into the prompt."""
     if host.session.thread is None:
         return
-    found = undoing.of_session(host.session)
+    undo = undoing.of_session(host.session)
 
-    def chosen(result: tuple[int, What] | None) -> None:
+    def preview_undo(result: tuple[int, What] | None) -> None:
         if result is not None:
-            host.go(_preview, host, give_back, found, *result, group="undo", exclusive=True)
+            host.go(_preview, host, give_back, undo, *result, group="undo", exclusive=True)
 
-    host.push(RewindScreen(await found.turns(), host.session.workspace.clock.now()), chosen)
+    host.push(RewindScreen(await undo.turns(), host.session.workspace.clock.now()), preview_undo)
 
 
 async def _preview(host: Host, give_back: Callable[[str], None], found: Undoing, first: int, what: What) -> None:
@@ -208,26 +208,26 @@ async def _preview(host: Host, give_back: Callable[[str], None], found: Undoing,
 
 
 def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, preview: Preview) -> None:
-    """Show what an undo would do, and do it where the user says so."""
+    """Preview an undo, and apply it if the user confirms."""
     if preview.empty:
         host.say("There is nothing to undo.", title="Undo")
         return
 
-    def answered(take: frozenset[str] | None) -> None:
+    def run_undo(take: frozenset[str] | None) -> None:
         if take is not None:
             host.go(_undo, host, give_back, found, preview, take, group="undo", exclusive=True)
 
-    host.push(UndoScreen(preview, host.session.workspace.clock), answered)
+    host.push(UndoScreen(preview, host.session.workspace.clock), run_undo)
 
 
 def open_redo(host: Host, found: Undoing, preview: Preview) -> None:
-    """Show what a redo would do, and do it where the user says so."""
+    """Preview a redo, and apply it if the user confirms."""
 
-    def answered(take: frozenset[str] | None) -> None:
+    def run_redo(take: frozenset[str] | None) -> None:
         if take is not None:
             host.go(_redo, host, found, preview, take, group="undo", exclusive=True)
 
-    host.push(RedoScreen(preview, host.session.workspace.clock), answered)
+    host.push(RedoScreen(preview, host.session.workspace.clock), run_redo)
 
 
 async def _redo(host: Host, found: Undoing, preview: Preview, take: frozenset[str]) -> None:

@@ -1,4 +1,4 @@
-"""Show the first start on one screen: what was found, which model, the ways to go on. Everything can be left out."""
+"""Show the first start: detected tools, the model, and the ways to continue, all optional."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ INSTALL = "pip install 'sakti[local]' && sakti local install"
 
 
 class Way(Struct, frozen=True):
-    """One of the ways to go on: its name, and what stands behind it now."""
+    """One way to continue: its name, its title, and a hint on its current state."""
 
     name: str
     title: str
@@ -58,7 +58,7 @@ class Way(Struct, frozen=True):
 class WelcomeScreen(Panel[None]):
     """Arrows and Enter choose; typing leaves it for the prompt, and nothing typed is lost.
 
-    `apply` shows a setting that changed on the screen behind.
+    `apply` shows a changed setting on the screen behind.
     """
 
     HELP = "What sakti found on this machine, and how to continue. /setup shows it again."
@@ -92,7 +92,7 @@ class WelcomeScreen(Panel[None]):
 
     @property
     def typing(self) -> bool:
-        """Return whether what is typed belongs here, and not to the prompt."""
+        """Return whether typed text belongs to this screen's input line, not to the prompt."""
         return self.line.display
 
     async def _look(self) -> None:
@@ -110,16 +110,16 @@ class WelcomeScreen(Panel[None]):
         self.ways.set_rows(self._ways(), cursor=max(0, self.ways.cursor))
 
     def _ways(self) -> list[Way]:
-        session, found = self.host.session, self.found
+        session, discovery = self.host.session, self.found
         answers = (
             session.workspace.models.selection is not None and session.workspace.models.selection.model is not None
         )
         first = ("Start", "ask something") if answers else ("Continue without a model", "tools, search and tasks work")
-        keep = f"kept in the keyring ({found.keyring})" if found.keyring else "which variable to set"
-        served = ", ".join(s.title for s in found.servers) or "start a server, then Enter to rescan"
+        keep = f"kept in the keyring ({discovery.keyring})" if discovery.keyring else "which variable to set"
+        served = ", ".join(s.title for s in discovery.servers) or "start a server, then Enter to rescan"
         if self._download.is_running:
             small = "is being installed; enter stops it"
-        elif found.weights and found.runtime:
+        elif discovery.weights and discovery.runtime:
             small = "no key, no network; for questions, check its edits"
         else:
             small = "1.1 GB, once; then no key and no network"
@@ -144,7 +144,7 @@ class WelcomeScreen(Panel[None]):
             self.query_one("#panel-detail", Static).update(sanitise(text))
 
     @on(LineList.Opened, "#panel-list")
-    def _chosen(self, event: LineList.Opened) -> None:
+    def _choose_way(self, event: LineList.Opened) -> None:
         event.stop()
         self.tell("")
         match event.row:
@@ -166,7 +166,7 @@ class WelcomeScreen(Panel[None]):
                 pass
 
     def _go(self, work: Any, *args: Any) -> None:
-        async def told() -> None:
+        async def run() -> None:
             try:
                 await work(*args)
             except SaktiError as e:
@@ -175,7 +175,7 @@ class WelcomeScreen(Panel[None]):
                 else:
                     self.host.say(e.message, title=e.title, tone="warning")
 
-        self.host.go(told, group="welcome-way")
+        self.host.go(run, group="welcome-way")
 
     # --- a key ------------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class WelcomeScreen(Panel[None]):
         self.line.focus()
 
     @on(Input.Submitted, "#panel-line")
-    def _key_entered(self, event: Input.Submitted) -> None:
+    def _submit_key(self, event: Input.Submitted) -> None:
         event.stop()
         key, variable = event.value.strip(), self._variable
         self._end_line()
@@ -270,14 +270,14 @@ class WelcomeScreen(Panel[None]):
             session.workspace.root / ".sakti" / "config.toml",
         )
         try:
-            told = await settings_file.change(
+            message = await settings_file.change(
                 session, user_file, "approval.mode", mode, user_file=user_file, project_file=project_file
             )
         except SaktiError as e:
             session.set_approval_mode(mode)
-            told = f"{mode} for this window only. {e.message}"
+            message = f"{mode} for this window only. {e.message}"
         self._apply("approval.mode")
-        self.tell(told)
+        self.tell(message)
         self._refresh()
 
     # --- leaving ------------------------------------------------------------------------------------------------
@@ -306,8 +306,8 @@ class KeyScreen(ListPanel):
         self._env = dict(os.environ)
 
     def rows(self, text: str) -> list[tuple[str, str]]:
-        found = [(p.title, p.keys[0]) for p in provider_presets.PRESETS.values() if p.keys]
-        return [r for r in found if text.lower() in f"{r[0]} {r[1]}".lower()]
+        providers = [(p.title, p.keys[0]) for p in provider_presets.PRESETS.values() if p.keys]
+        return [r for r in providers if text.lower() in f"{r[0]} {r[1]}".lower()]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         title, variable = row

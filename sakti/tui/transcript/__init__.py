@@ -1,1 +1,1 @@
-"""Hold what the transcript shows, without a widget: blocks, and text, Markdown, code and diffs in them as lines."""
+"""Model the transcript without widgets: blocks that draw text, Markdown, code and diffs as lines."""

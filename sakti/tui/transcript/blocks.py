@@ -1,6 +1,6 @@
-"""Define the blocks of a transcript: a block knows its text and how to draw itself at a width, nothing of scrolling.
+"""Define the blocks of a transcript, which draw their text at a given width and ignore scrolling.
 
-Everything that comes from outside is sanitised when a block takes it.
+Blocks sanitise external text when they receive it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LONG_TEXT = 60_000  # characters of one message that show before it is unfolded
 
 
 class Block(Struct, eq=False):
-    """`message_id` says whose it is ("" while it streams). `gap`: a blank line stands before it."""
+    """`message_id`: its message ("" while it streams); `gap`: whether a blank line precedes it."""
 
     message_id: str = ""
     gap: bool = True
@@ -53,12 +53,12 @@ class Block(Struct, eq=False):
         """Fold or unfold."""
 
     def plain(self) -> str:
-        """Return the text that copying gives."""
+        """Return the text for copying."""
         return ""
 
     @property
     def source(self) -> str | None:
-        """Return what was written, where all of it is shown; None where its lines say better what is."""
+        """Return the source text if all of it is shown; None if the drawn lines represent it better."""
         return None
 
     @property
@@ -72,18 +72,18 @@ class Block(Struct, eq=False):
         return int(self.gap)
 
     def holds(self, message_id: str) -> bool:
-        """Does it show that message, or a part of it?"""
+        """Return whether the block shows that message, or a part of it."""
         return self.message_id == message_id
 
     def above(self, width: int, palette: Palette) -> Line:
-        """Return the line before it, where it has a gap."""
+        """Return the line drawn above a block that has a gap."""
         return []
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         raise NotImplementedError
 
     def estimate(self, width: int) -> int:
-        """Lines that it will take, about, without drawing it."""
+        """Estimate the number of lines without drawing them."""
         return 1 + self.gap
 
 
@@ -162,9 +162,9 @@ class TextBlock(Block, eq=False):
 
 
 def wrap_rows(text: str, style: Style, width: int, link: Style | None = None) -> list[Line]:
-    """Fold prose at spaces, with the spaces that a line begins with kept.
+    """Wrap prose at spaces, keeping the leading spaces of lines.
 
-    Addresses in it are in the style of a `link`, where there is one.
+    Addresses get the style `link`, if it is not None.
     """
     out: list[Line] = []
     for source in text.split("\n"):
@@ -263,9 +263,9 @@ class ThinkingBlock(Block, eq=False):
 
 
 class WaitingBlock(Block, eq=False):
-    """Stands where the answer will appear: what is waited for, and for how long.
+    """Placeholder for the coming answer: the current state and how long it has lasted.
 
-    `since` is when that began, `elapsed` what the clock told last, in seconds.
+    `since` is the start and `elapsed` the time shown last, both in seconds.
     """
 
     text: str = "thinking"
@@ -287,7 +287,7 @@ Tone = Literal["information", "warning", "error", "good"]
 
 
 class NoticeBlock(Block, eq=False):
-    """A line or two from sakti itself: a sign, a title, and what to know or do."""
+    """A short notice from sakti itself: a sign, a title and a text."""
 
     tone: Tone = "information"
     title: str = ""

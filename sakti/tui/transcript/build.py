@@ -46,13 +46,13 @@ _TOLD = ("interrupted", "error", "cut")
 def message_blocks(messages: Iterable[Message]) -> list[Block]:
     """Return `messages`, oldest first, as blocks.
 
-    A result joins the call it answers; consecutive messages of the agent stand under one label.
+    A result joins the call it answers; consecutive messages of the agent share one label.
     """
     blocks: list[Block] = []
     calls: dict[str, ToolBlock] = {}
     speaker = ""
     ordered = _in_order(messages)
-    told = _told_endings(ordered)
+    ended_ids = _told_endings(ordered)
     for message in ordered:
         if message.role == "user":
             speaker = "you"
@@ -61,7 +61,7 @@ def message_blocks(messages: Iterable[Message]) -> list[Block]:
             speaker = "sakti"
             blocks.append(Label(message.id, who="sakti", created_at=message.created_at))
         for part in message.parts if message.role != "user" else ():
-            if not (isinstance(part, MarkerPart) and part.kind in _TOLD and message.id in told):
+            if not (isinstance(part, MarkerPart) and part.kind in _TOLD and message.id in ended_ids):
                 _add_part(part, message, blocks, calls)
         if (ended := stored_notice(message)) is not None:
             blocks.append(ended)
@@ -74,19 +74,19 @@ def message_blocks(messages: Iterable[Message]) -> list[Block]:
 def _told_endings(messages: Sequence[Message]) -> set[str]:
     """Return the messages of turns whose ending is stored: a mark in the answer says the same once more."""
     out: set[str] = set()
-    told = False
+    ended = False
     for message in reversed(messages):
-        told = told or "ended" in message.metadata
-        if told:
+        ended = ended or "ended" in message.metadata
+        if ended:
             out.add(message.id)
-        told = told and message.role != "user"
+        ended = ended and message.role != "user"
     return out
 
 
 def _in_order(messages: Iterable[Message]) -> list[Message]:
-    """Return messages with each command that the user ran during an answer behind that answer; it was stored before.
+    """Move each command that the user ran during an answer behind that answer.
 
-    It stands below it, as it did then.
+    It was stored before the answer, but shown below it.
     """
     out: list[Message] = []
     held: list[Message] = []
@@ -132,10 +132,10 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
 
 
 def user_blocks(message: Message) -> list[Block]:
-    """Return what the user sent: the text, and the names of what came with it."""
-    if "hook" in message.metadata:  # nobody's words: what kept the turn from ending
-        told = [p.text for p in message.parts if isinstance(p, MarkerPart)]
-        return [NoticeBlock(message.id, tone="warning", title="Stop hook", text="\n".join(told))]
+    """Return the blocks of a user message: the text, and the names of its attachments."""
+    if "hook" in message.metadata:  # written by a hook that kept the turn from ending
+        texts = [p.text for p in message.parts if isinstance(p, MarkerPart)]
+        return [NoticeBlock(message.id, tone="warning", title="Stop hook", text="\n".join(texts))]
     blocks: list[Block] = [Label(message.id, who="you", created_at=message.created_at)]
     command = message.metadata.get("shell")
     if isinstance(command, str):
@@ -143,8 +143,8 @@ def user_blocks(message: Message) -> list[Block]:
         ran = next((p for p in message.parts if isinstance(p, OutputPart)), None)
         printed = ran.text if ran else message.text.partition("\n```\n")[2].removesuffix("\n```")
         details = message.metadata.get("outcome")
-        known = cast("Json", details) if isinstance(details, dict) else {}
-        call.finish(ToolResultPart("", "bash", printed, bool(known.get("failed")), known), None)
+        info = cast("Json", details) if isinstance(details, dict) else {}
+        call.finish(ToolResultPart("", "bash", printed, bool(info.get("failed")), info), None)
         blocks += [TextBlock(message.id, text=f"!{command}"), call]
     elif message.text.strip():
         blocks.append(TextBlock(message.id, text=message.text, pasted=_pasted_blocks(message)))
@@ -158,7 +158,7 @@ def user_blocks(message: Message) -> list[Block]:
 
 
 def _pasted_blocks(message: Message) -> tuple[tuple[int, int], ...]:
-    """Return where pasted blocks stand; of another long text, all but its first and last line."""
+    """Return the spans of pasted blocks; in other long texts, all but the first and last line."""
     text, spans = message.text, cast("list[list[int]]", message.metadata.get(PASTED) or [])
     if not spans and text.count("\n") >= FOLD_LINES:
         spans = [[text.index("\n") + 1, text.rindex("\n")]]
@@ -166,7 +166,7 @@ def _pasted_blocks(message: Message) -> tuple[tuple[int, int], ...]:
 
 
 def image_line(image: ImagePart) -> str:
-    """Return what stands for an image: its name, and how large it is, as far as that is known."""
+    """Return the line for an image: its name and, if known, its dimensions and size."""
     pixels = f"  {image.width}×{image.height}" if image.width and image.height else ""
     size = len(image.data) * 3 // 4  # base64
     amount = f"  {size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"  {-(-size // 1000)} kB" if size else ""
@@ -174,5 +174,5 @@ def image_line(image: ImagePart) -> str:
 
 
 def tool_gap(blocks: Sequence[Block]) -> bool:
-    """Tool lines stand close together, with room before the first of them, except directly under a label."""
+    """Return whether a tool line needs a gap: only the first one does, unless it follows a label."""
     return bool(blocks) and not isinstance(blocks[-1], ToolBlock | Label)

@@ -36,7 +36,7 @@ def _lexer(language: str) -> Lexer | None:
 
 @lru_cache(maxsize=256)
 def language_of(path: str) -> str:
-    """Return the language that the name of a file tells, "" where it tells none."""
+    """Return the language for a file name, or ""."""
     every = cast("Callable[..., Iterable[tuple[str, tuple[str, ...], tuple[str, ...], object]]]", _all_lexers())
     name = path.rpartition("/")[2]
     for _, aliases, patterns, _ in every(plugins=False):
@@ -124,12 +124,12 @@ def code_lines(code: str, info: str, width: int, palette: Palette) -> list[Line]
 
 
 def code_head(language: str, width: int, palette: Palette, copies: str = "") -> Line:
-    """Return what stands above a block of code, at the right: its language, and where a click copies it.
+    """Return the right-aligned head of a code block: its language and the clickable word for copying.
 
-    `copies`: the code, "" where the block knows it.
+    `copies`: the code, "" if the block knows it.
     """
-    said = shorten(language, max(0, width - len(COPY) - 4))
-    text = f"{said} · {COPY} " if said else f"{COPY} "
+    label = shorten(language, max(0, width - len(COPY) - 4))
+    text = f"{label} · {COPY} " if label else f"{COPY} "
     row = Row([Segment(" " * max(0, width - cell_len(text))), Segment(text, palette.faint)])
     row.skip, row.copies = sum(len(s.text) for s in row), copies
     return row

@@ -14,7 +14,7 @@ _WORD = lazy_pattern(r"[\w./:@#%+~-]+|\s+|.")
 
 
 def code_of(document: Document, index: int) -> str | None:
-    """Return the code of the block that begins at `index`, or of the first one inside a list or a quote there."""
+    """Return the code of the block at `index`, or of the first code block nested in it."""
     block = document.blocks[index]
     if isinstance(block, ChunkBlock) and block.chunk.language is not None:
         while not block.chunk.first and index and isinstance(before := document.blocks[index - 1], ChunkBlock):
@@ -32,9 +32,9 @@ def code_of(document: Document, index: int) -> str | None:
 
 
 def message_of(document: Document, index: int) -> str:
-    """Return what was said where block `index` stands: of a label, all that stands below it; of another, its message.
+    """Return the text of the message at block `index`; for a label, of everything up to the next one.
 
-    Where nothing was said, as by a tool, what it shows.
+    Without message text, as for a tool call, returns the text that is shown.
     """
     blocks = document.blocks
     first = last = index
@@ -43,9 +43,9 @@ def message_of(document: Document, index: int) -> str:
     while last + 1 < len(blocks) and not isinstance(blocks[last + 1], Label):
         last += 1
     here = blocks[index]
-    whole = isinstance(here, Label)
-    own = [b for b in blocks[first : last + 1] if whole or b.message_id == here.message_id]
-    return said(own) or (here.plain() if not whole else "\n\n".join(p for b in own if (p := b.plain())))
+    is_label = isinstance(here, Label)
+    selected = [b for b in blocks[first : last + 1] if is_label or b.message_id == here.message_id]
+    return said(selected) or (here.plain() if not is_label else "\n\n".join(p for b in selected if (p := b.plain())))
 
 
 def said(blocks: Iterable[Block]) -> str:
@@ -62,7 +62,10 @@ def said(blocks: Iterable[Block]) -> str:
 
 
 def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -> str:
-    """Return the text from a place, (line, character), to another: whole blocks as written, the rest as it is shown."""
+    """Return the text between two places (line, character).
+
+    Blocks that are fully selected are copied as source, partial ones as shown.
+    """
     first, last = document.locate(start[0]), document.locate(end[0])
     if first is None or last is None:
         return ""
@@ -72,19 +75,19 @@ def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -
     cut = False  # the block before goes on in this one
     for index in range(first[0], last[0] + 1):
         lines = document.lines(index)
-        low, left = (first[1], start[1]) if index == first[0] else (0, 0)
+        low, begin = (first[1], start[1]) if index == first[0] else (0, 0)
         high, right = (last[1], end[1]) if index == last[0] else (len(lines) - 1, None)
         block = document.blocks[index]
         source = block.source
         starts = low <= int(block.gap) and lines
-        if source is not None and starts and _covers(lines[low : high + 1], len(lines) - low, left, right):
+        if source is not None and starts and _covers(lines[low : high + 1], len(lines) - low, begin, right):
             goes_on = isinstance(block, ChunkBlock) and not block.chunk.last
             begins = "\n" if block.gap and low == 0 and out else ""
             text = source if cut else begins + source.lstrip("\n")
             out.append(text if goes_on else text.rstrip("\n") + "\n")
             cut = goes_on
         elif lines:
-            out.append(rows_text(lines[low : high + 1], left, right) + "\n")
+            out.append(rows_text(lines[low : high + 1], begin, right) + "\n")
             cut = False
     return "".join(out).removesuffix("\n")
 

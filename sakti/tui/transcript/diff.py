@@ -1,4 +1,4 @@
-"""Draw a unified diff as coloured lines: the number of each line, its sign, and the code in its language's colours."""
+"""Draw a unified diff: line numbers, signs, and syntax-highlighted code."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LONG = 4_000  # characters of one line that are shown
 
 
 class DiffRow(Struct, frozen=True):
-    """One line: `kind` is "+", "-", " ", or "@" where lines are left out.
+    """A row of a diff: `kind` is "+", "-", " ", or "@" for omitted lines.
 
-    `number` of that line in the file as it is after the change, before it for what is removed (0: not known); `source`
-    as the diff has it.
+    `number` is the line number after the change, or before it for a removed line (0: unknown); `source` is the line as
+    in the diff.
     """
 
     kind: str
@@ -63,7 +63,7 @@ HEADS = ("+++", "---", "diff ", "index ")  # lines between hunks
 
 
 def _hunk(row: str) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the first lines of a hunk in both files and those behind it, zeros if its head does not say."""
+    """Return the line numbers in both files where a hunk starts, and those after it; else zeros."""
     hunk = _HUNK.match(row)
     if hunk is None:
         return (0, 0), (0, 0)
@@ -90,15 +90,15 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
     """
     rows = diff_rows(diff)
     digits = len(str(max((r.number for r in rows), default=0)))
-    lead = digits + 3 if width >= digits + 16 else 2  # where there is no room for the number, the sign stands alone
-    colours = _coloured(rows if limit is None else rows[: limit + 1], palette)
+    lead = digits + 3 if width >= digits + 16 else 2  # without room for the number, only the sign is shown
+    colours = _highlight_rows(rows if limit is None else rows[: limit + 1], palette)
     longest = max((cells(r.text) for r in rows), default=0) + lead
     full = min(width, max(longest, COLUMN - SIDE))
     out: list[Line] = []
     for number, row in enumerate(rows):
-        left = len(rows) - number
-        if limit is not None and len(out) >= limit and left > 1:  # one more line takes no more room
-            out.append([Segment(f"… {left} more lines{more}", palette.faint)])
+        remaining = len(rows) - number
+        if limit is not None and len(out) >= limit and remaining > 1:  # one more line takes no more room
+            out.append([Segment(f"… {remaining} more lines{more}", palette.faint)])
             break
         if row.kind == "@":
             out.append([Segment("⋯".rjust(digits) if lead > 2 else "⋯", palette.faint)])
@@ -107,27 +107,27 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
     return out
 
 
-SIDE = 4  # cells of indent that a diff in the conversation stands behind
+SIDE = 4  # indent in cells of a diff in the conversation
 
 
-def _coloured(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
-    """Return the code of `rows` in colours.
+def _highlight_rows(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
+    """Return the code of `rows`, syntax-highlighted.
 
-    What was and what is are read as one text each, so that a string or a comment of several lines is seen as one.
+    The old and the new lines are each read as one text, so that strings and comments of several lines are recognised.
     """
     out: list[list[Span]] = [[(r.text, palette.text)] if r.text else [] for r in rows]
     for sides in ("- ", "+ "):
-        wanted = [n for n, r in enumerate(rows) if r.kind in sides]
+        numbers = [n for n, r in enumerate(rows) if r.kind in sides]
         start = 0
-        for at in range(1, len(wanted) + 1):
-            ends = at == len(wanted) or rows[wanted[at]].language != rows[wanted[start]].language
+        for at in range(1, len(numbers) + 1):
+            ends = at == len(numbers) or rows[numbers[at]].language != rows[numbers[start]].language
             if not ends:
                 continue
-            part = wanted[start:at]
+            part = numbers[start:at]
             language = rows[part[0]].language
             if language:
-                found = highlight("\n".join(rows[n].text for n in part), language, palette)
-                for n, spans in zip(part, found, strict=True):
+                highlighted = highlight("\n".join(rows[n].text for n in part), language, palette)
+                for n, spans in zip(part, highlighted, strict=True):
                     out[n] = spans
             start = at
     return out
@@ -146,6 +146,6 @@ def _row_lines(row: DiffRow, spans: list[Span], room: tuple[int, int], palette: 
         coloured = Row([Segment(s.text, (s.style or Style.null()) + ground) for s in line])
         if isinstance(line, Row):
             coloured.join, coloured.skip = line.join, line.skip
-        made = coloured.behind(blank if out else lead, len(number) + 2)
-        out.append(pad(made, width, ground) if row.kind != " " else made)
+        code_line = coloured.behind(blank if out else lead, len(number) + 2)
+        out.append(pad(code_line, width, ground) if row.kind != " " else code_line)
     return made_from(out, row.source)

@@ -1,8 +1,8 @@
-"""Blocks one below another: their heights, which line belongs to which, and the lines that are kept drawn.
+"""Arrange blocks vertically: heights, line positions, and a cache of drawn lines.
 
-A block that was never drawn at this width has an estimated height; `measure` draws it and says by how much
-the estimate was off, so that the widget can keep what stands on the screen where it is. So a thread of any
-length opens, and is resized, in the time of one screen.
+A block that was never drawn at this width has an estimated height; `measure` draws it and returns the error of the
+estimate, so that the widget can keep the visible content in place. A thread of any length therefore opens, and is
+resized, in the time of one screen.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Document:
         return self._exact[index]
 
     def lines(self, index: int) -> list[Line]:
-        """Return the drawn lines of block `index`, with the blank line before it where it has one."""
+        """Return the drawn lines of block `index`, including its gap."""
         return self._draw(self.blocks[index])
 
     def restyle(self, palette: Palette | None = None, width: int | None = None) -> None:
@@ -170,7 +170,7 @@ class Document:
             self._drawn_lines -= len(lines)
 
     def _sum_up(self, index: int) -> None:
-        """Make `_tops` right up to block `index`; what lies below is not looked at."""
+        """Update `_tops` up to block `index`; later blocks are not examined."""
         at = self._clean
         if index < at:
             return

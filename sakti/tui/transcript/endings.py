@@ -1,4 +1,4 @@
-"""Say how a turn ended that has no answer: the same notice when it happens and when the thread is opened again."""
+"""Build the notice for a turn that ended without an answer, live and when it is loaded again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ended_notice(status: str, title: str, text: str, message_id: str = "") -> No
 
 
 def stored_notice(message: Message) -> NoticeBlock | None:
-    """Return what is stored with the last message of such a turn; None where its turn ended with an answer."""
+    """Return the stored notice of a turn that ended without an answer, else None."""
     ended = message.metadata.get("ended")
     if not isinstance(ended, dict):
         return None

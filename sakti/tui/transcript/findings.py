@@ -1,4 +1,4 @@
-"""Draw the health report in the conversation: what is wrong first, each with its sign in its colour."""
+"""Draw the health report in the conversation: problems first, with coloured signs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sakti.tui.transcript.wrap import Line, indent, row_of, wrap
 
 
 class FindingsBlock(Block, eq=False):
-    """Lines that begin with ✓, ! or ✗; what follows a sign's name is muted where nothing is wrong."""
+    """Lines that begin with ✓, ! or ✗; the details of a ✓ line are muted."""
 
     title: str = ""
     findings: tuple[str, ...] = ()

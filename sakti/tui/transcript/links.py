@@ -25,7 +25,7 @@ _SAFE = "!#$%&'()*+,/:;=?@[]~-._"
 
 
 def address(href: str) -> str | None:
-    """Return `href` as it may be opened: http, https or mailto, nothing in it that is not of an address; else None."""
+    """Return the http, https or mailto address `href` in quoted form; None for anything else."""
     href = href.strip()
     if not re.match(r"(?:https?://[^\s/]|mailto:[^\s])", href, re.IGNORECASE) or re.search(r"[\s\x00-\x20\x7f]", href):
         return None
@@ -33,7 +33,7 @@ def address(href: str) -> str | None:
 
 
 def place(text: str) -> str | None:
-    """Return the file that `text` names, without a line number; None where it may be any other thing."""
+    """Return the file named by `text`, without line number; None if it may not be a path."""
     if not _PATH.fullmatch(text) or not ("/" in text or ":" in text):
         return None
     return text.partition(":")[0]
@@ -57,26 +57,26 @@ def linked(text: str, style: Style, link: Style) -> list[Span]:
     out: list[Span] = []
     at = 0
     for match in _EITHER.finditer(text):
-        found = match[0]
-        if _URL.match(found):
-            found = trimmed(found)
-            target = address(found)
+        matched = match[0]
+        if _URL.match(matched):
+            matched = trimmed(matched)
+            target = address(matched)
             styled = None if target is None else leading_to(style + link + Style(underline=True), "url", target)
         else:
-            styled = leading_to(style + link, "file", found.partition(":")[0])
+            styled = leading_to(style + link, "file", matched.partition(":")[0])
         if styled is None:
             continue
         if match.start() > at:
             out.append((text[at : match.start()], style))
-        out.append((found, styled))
-        at = match.start() + len(found)
+        out.append((matched, styled))
+        at = match.start() + len(matched)
     if at < len(text) or not out:
         out.append((text[at:], style))
     return out
 
 
 def trimmed(url: str) -> str:
-    """Return an address without the punctuation of the sentence it stands in."""
+    """Strip the punctuation of the surrounding sentence from the end of a URL."""
     while url:
         if url[-1] in ".,;:!?*_~" or (url[-1] in ")]" and url.count(url[-1]) > url.count("(["[url[-1] == "]"])):
             url = url[:-1]

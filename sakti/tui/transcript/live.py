@@ -1,4 +1,4 @@
-"""Show one turn as it happens: events become blocks at the end of a `Document`, and only the last text is open."""
+"""Show a running turn: events become blocks at the end of a `Document`; only its end changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OwnCommand(Struct):
 
 
 class Waiting(Struct):
-    """What stands where the answer will appear; `label` was made for it, `before` it was who spoke."""
+    """Placeholder of the coming answer; `label`: a heading added for it, `before`: the previous speaker."""
 
     block: WaitingBlock
     label: Label | None
@@ -41,12 +41,12 @@ class Waiting(Struct):
 
 
 class LiveTurn:
-    """`changed` is called whenever something has to be drawn, with True where the user waits for just that.
+    """`changed` is called when a redraw is needed, with True if the user is waiting for it.
 
-    `draw` then brings the document up to date. `clock` gives seconds.
+    `draw` then updates the document. `clock` returns seconds.
 
-    What is made while an answer streams and is no part of it (a command of the user's, a notice, a card) stands below
-    the answer and waits there until its step is stored: the last `_held` blocks.
+    Blocks added while an answer streams that are not part of it (a user's command, a notice, a card) wait below the
+    answer until its step is stored: the last `_held` blocks.
     """
 
     def __init__(
@@ -74,12 +74,15 @@ class LiveTurn:
         self._carriage = False
 
     def reset(self, keep: Sequence[Block] = ()) -> str:
-        """Another thread, or an empty screen, on which the blocks `keep` stay. Gives what was waited for."""
+        """Reset for another thread or a cleared screen; the blocks `keep` stay.
+
+        Returns the text of the wait that was shown, or "".
+        """
         self._splitter = self._thinking = None
         self._open_tail = self._streaming = False
-        kept = set(map(id, keep))
-        self._tools = {i: b for i, b in self._tools.items() if id(b) in kept}
-        self._own = [o for o in self._own if id(o.call) in kept]
+        kept_ids = set(map(id, keep))
+        self._tools = {i: b for i, b in self._tools.items() if id(b) in kept_ids}
+        self._own = [o for o in self._own if id(o.call) in kept_ids]
         self._stale.clear()
         self._step_start = self._sealed = self._held = 0
         self._speaker = ""
@@ -145,10 +148,10 @@ class LiveTurn:
         self._speaker = "you"
         self.answer = []
         self._step_start = self._blocks
-        self._changed()
+        self._request_draw()
 
     def begin_shell(self, command: str) -> ToolBlock:
-        """Show the user's own `!command`: what it prints stands under what was typed."""
+        """Show a `!command` of the user, with its output below."""
         call = ToolBlock(name="bash", own=True)
         call.enter("running", self._clock())
         blocks = (Label(who="you"), TextBlock(text=f"!{command}"), call)
@@ -165,17 +168,17 @@ class LiveTurn:
 
     def _claim_own(self, command: str, message_id: str) -> None:
         """Give the blocks of a command of the user's to its message, which is stored."""
-        for own in self._own:
-            if own.command == command and own.call.call_id:
-                for block in own.blocks:
+        for pending in self._own:
+            if pending.command == command and pending.call.call_id:
+                for block in pending.blocks:
                     block.message_id = message_id
-                self._own.remove(own)
+                self._own.remove(pending)
                 return
 
     # --- what a step brings -------------------------------------------------------------------------------------
 
     def begin_wait(self, text: str = "thinking") -> None:
-        """Show what is waited for where the answer will appear."""
+        """Show `text` as the current state at the place of the coming answer."""
         self._in_turn = True
         if self._streaming:
             return
@@ -185,7 +188,7 @@ class LiveTurn:
         self._add(*([label] if label is not None else []), block)
         self._wait = Waiting(block, label, self._speaker)
         self._speaker = "sakti"
-        self._changed()
+        self._request_draw()
 
     def begin_step(self, waiting: str = "thinking") -> None:
         self._end_step()
@@ -208,7 +211,7 @@ class LiveTurn:
             self._drop_tail()
             self._add(ChunkBlock(gap=self._chunk_gap(chunk.gap), chunk=chunk))
             self._sealed = self._end
-        self._changed()
+        self._request_draw()
 
     def add_thinking(self, delta: str) -> None:
         delta = self._clean(delta)
@@ -228,13 +231,13 @@ class LiveTurn:
         self._touch(block)
 
     def start_tool(self, call: ToolCallPart, *, own: bool = False) -> None:
-        """Show that a call begins; `own`: it is the user's."""
+        """Show that a call begins; `own`: the user started it."""
         if own:
             self._start_own(call)
             return
         block = self._tool(call.id, one_line(call.name, 40))
-        self._step_stored()
-        if block.state != "waiting":  # its question is told before its start
+        self._finish_step()
+        if block.state != "waiting":  # its question arrives before its start
             block.start(call, self._clock())
         self._touch(block)
 
@@ -265,7 +268,7 @@ class LiveTurn:
             self._touch(block)
 
     def discard_step(self, reason: str) -> None:
-        """Remove what was streamed of this step."""
+        """Remove the streamed blocks of this step."""
         self._stop_wait(label=True)
         self._splitter = self._thinking = None
         self._open_tail = self._streaming = False
@@ -287,23 +290,23 @@ class LiveTurn:
         mine = self.document.blocks[self._step_start : self._end]
         if message.role == "assistant":
             self._close_text()
-            known = {b.call_id for b in mine if isinstance(b, ToolBlock)}
+            call_ids = {b.call_id for b in mine if isinstance(b, ToolBlock)}
             for call in message.tool_calls:
-                if call.id in self._tools or call.id not in known:
+                if call.id in self._tools or call.id not in call_ids:
                     block = self._tool(call.id, one_line(call.name, 40))
                     if block.state == "writing":
                         block.plan(call)
                         self._touch(block)
             for block in self.document.blocks[self._step_start : self._end]:
                 block.message_id = block.message_id or message.id
-            self._step_stored()
+            self._finish_step()
         answered = {r.call_id for r in message.tool_results}
         for block in mine if answered else ():
             if isinstance(block, ToolBlock) and block.call_id in answered:
                 block.result_id = message.id
 
     def add_stored(self, messages: Sequence[Message]) -> None:
-        """Messages that another window wrote, oldest first, below what is shown."""
+        """Append messages that another window wrote, oldest first."""
         self._end_step()
         calls = {b.call_id: b for b in self.document.blocks if isinstance(b, ToolBlock)}
         for message in messages:
@@ -322,10 +325,10 @@ class LiveTurn:
         self.document.append(*blocks)
         self._speaker = "you" if messages[-1].role == "user" else "sakti"
         self._step_start = self._blocks
-        self._changed()
+        self._request_draw()
 
     def end_turn(self) -> None:
-        """No more comes: nothing stays open but commands of the user's."""
+        """End the turn: close everything except commands of the user."""
         self._end_step()
         for block in self._tools.values():
             if not block.own:
@@ -333,10 +336,10 @@ class LiveTurn:
                 self._touch(block)
         self._tools = {i: b for i, b in self._tools.items() if b.own}
         self._in_turn = False
-        self._changed()
+        self._request_draw()
 
     def add_block(self, block: Block) -> None:
-        """Add a notice or a card below what is said, never in the middle of it."""
+        """Add a notice or card below the current message, never inside it."""
         self._place(block)
 
     @property
@@ -356,15 +359,15 @@ class LiveTurn:
             delta, self._carriage = delta[:-1], True
         return sanitise(delta)
 
-    # --- where blocks stand -------------------------------------------------------------------------------------
+    # --- placing blocks -----------------------------------------------------------------------------------------
 
     def _place(self, *blocks: Block) -> None:
-        """Blocks that are no part of the answer: below it while it streams, above the place where it is awaited."""
+        """Place blocks outside the answer: below it while it streams, above it while it is awaited."""
         self.placed += len(blocks)
         if self._streaming:
             self.document.append(*blocks)
             self._held += len(blocks)
-            self._changed()
+            self._request_draw()
             return
         awaited = self._wait.block if self._wait is not None else None
         self._stop_wait(label=True)
@@ -378,10 +381,10 @@ class LiveTurn:
             self.begin_wait(awaited.text)
             if self._wait is not None:
                 self._wait.block.since, self._wait.block.elapsed = awaited.since, awaited.elapsed
-        self._changed()
+        self._request_draw()
 
     def _stop_wait(self, *, label: bool = False) -> None:
-        """Remove what was waited for; `label`: nothing came of it, and its heading goes as well."""
+        """Remove the placeholder of the answer; with `label`, also its heading."""
         if self._wait is None:
             return
         wait, self._wait = self._wait, None
@@ -396,8 +399,8 @@ class LiveTurn:
         self._streaming = True
         self._label()
 
-    def _step_stored(self) -> None:
-        """Complete what a step said: what waited below it is below it for good."""
+    def _finish_step(self) -> None:
+        """Finish the streamed part of a step; blocks that waited below it stay there."""
         self._streaming = False
         self._release()
 
@@ -411,7 +414,7 @@ class LiveTurn:
         self._stop_wait(label=True)
         self._close_text()
         self._close_thinking()
-        self._step_stored()
+        self._finish_step()
 
     def _label(self) -> None:
         if self._speaker != "sakti":
@@ -428,7 +431,7 @@ class LiveTurn:
         return self._blocks - self._held
 
     def _add(self, *blocks: Block) -> None:
-        """Blocks of the answer, above what waits below it."""
+        """Add blocks of the answer, above the blocks that wait below it."""
         if self._held:
             self.document.insert(self._end, blocks)
         else:
@@ -459,7 +462,7 @@ class LiveTurn:
         for chunk in self._splitter.finish():
             self._add(ChunkBlock(gap=self._chunk_gap(chunk.gap), chunk=chunk))
         self._splitter = None
-        self._changed()
+        self._request_draw()
 
     def _close_thinking(self) -> None:
         if self._thinking is not None:
@@ -472,9 +475,9 @@ class LiveTurn:
             self.document.remove(self._sealed, self._end)
             self._open_tail = False
 
-    def _changed(self) -> None:
+    def _request_draw(self) -> None:
         self._draw_soon(False)
 
     def _touch(self, block: Block) -> None:
         self._stale.add(id(block))
-        self._changed()
+        self._request_draw()

@@ -63,9 +63,9 @@ _MARKS = lazy_pattern(r"(?m)^([\s>]*)(?:(?:[-*+]|\d{1,9}[.)])\s+)+(?:\[[xX]\]\s)
 
 def _is_shown(source: str, lines: list[Line]) -> bool:
     """Tell whether `lines` have every letter and digit of `source`."""
-    wanted = Counter(html.unescape(_MARKS.sub(r"\1", source)))
+    written = Counter(html.unescape(_MARKS.sub(r"\1", source)))
     drawn = Counter("".join(segment.text for line in lines for segment in line))
-    return all(count <= drawn[sign] for sign, count in wanted.items() if sign.isalnum())
+    return all(count <= drawn[sign] for sign, count in written.items() if sign.isalnum())
 
 
 class TooNarrow(Exception):
@@ -73,14 +73,14 @@ class TooNarrow(Exception):
 
 
 def warm_renderers() -> None:
-    """Load what the first answer needs: the parser of Markdown and the lexers of the code that is likeliest."""
+    """Load the Markdown parser and the most common lexers before the first answer."""
     _parser()
     for language in ("python", "bash"):
         warm_lexer(language)
 
 
 class _Writer:
-    """One walk over the tokens.
+    """Walks over the tokens once.
 
     `_prefixes` is what stands before a line in the containers that are open: [first line, later lines] each; a list
     item's marker is used up by its first line.
@@ -169,7 +169,7 @@ class _Writer:
         return max(4, self.width - sum(cell_len(p[1].text) for p in self._prefixes if p[1]))
 
     def _space(self, *, blank: bool = True) -> None:
-        """Room before what comes; not `blank` where that brings a line of its own."""
+        """Add a blank line before the next element; not if `blank` is False, as its own line suffices."""
         if self._gap and self.lines and blank:
             row = Row([p[1] for p in self._prefixes if p[1] and p[1].text.strip()])
             row.skip = sum(len(s.text) for s in row)
@@ -177,7 +177,7 @@ class _Writer:
         self._gap = False
 
     def _emit(self, lines: list[Line], token: Token | None = None) -> None:
-        """Write `lines` behind what the open containers put before them; `token` says where they come from."""
+        """Append `lines` behind the prefixes of open containers; `token` gives their source."""
         if token is not None and token.map:
             lines = made_from(lines, "\n".join(self._source[slice(*token.map)]).rstrip())
         for line in lines:
@@ -278,7 +278,7 @@ class _Writer:
 
 
 def _image_text(image: Token) -> str:
-    """Return everything that was written of an image: its name, where it is, its title."""
+    """Return the text of an image: its name, source and title."""
     source = _parser().normalizeLinkText(str(image.attrGet("src") or ""))
     parts = (image.content, f"({source})" if image.content else source, image.attrGet("title"))
     return f"▣ {' '.join(str(part) for part in parts if part)}"
@@ -304,7 +304,7 @@ def _literal_marks(children: list[Token]) -> set[int]:
 
 
 def _link(style: Style, href: str) -> Style:
-    """Return the style of a link's text: where it leads, if that is an address or a file."""
+    """Return the style of a link, with its target if that is an address or a file."""
     if (target := address(href)) is not None:
         return leading_to(style, "url", target)
     return leading_to(style, "file", file) if (file := place(href)) else style
@@ -334,7 +334,7 @@ def _table_lines(
     out: list[Line] = []
     written = iter(sources)
     for number, row in enumerate(rows):
-        made: list[Line] = []
+        row_lines: list[Line] = []
         cells = [wrap(row[c] if c < len(row) else [], widths[c]) for c in range(columns)]
         for y in range(max(len(c) for c in cells)):
             line: Line = []
@@ -343,16 +343,16 @@ def _table_lines(
                     line.append(Segment(" │ ", palette.line))
                 text = cell[y] if y < len(cell) else []
                 missing = widths[c] - line_width(text)
-                left = (
+                indent = (
                     missing
                     if aligns[c : c + 1] == ["right"]
                     else missing // 2
                     if aligns[c : c + 1] == ["center"]
                     else 0
                 )
-                line += [Segment(" " * left), *pad(text, widths[c] - left)] if left > 0 else pad(text, widths[c])
-            made.append(line)
-        out += made_from(made, next(written, ""))
+                line += [Segment(" " * indent), *pad(text, widths[c] - indent)] if indent > 0 else pad(text, widths[c])
+            row_lines.append(line)
+        out += made_from(row_lines, next(written, ""))
         if number == 0:
             rule: Line = [Segment("─┼─".join("─" * w for w in widths), palette.line)]
             out += made_from([rule], next(written, ""))
@@ -360,7 +360,7 @@ def _table_lines(
 
 
 def _shrink(natural: list[int], room: int) -> list[int]:
-    """Column widths that fit: the widest columns give way first."""
+    """Return column widths that fit, shrinking the widest columns first."""
     widths = list(natural)
     room = max(room, len(widths))
     while sum(widths) > room:

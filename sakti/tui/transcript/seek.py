@@ -1,4 +1,4 @@
-"""Finding words in blocks: which line of a message holds most of them, what has to unfold for it to be seen."""
+"""Find words in blocks: the best matching line of a message, unfolded if it is hidden."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ UNFOLDED = 200_000  # characters of a text that is unfolded for a word in it
 
 
 def pattern_of(words: Iterable[str]) -> re.Pattern[str] | None:
-    """Return a pattern for any of `words`, in either case, the longest first; None where there are none."""
-    wanted = sorted({w.lower() for w in words if w.strip()}, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, wanted)), re.IGNORECASE) if wanted else None
+    """Return a case-insensitive pattern for any of `words`, longest first; None without words."""
+    ordered = sorted({w.lower() for w in words if w.strip()}, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, ordered)), re.IGNORECASE) if ordered else None
 
 
 def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
-    """Return the block of a message and the line in it with most of the words; a block that hides them is unfolded.
+    """Return (block, line) with the most words of a message, unfolding the blocks it examines.
 
-    Only the `DRAWN` blocks with most of them are drawn for it.
+    At most `DRAWN` blocks, those with the most words, are examined. None without a match.
     """
     counts = {i: len(_words(_text(b), pattern)) for i, b in enumerate(document.blocks) if b.holds(message_id)}
     best: tuple[int, int] | None = None
     most = 0
     for index in sorted((i for i, n in counts.items() if n), key=lambda i: -counts[i])[:DRAWN]:
         block = document.blocks[index]
-        if _folded(block):
+        if _is_folded(block):
             block.toggle()
             document.changed(index)
         for number, line in enumerate(document.lines(index)):
-            found = len(_words("".join(s.text for s in line), pattern))
-            if found > most:
-                best, most = (index, number), found
+            count = len(_words("".join(s.text for s in line), pattern))
+            if count > most:
+                best, most = (index, number), count
     return best
 
 
@@ -55,14 +55,14 @@ def _words(text: str, pattern: re.Pattern[str]) -> set[str]:
 
 
 def _text(block: Block) -> str:
-    """Return everything that it can show."""
+    """Return the full text that a block can show."""
     if isinstance(block, ToolBlock):
         return "\n".join((block.summary, block.output, block.diff, *map(str, block.arguments.values())))
     return block.plain()
 
 
-def _folded(block: Block) -> bool:
-    """Does it show only a part of its text, which is short enough to be drawn as a whole?"""
+def _is_folded(block: Block) -> bool:
+    """Return whether a block is folded and short enough to be drawn in full."""
     match block:
         case ToolBlock(open=False) | ThinkingBlock(open=False):
             return True

@@ -20,11 +20,11 @@ _NESTED_FENCE = lazy_pattern(r"^\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
 
 
 class Chunk(Struct, frozen=True):
-    """`source` is what was written.
+    """A piece of an answer; `source` is its Markdown.
 
-    For code inside a top level fence `language` is what follows the fence's mark (it may be empty), else None, and
-    `code` is what to show; `first` and `last` tell whether the fence begins and ends here. `gap` tells whether a blank
-    line stands before it.
+    For code inside a top-level fence, `language` is the text after the fence's mark (it may be empty), else None, and
+    `code` is the text to show; `first` and `last`: whether the fence begins and ends here. `gap`: whether a blank line
+    precedes it.
     """
 
     source: str
@@ -36,7 +36,7 @@ class Chunk(Struct, frozen=True):
 
 
 class Splitter:
-    """Feed it text as it comes; it gives back the chunks that are finished. `tail()` is the open one."""
+    """Splits streamed text into finished chunks; `tail()` is the open one."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []  # complete lines of the open chunk
@@ -44,7 +44,7 @@ class Splitter:
         self._partial: list[str] = []  # pieces of the line that has not ended yet
         self._partial_size = 0
         self._fence: str | None = None  # the marker that opened the fence that is open
-        self._top = False  # that fence stands at the top level
+        self._top = False  # that fence is at the top level
         self._margin = 0  # spaces that it is indented by, as its lines are
         self._item = False  # the open chunk begins with a list
         self._language = ""
@@ -54,7 +54,7 @@ class Splitter:
         self._gap = True
 
     def feed(self, text: str) -> list[Chunk]:
-        """Take `text`; give back the chunks that it finished, in order."""
+        """Add `text`; returns the chunks that it finished, in order."""
         done: list[Chunk] = []
         head, newline, rest = text.partition("\n")
         while newline:
@@ -78,7 +78,7 @@ class Splitter:
         return self._chunk(self._lines, "".join(self._partial), last=False)
 
     def finish(self) -> list[Chunk]:
-        """End of the stream: what was open is finished."""
+        """End the stream and return the remaining chunks."""
         done: list[Chunk] = []
         if self._partial:
             line = "".join(self._partial)
@@ -134,7 +134,7 @@ class Splitter:
         self._size += len(line)
 
     def _cut_line(self, done: list[Chunk]) -> None:
-        """Cut a line without end: give away what can be given at a space, as a chunk of its own."""
+        """Cut an overlong line, at a space if possible; its first part becomes a chunk."""
         text = "".join(self._partial)
         cut = text.rfind(" ", CAP // 2) + 1 or len(text)
         if self._blank and self._content and self._fence is None:
@@ -160,7 +160,7 @@ class Splitter:
             return Chunk(source, gap=self._gap)
         body = [*lines, partial] if partial else list(lines)
         if self._fence_first:
-            while body and not body.pop(0).strip():  # blank lines may stand before the fence
+            while body and not body.pop(0).strip():  # blank lines may precede the fence
                 pass
         if body and self._closes(body[-1]):
             body = body[:-1]
@@ -168,7 +168,7 @@ class Splitter:
             margin = self._margin
             body = [line[min(margin, len(line) - len(line.lstrip(" "))) :] for line in body]
         code = "".join(body)
-        code = code.rstrip("\n") if last else code.removesuffix("\n")  # where it is cut, a blank line is one
+        code = code.rstrip("\n") if last else code.removesuffix("\n")  # in a cut block, a blank line is content
         return Chunk(source, self._language, code, self._fence_first, last, self._gap)
 
     def _closes(self, line: str) -> bool:
@@ -179,6 +179,6 @@ class Splitter:
 
 
 def split(text: str) -> list[Chunk]:
-    """Return a whole answer as chunks."""
+    """Split a complete answer into chunks."""
     splitter = Splitter()
     return [*splitter.feed(text), *splitter.finish()]

@@ -1,7 +1,7 @@
-"""Draw one tool call: a line that says what runs and how it stands, and below it what matters of its output.
+"""Draw a tool call: a line with its summary and state, and the relevant output below.
 
-A command that runs shows its last lines, one that failed the end of what it printed, a short success all of it; what is
-long and went well is folded. What the user ran is shown whole.
+A running command shows its last lines, a failed one the end of its output, a short success all of it; a long success is
+folded. The output of a command that the user ran is shown in full.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIVE = 5  # lines of a command that runs
 LIVE_OWN = 20  # of one that the user ran
 TAIL = 12  # lines of a failure
 SHOW_DIFF = 14  # lines of a diff that show before it is unfolded
-COMMANDS = ("bash", "bash_output")  # what they print is worth seeing
+COMMANDS = ("bash", "bash_output")  # tools whose output is worth seeing
 BODY = Segment("      ")
 KEY = " · ctrl+o"  # what unfolds from the prompt
 
@@ -72,8 +72,8 @@ class ToolBlock(Block, eq=False):
         return self.open or (self.own and not self.closed)
 
     def toggle(self) -> None:
-        whole = self._whole
-        self.open, self.closed = not whole, whole
+        is_full = self._whole
+        self.open, self.closed = not is_full, is_full
 
     def plain(self) -> str:
         return self.diff or self.output
@@ -88,7 +88,7 @@ class ToolBlock(Block, eq=False):
         self.raw = (self.raw + text)[-2_000:]
 
     def plan(self, call: ToolCallPart) -> None:
-        """Show that the call is whole, and its turn is still to come."""
+        """Show that the call is complete and waits for its turn."""
         self.name = one_line(call.name, 40)
         self.state = "pending"
         self.arguments = call.arguments or {}
@@ -100,7 +100,7 @@ class ToolBlock(Block, eq=False):
         self.enter("running", now)
 
     def enter(self, state: State, now: float) -> None:
-        """Another state, whose clock begins `now`."""
+        """Change the state, with a clock that starts `now`."""
         self.state, self.since, self.elapsed = state, now, 0
 
     def tick(self, now: float) -> bool:
@@ -109,7 +109,7 @@ class ToolBlock(Block, eq=False):
         return self.state in ("running", "waiting") and self.elapsed != before
 
     def add_output(self, text: str) -> None:
-        """Add a piece of what it prints; the newest `KEEP_OUTPUT` characters are kept."""
+        """Append output; only the newest `KEEP_OUTPUT` characters are kept."""
         text = sanitise(text[-KEEP_OUTPUT:])
         joined = self.output + text
         if len(joined) > KEEP_OUTPUT:
@@ -153,7 +153,7 @@ class ToolBlock(Block, eq=False):
         return [self._head(width, palette), *indent(body, BODY)]
 
     @property
-    def _failed(self) -> bool:
+    def _has_failed(self) -> bool:
         return self.state == "error" or bool(self.detail)
 
     def _shows(self, lines: int) -> int:
@@ -164,7 +164,7 @@ class ToolBlock(Block, eq=False):
             return OWN_OUTPUT if self.own else SHOW_OUTPUT
         if self.closed:
             return 0
-        if self._failed or self.state == "stopped":
+        if self._has_failed or self.state == "stopped":
             return TAIL if lines > TAIL + 1 else lines
         return lines if self.name in COMMANDS and lines <= GLANCE else 0
 
@@ -177,15 +177,15 @@ class ToolBlock(Block, eq=False):
         taken = sum(cells(t) for t, _ in status)
         name = shorten(self.name or "tool", max(1, room - taken - 2))
         raw = "" if self.state == "writing" else one_line(self.raw, 200)  # half a JSON object says nothing
-        left = room - cells(name) - taken - 4
-        text = f"  {shorten(self.summary or raw, left)}" if left > 4 and (self.summary or raw) else ""
+        free = room - cells(name) - taken - 4
+        text = f"  {shorten(self.summary or raw, free)}" if free > 4 and (self.summary or raw) else ""
         gap = max(2, room - cells(name) - cells(text) - taken) if status else 0
         line = Row([INDENT, Segment(f"{sign} ", style), Segment(name, palette.bold)], SIGN)
         line += [Segment(text, palette.muted), Segment(" " * gap), *(Segment(t, s) for t, s in status)]
         return line
 
     def _sign(self, palette: Palette) -> tuple[str, Style]:
-        if self._failed and self.state != "denied":
+        if self._has_failed and self.state != "denied":
             return "✗", palette.bad
         return {
             "writing": ("○", palette.faint),
@@ -209,29 +209,29 @@ class ToolBlock(Block, eq=False):
             case "running":
                 return [(f"running{clock}", palette.agent)]
             case "stopped":
-                return [("stopped", palette.warn), *self._hidden(palette)]
+                return [("stopped", palette.warn), *self._describe_size(palette)]
             case "denied":
                 return [(f"denied: {self.note}" if self.note else "denied", palette.warn)]
             case "error" | "ok":
                 pass
         out: list[tuple[str, Style]] = []
-        if self._failed:
+        if self._has_failed:
             out.append((self.detail or "failed", palette.bad))
         if self.diff and self.state == "ok":
             added, removed = diff_counts(self.diff)
             out += [(f"+{added} ", palette.ok), (f"−{removed}", palette.bad)]
         elif took:
             out.append((f"{' · ' if out else ''}{took}", palette.faint))
-        return [*out, *self._hidden(palette, dot=bool(out))]
+        return [*out, *self._describe_size(palette, dot=bool(out))]
 
-    def _hidden(self, palette: Palette, *, dot: bool = True) -> list[tuple[str, Style]]:
-        """Return how much there is, and that some of it is folded."""
+    def _describe_size(self, palette: Palette, *, dot: bool = True) -> list[tuple[str, Style]]:
+        """Return the size of the output and, if some of it is folded, a note that it is."""
         if self.diff and self.state == "ok":
             return []
         lines = self._lines()
         folded = not self._whole and self._shows(lines) < lines
         pieces = [self.size] if self.size else []
-        pieces += ["ctrl+o"] if folded and self.name in COMMANDS and not self._failed else []
+        pieces += ["ctrl+o"] if folded and self.name in COMMANDS and not self._has_failed else []
         text = " ".join([" · ".join(pieces), "▸"] if folded else pieces).strip()
         return [(f"{' · ' if dot else ''}{text}", palette.faint)] if text else []
 
@@ -264,14 +264,14 @@ class ToolBlock(Block, eq=False):
         elif len(rows) > shown and self.state != "running":
             key = "" if self._whole else KEY
             out.append([Segment(f"… {len(rows) - shown:,} lines above{key}", palette.faint)])
-        style = palette.text if self._failed or self.own else palette.muted
+        style = palette.text if self._has_failed or self.own else palette.muted
         for row in rows[-shown:]:
             row = row[:4_000]
             if ":" in row and "\t" not in row:
                 out += fold_words(linked(row, style, palette.link), width)[:20]
             else:
                 out += plain_lines(row, style, width, 20)
-        if self.whole_path and (self._whole or self._failed):
+        if self.whole_path and (self._whole or self._has_failed):
             out += plain_lines(f"whole output: {self.whole_path}", palette.faint, width)
         if not rows and self._whole and self.state == "ok":
             out.append([Segment("(no output)", palette.faint)])
@@ -285,7 +285,7 @@ class ToolBlock(Block, eq=False):
 
 
 def output_size(output: str, details: Json) -> str:
-    """Return how much a tool gave, where that is more than a glance."""
+    """Describe the size of a tool's output; "" if it is short."""
     total = details.get("characters")
     if isinstance(total, int) and total >= 100_000:
         return f"{total / 1_000_000:.1f} MB"

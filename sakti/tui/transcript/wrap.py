@@ -1,4 +1,4 @@
-"""Styled text into lines of terminal cells. A line is a list of Rich segments without control characters."""
+"""Wrap styled text into lines of terminal cells: lists of Rich segments, no control characters."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Leaf:
 
 
 class Row(list[Segment]):
-    """A drawn line that knows what it stands for.
+    """A drawn line with a reference to its source.
 
-    `skip` and `tail`: characters at its start and end that only lay it out; `join`: what stood between it and the
-    line above where both are one line of the source (None: it is a line of its own); `copies`: the code that a click
-    on this line copies, "" where its block knows it.
+    `skip` and `tail`: numbers of characters at its start and end that only lay it out; `join`: the text between it and
+    the line above if both belong to one line of the source (None: a separate line); `copies`: the code that a click on
+    this line copies, "" if its block knows it.
     """
 
     __slots__ = ("copies", "join", "leaf", "skip", "tail")
@@ -43,14 +43,14 @@ class Row(list[Segment]):
         self.copies: str | None = None
 
     def behind(self, prefix: Line, skip: int) -> Row:
-        """Return the same line behind `prefix`, `skip` characters that only lay it out."""
+        """Return the line after `prefix`, whose `skip` characters are layout only."""
         row = Row((*prefix, *self), self.skip + skip, self.join)
         row.tail, row.leaf, row.copies = self.tail, self.leaf, self.copies
         return row
 
 
 def continued(line: Line, join: str) -> Row:
-    """Return `line` as the continuation of the one above, from which it was folded; `join` stood between them."""
+    """Return `line` as a continuation of the line above; `join` is the text between them."""
     return Row(line, 0, join)
 
 
@@ -223,7 +223,7 @@ def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list
     return lines
 
 
-HANG = 2  # cells that what goes on of a line of code stands further in
+HANG = 2  # extra indent in cells of continued lines of code
 
 
 def _piece(spans: Sequence[Span], lead: Line) -> Row:
@@ -239,7 +239,7 @@ _SPACES, _SIGNS = re.compile(r"\s+"), re.compile(r"[,;)\]}/|&=]+")
 
 
 def _break(head: str) -> int:
-    """Return where to break a line that begins with `head`: behind a space, else behind a sign, else at its end."""
+    """Return where to break a line that begins with `head`: after a space, else a sign, else its end."""
     for pattern in (_SPACES, _SIGNS):
         ends = [m.end() for m in pattern.finditer(head) if m.end() > len(head) // 2]
         if ends:
@@ -248,7 +248,7 @@ def _break(head: str) -> int:
 
 
 def _split_spans(spans: Sequence[Span], at: int) -> tuple[list[Span], list[Span]]:
-    """Return `spans` before and behind character `at`."""
+    """Return `spans` before and after character `at`."""
     first: list[Span] = []
     for number, (text, style) in enumerate(spans):
         if len(text) >= at:
@@ -299,7 +299,7 @@ def pad(line: Line, width: int, style: Style | None = None) -> Line:
 
 
 def indent(lines: Iterable[Line], prefix: Segment) -> list[Line]:
-    """Return every line behind `prefix`, which only lays it out."""
+    """Return every line after `prefix`, which is layout only."""
     skip = len(prefix.text)
     out: list[Line] = []
     for line in lines:
@@ -308,15 +308,15 @@ def indent(lines: Iterable[Line], prefix: Segment) -> list[Line]:
 
 
 def row_of(line: Line) -> Row:
-    """Return `line` with what it knows of itself."""
+    """Return `line` as a `Row`."""
     return line if isinstance(line, Row) else Row(line)
 
 
 def rows_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:
-    """Return what stands in `lines` as it was written.
+    """Return the source text of `lines`.
 
-    From character `start` of the first to `end` of the last one: lines that were folded are whole again, nothing that
-    only lays them out is in it.
+    From character `start` of the first to `end` of the last line: folded lines are joined, and characters that only lay
+    out the text are dropped.
     """
     out: list[str] = []
     rows = [row_of(line) for line in lines]
@@ -326,15 +326,15 @@ def rows_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> 
         while leaf is not None and after < len(rows) and rows[after].leaf is leaf:
             after += 1
         texts = ["".join(s.text for s in row) for row in rows[at:after]]
-        left = start if at == 0 else 0
+        begin = start if at == 0 else 0
         right = end if after == len(rows) and end is not None else len(texts[-1])
-        if leaf is not None and after - at == leaf.rows and left <= rows[at].skip and right >= len(texts[-1].rstrip()):
+        if leaf is not None and after - at == leaf.rows and begin <= rows[at].skip and right >= len(texts[-1].rstrip()):
             out += ["\n" if out else "", leaf.source]
         else:
             for number, (row, text) in enumerate(zip(rows[at:after], texts, strict=True)):
                 first, last = at + number == 0, at + number == len(rows) - 1
                 stop = min(len(text) - row.tail, end if last and end is not None else len(text))
-                piece = text[max(row.skip, left if first else 0) : stop]
+                piece = text[max(row.skip, begin if first else 0) : stop]
                 goes_on = not last and rows[at + number + 1].join == ""
                 out += ["" if first else "\n" if row.join is None else row.join, piece if goes_on else piece.rstrip()]
         at = after

@@ -33,7 +33,7 @@ DIFF_LINES = 10
 OTHERS = 4  # of the questions that wait, shown with the one that is answered
 NARROW = 50  # columns in which the keys are named in one word each
 SHARE = 0.7  # of the chat's height at most, as in main.tcss
-SEPARATOR, HELD = " · ", "\ue000"  # between two keys; what stands for a space at which no line is folded
+SEPARATOR, HELD = " · ", "\ue000"  # between two keys; placeholder for a space without a line break
 GUARD = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
 
 
@@ -43,7 +43,7 @@ def is_command(asked: ApprovalRequested) -> bool:
 
 
 def question(tool: str) -> str:
-    """Return what is asked about a call of `tool`."""
+    """Return the question about a call of `tool`."""
     return "Run this command?" if tool == "bash" else f"Allow {one_line(tool, 40)}?"
 
 
@@ -56,10 +56,10 @@ def lay_out(
     *,
     writing: bool = False,
 ) -> tuple[list[Line], bool]:
-    """Lay out the question `at` in full, all of them as a list under it where there are several.
+    """Lay out question `at` in full, followed by a list if there are several.
 
-    Also whether something of it is missing. At most `height` lines: the keys stand always, what is asked about gives
-    way first. `writing`: the line below is open and has the keys.
+    Returns at most `height` lines, and whether the body was cut. The keys are always shown; the body is shortened
+    first. `writing`: the input line below is open and has the focus.
     """
     if not pending:
         return [], False
@@ -82,19 +82,19 @@ def lay_out(
             [("enter ", palette.agent), ("Send · ", palette.muted), ("esc ", palette.agent), ("Back", palette.muted)],
             room,
         )
-    left = height - len(head) - len(keys)
-    wanted = max(1, left - len(reason) - len(list_))
-    body, cut = _body(now, room, palette, max(0 if now.diff and not is_command(now) else 1, min(left, wanted)))
+    free = height - len(head) - len(keys)
+    body_height = max(1, free - len(reason) - len(list_))
+    body, cut = _body(now, room, palette, max(0 if now.diff and not is_command(now) else 1, min(free, body_height)))
     if not cut and not writing:
         keys = _whole_keys(_keys(now, cut=False, many=bool(many), palette=palette, room=room), room)
-        left = height - len(head) - len(keys)
-    reason = reason[: max(0, left - len(body))]
-    list_ = list_[: max(0, left - len(body) - len(reason))]
+        free = height - len(head) - len(keys)
+    reason = reason[: max(0, free - len(body))]
+    list_ = list_[: max(0, free - len(body) - len(reason))]
     return indent([*head, *body, *reason, *keys, *list_], Segment("┃ ", palette.warn)), cut
 
 
 def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
-    """Lay out why it is asked, what looks deceptive, and the rule that a lasting answer makes."""
+    """Lay out the reason of a question, deceptive letters, and the rule that a lasting answer creates."""
     why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
     like = "".join(f"{one_line(word, 30)} has letters that look like others. " for word in lookalikes(now.target)[:2])
     spans = [(like, palette.bad), (why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)]
@@ -105,31 +105,31 @@ def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
 
 
 def _whole_keys(keys: list[Span], room: int) -> list[Line]:
-    """Fold between the keys, not within what one of them does."""
+    """Wrap between the keys, not within the description of one."""
     held = [(f"{HELD}· " if text == SEPARATOR else text.replace(" ", HELD), style) for text, style in keys]
     lines = [[Segment(s.text.replace(HELD, " "), s.style) for s in line] for line in wrap(held, room)]
     return [line[:-1] if line and line[-1].text.strip() == SEPARATOR.strip() else line for line in lines]
 
 
 def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tuple[list[Line], bool]:
-    """Return what would run or change, in at most `limit` lines, and whether something of it is missing."""
+    """Return the command or change in at most `limit` lines, and whether part of it is missing."""
     if now.diff and not is_command(now):
-        whole = diff_lines(sanitise(now.diff), room, palette)
+        diff = diff_lines(sanitise(now.diff), room, palette)
         most = min(limit, DIFF_LINES + 1)
-        if len(whole) <= most:
-            return whole, False
+        if len(diff) <= most:
+            return diff, False
         return diff_lines(sanitise(now.diff), room, palette, most - 1) if most else [], True
     rows = plain_lines(sanitise(revealed(now.target)), palette.bold, room, TARGET_LINES + 1)
     most = min(limit, TARGET_LINES)
     if len(rows) > most:
         return rows[:most], True
     changed = diff_lines(sanitise(now.diff), room, palette) if now.diff else []
-    left = min(DIFF_LINES, max(0, limit - len(rows)))
-    return [*rows, *changed[:left]], len(changed) > left
+    shown = min(DIFF_LINES, max(0, limit - len(rows)))
+    return [*rows, *changed[:shown]], len(changed) > shown
 
 
 def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, room: int) -> list[Span]:
-    """Name the keys, in short where there is little room; a click on one of them answers as the key does."""
+    """Return the keys with their labels, short if room is scarce; a click on one answers like the key."""
     short = room < NARROW
     keys = [("v", "View all", "view")] if cut else []
     keys.append(("y", "Allow" if short else "Allow once", "yes"))
@@ -261,7 +261,7 @@ class ApprovalBox(Vertical):
     """The view, and a line to write a note or another command in."""
 
     class Answered(Message):
-        """`edited` replaces what was asked about; `note` goes to the agent with a no."""
+        """`edited` replaces the command; `note` goes to the agent with a denial."""
 
         def __init__(self, id: str, approved: bool, grant: Grant, note: str, edited: str | None) -> None:
             super().__init__()
@@ -276,7 +276,7 @@ class ApprovalBox(Vertical):
             self.asked = asked
 
     class ViewWanted(Message):
-        """Show all of what is asked about."""
+        """Requests the full text of the question."""
 
         def __init__(self, asked: ApprovalRequested) -> None:
             super().__init__()
@@ -358,7 +358,7 @@ class ApprovalBox(Vertical):
         self.view.refresh(layout=True)
 
     @on(Input.Submitted, "#approval-line")
-    def _written(self, event: Input.Submitted) -> None:
+    def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         now = self.view.current
         if now is None:

@@ -8,7 +8,7 @@ from sakti.tui.widgets.safe_input import SafeInput
 
 
 class AskLine(SafeInput):
-    """Hidden while it asks for nothing; `asked` is the name of what it asks for, "" for nothing."""
+    """An input line that is hidden unless it asks; `asked` is the name of the question, or ""."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, compact=True)
@@ -17,7 +17,7 @@ class AskLine(SafeInput):
         self.display = False
 
     def ask(self, what: str, hint: str, value: str = "") -> None:
-        """Show it with the focus; what had the focus gets it back at the end."""
+        """Show and focus the line; the previous focus returns at the end."""
         if not self.asked:
             self._back = self.screen.focused
         self.asked, self.placeholder, self.value = what, hint, value
@@ -26,7 +26,7 @@ class AskLine(SafeInput):
         self.screen.set_focus(self)
 
     def end(self) -> bool:
-        """Hide it; False where it asked for nothing."""
+        """Hide the line; False if it was not asking."""
         if not self.asked:
             return False
         self.asked = ""

@@ -1,4 +1,4 @@
-"""Textual's scroll bar, painted straight as strips: through Rich it costs as much as all the text beside it."""
+"""Paint Textual's scroll bar directly as strips; through Rich it costs as much as all the text."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _lines(bar: ScrollBar, crop: Region) -> list[Strip]:
         back_color=background.rich_color,  # pyright: ignore[reportArgumentType]
         bar_color=(background + colour).rich_color,  # pyright: ignore[reportArgumentType]
     )
-    under, own = bar.background_colors
-    around = ground(under + own)
+    under, bar_color = bar.background_colors
+    around = ground(under + bar_color)
     strips: list[Strip] = []
     last, strip = None, Strip.blank(bar.size.width)
     for segment in list(drawn.segments)[crop.y : crop.bottom]:

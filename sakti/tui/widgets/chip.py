@@ -1,4 +1,4 @@
-"""Show a key with what it does, or what it is set to: a click does the same as the key."""
+"""Show a key with its description or value; a click acts like the key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from textual.widgets import Static
 
 
 class Chip(Static):
-    """`key` and a text; a click runs `action` of the screen it stands on. `behind` another one a dot parts them."""
+    """`key` and a text; a click runs `action` of its screen. `behind`: a dot precedes it."""
 
     DEFAULT_CSS = """
     Chip { width: auto; height: 1; margin-right: 2; color: $sakti-muted; }

@@ -14,7 +14,7 @@ from sakti.tui.widgets.safe_input import SafeInput
 
 
 class FindBar(Horizontal):
-    """What is looked for, how much was found, and the keys."""
+    """The search input, the number of matches, and the keys."""
 
     DEFAULT_CSS = """
     FindBar { height: 1; background: $panel; padding: 0 1; }
@@ -44,7 +44,7 @@ class FindBar(Horizontal):
             self.read = read
 
     class Closed(Message):
-        """No more of it."""
+        """The bar was closed."""
 
     def compose(self) -> ComposeResult:
         yield Static("/ ", markup=False)

@@ -54,9 +54,9 @@ class Header(Widget):
         room = max(0, width - cell_len(right + git) - 4)
         text = Text(no_wrap=True, overflow="crop", end="")
         text.append(" sakti", name)
-        left = shorten(f" ─ {title} ", room - 6) if room > 12 else ""
-        text.append(left, muted if not self.thread_title else "")
-        text.append("─" * max(0, width - 8 - cell_len(left) - cell_len(right + git)), muted)
+        label = shorten(f" ─ {title} ", room - 6) if room > 12 else ""
+        text.append(label, muted if not self.thread_title else "")
+        text.append("─" * max(0, width - 8 - cell_len(label) - cell_len(right + git)), muted)
         stands_out = NOT_SAVED if self.not_saved else "auto" if self.approval == "auto" else ""
         if stands_out and right.endswith(stands_out):
             text.append(f" {right.removesuffix(stands_out)}", muted).append(stands_out, warn)

@@ -1,4 +1,4 @@
-"""Looking for older input while typing, as shells do with ctrl+r. A value, and what each key makes of it."""
+"""Search previous input incrementally, as shells do with ctrl+r. Immutable state with transitions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class HistorySearch(Struct, frozen=True):
     def matches(self) -> list[str]:
         """Entries that hold the query, newest first, each once. A query in small letters finds capitals too."""
         fold = self.query == self.query.lower()
-        found = (e for e in reversed(self.entries) if self.query in (e.lower() if fold else e))
-        return list(dict.fromkeys(found)) if self.query else []
+        hits = (e for e in reversed(self.entries) if self.query in (e.lower() if fold else e))
+        return list(dict.fromkeys(hits)) if self.query else []
 
     @property
     def current(self) -> str | None:
-        """Return the entry that is shown; None where nothing matches, or nothing is looked for yet."""
-        found = self.matches
-        return found[min(self.at, len(found) - 1)] if found else None
+        """Return the selected entry; None without a match or a query."""
+        matches = self.matches
+        return matches[min(self.at, len(matches) - 1)] if matches else None
 
     def type(self, text: str) -> HistorySearch:
         return replace(self, query=self.query + text, at=0)
@@ -39,10 +39,10 @@ class HistorySearch(Struct, frozen=True):
         return replace(self, at=max(0, min(self.at + step, len(self.matches) - 1)))
 
     def describe(self) -> str:
-        """Return what the status line says."""
+        """Return the text for the status line."""
         keys = "ctrl+r older · enter use · esc cancel"
-        found = len(self.matches)
+        count = len(self.matches)
         if not self.query:
             return f"search previous prompts: type a word · {keys}"
-        where = f"{min(self.at, found - 1) + 1} of {found}" if found else "nothing"
+        where = f"{min(self.at, count - 1) + 1} of {count}" if count else "nothing"
         return f"history “{self.query}”: {where} · {keys}"

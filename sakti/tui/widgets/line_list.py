@@ -16,10 +16,10 @@ from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, Row, indent, row_of, wrap
 from sakti.tui.widgets.lines import LineView
 
-GUTTER = 1  # cells before a row, where the bar of the cursor stands
+GUTTER = 1  # cells before a row for the bar of the cursor
 
 
-def _barred(row: Row, bar: Segment) -> Line:
+def _add_bar(row: Row, bar: Segment) -> Line:
     """Return `row` with the bar in its gutter."""
     if not any(segment.text.strip() for segment in row):
         return row  # a line that sets rows apart
@@ -34,7 +34,7 @@ def _always(_row: Any) -> bool:
 
 
 class LineList(LineView):
-    """`draw(row, width, palette)` gives a row's lines; `selectable(row)` whether the cursor stops at it."""
+    """`draw(row, width, palette)` returns a row's lines; `selectable(row)`: whether it can be selected."""
 
     HELP = "Up and down to move, Enter to open."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -48,7 +48,10 @@ class LineList(LineView):
     ]
 
     class Opened(Message):
-        """Enter or a click on a row; two clicks where one does not give the list the keys, `row` None without rows."""
+        """Enter or a click on a row; a double click if clicks do not focus the list.
+
+        `row` is None if the list is empty.
+        """
 
         def __init__(self, view: LineList, row: Any) -> None:
             super().__init__()
@@ -60,7 +63,7 @@ class LineList(LineView):
             return self.view
 
     class Moved(Message):
-        """The cursor stands on another row (None: on none)."""
+        """The cursor moved to another row (None: to no row)."""
 
         def __init__(self, view: LineList, row: object | None) -> None:
             super().__init__()
@@ -89,7 +92,7 @@ class LineList(LineView):
         self.cursor = -1
         self.cursor_always = False  # show the cursor without the focus, where a line above has it
         self._lines: list[list[Line]] = []
-        self._nothing: list[Line] = []  # what stands there without rows
+        self._nothing: list[Line] = []  # shown without rows
         self._tops: list[int] = []
         self._barred: tuple[int, list[Line]] = (-1, [])  # the row under the cursor with its bar
         self._drawn_width = 0
@@ -108,7 +111,7 @@ class LineList(LineView):
             self._show_cursor()
 
     def say_empty(self, text: str) -> None:
-        """Set what stands there without rows."""
+        """Set the text that is shown when the list is empty."""
         if text != self._empty:
             self._empty = text
             if not self.rows:
@@ -162,11 +165,11 @@ class LineList(LineView):
         return self.has_focus or self.cursor_always
 
     def _with_bar(self) -> list[Line]:
-        """Return the lines under the cursor, marked so that it is seen without colours, too."""
+        """Return the lines of the selected row, with a bar that is visible without colours."""
         if self._barred[0] != self.cursor:
             bar = Segment("▌", self.palette.agent)
             rows = map(row_of, self._lines[self.cursor])
-            self._barred = self.cursor, [_barred(row, bar) for row in rows]
+            self._barred = self.cursor, [_add_bar(row, bar) for row in rows]
         return self._barred[1]
 
     def line_style(self, y: int) -> Style | None:

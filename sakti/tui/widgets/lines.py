@@ -22,11 +22,11 @@ from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, rows_text
 from sakti.tui.widgets.bar import ground, paint_fast
 
-_NOTHING: Line = []  # what stands below the last line
+_NOTHING: Line = []  # below the last line
 
 
 class LineView(ScrollView, can_focus=True):
-    """A scrolling view of lines. Subclasses set `virtual_size` and give `line_at`."""
+    """A scrolling view of lines. Subclasses set `virtual_size` and define `line_at`."""
 
     ALLOW_SELECT = True
     takes_click = (
@@ -73,7 +73,7 @@ class LineView(ScrollView, can_focus=True):
         raise NotImplementedError
 
     def line_style(self, y: int) -> Style | None:
-        """Return what lies under a whole line: a cursor, a highlight."""
+        """Return the background style of an entire line (cursor, highlight), or None."""
         return None
 
     def line_bar(self, y: int) -> Style | None:
@@ -81,7 +81,7 @@ class LineView(ScrollView, can_focus=True):
         return None
 
     def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
-        """Return what stands out in a line: from and to which character, in which style."""
+        """Return highlighted spans of a line: (start, end) in characters, and the style."""
         return []
 
     @property
@@ -97,24 +97,23 @@ class LineView(ScrollView, can_focus=True):
             event.stop()  # and the screen's to select everything
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines as they are painted.
+        """Return the painted lines of the region.
 
-        A line that was painted before is given as the same strip, which knows by then how it is cut and written: what
-        only moved costs next to nothing.
+        A line that was painted before returns its cached strip, so lines that only moved cost next to nothing.
         """
         styles = self.styles
         if styles.gutter != styles.padding or self.opacity != 1.0 or styles.text_opacity != 1.0:
             return super().render_lines(crop)
         base = self.rich_style  # walks up the tree: once for all lines
         width, rows = self.region.width, self.size.height
-        above, left = styles.padding.top, styles.padding.left
+        above, indent = styles.padding.top, styles.padding.left
         top = self.scroll_offset.y - above
         filters, (under, background) = self.get_line_filters(), self.background_colors
         around = ground(under + background)
         out: list[Strip] = []
         for y in crop.line_range:
             inside = above <= y < above + rows
-            strip = self._strip(top + y, width, left, base, around) if inside else Strip.blank(width, around)
+            strip = self._strip(top + y, width, indent, base, around) if inside else Strip.blank(width, around)
             for one in filters:
                 strip = strip.apply_filter(one, background)
             out.append(strip)
@@ -123,13 +122,13 @@ class LineView(ScrollView, can_focus=True):
         return out
 
     def render_line(self, y: int) -> Strip:
-        """Return a line without what surrounds it; its segments say where in the content they stand."""
+        """Return a line without padding; its segments carry their content offsets."""
         y += self.scroll_offset.y
         base = self.rich_style
         return self._strip(y, self.size.width, 0, base, base).apply_offsets(0, y - self._moved)
 
     def _strip(self, y: int, width: int, left: int, base: Style, around: Style) -> Strip:
-        """Return the line at content position `y` in the style `base`, behind `left` cells, in `width` cells in all."""
+        """Draw the line at content position `y` over `base`, indented by `left` of `width` cells."""
         line = self.line_at(y)
         if line is None:
             line = _NOTHING
@@ -140,8 +139,8 @@ class LineView(ScrollView, can_focus=True):
             if selected is not None and (span := selected.get_span(y - self._moved)) is not None:
                 spans.append((span, self.screen.get_component_rich_style("screen--selection")))
             if spans or under is not None:
-                for span, own in spans:
-                    line = mark(line, span, own)
+                for span, span_style in spans:
+                    line = mark(line, span, span_style)
                 style = base + under if under is not None else base
                 return self._lay(line, width, left, around, style, self.line_bar(y))
         key = (id(line), width, left)
@@ -164,13 +163,13 @@ class LineView(ScrollView, can_focus=True):
         return Strip([s for s in (before, *strip, after) if s.text], width)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the selected text as it was written, without what only lays it out."""
+        """Return the selected text as it was written, without layout characters."""
         start, end = self.selected(selection)
         lines = [self.line_at(y) or [] for y in range(start.y, end.y + 1)]
         return (rows_text(lines, start.x, end.x), "\n") if lines else None
 
     def selected(self, selection: Selection) -> tuple[Offset, Offset]:
-        """Return the selection's first and last place in the content as it stands now."""
+        """Return the first and last place of the selection in the current content."""
         last = max(0, self.virtual_size.height - 1)
         moved = Offset(0, self._moved)
         start = Offset(0, 0) if selection.start is None else selection.start + moved
@@ -180,7 +179,7 @@ class LineView(ScrollView, can_focus=True):
         return (start if start.y >= 0 else Offset(0, 0)), end
 
     def set_height(self, height: int) -> None:
-        """Set the content's height in lines; its width is the widget's. What is shown is painted by who changed it."""
+        """Set the content's height in lines, at the widget's width; the caller repaints."""
         size = Size(self.size.width, height)
         if size == self.virtual_size:
             return
@@ -200,10 +199,10 @@ def mark(line: Line, span: tuple[int, int], style: Style) -> Line:
     at = 0
     total = sum(len(s.text) for s in line)
     end = total if end < 0 else end
-    for text, own, _ in line:
-        left, right = max(0, min(len(text), start - at)), max(0, min(len(text), end - at))
-        for piece, marked in ((text[:left], False), (text[left:right], True), (text[right:], False)):
+    for text, own_style, _ in line:
+        low, high = max(0, min(len(text), start - at)), max(0, min(len(text), end - at))
+        for piece, marked in ((text[:low], False), (text[low:high], True), (text[high:], False)):
             if piece:
-                out.append(Segment(piece, (own + style if own else style) if marked else own))
+                out.append(Segment(piece, (own_style + style if own_style else style) if marked else own_style))
         at += len(text)
     return out

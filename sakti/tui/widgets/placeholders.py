@@ -1,4 +1,4 @@
-"""Signs in the prompt that stand for more: a long paste, an image. Pure; the prompt moves them as one."""
+"""Replace long pastes and images in the prompt by short signs. Pure; each sign moves as a unit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IMAGE = "[image "
 
 
 class Placeholders:
-    """What each sign stands for."""
+    """The full text for each sign."""
 
     def __init__(self) -> None:
         self._whole: dict[str, str] = {}
@@ -33,14 +33,14 @@ class Placeholders:
         return tuple(w for sign, w in self._whole.items() if sign in text and not sign.startswith(_IMAGE))
 
     def fold(self, text: str) -> str:
-        """Return `text` as it is shown: made safe, or a sign where it is long."""
+        """Return the displayed form of `text`: sanitised, or a sign if it is long."""
         lines = text.count("\n") + 1
         if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
             return sanitise_typed(text)  # the editor would pass control characters to the terminal
         return self._sign(pasted_size(text), text)
 
     def image(self, path: Path, size: int) -> str:
-        """Return a sign for an image of `size` bytes; what is sent is its `@path`."""
+        """Return a sign for an image of `size` bytes, which is sent as its `@path`."""
         return self._sign(f"image {one_line(path.name, 40)} {images.in_words(size)}", mention(path))
 
     def _sign(self, what: str, whole: str) -> str:
@@ -55,32 +55,32 @@ class Placeholders:
         """Return `text` as it is sent."""
         if not self._whole:
             return text
-        return self._pattern().sub(lambda m: self._unfolded(m, text), text)
+        return self._pattern().sub(lambda m: self._expand(m, text), text)
 
-    def _unfolded(self, match: re.Match[str], text: str) -> str:
-        whole, follows = self._whole[match[0]], text[match.end() : match.end() + 1]
+    def _expand(self, match: re.Match[str], text: str) -> str:
+        content, follows = self._whole[match[0]], text[match.end() : match.end() + 1]
         apart = match[0].startswith(_IMAGE) and bool(follows) and not follows.isspace()
-        return f"{whole} " if apart else whole  # a path ends where a blank stands
+        return f"{content} " if apart else content  # a blank ends a path
 
     def _pattern(self) -> re.Pattern[str]:
         return re.compile("|".join(map(re.escape, sorted(self._whole, key=len, reverse=True))))
 
     def around(self, line: str, column: int) -> tuple[int, int] | None:
-        """Return (start, end) of the sign in `line` that `column` stands strictly within."""
-        return self._found(line, lambda start, end: start < column < end)
+        """Return (start, end) of the sign in `line` that strictly contains `column`."""
+        return self._find(line, lambda start, end: start < column < end)
 
     def before(self, line: str, column: int) -> tuple[int, int] | None:
-        """Return (start, end) of the sign that ends at `column`, the blank behind an image with it."""
-        found = self._found(line, lambda start, end: end == column)
-        if found is None and line[column - 1 : column] == " ":
-            found = self._found(line, lambda start, end: end == column - 1 and line.startswith(_IMAGE, start))
-        return found and (found[0], column)
+        """Return (start, end) of the sign that ends at `column`, including the blank after an image."""
+        span = self._find(line, lambda start, end: end == column)
+        if span is None and line[column - 1 : column] == " ":
+            span = self._find(line, lambda start, end: end == column - 1 and line.startswith(_IMAGE, start))
+        return span and (span[0], column)
 
     def after(self, line: str, column: int) -> tuple[int, int] | None:
         """Return (start, end) of the sign that begins at `column`."""
-        return self._found(line, lambda start, end: start == column)
+        return self._find(line, lambda start, end: start == column)
 
-    def _found(self, line: str, fits: Callable[[int, int], bool]) -> tuple[int, int] | None:
+    def _find(self, line: str, fits: Callable[[int, int], bool]) -> tuple[int, int] | None:
         if not self._whole:
             return None
         return next((m.span() for m in self._pattern().finditer(line) if fits(*m.span())), None)

@@ -1,4 +1,4 @@
-"""Edit what the user types. Enter sends; what is pasted in bulk is folded to a short sign and sent whole."""
+"""Edit the user's input. Enter sends; long pastes are folded into signs but sent in full."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Prompt(VimArea):
             self.pasted = pasted
 
     class Nothing(Message):
-        """Enter, where nothing stands."""
+        """Enter in an empty prompt."""
 
     class Wanted(Message):
         """The word at the cursor can be completed; None: no longer."""
@@ -89,7 +89,7 @@ class Prompt(VimArea):
             self.send = send
 
     class Searching(Message):
-        """Older input is being looked for; `text` says how it stands, "" at the end."""
+        """Previous input is being searched; `text` describes the state, "" at the end."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
@@ -114,11 +114,11 @@ class Prompt(VimArea):
 
     @property
     def value(self) -> str:
-        """Return what would be sent now."""
+        """Return the text that sending would submit now."""
         return self._placeholders.unfold(self.text)
 
     def put(self, text: str) -> None:
-        """Replace what stands in the prompt, cursor at its end."""
+        """Replace the prompt's text and move the cursor to its end."""
         self._placeholders.clear()
         self.load_text(self._placeholders.fold(text))
         self.move_cursor(self.document.end)
@@ -129,7 +129,7 @@ class Prompt(VimArea):
         self.insert(self._placeholders.fold(text))
 
     def attach(self, path: Path, size: int) -> None:
-        """Insert a sign for an image at the cursor; what is sent is its `@path`."""
+        """Insert a sign for an image, which is sent as its `@path`, at the cursor."""
         self._out_of_sign()
         sign = self._placeholders.image(path, size)
         row, column = self.cursor_location
@@ -169,7 +169,7 @@ class Prompt(VimArea):
             return
         if is_text(event):
             self._out_of_sign()
-            self.completing = False  # what is offered belongs to the text as it was
+            self.completing = False  # the offered completions belong to the previous text
         if is_text(event) and not event.is_printable:
             event.stop()
             event.prevent_default()
@@ -188,10 +188,10 @@ class Prompt(VimArea):
         if self._search is not None:
             self._look(self._search.type(one_line(text, 200)))
             return
-        found = await asyncio.to_thread(_sizes, event.text) if len(text) < LONGEST_PATHS else []
-        for path, size in found:
+        files = await asyncio.to_thread(_sizes, event.text) if len(text) < LONGEST_PATHS else []
+        for path, size in files:
             self.attach(path, size)
-        if not found:
+        if not files:
             self.add(text)
 
     def on_text_area_changed(self) -> None:
@@ -205,13 +205,13 @@ class Prompt(VimArea):
     # --- signs: a folded paste or an image is one thing ---------------------------------------------------------
 
     def _out_of_sign(self) -> None:
-        """Move the cursor out of a sign: with text in it, it would no longer stand for its paste."""
+        """Move the cursor out of a sign: typing inside would break its link to the paste."""
         row, column = self.cursor_location
         if self.selection.is_empty and (span := self._placeholders.around(self.document.get_line(row), column)):
             self.move_cursor((row, span[1]))
 
     def _delete_sign(self, left: bool) -> bool:
-        """Delete the sign at the cursor's left or right; False where there is none."""
+        """Delete the sign to the left or right of the cursor; False without one."""
         self._out_of_sign()
         row, column = self.cursor_location
         find = self._placeholders.before if left else self._placeholders.after
@@ -245,16 +245,16 @@ class Prompt(VimArea):
         await super().action_delete_to_end_of_line_or_delete_line()
 
     def action_paste(self) -> None:
-        """Paste an image of the system's clipboard, or what was copied in here."""
+        """Request a paste: an image from the system clipboard, or the text copied in this window."""
         self.post_message(self.ClipboardWanted())
 
     @property
     def own_clipboard(self) -> str:
-        """Return what was copied in this window."""
+        """Return the text copied in this window."""
         return app_of(self).clipboard
 
     def paste_own(self) -> bool:
-        """Insert what was copied in this window; False where nothing was."""
+        """Insert the text copied in this window; False if none was."""
         if not self.own_clipboard:
             return False
         super().action_paste()
@@ -288,7 +288,7 @@ class Prompt(VimArea):
         self.send()
 
     def drop(self) -> None:
-        """Clear what stands here; the up key has it still."""
+        """Clear the prompt; the up key brings the text back."""
         text = self.value
         if text.strip() and self.history_entries[-1:] != [text]:
             self.history_entries.append(text)
@@ -296,7 +296,7 @@ class Prompt(VimArea):
         self.put("")
 
     def send(self) -> None:
-        """Hand over what stands here, if it is anything, and begin anew."""
+        """Submit the text and clear the prompt; posts `Nothing` if the text is blank."""
         text = self.value
         if not text.strip():
             self.post_message(self.Nothing())
@@ -334,7 +334,7 @@ class Prompt(VimArea):
             self.action_cursor_down()
 
     def _recall(self, step: int) -> None:
-        """Older or newer input; past the newest, what was being typed comes back."""
+        """Show older (-1) or newer (1) input; after the newest, the unfinished text returns."""
         if self._at is None:
             if step > 0 or not self.history_entries:
                 return
@@ -351,18 +351,18 @@ class Prompt(VimArea):
     # --- looking for older input ------------------------------------------------------------------------------
 
     def action_search_history(self) -> None:
-        """Incremental, newest first; what was typed comes back with Esc."""
+        """Search previous input incrementally, newest first; Esc restores the prompt."""
         self._before_search = (self.text, self._placeholders.copy(), self.cursor_location)
         self._look(HistorySearch(self.history_entries))
 
     def _look(self, search: HistorySearch) -> None:
         self._search = search
-        if (found := search.current) is not None:
-            self.put(found)
+        if (entry := search.current) is not None:
+            self.put(entry)
         self.post_message(self.Searching(search.describe()))
 
     def _search_key(self, event: events.Key) -> bool:
-        """Return whether the key belongs to the search; any other takes what is shown and does what it always does."""
+        """Handle a key of the search; returns False for a key that ends the search and acts as usual."""
         assert self._search is not None
         match event.key:
             case "ctrl+r" | "up":

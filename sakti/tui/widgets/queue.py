@@ -1,4 +1,4 @@
-"""Messages typed while the agent works: shown above the prompt, taken back with a click or ctrl+x, all with Esc."""
+"""Show messages queued while the agent works; a click or ctrl+x takes one back, Esc all."""
 
 from __future__ import annotations
 

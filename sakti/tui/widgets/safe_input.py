@@ -1,4 +1,4 @@
-"""Edit a line that shows nothing which a terminal would obey, whoever wrote it: typed, pasted or put there."""
+"""Edit one line of input without showing control sequences, typed, pasted or set by code."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ WIDEST = 76  # columns of text
 
 
 class Start(Widget):
-    """Stands above the conversation as long as that is empty. `model`: its full name, "" where none answers."""
+    """Shown above an empty conversation. `model`: its full name, or "" without a model."""
 
     model: reactive[str] = reactive("")
 
@@ -40,7 +40,7 @@ class Start(Widget):
 
 
 def start_lines(folder: str, model: str, width: int, palette: Palette, height: int) -> list[Line]:
-    """Return the lines, without what there is no room for; the keys go last."""
+    """Return the lines, without blank ones if `height` is too small; the keys come last."""
     width = max(8, min(width, WIDEST))
     label = 8
     room = max(4, width - label)

@@ -1,4 +1,4 @@
-"""Draw the last line: what goes on now, what is queued, the keys that matter."""
+"""Draw the status line: current activity, queue and the relevant keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sakti.tui.activity import Activity
 from sakti.tui.transcript.wrap import shorten
 from sakti.tui.widgets.header import NOT_SAVED
 
-# key, what it does, and the action that a click on it runs
+# key, label, and the action that a click runs
 KEYS = (
     ("^P", "palette", "app.command_palette"),
     ("F2", "memory", "screen.pane('memory')"),
@@ -30,7 +30,7 @@ KEYS = (
     ("F4", "tasks", "screen.pane('tasks')"),
     ("F1", "help", "screen.help"),
 )
-NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first where there is little room
+NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
 def _fitting(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str, str, str]]:
@@ -48,9 +48,9 @@ ROOMY = 120  # columns from which the line says why there is no sandbox
 
 
 class Browsing(Struct, frozen=True):
-    """What is browsed, the key that leads back to the prompt as it is written, and the keys that act there.
+    """The browsed area, the key that leads back to the prompt, and the keys that act there.
 
-    As they are pressed, as they are written, and what they do.
+    Each key has its Textual name, its display form and its description.
     """
 
     title: str
@@ -94,12 +94,12 @@ class StatusLine(Widget):
         self._work: tuple[float, str] | None = None  # since when, what
         self._waiting: float | None = None  # seconds for another window
         self._timer: Timer | None = None
-        self._spots: list[tuple[int, int, str]] = []  # from cell, to cell: the action of what stands there
+        self._spots: list[tuple[int, int, str]] = []  # from cell, to cell, and the action of a click there
 
     def hear(self, event: Event) -> None:
-        """Take in what happens: the line says what goes on, and for how long."""
+        """Update the activity and its duration from an event."""
         if self._activity.hear(event, self._clock.monotonic()):
-            self._tick_while_needed()
+            self._update_clock()
 
     def show_context(self, tokens: int, *, about: bool = False) -> None:
         """Show the tokens of the next request; `about`: some of them are estimated."""
@@ -110,14 +110,14 @@ class StatusLine(Widget):
     def work(self, what: str) -> None:
         """Something beside a turn is waited for, which Esc ends; empty: no longer."""
         self._work = (self._clock.monotonic(), what) if what else None
-        self._tick_while_needed()
+        self._update_clock()
 
     def waiting(self, seconds: float | None) -> None:
-        """Another window writes to the database and is waited for; None: no longer."""
+        """Show for how long another window's write has been awaited; None: no longer."""
         self._waiting = seconds
         self.refresh()
 
-    def _tick_while_needed(self) -> None:
+    def _update_clock(self) -> None:
         needed = self._activity.state is not None or self._work is not None
         if needed and self._timer is None:
             self._timer = self.set_interval(1.0, self.refresh)
@@ -126,8 +126,8 @@ class StatusLine(Widget):
             self._timer = None
         self.refresh()
 
-    def _browsed(self, browsing: Browsing, text: Text) -> Text:
-        """Return which pane has the keys and the way out, then a note or the keys that act there."""
+    def _append_area(self, browsing: Browsing, text: Text) -> Text:
+        """Append the browsed area and the way out to `text`, then a hint or the keys that act there."""
         key = self.get_component_rich_style("status--key", partial=True)
         muted = self.get_component_rich_style("status--muted", partial=True)
         text.append(f" {browsing.title} ", key + Style(reverse=True))
@@ -154,7 +154,7 @@ class StatusLine(Widget):
         return warn if self.approval[0] == "auto" else muted
 
     async def on_click(self, event: events.Click) -> None:
-        """Do for a key that is clicked what it does when it is pressed."""
+        """Run the action of the clicked key."""
         for start, end, action in self._spots:
             if start <= event.x < end:
                 await self.run_action(action)
@@ -167,7 +167,7 @@ class StatusLine(Widget):
         warn = self.get_component_rich_style("status--warn", partial=True)
         text = Text(no_wrap=True, overflow="crop", end="")
         if self.browsing is not None:
-            return self._browsed(self.browsing, text)
+            return self._append_area(self.browsing, text)
         text.append(" ")
         if self._waiting is not None:
             self._spots = []
@@ -177,8 +177,8 @@ class StatusLine(Widget):
         retries = state is not None and state.kind == "retrying"
         self._spots = [(0, width, "screen.interrupt")] if retries or self._work is not None else []
         if state is not None and retries:
-            left = max(0, round(state.since - self._clock.monotonic()))
-            text.append(shorten(f"retrying in {left} s  {state.text}", max(8, width - 20)), warn)
+            seconds = max(0, round(state.since - self._clock.monotonic()))
+            text.append(shorten(f"retrying in {seconds} s  {state.text}", max(8, width - 20)), warn)
             text.append(" · esc gives up", muted)
             return text
         if self.hint:
@@ -199,9 +199,9 @@ class StatusLine(Widget):
         if self.not_saved:
             parts.append((NOT_SAVED, self.get_component_rich_style("status--danger", partial=True)))
         if self.sandbox[0]:
-            word, whole = self.sandbox
-            said = shorten(one_line(whole, 200), width // 3) if width >= ROOMY else word
-            parts.append((said, muted if word == whole else warn))
+            word, description = self.sandbox
+            note = shorten(one_line(description, 200), width // 3) if width >= ROOMY else word
+            parts.append((note, muted if word == description else warn))
         if self.vim:
             parts.append((self.vim, key))
         if state is not None:

@@ -25,7 +25,7 @@ FAR = 1 << 20  # beyond the end of any line
 
 
 class Transcript(TranscriptView):
-    """Blocks of one thread, under the keys and the mouse of its reader; `findable`: words can be found in it."""
+    """Blocks of one thread with keyboard and mouse navigation; `findable`: supports search."""
 
     HELP = (
         "The conversation. A click on ▸ unfolds, on a code block's language copies it, on a link opens it. "
@@ -75,19 +75,19 @@ class Transcript(TranscriptView):
             self.step = step
 
     class FindLeft(TextualMessage):
-        """No more of what was found."""
+        """The user left the search results."""
 
     def __init__(self, *, id: str | None = None, findable: bool = False) -> None:
         super().__init__(id=id)
         self._findable = findable
-        self._anchor: int | None = None  # where the selection of lines began, and where it stands now;
+        self._anchor: int | None = None  # where the selection of lines began, and its current end;
         self._cursor = 0  # both counted as selections are
         self._link: tuple[int, int] | None = None  # line and first character of the link that is chosen
         self._hovered: Target | None = None
         self._found: re.Pattern[str] | None = None
         self._spot: tuple[Block, int] | None = None  # the line that was found
 
-    # --- what stands out ------------------------------------------------------------------------------------
+    # --- highlights -----------------------------------------------------------------------------------------
 
     def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
         spans = super().line_spans(y, line)
@@ -105,12 +105,12 @@ class Transcript(TranscriptView):
         return super().line_style(y)
 
     def show_found(self, pattern: re.Pattern[str] | None) -> None:
-        """Mark what `pattern` finds wherever it stands."""
+        """Mark every match of `pattern`."""
         self._found, self._spot = pattern, None
         self.refresh()
 
     def show_row(self, index: int, row: int) -> None:
-        """Bring a line of block `index` into sight, with a little of what stands above it."""
+        """Scroll to a line of block `index`, with some context above it."""
         self._spot = (self.document.blocks[index], row)
         y = self.document.top(index) + row
         if not self.scroll_offset.y <= y < self.scroll_offset.y + self.size.height:
@@ -154,8 +154,8 @@ class Transcript(TranscriptView):
             return
         y = offset.y + self._moved
         if event.chain == 2:
-            left, right = copying.word_at(self.line_at(y) or [], offset.x)
-            self._select(Offset(left, offset.y), Offset(right, offset.y))
+            start, end = copying.word_at(self.line_at(y) or [], offset.x)
+            self._select(Offset(start, offset.y), Offset(end, offset.y))
         else:
             first, last = copying.whole_line(self.document, y)
             self._select(Offset(0, first - self._moved), Offset(FAR, last - self._moved))
@@ -174,7 +174,7 @@ class Transcript(TranscriptView):
     # --- from block to block --------------------------------------------------------------------------------
 
     def action_use(self) -> None:
-        """Open the link that is chosen; else go on finding; else fold or unfold what is chosen."""
+        """Open the selected link; else go to the next match; else fold or unfold the selected block."""
         if self._link is not None:
             line = self.line_at(self._link[0] + self._moved) or []
             for span, target in _links(line):
@@ -186,7 +186,7 @@ class Transcript(TranscriptView):
             self.action_unfold()
 
     def action_unfold(self) -> None:
-        """Fold or unfold what is chosen, else the newest that folds on the screen: so from the prompt."""
+        """Fold or unfold the selected block, else (always from the prompt) the newest foldable on screen."""
         blocks = self.document.blocks
         if not self.has_focus:
             self._chosen = None
@@ -344,7 +344,7 @@ class Transcript(TranscriptView):
             self._copy(self.last_answer)
 
     def action_copy_code(self) -> None:
-        """Copy the chosen block of code; else the last one that begins on the screen or above it."""
+        """Copy the selected code block, else the last one that begins on the screen or above it."""
         blocks = self.document.blocks
         if self._chosen is not None and self._chosen in blocks:
             first = last = blocks.index(self._chosen)
@@ -365,18 +365,18 @@ class Transcript(TranscriptView):
     def action_link(self, step: int) -> None:
         """Choose the next or previous link on the screen; Enter opens it."""
         top = self.scroll_offset.y
-        found: list[tuple[int, int, Target]] = []
+        links: list[tuple[int, int, Target]] = []
         for y in range(top, top + self.size.height):
             line = self.line_at(y) or []
             for span, target in _links(line):
-                if found and row_of(line).join == "" and found[-1][2] == target and span[0] <= row_of(line).skip:
+                if links and row_of(line).join == "" and links[-1][2] == target and span[0] <= row_of(line).skip:
                     continue  # the link above goes on here
-                found.append((y - self._moved, span[0], target))
-        if not found:
+                links.append((y - self._moved, span[0], target))
+        if not links:
             self.post_message(self.Said("no link on the screen", 2))
             return
-        at = next((i for i, (y, x, _) in enumerate(found) if (y, x) == self._link), None)
-        y, x, target = found[(-1 if step < 0 else 0) if at is None else (at + step) % len(found)]
+        at = next((i for i, (y, x, _) in enumerate(links) if (y, x) == self._link), None)
+        y, x, target = links[(-1 if step < 0 else 0) if at is None else (at + step) % len(links)]
         self._link = (y, x)
         self.refresh()
         self.post_message(self.Said(f"{target[1]} · enter opens it"))

@@ -124,7 +124,7 @@ class TranscriptView(LineView):
             self.post_message(self.OlderWanted())
 
     def _settle_here(self) -> None:
-        """Make the heights of what is on the screen, and of a screen above it, exact without moving anything."""
+        """Measure the blocks on the screen and one screen above it without moving the content."""
         place = self.document.locate(self.scroll_offset.y)
         if place is None:
             return
@@ -132,14 +132,14 @@ class TranscriptView(LineView):
         first = self._above(index)
         if all(self.document.is_exact(i) for i in range(first, min(index + rows, self._blocks))):
             return
-        own = self.document.measure(index) if self.document.top(index) < self.scroll_offset.y else 0
-        shift = own + self._measure_up(index)
+        growth = self.document.measure(index) if self.document.top(index) < self.scroll_offset.y else 0
+        shift = growth + self._measure_up(index)
         self._keep_selection(index, shift)
         self._measure_down(index, self.scroll_offset.y + shift + rows)
         self._move(self.scroll_offset.y + shift)
 
     def _keep_selection(self, index: int, shift: int) -> None:
-        """Block `index` has moved down by `shift` lines: so has what is selected, where it stands below."""
+        """Shift the selection by `shift` lines if it is below the start of block `index`."""
         selection = self.text_selection if shift else None
         if selection is not None and self.selected(selection)[0].y + shift >= self.document.top(index):
             self._moved += shift
@@ -159,9 +159,9 @@ class TranscriptView(LineView):
         return index
 
     def _measure_up(self, index: int) -> int:
-        """Measure a screenful above block `index`, so that a page up shows what comes next and skips nothing.
+        """Measure one screen above block `index`, so that a page up does not skip lines.
 
-        Gives by how many lines everything below has moved.
+        Returns by how many lines everything below has moved.
         """
         shift = have = 0
         while index > 0 and have <= self.size.height:
@@ -181,13 +181,13 @@ class TranscriptView(LineView):
             self._keep_selection(index, self._measure_up(index))
             self._measure_down(index, document.top(index) + inside + rows)
             self._move(document.top(index) + min(inside, max(0, document.block_height(index) - 1)))
-            self._settle_here()  # near the end, what stands above it is on the screen as well
+            self._settle_here()  # near the end, earlier blocks are on the screen as well
             return
         have = 0
         for index in range(self._blocks - 1, -1, -1):
             document.measure(index)
             have += document.block_height(index)
-            if have >= rows * 2:  # what is on the screen, and a page above it
+            if have >= rows * 2:  # the screen and a page above it
                 break
         self._move(document.height)
 
@@ -201,7 +201,7 @@ class TranscriptView(LineView):
         return len(self.document.blocks)
 
     def _move(self, y: int) -> None:
-        """Move the top of the screen to line `y`; only what changed is painted, where the rest stays in its place."""
+        """Scroll to line `y`; if the top is unchanged, repaint only the changed lines."""
         top, first = self.scroll_offset.y, self.document.take_changed()
         self._settling = True
         try:
@@ -236,7 +236,7 @@ class TranscriptView(LineView):
 
     @property
     def news(self) -> str:
-        """Return what says that more came below the screen; "" if nothing did."""
+        """Return the notice of new content below the screen, or ""."""
         if self._follow or not self._grew:
             return ""
         count = sum(isinstance(block, ITEMS) for block in self.document.blocks[self._read_to :])
@@ -281,13 +281,13 @@ class TranscriptView(LineView):
         self.scroll_end_now()
 
     def begin_empty(self) -> None:
-        """Begin a new thread: what was said before it is gone from the screen, notices of the start stay."""
+        """Clear the screen for a new thread if it shows messages; startup notices alone stay."""
         if self.live.seen:
             self.clear_screen()
             self.live.seen.clear()
 
     def load_older(self, messages: Iterable[Message], more: bool) -> None:
-        """Add older `messages` above what is shown; what is on the screen stays where it is."""
+        """Insert older `messages` at the top without moving the visible content."""
         place = self.document.locate(self.scroll_offset.y)
         before = self._blocks
         old = self.document.top(place[0]) if place is not None else 0
@@ -313,7 +313,7 @@ class TranscriptView(LineView):
 
     @property
     def place(self) -> str:
-        """Return the message that stands at the top of the screen; "" at the end, where new ones come."""
+        """Return the id of the message at the top of the screen; "" when following the end."""
         top = None if self._follow else self.document.locate(self.scroll_offset.y)
         return next((b.message_id for b in self.document.blocks[top[0] :] if b.message_id), "") if top else ""
 
@@ -334,7 +334,7 @@ class TranscriptView(LineView):
         return True
 
     def _place_of(self, message_id: str) -> tuple[int, int] | None:
-        """Return what to scroll to for a message: its head, or a bit above the line that matches `_pattern` best."""
+        """Return the scroll target for a message: its head, or just above the best match of `_pattern`."""
         index = self.document.index_of(message_id) if message_id else None
         if index is None:
             return None
@@ -380,7 +380,7 @@ class TranscriptView(LineView):
             self._timer = None
         self._last_flush = monotonic()
         self.live.draw()
-        self._tick_while_needed()
+        self._update_clock_timer()
         if self._follow:
             self._settle(None)
         else:
@@ -393,8 +393,8 @@ class TranscriptView(LineView):
     def _seconds(self) -> float:
         return host_of(self).session.workspace.clock.monotonic()
 
-    def _tick_while_needed(self) -> None:
-        """Keep the clocks of what runs going; no timer runs where there is none."""
+    def _update_clock_timer(self) -> None:
+        """Run the clock timer only while something on the screen needs it."""
         needed = self.live.ticking
         if needed and self._clock_timer is None:
             self._clock_timer = self.set_interval(1.0, self.live.tick)

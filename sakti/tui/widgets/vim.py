@@ -1,7 +1,7 @@
-"""Vim's keys for a text of a few lines. Pure: a key, a text and a place in it give what becomes of them.
+"""Implement Vim keys for short texts. Pure: key, text and position map to a `Step`.
 
-Places are offsets in code points. Known are h j k l w b e 0 $ gg G, x r D C u p P and the dot, d, c and y with a motion
-or twice, v and V with d, c, y, p, r, o and motions, i a I A o O, and counts before them.
+Positions are offsets in code points. Supported: h j k l w b e 0 $ gg G, x r D C u p P and the dot; d, c and y with a
+motion or doubled; v and V with d, c, y, p, r, o and motions; i a I A o O; and counts before them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ VISUAL: dict[str, Mode] = {"v": "visual", "V": "visual line"}
 
 
 class Register(Struct, frozen=True):
-    """What was cut or copied last; `lines`: whole lines, without the break at their end."""
+    """The last cut or copied text; `lines`: complete lines without their final line break."""
 
     text: str = ""
     lines: bool = False
 
 
 class Vim(Struct, frozen=True):
-    """The mode, and what later keys build on.
+    """The mode and the state that later keys depend on.
 
-    `pending`: what was pressed of a command that is not whole yet, as `2d` or `g`; `anchor`: where the selection began,
-    `head`: the other end of it, on a character; `last` and `typed`: the keys of the last change and the text typed
-    behind them; `before` and `began`: the text and the place when typing began.
+    `pending`: the keys of an incomplete command such as `2d` or `g`; `anchor`: the start of the selection, `head`: its
+    other end, on a character; `last` and `typed`: the keys of the last change and the text typed after them; `before`
+    and `began`: the text and the position when typing began.
     """
 
     mode: Mode = "insert"
@@ -48,10 +48,10 @@ class Vim(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """What a key does.
+    """The effect of a key.
 
-    The state behind it, the place of the cursor, what takes the place of the text from `start` to `end` (None: nothing
-    is changed), whether the last change is undone, and what was cut or copied.
+    `state` is the new state, `at` the cursor, `insert` the replacement for the text from `start` to `end` (None: no
+    change); `undo`: the last change is undone; `taken`: the text that was cut or copied.
     """
 
     state: Vim
@@ -64,17 +64,17 @@ class Step(Struct, frozen=True):
 
 
 def offset_of(text: str, place: tuple[int, int]) -> int:
-    """Give the offset of a row and a column."""
+    """Return the offset of a row and a column."""
     return sum(len(line) + 1 for line in text.split("\n")[: place[0]]) + place[1]
 
 
 def place_of(text: str, at: int) -> tuple[int, int]:
-    """Give the row and the column of an offset."""
+    """Return the row and the column of an offset."""
     return text.count("\n", 0, at), at - _begin(text, at)
 
 
 def selected(state: Vim, text: str) -> tuple[int, int]:
-    """Give the start and the end of what is selected; of lines without the break behind them."""
+    """Return the start and end of the selection, without a final line break in line mode."""
     start, end = min(state.anchor, state.head), max(state.anchor, state.head)
     if state.mode == "visual line":
         return _begin(text, start), _end(text, end)
@@ -82,7 +82,7 @@ def selected(state: Vim, text: str) -> tuple[int, int]:
 
 
 def leave(state: Vim, text: str, at: int) -> Step:
-    """Escape: behind typing the cursor goes onto the character before it, a selection or half a command is dropped."""
+    """Handle Escape: leave insert mode, or drop the selection or unfinished command."""
     state, typing = replace(state, mode="normal", pending=""), state.mode == "insert"
     if not typing:
         return Step(state, at)
@@ -93,7 +93,7 @@ def leave(state: Vim, text: str, at: int) -> Step:
 
 
 def press(state: Vim, key: str, text: str, at: int) -> Step:
-    """Give what the character `key` does in normal mode or on a selection."""
+    """Return the effect of the character `key` in normal mode or on a selection."""
     if key == "." and state.mode == "normal" and not state.pending:
         return _again(state, text, at)
     keys = state.pending + key
@@ -109,7 +109,7 @@ def press(state: Vim, key: str, text: str, at: int) -> Step:
 
 
 def _again(state: Vim, text: str, at: int) -> Step:
-    """Repeat the last change, with what was typed behind it."""
+    """Repeat the last change, including the text typed after it."""
     step, now = Step(state, at), replace(state, pending="")
     for key in state.last:
         step = press(now, key, text, at)
@@ -117,21 +117,21 @@ def _again(state: Vim, text: str, at: int) -> Step:
     if step.state.mode != "insert":
         return step
     start, end = (step.at, step.at) if step.insert is None else (step.start, step.end)
-    made, typing = step.insert or "", step.at - start
-    insert = made[:typing] + state.typed + made[typing:]
+    inserted, typing = step.insert or "", step.at - start
+    insert = inserted[:typing] + state.typed + inserted[typing:]
     back = max(start, step.at + len(state.typed) - 1)
     behind = replace(step.state, mode="normal", typed=state.typed)
     return replace(step, state=behind, at=back, start=start, end=end, insert=insert)
 
 
 def _normal(state: Vim, keys: str, text: str, at: int) -> Step:
-    count, command = _counted(keys)
+    count, command = _split_count(keys)
     still = Step(Vim("normal"), at)
     operator, rest = command[:1], command[1:]
-    if command in ("", "g", "r", *OPERATORS) or (operator and operator in OPERATORS and _unfinished(rest)):
+    if command in ("", "g", "r", *OPERATORS) or (operator and operator in OPERATORS and _is_unfinished(rest)):
         return replace(still, state=Vim("normal", keys))
     if operator in OPERATORS:
-        more, what = _counted(rest)
+        more, what = _split_count(rest)
         return _operate(operator, what, min(count * more, MOST), text, at) or still
     if operator == "r":
         return _overwrite(rest, text, at, at + count) if at + count <= _end(text, at) else still
@@ -144,13 +144,13 @@ def _normal(state: Vim, keys: str, text: str, at: int) -> Step:
     return _single(command, count, text, at) or still
 
 
-def _unfinished(keys: str) -> bool:
-    """Return whether what stands behind an operator is no motion yet, as `2`, `g` or `2g`."""
-    return _counted(keys)[1] in ("", "g") and keys[:1] != "0"
+def _is_unfinished(keys: str) -> bool:
+    """Return whether the keys after an operator are an incomplete motion such as `2`, `g` or `2g`."""
+    return _split_count(keys)[1] in ("", "g") and keys[:1] != "0"
 
 
 def _on_selection(state: Vim, keys: str, text: str, at: int) -> Step:
-    count, command = _counted(keys)
+    count, command = _split_count(keys)
     here = Vim(state.mode, anchor=state.anchor)
     start, end = selected(state, text)
     lines = state.mode == "visual line"
@@ -175,7 +175,7 @@ def _on_selection(state: Vim, keys: str, text: str, at: int) -> Step:
             return Step(here, at if target is None else _onto(text, target))
 
 
-def _counted(keys: str) -> tuple[int, str]:
+def _split_count(keys: str) -> tuple[int, str]:
     """Split `12dw` into its count and the rest; 0 alone is a motion."""
     digits = 0
     while digits < len(keys) and keys[digits].isdecimal() and (digits or keys[digits] != "0"):
@@ -184,7 +184,7 @@ def _counted(keys: str) -> tuple[int, str]:
 
 
 def _single(command: str, count: int, text: str, at: int) -> Step | None:
-    """Commands of one key that are no motion."""
+    """Return the effect of a single-key command that is not a motion; None for another key."""
     begin, end = _begin(text, at), _end(text, at)
     insert = Vim("insert")
     match command:
@@ -213,7 +213,7 @@ def _single(command: str, count: int, text: str, at: int) -> Step | None:
 
 
 def _operate(operator: str, what: str, count: int, text: str, at: int) -> Step | None:
-    """Apply `d`, `c` or `y` with a motion, or twice for whole lines; None where it means nothing."""
+    """Apply `d`, `c` or `y` with a motion, or doubled to entire lines; None for an invalid motion."""
     if what == operator:
         end = _end(text, at)
         for _ in range(count - 1):
@@ -234,7 +234,10 @@ def _operate(operator: str, what: str, count: int, text: str, at: int) -> Step |
 
 
 def _take(operator: str, text: str, start: int, end: int, *, lines: bool = False, at: int | None = None) -> Step:
-    """Copy from `start` to `end`, and cut it unless the operator is `y`; `lines` go with a break, or are left empty."""
+    """Copy `start` to `end`, and cut it unless the operator is `y`.
+
+    With `lines`, `d` also removes a line break and `c` keeps an empty line.
+    """
     taken = Register(text[start:end], lines)
     if operator == "y":
         return Step(Vim("normal"), start if at is None else at, taken=taken)
@@ -244,13 +247,13 @@ def _take(operator: str, text: str, start: int, end: int, *, lines: bool = False
         end += 1
     elif lines and start:
         start -= 1  # the last line goes with the break before it
-    left = text[:start] + text[end:]
-    at = _begin(left, min(start, len(left))) if lines and not at else min(start, len(left))
-    return Step(Vim("normal"), _onto(left, at), start, end, "", taken=taken)
+    rest = text[:start] + text[end:]
+    at = _begin(rest, min(start, len(rest))) if lines and not at else min(start, len(rest))
+    return Step(Vim("normal"), _onto(rest, at), start, end, "", taken=taken)
 
 
 def _put(register: Register, count: int, text: str, at: int, *, before: bool) -> Step:
-    """Put what was taken last behind (`p`) or before (`P`) the cursor; lines below or above its line."""
+    """Put the register after (`p`) or before (`P`) the cursor; lines go below or above its line."""
     begin, end = _begin(text, at), _end(text, at)
     if register.lines:
         lines = "\n".join([register.text] * count)
@@ -263,7 +266,7 @@ def _put(register: Register, count: int, text: str, at: int, *, before: bool) ->
 
 
 def _overwrite(character: str, text: str, start: int, end: int) -> Step:
-    """Replace every character but line breaks by the one behind `r`."""
+    """Replace every character except line breaks by `character`."""
     put = "".join("\n" if c == "\n" else character for c in text[start:end])
     return Step(Vim("normal"), start, start, end, put)
 
@@ -272,7 +275,7 @@ def _overwrite(character: str, text: str, start: int, end: int) -> Step:
 
 
 def motion(key: str, count: int, text: str, at: int) -> int | None:
-    """Give where a motion leads from `at`; None for what is none. May be the end of a line or of the text."""
+    """Return the target of a motion, possibly a line's end; None if `key` is not a motion."""
     match key:
         case "h":
             return max(_begin(text, at), at - count)
@@ -309,7 +312,7 @@ def _end(text: str, at: int) -> int:
 
 
 def _onto(text: str, at: int) -> int:
-    """Return the place in normal mode: the cursor stands on a character, where the line has one."""
+    """Return the position for normal mode, on a character unless the line is empty."""
     return max(_begin(text, at), at - 1) if at == _end(text, at) else at
 
 
@@ -319,7 +322,7 @@ def _first_word(text: str, begin: int) -> int:
 
 
 def _line(text: str, at: int, step: int) -> int:
-    """Return the same column a line below or above, as far as that line goes; `at` where there is none."""
+    """Return the same column one line below or above, limited to its length; `at` at the edge."""
     begin, end = _begin(text, at), _end(text, at)
     if (step > 0 and end == len(text)) or (step < 0 and not begin):
         return at

@@ -1,4 +1,4 @@
-"""Textual's editor with ids for its keys and, where they are wanted, vim's keys."""
+"""Extend Textual's editor with ids for its keys and optional Vim keys."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EDITING = {
 
 
 def editing_keys() -> Iterator[Binding]:
-    """Yield the editing keys of Textual's editor that the prompt has as they are, under ids of its own."""
+    """Yield the editing keys of Textual's editor that the prompt keeps, with new ids."""
     for binding in TextArea.BINDINGS:
         if isinstance(binding, Binding) and binding.action in EDITING:
             name = binding.action.replace("(True)", "-selecting").replace("_", "-")
@@ -57,7 +57,7 @@ class VimArea(TextArea):
         self._vim: Vim | None = None  # None: no vim keys
 
     def use_vim(self, on: bool) -> None:
-        """Begin or end vim's keys; they begin with typing."""
+        """Turn Vim keys on or off; they start in insert mode."""
         self._into(Vim() if on else None)
 
     def _into(self, state: Vim | None) -> None:
@@ -67,14 +67,14 @@ class VimArea(TextArea):
             self.post_message(self.VimMode(mode))
 
     def type_again(self) -> None:
-        """Back to typing, where it has vim's keys."""
+        """Return to insert mode if Vim keys are on."""
         if self._vim is not None:
             self._into(replace(self._vim, mode="insert", pending=""))
 
     def vim_key(self, event: events.Key) -> bool:
-        """Do what a key does in vim, and whether it does anything there.
+        """Handle a key with Vim's meaning; returns whether it has one.
 
-        Escape while one types, selects or is in the middle of a command, and every character in normal mode.
+        Escape has one in insert mode, a selection or an unfinished command; every character has one in normal mode.
         """
         state = self._vim
         if state is None:
@@ -82,8 +82,8 @@ class VimArea(TextArea):
         text = self.text
         at = vim.offset_of(text, self.cursor_location)
         if state.selects:
-            if self.selection == self._selected(state, text):
-                at = state.head  # the editor's cursor stands behind the last character
+            if self.selection == self._selection_of(state, text):
+                at = state.head  # the editor's cursor is after the last character
             else:  # an arrow key or the mouse chose another place
                 state = replace(state, mode="normal")
         if event.key == "escape":
@@ -97,7 +97,7 @@ class VimArea(TextArea):
             return False
         return True
 
-    def _selected(self, state: Vim, text: str) -> Selection:
+    def _selection_of(self, state: Vim, text: str) -> Selection:
         start, end = vim.selected(state, text)
         return Selection(vim.place_of(text, start), vim.place_of(text, end))
 
@@ -109,7 +109,7 @@ class VimArea(TextArea):
             self.replace(step.insert, vim.place_of(text, step.start), vim.place_of(text, step.end))
             self.move_cursor(vim.place_of(self.text, step.at))
         elif step.state.selects:
-            self.selection = self._selected(step.state, text)
+            self.selection = self._selection_of(step.state, text)
         else:
             self.move_cursor(vim.place_of(text, step.at))
         self._into(step.state)

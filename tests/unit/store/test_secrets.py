@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sakti.store import secret_names, secrets
 from sakti.store.database import Store
 from sakti.store.secrets import MARK, marks_in, masked, masked_lines, masked_value, revealed
-from tests.fakes.secrets import KINDS, ORDINARY, PEM
+from tests.fakes.secrets import KINDS, ORDINARY, PEM, TEMPTING
 
 PAIRS = pytest.mark.parametrize(("text", "secret"), KINDS.values(), ids=KINDS)
 
@@ -109,6 +109,12 @@ def test_ordinary_lines_stay_whatever_a_search_prints_in_front_of_them() -> None
     assert len(ORDINARY) > 100
     prefixes = ("", "a b.py:3:", "a.py-3-", "+", "x.py\0003:", "\x1b[35ma.py\x1b[m\x1b[36m:\x1b[m")
     assert not [t for line in ORDINARY for p in prefixes if masked(t := p + line) != t]
+
+
+def test_lines_that_tempt_the_rules_for_pairs_tables_and_commands_stay() -> None:
+    prefixes = ("", "a b.py:3:", "a.py-3-", "+", "x.py\0003:", "\x1b[35ma.py\x1b[m\x1b[36m:\x1b[m")
+    assert not [t for line in TEMPTING for p in prefixes if masked(t := p + line) != t]
+    assert masked("\n".join(TEMPTING)) == "\n".join(TEMPTING)
 
 
 def test_ordinary_code_is_hardly_ever_masked() -> None:
@@ -305,6 +311,77 @@ def test_a_line_with_a_password_is_masked(prefix: str, text: str, secret: str) -
     assert secret not in clean and clean.startswith("first\n") and clean.endswith("\nlast")
 
 
+RANDOM = "Zx9qPw7rTb2"
+
+
+@pytest.mark.parametrize("prefix", ["", "cfg/a.yml:3:", "a.yml-12-", "+", "-", "12\t"])
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("DB_PASSWORD=Zx9q(Pw7rTb2", "7rTb"),
+        ("password: Zx9q(Pw7rTb1", "7rTb"),
+        ("db_secret: q7w[e8r5t2y", "r5t2"),
+        ("password: correcthorse5", "horse"),
+        ("secret: correcthorsebattery", "horse"),
+        ("client_secret: correcthorse7", "horse"),
+        (f'"identitytoken": "{RANDOM}"', RANDOM),
+        (f"bob:{RANDOM}@tcp(h:3306)/db", RANDOM),
+        ("bob:river:stone@unix(/run/mysql.sock)/db", "river"),
+        (f"jdbc:oracle:thin:scott/{RANDOM}@h", RANDOM),
+        (f"mysql -u root -p{RANDOM} shop", RANDOM),
+        (f"/usr/bin/mysqldump -p'{RANDOM}' shop", RANDOM),
+        (f"mariadb -h db -p{RANDOM}", RANDOM),
+        ("sshpass -p river7 ssh host", "river7"),
+        (f"sshpass -p '{RANDOM}' ssh host", RANDOM),
+        ("CREATE USER bob IDENTIFIED BY 'river7';", "river7"),
+        ("alter user bob identified with sha2 by 'quietriver';", "quietriver"),
+        ('passphrase: "correct horse battery staple"', "battery"),
+        ("WIFI_PASSWORD='correct horse battery staple'", "battery"),
+        (f"| password | {RANDOM} |", RANDOM),
+        (f" db_password | {RANDOM}", RANDOM),
+        (f"Password for bob: {RANDOM}", RANDOM),
+        (f"Password for 'https://bob@git.example.com': {RANDOM}", RANDOM),
+        (f"Password for bob is {RANDOM}", RANDOM),
+        (f"| password: | {RANDOM} |", RANDOM),
+        ("jdbc:oracle:thin:scott/Zx9q/Pw7@//h:1521/x", "Pw7"),
+        ("secret: correcthorsebattery  ", "horse"),
+        (f"ENV AUTH_TOKEN {RANDOM}", RANDOM),
+        ("PASSWORD='Zx9q'\"'\"'Pw7rTb2'", "7rTb"),
+        ("PASSWORD='Zx9q'\\''Pw7rTb2'", "7rTb"),
+        (f"pass\u200bword: {RANDOM}", RANDOM),
+        ("password: Zx9q\u200bPw7r\u2060Tb2", "Tb2"),
+        (f'{{"key":"DB_PASSWORD","value":"{RANDOM}"}}', RANDOM),
+        (f'{{"Name": "DB_PASSWORD", "Value": "{RANDOM}"}}', RANDOM),
+        (f"{{name: DB_PASSWORD, value: {RANDOM}}}", RANDOM),
+        (f'<add key="Password" value="{RANDOM}"/>', RANDOM),
+        (f"- ParameterKey: DbPassword, ParameterValue: {RANDOM}", RANDOM),
+    ],
+)
+def test_secrets_of_configurations_commands_and_tables_are_masked(prefix: str, text: str, secret: str) -> None:
+    clean = masked(f"first\n{prefix}{text}\nlast")
+    assert secret in text.replace("\u200b", "").replace("\u2060", "") and secret not in clean
+    assert clean.startswith("first\n") and clean.endswith("\nlast") and masked(clean) == clean
+
+
+@pytest.mark.parametrize("prefix", ["", "  ", "a.yml:{}:", "a.yml-{}-  ", "+", "-    ", "{}\t", "{}:"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("- name: DB_PASSWORD", f"  value: {RANDOM}"),
+        ("- name: DB_PASSWORD", f'  value: "{RANDOM}"'),
+        ('"name": "DB_PASSWORD",', f'"value": "{RANDOM}"'),
+        ("password: >-", f"  {RANDOM}"),
+        ("password: |", f"  {RANDOM}"),
+        ("db_password: |-", "  correcthorsebattery"),
+    ],
+)
+def test_a_value_in_the_line_below_its_name_is_masked(prefix: str, lines: tuple[str, str]) -> None:
+    text = "".join(f"{prefix.format(n)}{line}\n" for n, line in enumerate(lines, 11))
+    clean = masked(text)
+    assert clean.count("\n") == 2 and marks_in(clean) and lines[1].split()[-1].strip('"') not in clean
+    assert revealed(masked_lines(text), text) == text
+
+
 def test_a_split_secret_turns_back_into_what_the_file_holds() -> None:
     file = "x=1 \\\n  API_TOKEN=q8w7e6\\\nr5t4y3u2 \\\n  run\n"
     shown = masked_lines(file)
@@ -314,6 +391,13 @@ def test_a_split_secret_turns_back_into_what_the_file_holds() -> None:
 def test_a_text_is_not_cut_within_a_split_secret() -> None:
     assert secrets.whole_until("one\ntwo \\\nthree \\\n") == 4
     assert secrets.whole_until("one \\\ntwo \\\n") == len("one \\\ntwo \\\n")
+
+
+def test_a_text_is_not_cut_between_a_name_and_its_value() -> None:
+    for line in ("- name: DB_PASSWORD\n", '"key": "DB_PASSWORD",\r\n', "  password: >-\n"):
+        assert secrets.whole_until(f"one\n{line}") == secrets.whole_until(f"one\n{line}  val") == len("one\n")
+        assert secrets.whole_until(f"one\n{line}  value: x\n") == len(f"one\n{line}  value: x\n")
+    assert secrets.whole_until("one\n- name: LOG_LEVEL\n") == len("one\n- name: LOG_LEVEL\n")
 
 
 def test_only_variables_with_secret_names_count() -> None:

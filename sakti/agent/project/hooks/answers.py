@@ -29,7 +29,10 @@ _STRICTNESS: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
 
 
 class Ran(Struct, frozen=True):
-    """How a hook ended: its exit code, None where it has none, and what it wrote. `failed` says why it did not end."""
+    """End of a hook: its exit code (or None) and its output.
+
+    `failed` is the reason why it did not end.
+    """
 
     hook: Hook
     code: int | None = None
@@ -108,7 +111,7 @@ def read(event: str, ran: Ran) -> Answer:
 
 
 def _table(text: str) -> Json | None:
-    """Return the JSON object that a hook printed; None where it is none."""
+    """Return the JSON object that a hook printed, or None."""
     text = text.strip()
     if not text.startswith("{"):
         return None
@@ -124,12 +127,12 @@ def _of_table(event: str, hook: Hook, table: Json) -> Answer:
     special: Json = cast("Json", inner) if isinstance(inner, dict) else {}
     verdict = _WORDS.get(str(table.get("decision")), "") if event not in CANNOT else ""
     reason, changed = _text(table, "reason"), special.get("updatedInput")
-    if event == "PreToolUse" and (said := _WORDS.get(str(special.get("permissionDecision")))):
-        verdict, reason = said, _text(special, "permissionDecisionReason") or reason
+    if event == "PreToolUse" and (permission := _WORDS.get(str(special.get("permissionDecision")))):
+        verdict, reason = permission, _text(special, "permissionDecisionReason") or reason
     elif event == "PermissionRequest" and isinstance(decided := special.get("decision"), dict):
-        asked = cast("Json", decided)
-        verdict = _WORDS.get(str(asked.get("behavior")), "")
-        reason, changed = _text(asked, "message"), asked.get("updatedInput")
+        request = cast("Json", decided)
+        verdict = _WORDS.get(str(request.get("behavior")), "")
+        reason, changed = _text(request, "message"), request.get("updatedInput")
     elif event not in ("PreToolUse", "PermissionRequest") and verdict != "deny":
         verdict = ""  # what others may say is `block`
     message = _text(table, "systemMessage")
@@ -152,8 +155,8 @@ def _text(table: Json, name: str) -> str:
 
 def merged(answers: Sequence[Answer]) -> Decision:
     """Return one decision: deny before ask before allow, whatever came first."""
-    given: list[Verdict] = [a.verdict for a in answers]
-    worst = max(given, key=_STRICTNESS.index) if given else ""
+    verdicts: list[Verdict] = [a.verdict for a in answers]
+    worst = max(verdicts, key=_STRICTNESS.index) if verdicts else ""
     reasons = tuple(Text(a.hook, a.reason) for a in answers if a.verdict == worst and a.reason and worst)
     changing = next((a for a in answers if a.input is not None), None) if worst != "deny" else None
     stopping = next((Text(a.hook, a.stop) for a in answers if a.stop is not None), None)
@@ -170,7 +173,7 @@ def merged(answers: Sequence[Answer]) -> Decision:
 
 
 def delimited(event: str, texts: Sequence[Text]) -> str:
-    """Return what hooks tell the model, each text under its source: words of neither the user nor the model."""
+    """Return hook texts for the model, each under its source: neither user nor model wrote them."""
     return "\n".join(
         f'<hook event="{event}" from="{t.hook.source}">\n{t.text.replace("</hook", "< /hook")}\n</hook>' for t in texts
     )

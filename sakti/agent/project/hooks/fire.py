@@ -1,4 +1,4 @@
-"""Run the hooks of an event, and tell the user what they say: the door of hooks to a session.
+"""Run the hooks of an event and show their messages: the entry point of a session to hooks.
 
 Hooks of one event run at the same time. Whatever goes wrong with one becomes a notice, never the end of a chat.
 """
@@ -68,7 +68,7 @@ class Hooks(Struct):
         *,
         limit: float | None = None,
     ) -> Decision:
-        """Run the hooks that an event starts and return what they decided together.
+        """Run the hooks that an event starts and return their combined decision.
 
         Several `fields` are several things that happen at once: every hook hears of each. `limit` is the longest that
         a hook may take, in seconds. Raises nothing but a cancellation.
@@ -76,7 +76,7 @@ class Hooks(Struct):
         if not self.listens(event):
             return Decision()
         several = [fields] if isinstance(fields, Mapping) else list(fields)
-        subject = subject or Subject(tuple(str(v) for f in several[:1] if (v := f.get(_matched(event)))))
+        subject = subject or Subject(tuple(str(v) for f in several[:1] if (v := f.get(_get_matched_field(event)))))
         try:
             hooks = matching.chosen(self.listed.hooks, event, subject, _commands)
             decision = await self._run(event, hooks, several, limit) if hooks else Decision()
@@ -117,10 +117,10 @@ class Hooks(Struct):
             for f in several
         ]
         data = [json.dumps(i, default=str).encode() for i in inputs]
-        ready, refused = self._checked(hooks, place)
+        ready, refused = self._check_scripts(hooks, place)
         if limit is not None:
             ready = [structs.replace(h, timeout=min(h.timeout, limit)) for h in ready]
-        watch = _watched(place) if ready else None
+        watch = _watch(place) if ready else None
         for hook in ready:
             if hook.background:
                 self._keep(self._later(event, [self.run(hook, d, place) for d in data], watch))
@@ -129,12 +129,12 @@ class Hooks(Struct):
         self._set_aside(watch)
         return answers.merged([answers.read(event, r) for r in (*refused, *ran)])
 
-    def _checked(self, hooks: Iterable[Hook], place: Place) -> tuple[list[Hook], list[Ran]]:
-        """Leave out the project's hooks whose scripts are not what was trusted."""
+    def _check_scripts(self, hooks: Iterable[Hook], place: Place) -> tuple[list[Hook], list[Ran]]:
+        """Leave out the project's hooks whose scripts differ from the trusted ones."""
         ready: list[Hook] = []
         refused: list[Ran] = []
         for hook in hooks:
-            changed = self._changed(hook, place.workspace) if hook.project else ""
+            changed = self._explain_change(hook, place.workspace) if hook.project else ""
             if changed:
                 why = f"not started: {changed} is not as it was trusted. `sakti trust` shows and trusts it."
                 refused.append(Ran(hook, failed=why))
@@ -142,7 +142,7 @@ class Hooks(Struct):
                 ready.append(hook)
         return ready, refused
 
-    def _changed(self, hook: Hook, workspace: Path) -> str:
+    def _explain_change(self, hook: Hook, workspace: Path) -> str:
         for path in settings.run_by(hook, workspace):
             name = path.relative_to(workspace).as_posix()
             try:
@@ -172,8 +172,11 @@ class Hooks(Struct):
         task.add_done_callback(self._background.discard)
 
 
-def _watched(place: Place) -> aside.Watch | None:
-    """Look at what hooks in the sandbox must not leave behind; a watch of its own, as commands run meanwhile."""
+def _watch(place: Place) -> aside.Watch | None:
+    """Watch the protected names while hooks run in the sandbox.
+
+    The watch is separate, because commands run meanwhile.
+    """
     if place.sandbox is None:
         return None
     watch = aside.Watch(place.workspace, place.sandbox.watch.gits)
@@ -181,12 +184,12 @@ def _watched(place: Place) -> aside.Watch | None:
     return watch
 
 
-def _matched(event: str) -> str:
+def _get_matched_field(event: str) -> str:
     """Return the field that the pattern of an event's hooks is compared with."""
     return settings.EVENTS.get(event, "")
 
 
 def _commands(text: str) -> Sequence[str] | None:
-    """Return the single commands of a command line; None where it is not understood."""
+    """Return the single commands of a command line, or None if it is not understood."""
     script = shell.parse(text)
     return [" ".join(c.argv) for c in shell.with_nested(script) if c.argv] if script.understood else None

@@ -33,46 +33,48 @@ class HookGuard:
         """Return what the hooks of PreToolUse decide. Raises `Denied`."""
         if not self._hooks.listens("PreToolUse"):
             return Judged(call)
-        calls = self._told(call)
-        fields = [{**_named(t), "tool_use_id": call.id} for t in calls]
+        calls = self._convert_call(call)
+        fields = [{**_name_call(t), "tool_use_id": call.id} for t in calls]
         decision = await self._hooks.fire("PreToolUse", fields, self._subject(call, calls))
-        return self._judged("PreToolUse", call, calls, decision)
+        return self._apply_decision("PreToolUse", call, calls, decision)
 
     async def asked(self, call: ToolCallPart) -> Judged:
         """Return what the hooks of PermissionRequest answer in the user's place. Raises `Denied`."""
         if not self._hooks.listens("PermissionRequest"):
             return Judged(call)
-        calls = self._told(call)
-        decision = await self._hooks.fire("PermissionRequest", [_named(t) for t in calls], self._subject(call, calls))
-        return self._judged("PermissionRequest", call, calls, decision)
+        calls = self._convert_call(call)
+        decision = await self._hooks.fire(
+            "PermissionRequest", [_name_call(t) for t in calls], self._subject(call, calls)
+        )
+        return self._apply_decision("PermissionRequest", call, calls, decision)
 
     async def after(self, call: ToolCallPart, outcome: Outcome, duration_ms: int) -> Outcome:
         """Add to the outcome of a call what the hooks of PostToolUse, or PostToolUseFailure, tell the model."""
         event = "PostToolUseFailure" if outcome.is_error else "PostToolUse"
         if not self._hooks.listens(event):
             return outcome
-        calls = self._told(call)
-        fields = [self._ended(call, told, outcome, duration_ms) for told in calls]
+        calls = self._convert_call(call)
+        fields = [self._build_end_fields(call, text, outcome, duration_ms) for text in calls]
         decision = await self._hooks.fire(event, fields, self._subject(call, calls))
         if decision.stop is not None:
             self._stop = decision.stop.text
-        told = answers.delimited(event, (*decision.reasons, *decision.context))
-        return structs.replace(outcome, content=f"{outcome.content}\n\n{told}") if told else outcome
+        text = answers.delimited(event, (*decision.reasons, *decision.context))
+        return structs.replace(outcome, content=f"{outcome.content}\n\n{text}") if text else outcome
 
-    def _ended(self, call: ToolCallPart, told: Told, outcome: Outcome, duration_ms: int) -> dict[str, Any]:
+    def _build_end_fields(self, call: ToolCallPart, told: Told, outcome: Outcome, duration_ms: int) -> dict[str, Any]:
         result = payload.response(call.name, told, outcome)
         how = {"error": payload.error_of(outcome), "is_interrupt": False} if outcome.is_error else {}
         about = {"tool_response": result, "tool_use_id": call.id, "duration_ms": duration_ms}
-        return {**_named(told), **about, **how}
+        return {**_name_call(told), **about, **how}
 
-    def _judged(self, event: str, call: ToolCallPart, calls: list[Told], decision: Decision) -> Judged:
+    def _apply_decision(self, event: str, call: ToolCallPart, calls: list[Told], decision: Decision) -> Judged:
         if decision.stop is not None:
             self._stop = decision.stop.text or "A hook ended the turn."
             raise Denied(f"Not run: {self._stop}", self._stop)
         if decision.verdict == "deny":
-            told = answers.delimited(event, decision.reasons)
+            text = answers.delimited(event, decision.reasons)
             source = decision.reasons[0].hook.source if decision.reasons else ""
-            raise Denied(f"Refused by a hook.\n{told}", f"hook of {source}: {one_line(decision.reason, 300)}")
+            raise Denied(f"Refused by a hook.\n{text}", f"hook of {source}: {one_line(decision.reason, 300)}")
         notes = [answers.delimited(event, decision.context)]
         if decision.input is not None and decision.changed_by is not None and decision.input != calls[0].input:
             source = decision.changed_by.source
@@ -86,15 +88,15 @@ class HookGuard:
         note = "\n".join(n for n in notes if n)
         return Judged(call, verdict, one_line(reason or "A hook asks", 300), note)
 
-    def _told(self, call: ToolCallPart) -> list[Told]:
+    def _convert_call(self, call: ToolCallPart) -> list[Told]:
         return payload.told(call.name, call.arguments or {}, lambda path: str(self._tools.resolve(path)))
 
     def _subject(self, call: ToolCallPart, calls: list[Told]) -> Subject:
         command = (call.arguments or {}).get("command") if call.name == "bash" else None
-        paths = [p for told in calls for p in told.paths]
+        paths = [p for each in calls for p in each.paths]
         relative = [self._tools.show(self._tools.resolve(p)) for p in paths]
         return Subject(matching.names_of(call.name), str(command) if command is not None else None, (*paths, *relative))
 
 
-def _named(told: Told) -> dict[str, Any]:
+def _name_call(told: Told) -> dict[str, Any]:
     return {"tool_name": told.name, "tool_input": told.input}

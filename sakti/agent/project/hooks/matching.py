@@ -78,21 +78,21 @@ def matches(pattern: str, names: Collection[str]) -> bool:
     if pattern in ("", "*"):
         return True
     if _PLAIN.fullmatch(pattern):
-        wanted = {word.strip().casefold() for word in re.split(r"[|,]", pattern)}
-        return any(name.casefold() in wanted for name in names)
+        words = {word.strip().casefold() for word in re.split(r"[|,]", pattern)}
+        return any(name.casefold() in words for name in names)
     try:
-        found = re.compile(pattern, re.IGNORECASE)
+        expression = re.compile(pattern, re.IGNORECASE)
     except re.error:
         return False
-    return any(found.search(name) for name in names)
+    return any(expression.search(name) for name in names)
 
 
 def fulfils(rule: str, subject: Subject, commands: Callable[[str], Sequence[str] | None]) -> bool:
     """Return whether a call fits `Tool`, `Tool(pattern)` or `Bash(words *)`; unparsed commands do."""
-    found = _RULE.fullmatch(rule)
-    if found is None or not matches(found[1], subject.names):
+    match = _RULE.fullmatch(rule)
+    if match is None or not matches(match[1], subject.names):
         return False
-    pattern = found[2]
+    pattern = match[2]
     if pattern is None or pattern in ("", "*"):
         return True
     if subject.command is not None:

@@ -1,4 +1,4 @@
-"""Say on a hook's standard input what happened, with the fields and names that claude-code has; and back. Pure.
+"""Translate events to the JSON of claude-code's hooks, with its fields and names, and back. Pure.
 
 A path is absolute there, with links followed, a command's timeout is in milliseconds.
 """
@@ -68,28 +68,28 @@ def common(
 
 
 def told(tool: str, arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
-    """Return a call in the terms of claude-code, once for each file where it changes several.
+    """Return a call in the terms of claude-code, once for each file if it changes several.
 
     `resolve` makes a path absolute.
     """
     if tool == "apply_patch":
-        return _patched(arguments, resolve)
+        return _convert_patch(arguments, resolve)
     names = _ARGUMENTS.get(tool, {})
-    given = {names.get(k, k): v for k, v in arguments.items()}
+    fields = {names.get(k, k): v for k, v in arguments.items()}
     path = arguments.get("path")
     if isinstance(path, str) and (tool in _TOOLS or tool == "edit"):
-        given["path" if tool in _FOLDERS else "file_path"] = resolve(path)
+        fields["path" if tool in _FOLDERS else "file_path"] = resolve(path)
     if tool == "edit":
-        return [_edited(given, resolve(path) if isinstance(path, str) else "")]
-    if tool == "bash" and isinstance(seconds := given.get("timeout"), int):
-        given["timeout"] = seconds * 1_000
-    if tool == "grep" and "files_only" in given:
-        given["output_mode"] = "files_with_matches" if given.pop("files_only") else "content"
+        return [_convert_edit(fields, resolve(path) if isinstance(path, str) else "")]
+    if tool == "bash" and isinstance(seconds := fields.get("timeout"), int):
+        fields["timeout"] = seconds * 1_000
+    if tool == "grep" and "files_only" in fields:
+        fields["output_mode"] = "files_with_matches" if fields.pop("files_only") else "content"
     paths = (resolve(path),) if isinstance(path, str) else ()
-    return [Told(_TOOLS.get(tool, tool), given, paths)]
+    return [Told(_TOOLS.get(tool, tool), fields, paths)]
 
 
-def _edited(given: Json, path: str) -> Told:
+def _convert_edit(given: Json, path: str) -> Told:
     edits = given.pop("edits", None)
     listed: list[Any] = cast("list[Any]", edits) if isinstance(edits, list) else []
     changes = [{_EDIT.get(k, k): v for k, v in cast("Json", e).items()} for e in listed if isinstance(e, dict)]
@@ -99,7 +99,7 @@ def _edited(given: Json, path: str) -> Told:
     return Told("MultiEdit", {**given, "edits": changes}, paths)
 
 
-def _patched(arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
+def _convert_patch(arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
     text = str(arguments.get("patch", ""))
     named = patch.paths(text)
     if not named:

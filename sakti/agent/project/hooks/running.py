@@ -1,4 +1,4 @@
-"""Run a hook's command: in its own process group, inside the sandbox, ended at its time with all that it started."""
+"""Run a hook's command in a process group, inside the sandbox, and end all of it at its timeout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEFT = 0.2  # seconds that an output may still come in after the end
 
 
 class Place(Struct, frozen=True):
-    """Where hooks run: the workspace, the current folder, the variables, what encloses them (None: nothing does).
+    """Surroundings of hooks: workspace, current folder, variables, sandbox (None: no sandbox).
 
     `own_env` is the user's environment, of which commands without a sandbox get what reaches a network; `read` are
     files and folders that are shown although what holds them is hidden; `home` is the user's.
@@ -48,10 +48,10 @@ async def run(hook: Hook, data: bytes, place: Place) -> Ran:
     """Run one hook to its end or its time; raises nothing but a cancellation, which ends it too."""
     try:
         argv = command(hook, place)
-        with tempfile.TemporaryFile(prefix="sakti-hook-") as given:
-            given.write(data)
-            given.seek(0)
-            process = _started(argv, hook, place, given)
+        with tempfile.TemporaryFile(prefix="sakti-hook-") as stdin:
+            stdin.write(data)
+            stdin.seek(0)
+            process = _start(argv, hook, place, stdin)
     except (OSError, ValueError) as e:
         why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         return Ran(hook, failed=f"cannot be started: {why}.")
@@ -59,7 +59,7 @@ async def run(hook: Hook, data: bytes, place: Place) -> Ran:
     out, errors = _Output(process.stdout), _Output(process.stderr)
     try:
         async with asyncio.timeout(hook.timeout):
-            await _exited(process)
+            await _wait_for_exit(process)
         _end(process)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEFT):
@@ -83,10 +83,10 @@ def command(hook: Hook, place: Place) -> list[str]:
         return [shell, "-c", hook.command]
     words = [_with_folder(word, place.workspace) for word in (hook.command, *hook.args)]
     if "/" not in words[0]:
-        found = find_program(words[0], place.workspace, place.env.get("PATH"))
-        if found is None:
+        program = find_program(words[0], place.workspace, place.env.get("PATH"))
+        if program is None:
             raise ValueError(f"{words[0]} was not found on PATH")
-        words[0] = found
+        words[0] = program
     return words
 
 
@@ -102,33 +102,36 @@ def variables(place: Place) -> dict[str, str]:
     return {**place.env, **more, **dict.fromkeys(PROJECT_DIRS, str(place.workspace))}
 
 
-def _started(argv: Sequence[str], hook: Hook, place: Place, given: IO[bytes]) -> subprocess.Popen[bytes]:
+def _start(argv: Sequence[str], hook: Hook, place: Place, given: IO[bytes]) -> subprocess.Popen[bytes]:
     cwd = place.cwd if place.cwd.is_dir() else place.workspace
-    with _enclosed(argv, cwd, hook, place) as made:
+    with _enclose(argv, cwd, hook, place) as enclosed:
         return subprocess.Popen(
-            made.argv,
-            cwd=made.cwd,
+            enclosed.argv,
+            cwd=enclosed.cwd,
             env=variables(place),
             stdin=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            pass_fds=made.descriptors,
+            pass_fds=enclosed.descriptors,
         )
 
 
 @contextmanager
-def _enclosed(argv: Sequence[str], cwd: Path, hook: Hook, place: Place) -> Generator[enclosing.Enclosed]:
+def _enclose(argv: Sequence[str], cwd: Path, hook: Hook, place: Place) -> Generator[enclosing.Enclosed]:
     if place.sandbox is None:
         yield enclosing.Enclosed(tuple(argv), cwd)
         return
     write = () if hook.project else enclosing.given_folders(hook.write, place.home)
-    with place.sandbox.enclosed(argv, cwd, write, place.read) as made:
-        yield made
+    with place.sandbox.enclosed(argv, cwd, write, place.read) as enclosed:
+        yield enclosed
 
 
-async def _exited(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a process without collecting it: its number stays its own until its group is ended."""
+async def _wait_for_exit(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a process without collecting it.
+
+    So its number is not reused until its group has ended.
+    """
     try:
         handle = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
@@ -145,7 +148,7 @@ async def _exited(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End all that is left of a process's group."""
+    """End the remaining processes of a group."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -159,20 +162,20 @@ class _Output:
         self._pipe, self._number, self._data = pipe, pipe.fileno(), bytearray()
         self.closed = asyncio.Event()
         os.set_blocking(self._number, False)
-        self._listen()
+        self._start_reading()
 
-    def _listen(self) -> None:
+    def _start_reading(self) -> None:
         if not self.closed.is_set():
-            asyncio.get_running_loop().add_reader(self._number, self._arrived)
+            asyncio.get_running_loop().add_reader(self._number, self._on_data)
 
-    def _arrived(self) -> None:
+    def _on_data(self) -> None:
         loop = asyncio.get_running_loop()
         if self._read() and len(self._data) >= MOST:
             loop.remove_reader(self._number)
-            loop.call_later(PAUSE, self._listen)
+            loop.call_later(PAUSE, self._start_reading)
 
     def _read(self) -> bool:
-        """Read what there is; False where that is nothing."""
+        """Read the available output; return False if there is no more."""
         try:
             data = os.read(self._number, CHUNK)
         except BlockingIOError:
@@ -186,7 +189,7 @@ class _Output:
         return True
 
     def close(self) -> None:
-        """Read what is left, and stop."""
+        """Read the remaining output, and stop."""
         for _ in range(MOST // CHUNK + 1):
             if self.closed.is_set() or not self._read():
                 break

@@ -62,7 +62,7 @@ class Hook(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Return the hook as one line: event, what it matches, command."""
+        """Return the hook as one line: event, matcher, command."""
         match = f" {self.match}" if self.match not in ("", "*") else ""
         words = " ".join((self.command, *(self.args or ())))
         return one_line(f"{self.event}{match}: {words}", 160)
@@ -98,8 +98,8 @@ def collect(own: Sequence[HookSettings], own_source: str, claude: bytes | None, 
     off = ""
     if claude is not None:
         source = "~/.claude/settings.json"
-        made, off = _of_claude(claude, source, problems, project=False)
-        hooks += [replace(h, write=("~/.claude",)) for h in made]
+        user_hooks, off = _of_claude(claude, source, problems, project=False)
+        hooks += [replace(h, write=("~/.claude",)) for h in user_hooks]
     theirs: list[Hook] = []
     for name, data in files.items():
         if name.endswith(".toml"):
@@ -164,15 +164,15 @@ def run_by(hook: Hook, workspace: Path) -> Iterator[Path]:
     for before, word in _pairs([*_WORD.findall(text), "", *words]):
         if before in ("cd", "pushd"):
             folders += [folder / word for folder in folders[:8]]
-        for name in _named(before, word):
+        for name in _find_named_files(before, word):
             for path in (folder / name for folder in folders):
-                if (found := _script(path, before, workspace)) is not None and found not in seen:
-                    seen.add(found)
-                    yield found
-                    yield from (p for p in _companions(found, workspace) if not (p in seen or seen.add(p)))
+                if (script := _script(path, before, workspace)) is not None and script not in seen:
+                    seen.add(script)
+                    yield script
+                    yield from (p for p in _companions(script, workspace) if not (p in seen or seen.add(p)))
 
 
-def _named(before: str, word: str) -> Sequence[str]:
+def _find_named_files(before: str, word: str) -> Sequence[str]:
     """Return the files that a word of a command may mean: a module of Python is one, or a folder's."""
     if before != "-m":
         return (word,)
@@ -192,7 +192,7 @@ def _script(path: Path, before: str, workspace: Path) -> Path | None:
 
 
 def _companions(script: Path, workspace: Path) -> Iterator[Path]:
-    """Yield what stands beside a script in a folder for hooks, and below: it may be a part of the script."""
+    """Yield the files beside a script in a folder for hooks, and below: they may be parts of it."""
     root = next((r for r in (workspace / c for c in _COMPANIONS) if script.is_relative_to(r)), None)
     if root is None:
         return
@@ -203,8 +203,8 @@ def _companions(script: Path, workspace: Path) -> Iterator[Path]:
             number += 1
             if number > MOST_COMPANIONS:
                 return
-            if (found := _script(Path(at, name), "", workspace)) is not None:
-                yield found
+            if (companion := _script(Path(at, name), "", workspace)) is not None:
+                yield companion
 
 
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -221,8 +221,8 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _of_table(hook: HookSettings, source: str, *, project: bool) -> Hook:
     timeout = max(SHORTEST, hook.timeout)
-    made = Hook(event_name(hook.event) or hook.event, hook.command, source, hook.match, timeout, project=project)
-    return replace(made, write=() if project else hook.write, why_not=wrong(hook) or _never(made))
+    new_hook = Hook(event_name(hook.event) or hook.event, hook.command, source, hook.match, timeout, project=project)
+    return replace(new_hook, write=() if project else hook.write, why_not=wrong(hook) or _never(new_hook))
 
 
 def _never(hook: Hook) -> str:
@@ -252,7 +252,7 @@ def _of_project(data: bytes, source: str, problems: list[str]) -> list[Hook]:
 
 
 def _of_claude(data: bytes, source: str, problems: list[str], *, project: bool) -> tuple[list[Hook], str]:
-    """Return the hooks of a file, and why none of them runs, where it says so."""
+    """Return the hooks of a file, and the reason if it disables all of them."""
     try:
         table: Any = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as e:
@@ -289,7 +289,7 @@ def _of_handler(name: str, match: str, given: Mapping[str, Any], source: str, *,
     command = given.get("command")
     limit, args, rule = given.get("timeout"), given.get("args"), given.get("if")
     timed = isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0
-    made = Hook(
+    hook = Hook(
         event or name,
         command if isinstance(command, str) else "",
         source,
@@ -301,10 +301,10 @@ def _of_handler(name: str, match: str, given: Mapping[str, Any], source: str, *,
         project=project,
     )
     if not event:
-        return replace(made, why_not="there is no such event here")
+        return replace(hook, why_not="there is no such event here")
     if kind != "command":
         return replace(
-            made, command=made.command or f"({kind})", why_not=f"hooks of type {one_line(kind, 20)} do not run"
+            hook, command=hook.command or f"({kind})", why_not=f"hooks of type {one_line(kind, 20)} do not run"
         )
-    said = wrong(HookSettings(event, made.command, match if EVENTS.get(event) else "", made.timeout))
-    return replace(made, why_not=said or _never(made))
+    problem = wrong(HookSettings(event, hook.command, match if EVENTS.get(event) else "", hook.timeout))
+    return replace(hook, why_not=problem or _never(hook))

@@ -1,4 +1,4 @@
-"""Write a thread as JSON Lines for hooks, a message a line, as claude-code writes its transcripts. Pure."""
+"""Write a thread as JSON Lines for hooks, one message a line, in claude-code's format. Pure."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sakti.core.types import (
 
 
 def lines(messages: Iterable[Message], cwd: str, resolve: Callable[[str], str]) -> Iterator[str]:
-    """Yield a line a message; thinking, volatile facts and what was withheld stay out."""
+    """Yield one line a message, without thinking, volatile facts and withheld messages."""
     for message in messages:
         content = [block for part in message.parts for block in _blocks(part, resolve)]
         if message.state == "withheld" or message.role == "system" or not content:
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        whole: dict[str, Any] = {
+        record: dict[str, Any] = {
             "type": role,
             "uuid": message.id,
             "sessionId": message.thread_id,
@@ -36,8 +36,8 @@ def lines(messages: Iterable[Message], cwd: str, resolve: Callable[[str], str]) 
             "message": {"role": role, "content": content},
         }
         if message.role == "user" and all(b["type"] == "text" for b in content):
-            whole["message"]["content"] = "\n".join(b["text"] for b in content)
-        yield json.dumps(whole, default=str) + "\n"
+            record["message"]["content"] = "\n".join(b["text"] for b in content)
+        yield json.dumps(record, default=str) + "\n"
 
 
 def _blocks(part: Part, resolve: Callable[[str], str]) -> Iterator[dict[str, Any]]:
@@ -51,8 +51,8 @@ def _blocks(part: Part, resolve: Callable[[str], str]) -> Iterator[dict[str, Any
         case ImagePart(name=name):
             yield {"type": "text", "text": f"[image {name}]"}
         case ToolCallPart(call_id, name, arguments):
-            for told in payload.told(name, arguments or {}, resolve)[:1]:
-                yield {"type": "tool_use", "id": call_id, "name": told.name, "input": told.input}
+            for tool_call in payload.told(name, arguments or {}, resolve)[:1]:
+                yield {"type": "tool_use", "id": call_id, "name": tool_call.name, "input": tool_call.input}
         case ToolResultPart(call_id, _, content, is_error):
             yield {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": is_error}
         case _:

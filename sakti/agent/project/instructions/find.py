@@ -49,7 +49,7 @@ class Source(Struct, frozen=True):
 
 
 class Instructions(Struct, frozen=True):
-    """Files of instructions, in order; `notes` are sentences on what they lack."""
+    """Files of instructions, in order; `notes` are sentences about omissions."""
 
     sources: tuple[Source, ...] = ()
     notes: tuple[str, ...] = field(default=())
@@ -134,7 +134,10 @@ def of_folder(workspace: Path, folder: Path, trusts: Trusts, notes: list[str]) -
 
 
 def project_rules(workspace: Path, notes: list[str], trusts: Trusts = files.trusts_all) -> list[Source]:
-    """Read the rules of a trusted workspace; one that cannot be read is left out with a sentence in `notes`."""
+    """Read the rules of a trusted workspace.
+
+    One that cannot be read is left out with a sentence in `notes`.
+    """
     reader = Reader((workspace.resolve(),), notes, trusts)
     listed = files.list_files(workspace, "rule", most=MOST_RULES)
     names = {f.path.relative_to(workspace).as_posix(): f.path for f in listed}
@@ -165,7 +168,7 @@ def _patterns(value: Any) -> tuple[str, ...]:
 
 
 def _written_out(pattern: str) -> list[str]:
-    """Return the patterns that one with `{a,b}` stands for; itself where they are too many."""
+    """Return the patterns that one with `{a,b}` expands to; itself if they are too many."""
     out, done = [pattern], False
     while not done and len(out) <= MOST_PATTERNS:
         done = True
@@ -190,7 +193,7 @@ def kept(thread: Thread | None) -> tuple[Source, ...]:
 
 
 def to_metadata(found: Instructions) -> Json:
-    """Return what is kept of them with a thread; nothing where there are none."""
+    """Return the thread metadata of the instructions; {} if there are no files."""
     return {KEY: [[s.name, s.text] for s in found.sources]} if found.sources else {}
 
 

@@ -87,9 +87,9 @@ def outside_code(text: str, replaced: Callable[[str, str], str]) -> str:
 def _line(line: str, replaced: Callable[[str, str], str]) -> str:
     code = [m.span() for m in _CODE.finditer(line)]
     out, end = "", 0
-    for found in _IMPORT.finditer(line):
-        if any(a <= found.start() < b for a, b in code):
+    for match in _IMPORT.finditer(line):
+        if any(a <= match.start() < b for a, b in code):
             continue
-        out += line[end : found.start()] + replaced(found[1], found[0])
-        end = found.end()
+        out += line[end : match.start()] + replaced(match[1], match[0])
+        end = match.end()
     return out + line[end:]

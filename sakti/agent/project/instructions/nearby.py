@@ -46,7 +46,7 @@ class Nearby:
         self._texts = {}
 
     async def refresh(self) -> None:
-        """Read anew what the thread has been shown: a turn begins."""
+        """Read the instructions shown in the thread again, at the start of a turn."""
         self._rules = None
         names = self._kept()
         self._texts = await asyncio.to_thread(self._read, names) if names else {}
@@ -66,10 +66,10 @@ class Nearby:
     def texts(self) -> dict[str, str]:
         """Return the current texts that the thread has been shown, by name; empty for a removed file."""
         out: dict[str, str] = {}
-        left = LIMIT
+        remaining = LIMIT
         for name, text in reversed(self._texts.items()):
-            left -= len(text.encode("utf-8", "replace"))
-            if left < 0:
+            remaining -= len(text.encode("utf-8", "replace"))
+            if remaining < 0:
                 break
             out[name] = text
         return dict(reversed(out.items()))
@@ -83,8 +83,8 @@ class Nearby:
         paths = [p for p in self._touched(call) if not p.startswith(("/", "~", ".."))]
         if outcome.is_error or not paths:
             return outcome
-        known = {*self._texts, *(s.name for s in self._begun())}
-        due = await asyncio.to_thread(lambda: list(self._due(paths, known)))
+        names = {*self._texts, *(s.name for s in self._begun())}
+        due = await asyncio.to_thread(lambda: list(self._due(paths, names)))
         new = {s.name: cut(s.text, LIMIT) for s in due if s.name not in self._texts}
         if new:
             self._texts |= new
@@ -114,7 +114,7 @@ class Nearby:
 
 
 def _matches(patterns: Sequence[str], paths: Sequence[str]) -> bool:
-    """Return whether a pattern fits one of the paths; what is no pattern fits none."""
+    """Return whether a pattern fits one of the paths; an invalid pattern fits none."""
     for pattern in patterns:
         try:
             spec = pathspec.GitIgnoreSpec.from_lines([pattern])

@@ -33,13 +33,13 @@ class Reader(Struct):
 
     def read(self, path: Path) -> str | None:
         """Return the text of a file with its imports, clean for a screen and secrets masked; None without one."""
-        told = len(self.notes)
+        notes_before = len(self.notes)
         text = self.plain(path)
         if text is None:
-            if len(self.notes) == told and os.path.lexists(path):
+            if len(self.notes) == notes_before and os.path.lexists(path):
                 self._note(f"{path.name}: left out, it holds secrets, leads out of the project or cannot be read.")
             return None
-        return self._expanded(text, path, (path.resolve(),))
+        return self._expand(text, path, (path.resolve(),))
 
     def plain(self, path: Path) -> str | None:
         """Return the text of a file as it is, clean for a screen and secrets masked; None without one.
@@ -65,7 +65,7 @@ class Reader(Struct):
             self._note(f"{path.name}: {counted(hidden, 'hidden character')} left out.")
         return masked(sanitise(text)).strip()
 
-    def _expanded(self, text: str, path: Path, above: tuple[Path, ...]) -> str:
+    def _expand(self, text: str, path: Path, above: tuple[Path, ...]) -> str:
         return outside_code(text, lambda name, written: self._import(name, written, path, above))
 
     def _import(self, name: str, written: str, path: Path, above: tuple[Path, ...]) -> str:
@@ -98,7 +98,7 @@ class Reader(Struct):
             return written
         self._imported += 1
         self._length += len(text)
-        return self._expanded(text, real, (*above, real))
+        return self._expand(text, real, (*above, real))
 
     def _may_import(self, path: Path) -> bool:
         inside = path.is_relative_to(self.roots[0]) and path.is_file()

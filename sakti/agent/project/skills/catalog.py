@@ -16,7 +16,7 @@ SHOWN = 300  # characters of a description
 
 
 def block(library: Library, counter: Counter, window: int | None) -> str:
-    """Return the text that names all skills that fit, by name; empty where there are none."""
+    """Return the text that names all skills that fit, by name; "" without skills."""
     skills = library.offered
     if not skills:
         return ""
@@ -38,11 +38,11 @@ def _line(skill: Skill) -> str:
 
 def near(library: Library, words: str) -> Sequence[Skill]:
     """Return the skills that `words` may mean: those whose name or description holds most of them."""
-    wanted = set(words.lower().replace("-", " ").split())
-    scored = [(len(wanted & _words(s)), s) for s in library.offered]
-    found = [s for n, s in sorted(scored, key=lambda e: -e[0]) if n]
-    if found:
-        return found[:5]
+    query_words = set(words.lower().replace("-", " ").split())
+    scored = [(len(query_words & _words(s)), s) for s in library.offered]
+    ranked = [s for n, s in sorted(scored, key=lambda e: -e[0]) if n]
+    if ranked:
+        return ranked[:5]
     names = {s.name: s for s in library.offered}
     return [names[n] for n in difflib.get_close_matches(words.lower(), names, 3)]
 
@@ -56,8 +56,10 @@ def whole(skill: Skill, body: str) -> str:
     if skill.folder is None:
         return f'<command name="{skill.name}">\n{body}\n</command>'
     files = "".join(f"\n- {name}" for name in skill.files())
-    told = f"\n\nIts folder is {skill.folder}; paths in it are relative to that.{' Files there:' * bool(files)}{files}"
-    return f'<skill name="{skill.name}">\n{body}{told}\n</skill>'
+    folder_note = (
+        f"\n\nIts folder is {skill.folder}; paths in it are relative to that.{' Files there:' * bool(files)}{files}"
+    )
+    return f'<skill name="{skill.name}">\n{body}{folder_note}\n</skill>'
 
 
 def change(before: str, now: str) -> str:
@@ -69,5 +71,5 @@ def change(before: str, now: str) -> str:
     names = {line.partition(":")[0] for line in now.splitlines()}
     gone = [line.partition(":")[0][2:] for line in before.splitlines() if line.startswith("- ")]
     lost = [name for name in gone if f"- {name}" not in names and " more" not in name]
-    told = ["Skills that are new or have changed since this thread began:", *new] if new else []
-    return "\n".join((*told, *(f"The skill {name} was removed." for name in lost)))
+    lines = ["Skills that are new or have changed since this thread began:", *new] if new else []
+    return "\n".join((*lines, *(f"The skill {name} was removed." for name in lost)))

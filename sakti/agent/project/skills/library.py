@@ -92,7 +92,7 @@ class Library(Struct, frozen=True):
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Return the skills' own folders: what is in them may be read."""
+        """Return the skills' folders: files in them may be read."""
         return tuple(s.folder for s in self.skills if s.folder is not None)
 
 

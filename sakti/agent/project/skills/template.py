@@ -1,4 +1,4 @@
-"""Put arguments into the text of a command, and run what it names as `` !`command` ``.
+"""Put arguments into the text of a command, and run its `` !`command` `` parts.
 
 Both are done once, on the text of the file only: what an argument or an output holds is never looked at again.
 """
@@ -31,9 +31,9 @@ def runs_commands(body: str) -> bool:
 
 def lacks(body: str, argument: str) -> bool:
     """Return whether the text has a place for an argument that is not given."""
-    given = len(words(argument))
+    count = len(words(argument))
     places = (_at(m[1], m[2]) for m in _NAMED.finditer(body))
-    return any(given <= (place or 0) for place in places)
+    return any(count <= (place or 0) for place in places)
 
 
 async def filled(body: str, argument: str, shell: Shell) -> str:
@@ -45,15 +45,15 @@ async def filled(body: str, argument: str, shell: Shell) -> str:
     values = words(argument)
     out: list[str] = []
     end, placed = 0, False
-    for found in _PLACE.finditer(body):
-        out.append(body[end : found.start()])
-        end = found.end()
-        if found["shell"]:
-            placed = placed or _NAMED.search(found["command"]) is not None
-            out.append((await shell(_command(found["command"], argument, values)))[:LONGEST])
+    for match in _PLACE.finditer(body):
+        out.append(body[end : match.start()])
+        end = match.end()
+        if match["shell"]:
+            placed = placed or _NAMED.search(match["command"]) is not None
+            out.append((await shell(_command(match["command"], argument, values)))[:LONGEST])
         else:
             placed = True
-            out.append(_value(found["at"], found["number"], argument, values))
+            out.append(_value(match["at"], match["number"], argument, values))
     out.append(body[end:])
     if argument and not placed:
         out.append(f"\n\nARGUMENTS: {argument}")
@@ -88,13 +88,13 @@ def _command(command: str, argument: str, values: Sequence[str]) -> str:
     quoting = _QUOTING.search(command) is not None
 
     def put(found: re.Match[str]) -> str:
-        whole = found[1] is None and found[2] is None
-        given = list(values) if whole else [_value(found[1], found[2], argument, values)]
-        if all(_PLAIN.fullmatch(value) for value in given):
-            return " ".join(given)
+        all_arguments = found[1] is None and found[2] is None
+        inserted = list(values) if all_arguments else [_value(found[1], found[2], argument, values)]
+        if all(_PLAIN.fullmatch(value) for value in inserted):
+            return " ".join(inserted)
         if quoting:
-            text = f"The command `{command}` cannot take the argument {' '.join(given)!r}: a shell would act on it."
+            text = f"The command `{command}` cannot take the argument {' '.join(inserted)!r}: a shell would act on it."
             raise SaktiError(text, title="Not sent")
-        return " ".join(shlex.quote(value) for value in given)
+        return " ".join(shlex.quote(value) for value in inserted)
 
     return _NAMED.sub(put, command)

@@ -104,7 +104,8 @@ async def undo(
     json = as_json(preview)
     if not yes:
         how = how_conflicts(preview, "--restore-conflicts")
-        return Text((*lines(preview), "Nothing was changed; --yes does it.", *how), json=json)
+        text = (*lines(preview), "Nothing was changed; --yes does it.", *how)
+        return Text(text, json=json, exit=int(files and bool(preview.remains) and not preview.plan.items))
     take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
     result = await found.undo(preview, take=take)
     done = said(result, command="`sakti redo`")
@@ -185,5 +186,6 @@ def as_json(preview: Preview) -> dict[str, Any]:
         "turns": [{"message": t.message.id, "text": t.text, "files": t.files} for t in preview.turns],
         "files": [{"path": i.path, "action": i.action, "conflict": i.conflict} for i in preview.plan.rows],
         "not_covered": list(preview.remains.lost),
+        **to_builtins(preview.remains),
         "done": False,
     }

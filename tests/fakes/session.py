@@ -53,6 +53,7 @@ async def start(
     config: Config | None = None,
     provider: Provider | None = None,
     model: ModelInfo | None = None,
+    added: tuple[Path, ...] = (),
 ) -> Recorded:
     workspace.mkdir(exist_ok=True)
     clock = store.clock
@@ -66,6 +67,7 @@ async def start(
         continue_last=continue_last,
         interactive=interactive,
         env={"PATH": "/usr/bin:/bin"},
+        added=added,
     )
     model = model or ModelInfo("demo", "scripted", context_window=window, small=small)
     session = Session(

@@ -72,7 +72,7 @@ class History(Struct):
         for name, status in self._files(gits, outside):
             if stat.S_ISDIR(status.st_mode):
                 entries[name] = Entry(status.st_mode)
-            elif stat.S_ISREG(status.st_mode) and _is_object(name):
+            elif stat.S_ISREG(status.st_mode) and is_object(name):
                 objects[name] = status
             elif (entry := self._entry(name, status)) is not None:
                 entries[name] = entry
@@ -120,16 +120,16 @@ class History(Struct):
         for git in gits:
             status = _status(top + git)
             if status is not None and stat.S_ISDIR(status.st_mode):
-                yield from _below(top, git)
+                yield from list_below(top, git)
             elif status is not None:
                 yield git, status
                 folder = repositories.kept_at(self.workspace / git, self.workspace)
                 bare += [folder.relative_to(self.workspace)] if folder and ".git" not in folder.parts else []
         if outside:
-            yield from _below("", outside)
+            yield from list_below("", outside)
         for folder in bare:  # its small files are covered like others
-            objects = _below(top, (folder / "objects").as_posix())
-            yield from ((path, status) for path, status in objects if _is_object(path) and status.st_size > COVERED)
+            objects = list_below(top, (folder / "objects").as_posix())
+            yield from ((path, status) for path, status in objects if is_object(path) and status.st_size > COVERED)
 
     def _separate(self) -> Path | None:
         """Return the repository outside of the workspace that its `.git` names, as a link or file."""
@@ -211,7 +211,7 @@ def _status(path: str) -> os.stat_result | None:
         return None
 
 
-def _below(top: str, folder: str) -> Iterator[tuple[str, os.stat_result]]:
+def list_below(top: str, folder: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield files and empty folders below a folder, without links' targets and git's transient files."""
     waiting = [folder]
     while waiting:
@@ -240,7 +240,7 @@ def _is_repository(folder: Path) -> bool:
     return all((folder / part).exists() for part in ("HEAD", "objects", "refs"))
 
 
-def _is_object(name: str) -> bool:
+def is_object(name: str) -> bool:
     return "/objects/" in f"/{name}" and _OBJECT.fullmatch(name.rpartition("/")[2]) is not None
 
 

@@ -212,7 +212,8 @@ def _with_history(items: Sequence[Item], net: Mapping[str, Net]) -> Iterator[Ite
     for item in items:
         if _is_unchanged(net[item.path]):
             continue
-        together = is_history(item.path) and "/objects/" not in item.path and repository_of(item.path) in moved
+        is_lost_object = "/objects/" in item.path and item.to is not None
+        together = is_history(item.path) and not is_lost_object and repository_of(item.path) in moved
         yield Item(item.path, item.action, item.now, item.to, item.conflict or CHANGED) if together else item
 
 

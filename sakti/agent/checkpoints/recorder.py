@@ -95,7 +95,7 @@ class Recorder:
         if turn is None or effect != "run" or _only_reads(command, place):
             yield record
             return
-        first = await self._look(command, turn, targets.read_targets(command, place))
+        first = await self._look(command, turn, place)
         if first is None:
             yield record
             return
@@ -110,8 +110,8 @@ class Recorder:
             if job is not None:
                 self._follow(record.jobs, job)
 
-    async def _look(self, command: str, turn: tuple[str, int], named: targets.Targets) -> FirstLook | None:
-        look = asyncio.create_task(asyncio.to_thread(self._before, command, turn, named))
+    async def _look(self, command: str, turn: tuple[str, int], place: Place) -> FirstLook | None:
+        look = asyncio.create_task(asyncio.to_thread(self._before, command, turn, place))
         try:
             return await asyncio.shield(look)
         except asyncio.CancelledError:
@@ -143,9 +143,10 @@ class Recorder:
         if tasks := [job.task for job in ended if job.task is not None]:
             await asyncio.wait(tasks)
 
-    def _before(self, command: str, turn: tuple[str, int], named: targets.Targets) -> FirstLook | None:
+    def _before(self, command: str, turn: tuple[str, int], place: Place) -> FirstLook | None:
         try:
-            first = self.shadow.before(named, turn, masked(command))
+            named = targets.read_targets(command, place)
+            first = self.shadow.before(named, turn, masked(command), place.added)
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)
             with contextlib.suppress(OSError):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.checkpoints import history, keeping, pending, places, restore, uncovered
+from sakti.agent.checkpoints import beyond, history, keeping, pending, places, restore, uncovered
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints.objects import FILE, HISTORY, Objects, index_entries
 from sakti.agent.checkpoints.pending import Mark, PendingCall
-from sakti.agent.checkpoints.plan import Change, Entry, Plan, has_same_mode, same
+from sakti.agent.checkpoints.plan import Change, Entry, Net, Plan, has_same_mode, same
 from sakti.agent.checkpoints.records import Records, Undone
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, packed, program
@@ -50,7 +51,8 @@ except ImportError:  # Windows: one window a workspace
 class Before(Struct, frozen=True):
     """A workspace before a command, and files that were kept for an undo.
 
-    `refused` says why not all that the command names could be kept.
+    `refused` says why not all that the command names could be kept. `added` are the folders that the user opened
+    beside the workspace; no change by the command is dated before `at_ns`.
     """
 
     picture: Picture
@@ -58,6 +60,8 @@ class Before(Struct, frozen=True):
     history: history.GitFiles
     kept: Mapping[str, Entry]
     refused: str = ""
+    added: Mapping[str, beyond.AddedFolder] = field(default_factory=dict[str, beyond.AddedFolder])
+    at_ns: int = 0
 
 
 class FirstLook(Struct, frozen=True):
@@ -91,8 +95,14 @@ class Shadow(Struct, dict=True):
 
     # --- what calls do --------------------------------------------------------------------------------------
 
-    def before(self, named: Targets = NOTHING, turn: tuple[str, int] = ("", 0), command: str = "") -> FirstLook:
-        """Look at the workspace before a command of a turn that names these files.
+    def before(
+        self,
+        named: Targets = NOTHING,
+        turn: tuple[str, int] = ("", 0),
+        command: str = "",
+        added: Iterable[Path] = (),
+    ) -> FirstLook:
+        """Look at the workspace, and `added` folders, before a command of a turn that names these files.
 
         What the command changes is recorded even if sakti is killed. Raises `SaktiError`, OSError.
         """
@@ -103,7 +113,8 @@ class Shadow(Struct, dict=True):
             history = self.history.look(beside.gits, keep=True)
             request = self._keeping(named, picture)
             entries = keeping.keep(self.workspace, request, self.objects)
-            before = Before(picture, beside, history, entries, request.refused)
+            looks = {str(f): beyond.look(f) for f in added if not f.is_relative_to(self.workspace)}
+            before = Before(picture, beside, history, entries, request.refused, looks, beyond.now_ns())
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), command)
             mark = pending.begin(self.folder, call, before)
         return FirstLook(mark, before)
@@ -157,12 +168,14 @@ class Shadow(Struct, dict=True):
         except (OSError, SaktiError):
             self.note_uncovered(call.key, call.command, call.id)
             raise
-        changes, lost = [*comparison.undoable, *history], (*comparison.lost, *gone)
-        changes = self._only_new(changes, self.records.changed_since(call.at, call.began_as))
+        recorded = self.records.changed_since(call.at, call.began_as)
+        changes = self._only_new([*comparison.undoable, *history], recorded)
+        changed, new = self._compare_added(before, recorded)
+        lost, stays = (*comparison.lost, *gone, *changed), (*comparison.stays, *new)
         if disputed_after is not None:
             changes = [row for c in changes for row in self._with_dispute(c, disputed_after)]
-        if changes or lost or comparison.stays:
-            self.records.add(call.key, self.clock.now(), changes, lost, stays=comparison.stays, call=call.id)
+        if changes or lost or stays:
+            self.records.add(call.key, self.clock.now(), changes, lost, stays=stays, call=call.id)
         if not goes_on:
             used = {c.path for c in changes}
             self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
@@ -171,8 +184,8 @@ class Shadow(Struct, dict=True):
     def _compare(self, before: Before) -> tuple[uncovered.Changes, list[Change], list[str]]:
         scanner = self.scanner()
         picture = scanner.scan(modes=True, rules=False)
-        beside = uncovered.look(self.workspace, picture.entries)
         ours = self._remove_unhidden(scanner, before, picture)
+        beside = uncovered.look(self.workspace, ours)
         old, new = uncovered.Moment(before.picture.entries, before.beside), uncovered.Moment(ours, beside)
         moves = uncovered.find_moves(self.workspace, old, new)
         moved = keeping.keep_moved(self.workspace, moves, old, new, self.objects)
@@ -183,7 +196,23 @@ class Shadow(Struct, dict=True):
                 self.objects.put(os.fsencode(look.links[path]))
         gits = tuple(dict.fromkeys((*before.beside.gits, *beside.gits)))
         look = self.history.look(gits, keep=False, outside=before.history.outside)
-        return result, *self.history.changes(before.history, look)
+        changes, gone = self.history.changes(before.history, look)
+        seen = {*old.covered, *new.covered, *before.beside.files}
+        came_or_gone = old.covered.keys() ^ new.covered.keys() | before.beside.files.keys() - beside.files.keys()
+        explained = {p.rpartition("/")[0] for p in came_or_gone}
+        gone += beyond.find_changed(self.workspace, before.beside.skipped, before.at_ns, seen, explained)
+        return result, changes, gone
+
+    def _compare_added(self, before: Before, recorded: Container[str]) -> tuple[list[str], list[str]]:
+        """Return what changed in added folders, and what is new there, but what other calls recorded."""
+        changed, new = list[str](), list[str]()
+        for folder, look in before.added.items():
+            paths, came = beyond.compare(Path(folder), look, beyond.look(Path(folder)), before.at_ns)
+            changed += paths
+            new += came
+        ours = (self.workspace, self.folder, *self.own)
+        rows = [[p for p in names if p not in recorded and not _is_below(p, ours)] for names in (changed, new)]
+        return rows[0], rows[1]
 
     def _only_new(self, changes: Iterable[Change], recorded: Mapping[str, Change]) -> list[Change]:
         """Leave out what other calls recorded meanwhile."""
@@ -252,12 +281,22 @@ class Shadow(Struct, dict=True):
     def _remove_unhidden(self, scanner: Scanner, before: Before, picture: Picture) -> Mapping[str, Entry]:
         """Leave out files that only became visible: a command that changes .gitignore did not make them."""
         old, new = before.picture.entries, picture.entries
-        rules = {p: e for p, e in old.items() if p.rpartition("/")[2] == ".gitignore" and e.oid}
-        if all(new.get(p) is e or new.get(p) == e for p, e in rules.items()):
-            return new
-        texts = {path: self.objects.get(entry.oid) for path, entry in rules.items()}
-        seen = scanner.ignored([p for p in new if p not in old], texts)
-        return {p: e for p, e in new.items() if p not in seen}
+        came = [p for p in new if p not in old]
+        hidden = {p for p in came if self._is_untouched(p, before.beside.files.get(p))}
+        rules, rules_now = _ignore_files(old), _ignore_files(new)
+        if came and rules != rules_now:
+            texts = {path: self.objects.get(entry.oid) for path, entry in rules.items()}
+            hidden |= scanner.ignored(came, texts)
+        return {p: e for p, e in new.items() if p not in hidden} if hidden else new
+
+    def _is_untouched(self, path: str, before: os.stat_result | None) -> bool:
+        """Return whether a file is as it was, whatever the rules say of it now."""
+        if before is None:
+            return False
+        try:
+            return uncovered.identity(os.lstat(self.workspace / path)) == uncovered.identity(before)
+        except OSError:
+            return False
 
     @contextlib.contextmanager
     def writing(
@@ -305,7 +344,7 @@ class Shadow(Struct, dict=True):
 
     def plan(self, changes: Iterable[Change]) -> Plan:
         """Plan to reverse changes, given oldest first, from the present state of the files."""
-        net = plans.collapse(changes)
+        net = self._add_new_objects(plans.collapse(changes))
         now: dict[str, Entry | None] = {}
         for path, one in net.items():
             try:
@@ -313,6 +352,25 @@ class Shadow(Struct, dict=True):
             except PermissionError:
                 now[path] = one.after  # in a folder that a call closed: it is looked at when that is open again
         return plans.make(net, now)
+
+    def _add_new_objects(self, net: dict[str, Net]) -> dict[str, Net]:
+        """Add the objects of repositories that did not exist before: calls do not record new objects.
+
+        A repository with files that no call made is somebody else's by now, and keeps its objects.
+        """
+        heads = [p for p, one in net.items() if f"/{p}".endswith("/.git/HEAD") and one.before is None]
+        for git in [p.removesuffix("/HEAD") for p in heads if not p.startswith("/")]:
+            net |= self._objects_of(git, net)
+        return net
+
+    def _objects_of(self, git: str, net: Mapping[str, Net]) -> dict[str, Net]:
+        below = history.list_below(f"{self.workspace}/", git)
+        files = {p: status for p, status in below if not stat.S_ISDIR(status.st_mode)}
+        objects = {p: status for p, status in files.items() if history.is_object(p)}
+        if not files.keys() - objects.keys() <= net.keys():
+            return {}
+        earlier = dict.fromkeys((p for p in net if p.startswith(f"{git}/") and history.is_object(p)), Net(None, None))
+        return earlier | {p: Net(None, Entry(s.st_mode, places.history_id(p, s))) for p, s in objects.items()}
 
     def undo(
         self,
@@ -427,6 +485,14 @@ class Shadow(Struct, dict=True):
             yield
         finally:
             os.close(handle)
+
+
+def _ignore_files(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    return {p: e for p, e in entries.items() if p.rpartition("/")[2] == ".gitignore" and e.oid}
+
+
+def _is_below(path: str, folders: Iterable[Path]) -> bool:
+    return any(Path(path).is_relative_to(folder) for folder in folders)
 
 
 def folder_of(workspace: Path) -> Path:

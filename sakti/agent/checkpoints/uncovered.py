@@ -25,15 +25,16 @@ NAMED = 20  # names of what was lost
 # Folders that programs fill, and fill again: only the folder itself is noted.
 _FILLED = frozenset(("node_modules", ".venv", "venv"))
 _CACHE = "__pycache__"
+CLOSED = frozenset((*_FILLED, _CACHE, ".git"))  # folders of which nothing beyond the limit is looked at
 ROOT = "."  # the path of the workspace itself
-_TAG = "CACHEDIR.TAG"  # says that a folder is a cache
+TAG = "CACHEDIR.TAG"  # says that a folder is a cache
 
 
 class Surroundings(Struct, frozen=True):
     """Facts at one time: of all folders, and of files that are not covered.
 
     `links` are the targets of links that are not covered, `gits` the paths of all `.git`, `unseen` folders that were
-    not looked into, `filled` those that programs fill.
+    not looked into, `filled` those that programs fill, `skipped` those with more files than are noted ("": the top).
     """
 
     folders: Mapping[str, os.stat_result] = field(default_factory=dict[str, os.stat_result])
@@ -42,6 +43,7 @@ class Surroundings(Struct, frozen=True):
     gits: tuple[str, ...] = ()
     unseen: frozenset[str] = frozenset()
     filled: frozenset[str] = frozenset()
+    skipped: frozenset[str] = frozenset()
 
 
 class _Walk:
@@ -55,6 +57,7 @@ class _Walk:
         self.gits: list[str] = []
         self.unseen: set[str] = set()
         self.filled: set[str] = set()
+        self.skipped: set[str] = set()
         self.waiting = deque([""])
 
     def run(self) -> Surroundings:
@@ -68,35 +71,41 @@ class _Walk:
                     raise
                 self.unseen.add(folder)
                 continue
-            if any(e.name == _TAG for e in entries) and f"{folder}/{_TAG}" not in self.covered:
+            if any(e.name == TAG for e in entries) and f"{folder}/{TAG}" not in self.covered:
                 self.filled.add(folder)
                 continue
             for entry in entries:
                 self._see(f"{folder}/{entry.name}" if folder else entry.name, entry)
         self.folders[ROOT] = self.folders.pop("")
         return Surroundings(
-            self.folders, self.files, self.links, tuple(self.gits), frozenset(self.unseen), frozenset(self.filled)
-        )
+            self.folders, self.files, self.links, tuple(self.gits), frozenset(self.unseen), frozenset(self.filled),
+            frozenset(self.skipped),
+        )  # fmt: skip
 
     def _see(self, path: str, entry: os.DirEntry[str]) -> None:
         if entry.name == ".git":
             self.gits.append(path)
         elif entry.is_dir(follow_symlinks=False):
             self._see_folder(path, entry)
-        elif path not in self.covered and len(self.files) < MOST:
+        elif path in self.covered:
+            return
+        elif len(self.files) >= MOST:
+            self.skipped.add(path.rpartition("/")[0])
+        else:
             self.files[path] = entry.stat(follow_symlinks=False)
             if entry.is_symlink():
                 self.links[path] = os.readlink(entry)  # noqa: PTH115 - as it is written
 
     def _see_folder(self, path: str, entry: os.DirEntry[str]) -> None:
         self.folders[path] = status = entry.stat(follow_symlinks=False)
-        if len(self.files) >= MOST:
-            self.unseen.add(path)
-        elif entry.name in _FILLED:
+        if entry.name in _FILLED:
             self.files[path] = status
             self.filled.add(path)
         elif entry.name == _CACHE:
             self.filled.add(path)
+        elif len(self.files) >= MOST:
+            self.unseen.add(path)
+            self.skipped.add(path)
         else:
             self.waiting.append(path)
 
@@ -153,7 +162,7 @@ class _Comparison:
     def __init__(self, workspace: Path, before: Moment, after: Moment, kept: Mapping[str, Entry], moves: Moves) -> None:
         self.workspace, self.contents = workspace, kept
         self.before, self.after = before, after
-        self.above = _above(kept)
+        self.above = list_above(kept)
         self.moved_folders = {path: place for path, place in moves.folders.items() if path not in self.above}
         self.undoable: list[Change] = []
         self.lost = [f"{path} (is now {place})" for path, place in self.moved_folders.items()]
@@ -178,17 +187,21 @@ class _Comparison:
     def _change_at(self, path: str) -> Change | None:
         old, new = self.before.covered, self.after.covered
         was = old.get(path) or self.contents.get(path) or self.before.any_entry(path)
-        look_again = path in self.contents and path not in new
+        look_again = path not in new and (path in self.contents or self._is_beyond(path))
         now = _entry_at(self.workspace, path) if look_again else self.after.any_entry(path)
         if _are_folders(was, now):
             was, now = old.get(path), new.get(path)  # that is: an empty folder was filled, or a folder emptied
-        unseen = now is None and _is_unseen(path, self.after.look.unseen)
-        if unseen or _is_equal(was, now) or _is_at_or_below(path, set(self.moved_folders.values())):
+        unseen = now is None and _is_unseen(path, self.after.look.unseen - self.after.look.skipped)
+        if unseen or _is_equal(was, now) or is_at_or_below(path, set(self.moved_folders.values())):
             return None
         return Change(path, was, now)
 
+    def _is_beyond(self, path: str) -> bool:
+        """Return whether a file may be there although the second look, which has a limit, did not note it."""
+        return bool(self.after.look.skipped) and path not in self.after.look.files
+
     def _is_new(self, path: str) -> bool:
-        return path in self.after.covered or path in self.moved_files or _is_at_or_below(path, self.replaced)
+        return path in self.after.covered or path in self.moved_files or is_at_or_below(path, self.replaced)
 
     def _sort(self, change: Change, *, is_new: bool) -> None:
         path, is_filled = change.path, change.path in self.before.look.filled
@@ -228,8 +241,8 @@ def _find_moved_files(workspace: Path, before: Moment, after: Moment) -> dict[st
     for path in after.covered.keys() - before.covered.keys():
         with contextlib.suppress(OSError):
             appeared[path] = os.lstat(workspace / path)
-    by_file = {_identity(s): p for p, s in appeared.items()}
-    return {p: by_file[i] for p in gone if (i := _identity(old[p])) in by_file}
+    by_file = {identity(s): p for p, s in appeared.items()}
+    return {p: by_file[i] for p in gone if (i := identity(old[p])) in by_file}
 
 
 def _find_moved_folders(old: Surroundings, new: Surroundings) -> dict[str, str]:
@@ -242,7 +255,7 @@ def _find_moved_folders(old: Surroundings, new: Surroundings) -> dict[str, str]:
     return {p: appeared[number] for p, number in numbers.items() if number in appeared}
 
 
-def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
+def identity(status: os.stat_result) -> tuple[int, int, int, int]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -318,20 +331,20 @@ def _empty_folders(here: Moment, there: Moment, changed: Container[str]) -> set[
     only = look.folders.keys() - other.folders.keys()
     if not only:
         return set()
-    holding = _above((*here.covered, *look.files, *look.gits)) | look.filled | look.unseen
+    holding = list_above((*here.covered, *look.files, *look.gits)) | look.filled | look.unseen
     return {p for p in only - holding if p not in changed and not _is_unseen(p, other.unseen)}
 
 
-def _above(paths: Iterable[str]) -> set[str]:
+def list_above(paths: Iterable[str]) -> set[str]:
     """Return all folders above paths."""
     return {p[:at] for p in paths for at, sign in enumerate(p) if sign == "/"}
 
 
 def _is_unseen(path: str, unseen: Container[str]) -> bool:
-    return _is_at_or_below(path.rpartition("/")[0], unseen)
+    return is_at_or_below(path.rpartition("/")[0], unseen)
 
 
-def _is_at_or_below(path: str, folders: Container[str]) -> bool:
+def is_at_or_below(path: str, folders: Container[str]) -> bool:
     while path:
         if path in folders:
             return True
@@ -343,7 +356,8 @@ def summarise(lost: Iterable[str]) -> list[str]:
     """Return names of lost files for people: folders with their number of files, or the file."""
     tops: dict[str, list[str]] = {}
     for path in lost:
-        tops.setdefault(path.partition("/")[0], []).append(path)
+        top = path.rpartition("/")[0] if path.startswith("/") else path.partition("/")[0]
+        tops.setdefault(top, []).append(path)
     rows = [paths[0] if len(paths) == 1 else f"{_common(paths)}/ ({len(paths)} files)" for paths in tops.values()]
     return rows[:NAMED] + ([f"{len(rows) - NAMED} more"] if len(rows) > NAMED else [])
 

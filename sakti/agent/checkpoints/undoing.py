@@ -52,7 +52,7 @@ _SAID: dict[Action, str] = {
 class Past(Struct, frozen=True):
     """One turn of a thread: the user's message that began it, and what its calls changed.
 
-    `files` counts paths; `undone`: its files were restored already.
+    `files` counts paths, also of files that cannot be restored; `undone`: its files were restored already.
     """
 
     message: Message
@@ -68,13 +68,14 @@ class Past(Struct, frozen=True):
     def files(self) -> int:
         if self.changed is None or self.undone:
             return 0
-        return len({plans.name_in_lists(c.path) for c in self.changed.changes})
+        paths = [*(c.path for c in self.changed.changes), *self.changed.left_out, *self.changed.stays]
+        return len({plans.name_in_lists(p) for p in paths})
 
 
 class Remains(Struct, frozen=True):
     """Effects that an undo does not reverse.
 
-    These are `lost` files, new files that git ignores, and commands that still run.
+    These are `lost` files, new files that nothing covers, and commands that still run.
     """
 
     lost: tuple[str, ...] = ()
@@ -88,7 +89,7 @@ class Remains(Struct, frozen=True):
         """Return each kind that there is with up to `number` names of it."""
         kinds = {
             "Cannot be restored": self.lost,
-            "New files that git ignores stay": self.new_ignored,
+            "New files stay": self.new_ignored,
             "Still running, and may change more files": self.jobs,
         }
         rows = {kind: ", ".join(one_line(n, 80) for n in names[:number]) for kind, names in kinds.items() if names}
@@ -125,7 +126,7 @@ class Preview(Struct, frozen=True):
             parts.append("the git repository will be restored")
         if plan.conflicts:
             parts.append(f"{counted(sum(bool(r.conflict) for r in plan.rows), 'conflict')}")
-        return ", ".join(parts) or "no file changes"
+        return ", ".join(parts) or ("no file can be restored" if self.remains.lost else "no file changes")
 
 
 class Result(Struct, frozen=True):
@@ -187,6 +188,7 @@ class Undoing:
         for thread_id, end in lineage:
             turns |= {t.index: t for t in records.turns(str(thread_id)) if t.index <= int(str(end))}
         turns |= {t.index: t for t in records.turns(self._thread.id)}
+        turns = {index: replace(t, stays=tuple(self._existing(t.stays))) for index, t in turns.items()}
         undone = {key for u in records.undone() if not u.redone for key in u.turns}
         return turns, undone
 
@@ -224,9 +226,11 @@ class Undoing:
     def _remains(self, changed: Sequence[Turn], keys: Container[tuple[str, int]]) -> Remains:
         lost = dict.fromkeys(p for t in changed for p in t.left_out)
         stays = dict.fromkeys(p for t in changed for p in t.stays)
-        there = [p for p in stays if os.path.lexists(self.shadow.workspace / p)]
         jobs = tuple(one_line(c.command, 80) for c in self.shadow.jobs() if c.key in keys)
-        return Remains(tuple(uncovered.summarise(lost)), tuple(uncovered.summarise(there)), jobs)
+        return Remains(tuple(uncovered.summarise(lost)), tuple(uncovered.summarise(stays)), jobs)
+
+    def _existing(self, paths: Iterable[str]) -> list[str]:
+        return [p for p in paths if os.path.lexists(self.shadow.workspace / p)]
 
     def _preview_rest(self, done: Undone) -> Preview:
         plan = self.shadow.plan(s.reversed() for s in done.steps if s.path in done.left)

@@ -86,19 +86,22 @@ async def test_a_change_of_what_was_shown_of_equal_size_and_time(store: Store, w
 def test_what_is_written_follows_no_link_that_appears_on_the_way(ws: Path, tmp_path: Path) -> None:
     (ws / "sub").rmdir()
     (ws / "sub").symlink_to(tmp_path / "out")
-    for act in (lambda: replace_file(ws / "sub" / "f", b"x"), lambda: remove_file(ws / "sub" / "f")):
+    for act in (lambda: replace_file(ws / "sub" / "f", b"x", ".f"), lambda: remove_file(ws / "sub" / "f")):
         with pytest.raises(ToolError, match="leads elsewhere now"):
             act()
     (ws / "file").symlink_to(tmp_path / "out" / "g")
     with pytest.raises(ToolError, match="leads elsewhere now"):
-        replace_file(ws / "file", b"x")
+        replace_file(ws / "file", b"x", ".f")
+    (ws / ".f").symlink_to(tmp_path / "out" / "h")
+    with pytest.raises(FileExistsError):
+        replace_file(ws / "new", b"x", ".f")
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_missing_folders_are_made_and_modes_kept(ws: Path) -> None:
-    replace_file(ws / "a" / "b" / "c.txt", b"one")
+    replace_file(ws / "a" / "b" / "c.txt", b"one", ".c")
     (ws / "a" / "b" / "c.txt").chmod(0o750)
-    replace_file(ws / "a" / "b" / "c.txt", b"two")
+    replace_file(ws / "a" / "b" / "c.txt", b"two", ".c")
     assert (ws / "a" / "b" / "c.txt").read_bytes() == b"two"
     assert (ws / "a" / "b" / "c.txt").stat().st_mode & 0o777 == 0o750
     assert [p.name for p in (ws / "a" / "b").iterdir()] == ["c.txt"], "no temporary file is left"

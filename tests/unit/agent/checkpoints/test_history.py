@@ -354,3 +354,33 @@ def test_a_branch_that_the_user_committed_to_keeps_its_other_files(place: Place)
     plan = place.plan()
     assert {i.path for i in plan.items if not i.conflict} == set()
     assert ".git/refs/tags/mine" in {i.path for i in plan.conflicts}
+
+
+@pytest.mark.parametrize(
+    "later", ["true", "git add -A; git commit -qm two", "git gc -q --prune=now; git commit -qam 3"]
+)
+@pytest.mark.parametrize("folder", [".", "sub/lib"])
+def test_undo_of_a_new_repository_leaves_nothing_of_it(place: Place, folder: str, later: str) -> None:
+    top = place.root / folder
+    top.mkdir(parents=True, exist_ok=True)
+    (top / "a.txt").write_text("a\n")
+    before = tree(place.root)
+    place.run(lambda: [git(top, *words) for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "one"))])
+    place.run(f"cd {folder}; echo b > b.txt; {later}", turn=2)
+    repository_state, objects_then = state(top), objects(top)
+    done, left = place.undo()
+    assert left == [] and tree(place.root) == before
+    assert not (top / ".git").exists()
+    assert place.redo(done) == []
+    assert state(top) == repository_state and objects(top) == objects_then
+    assert clean(top)
+
+
+@pytest.mark.parametrize("words", [("commit", "-q", "--allow-empty", "-m", "mine"), ("branch", "mine")])
+def test_a_new_repository_that_the_user_goes_on_with_keeps_its_objects(place: Place, words: tuple[str, ...]) -> None:
+    (place.root / "a.txt").write_text("a\n")
+    place.run(lambda: [git(place.root, *w) for w in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "one"))])
+    git(place.root, *words)
+    there = {p for p in (place.root / ".git" / "objects").rglob("*") if p.is_file()}
+    place.undo()
+    assert {p for p in (place.root / ".git" / "objects").rglob("*") if p.is_file()} == there

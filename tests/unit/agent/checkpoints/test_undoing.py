@@ -405,6 +405,8 @@ async def test_changes_of_a_background_command_are_undone_with_its_turn(store, t
     here = await start(store, root, answers, overrides=AUTO)
     (root / ".gitignore").write_text("*.log\n")
     await here.ask("run it in the background")
+    while not (root / "now.txt").exists():  # else both turns see it appear, at one time of the fake clock
+        await asyncio.sleep(0.02)
     await here.ask("leave something")
     found = undoing.of_session(here.session)
     assert len((await found.preview(2)).remains.jobs) == 2
@@ -422,5 +424,33 @@ async def test_changes_of_a_background_command_are_undone_with_its_turn(store, t
     result = await found.undo(preview)
     assert {p.name for p in root.iterdir()} <= {"y.log", "go", ".gitignore"}
     assert not result.is_complete
-    assert "New files that git ignores stay: y.log." in undo.said(result).sentence
+    assert "New files stay: y.log." in undo.said(result).sentence
     await here.session.close()
+
+
+async def test_a_turn_whose_only_change_is_a_loss_is_the_turn_to_undo(store, tmp_path):
+    root = tmp_path / "w"
+    root.mkdir()
+    (root / ".gitignore").write_text("*.log\n")
+    (root / "a.log").write_text("log\n")
+    remove = "import os; os.remove('a.log'); open('b.log', 'w')"
+    answers = [
+        said(("write", {"path": "one.txt", "content": "one\n"})),
+        "written",
+        said(("bash", {"command": f'python3 -c "{remove}"'})),
+        "removed",
+    ]
+    here = await start(store, root, answers, overrides=AUTO)
+    await here.ask("write one")
+    await here.ask("remove the log")
+    await here.session.close()
+    scope = shell(store, here.session)
+    words = {"number": 1, "files": True, "conversation": False, "restore_conflicts": False, "thread": ""}
+    shown = await undo.undo.run(scope, **words, yes=False)
+    assert shown.exit == 1 and "Cannot be restored: a.log" in shown.lines
+    assert shown.json["lost"] == ("a.log",) and shown.json["new_ignored"] == ("b.log",)
+    done = await undo.undo.run(scope, **words, yes=True)
+    assert done.exit == 1 and "Cannot be restored: a.log" in done.lines[0]
+    assert done.json["lost"] == ("a.log",) and (root / "one.txt").exists()
+    assert (await undo.undo.run(scope, **words, yes=True)).exit == 0
+    assert not (root / "one.txt").exists()

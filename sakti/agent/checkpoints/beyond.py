@@ -1,0 +1,157 @@
+"""Find changes by commands where nothing is kept: in added folders, and beyond the limit of files.
+
+An undo cannot restore them, but names them. The facts of added folders are compared before and after a command. Beyond
+the limit, changes show by the time of the last change (ctime), which programs cannot set.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct, field
+
+from sakti.agent.checkpoints import history, uncovered
+from sakti.agent.checkpoints.objects import index_id
+
+MOST = 200_000  # files beyond the limit that are looked at after a command
+_COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, the clock of files
+TICK_NS = 20_000_000  # the time of a file is that of the last tick of the system
+
+Facts: TypeAlias = tuple[int | str, ...]
+
+
+class AddedFolder(Struct, frozen=True):
+    """Facts of all in a folder beside the workspace at one time; `skipped` holds more than is noted."""
+
+    facts: Mapping[str, Facts] = field(default_factory=dict[str, Facts])
+    skipped: frozenset[str] = frozenset()
+
+
+def now_ns() -> int:
+    """Return a time before which no later change of a file is dated."""
+    if sys.platform == "linux":
+        return time.clock_gettime_ns(_COARSE)
+    return time.time_ns() - TICK_NS
+
+
+def look(folder: Path) -> AddedFolder:
+    """Look at an added folder and the repositories in it; one that cannot be read is empty."""
+    try:
+        seen = uncovered.look(folder, ())
+    except OSError:
+        return AddedFolder()
+    facts = {path: _facts(status) for path, status in {**seen.folders, **seen.files}.items()}
+    for git in seen.gits:
+        for path, status in islice(history.list_below(f"{folder}/", git), uncovered.MOST):
+            is_index = path.endswith("/index") and stat.S_ISREG(status.st_mode)
+            facts[path] = _index_facts(folder / path) if is_index else _facts(status)
+    return AddedFolder(facts, seen.skipped)
+
+
+def _facts(status: os.stat_result) -> Facts:
+    if stat.S_ISDIR(status.st_mode):
+        return (status.st_mode,)
+    return status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _index_facts(path: Path) -> Facts:
+    """Return the id of git's index, which `git status` alone writes again."""
+    try:
+        return (index_id(path.read_bytes()),)
+    except OSError:
+        return ()
+
+
+def compare(folder: Path, before: AddedFolder, after: AddedFolder, since_ns: int) -> tuple[list[str], list[str]]:
+    """Return the paths of what was changed or removed in an added folder, and of what is new."""
+    old, new = before.facts, after.facts
+    paths = [p for p in old.keys() | new.keys() if old.get(p) != new.get(p)]
+    gone = _without_parents(p for p in old.keys() & {*paths} if p in new or not os.path.lexists(folder / p))
+    came = _without_parents(p for p in new.keys() - old.keys() if not _is_in(p, before.skipped))
+    gone += find_changed(folder, before.skipped, since_ns, old)
+    return [f"{folder}/{p}" for p in gone], [f"{folder}/{p}" for p in came if not history.is_object(p)]
+
+
+def _without_parents(paths: Iterable[str]) -> list[str]:
+    """Leave out folders of which something else is named."""
+    rows = sorted(paths)
+    return [p for p, following in pairwise((*rows, "")) if not following.startswith(f"{p}/")]
+
+
+def _is_in(path: str, folders: Container[str]) -> bool:
+    return path.rpartition("/")[0] in folders or uncovered.is_at_or_below(path, folders)
+
+
+def find_changed(
+    top: Path, folders: Iterable[str], since_ns: int, seen: Container[str], explained: Iterable[str] = ()
+) -> list[str]:
+    """Return what changed since a time in folders beyond the limit, but files that are seen otherwise.
+
+    From folders in `explained` such files were removed, so their own times say nothing.
+    Of a folder from which files were removed only its own name is known, like that of one with too many files.
+    """
+    rows: list[str] = []
+    missing = [f for f in folders if f and not os.path.lexists(top / f)]
+    explained = uncovered.list_above(missing) | {"" for _ in missing} | {*explained}
+    waiting, visited, count = sorted(folders, reverse=True), set[str](), 0
+    while waiting:
+        folder = waiting.pop()
+        if folder in visited:
+            continue
+        visited.add(folder)
+        if count > MOST:
+            rows.append(f"{folder or uncovered.ROOT}/ (not looked at)")
+            continue
+        names, below, number = _changed_in(top, folder, since_ns, seen)
+        count += number + 1
+        rows += [n for n in names if not n.endswith("/") or folder not in explained or folder in missing]
+        waiting += below
+    return rows
+
+
+def _changed_in(top: Path, folder: str, since_ns: int, seen: Container[str]) -> tuple[list[str], list[str], int]:
+    """Return what changed in a folder, the folders in it, and the number of its files."""
+    changed_itself = _is_changed(top / folder, since_ns)
+    own_name = [f"{folder or uncovered.ROOT}/"] if changed_itself else []
+    entries = _list_entries(top / folder)
+    if entries is None:  # it is gone, or could not be read before either
+        return own_name, [], 0
+    prefix = f"{folder}/" if folder else ""
+    folders = [f"{prefix}{e.name}" for e in entries if e.is_dir(follow_symlinks=False)]
+    recent = [f"{prefix}{e.name}" for e in _changed_since(entries, since_ns)]
+    names = [p for p in recent if p not in seen] if recent else own_name
+    return names, folders, len(entries)
+
+
+def _is_changed(folder: Path, since_ns: int) -> bool:
+    try:
+        return os.lstat(folder).st_ctime_ns >= since_ns
+    except OSError:
+        return True
+
+
+def _list_entries(folder: Path) -> list[os.DirEntry[str]] | None:
+    """List a folder without those that programs fill, a cache as empty; None if it cannot be read."""
+    try:
+        with os.scandir(folder) as rows:
+            entries = [e for e in rows if e.name not in uncovered.CLOSED]
+    except OSError:
+        return None
+    return [] if any(e.name == uncovered.TAG for e in entries) else entries
+
+
+def _changed_since(files: Iterable[os.DirEntry[str]], since_ns: int) -> Iterator[os.DirEntry[str]]:
+    for entry in files:
+        try:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if not is_folder and entry.stat(follow_symlinks=False).st_ctime_ns >= since_ns:
+                yield entry
+        except FileNotFoundError:
+            continue

@@ -74,7 +74,7 @@ def _expand_choice(choice: Word, place: Place) -> list[str] | None:
 
 
 def list_matches(pattern: str, folder: Path) -> list[str] | None:
-    """Return the matches of a pattern, itself if there are none; None if they are too many or not clear.
+    """Return the matches of a pattern, itself without any; None if they are too many or unclear.
 
     `**` is `*`, as in a shell that was not told otherwise; a leading dot is matched by a dot only.
     """

@@ -90,7 +90,7 @@ def _describe_redirection(command: Simple) -> str:
 
 
 def _describe_remote_removal(argv: Sequence[str], text_input: str) -> str:
-    """Return the loss in a cloud or a database that an argument or the written input asks for."""
+    """Return the loss in a cloud or a database that arguments or the written input ask for."""
     harm = find_program(argv[0]).harm
     if harm == "cloud" and any(_CLOUDS.match(a) for a in argv[1:]):
         return "Removes outside this machine"
@@ -105,7 +105,10 @@ def runs_its_input(command: Simple) -> bool:
 
 
 def _runs_printed_code(command: Simple) -> bool:
-    """Return whether an interpreter gets its code from another command: `bash <(COMMAND)`, `sh -c "$(COMMAND)"`."""
+    """Return whether an interpreter gets its code from another command.
+
+    As in `bash <(COMMAND)` and `sh -c "$(COMMAND)"`.
+    """
     program, words = find_program(command.program), command.words[1:]
     if command.program != "eval" and not (program.shell or program.runs_input or program.runs_script):
         return False

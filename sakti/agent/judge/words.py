@@ -112,7 +112,10 @@ def _is_divided(variable: Word, choice: Word) -> bool:
 
 
 def has_plain_sets(pattern: str) -> bool:
-    """Return whether the sets in a pattern are plain: bash reads `[[:alpha:]]` and `[a"]"]` unlike `fnmatch`."""
+    """Return whether the sets in a pattern are plain.
+
+    Bash reads others, such as `[[:alpha:]]` and `[a"]"]`, in another way than `fnmatch`.
+    """
     return "[" not in _PLAIN_SET.sub("", pattern)
 
 

@@ -15,6 +15,7 @@ from sakti.agent.judge.programs import find_program, has_option, list_operands
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.where import Place
+from sakti.agent.judge.words import has_plain_sets
 from sakti.core.patterns import lazy_pattern
 
 MOST_MATCHES = 2_000  # of a pattern
@@ -73,10 +74,12 @@ def _expand_choice(choice: Word, place: Place) -> list[str] | None:
 
 
 def list_matches(pattern: str, folder: Path) -> list[str] | None:
-    """Return the matches of a pattern, itself if there are none; None if they are too many.
+    """Return the matches of a pattern, itself without any; None if they are too many or unclear.
 
     `**` is `*`, as in a shell that was not told otherwise; a leading dot is matched by a dot only.
     """
+    if not has_plain_sets(pattern):
+        return None
     names = ["/"] if pattern.startswith("/") else [""]
     for part in [p for p in pattern.split("/") if p]:
         names = list(itertools.islice(_match_part(names, part, folder), MOST_MATCHES + 1))

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sakti.agent.judge import git
-from sakti.agent.judge.call_forms import match_form
+from sakti.agent.judge.call_forms import list_edited_files, match_form
 from sakti.agent.judge.programs import (
     Harm,
     ProgramEntry,
@@ -63,7 +63,7 @@ def _describe_loss(command: Simple, place: Place) -> str:
     program, argv = find_program(name), as_module((name, *command.argv[1:]))
     return (
         _describe_harm(command, program)
-        or _describe_remote_removal(argv)
+        or _describe_remote_removal(argv, command.input)
         or _describe_redirection(command)
         or (_describe_removal(command, program.removal, place) if program.removal is not None else "")
         or (_CHECKS[name](command, place) if name in _CHECKS else "")
@@ -81,19 +81,20 @@ def _describe_harm(command: Simple, program: ProgramEntry) -> str:
 
 def _describe_redirection(command: Simple) -> str:
     """Return the harm of a command's input or output."""
-    if runs_its_input(command):
+    if runs_its_input(command) or _runs_printed_code(command):
         return "Runs what another command prints"
-    if any(w.text.startswith("/dev/") and not is_harmless_device(w.text) for w in command.writes):
+    edited = [path for path, access in list_edited_files(command.argv) or () if access == "write"]
+    if any(p.startswith("/dev/") and not is_harmless_device(p) for p in (*(w.text for w in command.writes), *edited)):
         return "Writes to a device"
     return ""
 
 
-def _describe_remote_removal(argv: Sequence[str]) -> str:
-    """Return the loss in a cloud or a database that an argument asks for."""
+def _describe_remote_removal(argv: Sequence[str], text_input: str) -> str:
+    """Return the loss in a cloud or a database that arguments or the written input ask for."""
     harm = find_program(argv[0]).harm
     if harm == "cloud" and any(_CLOUDS.match(a) for a in argv[1:]):
         return "Removes outside this machine"
-    if harm == "database" and any(_SQL.search(a) for a in argv[1:]):
+    if harm == "database" and any(_SQL.search(text) for text in (*argv[1:], text_input)):
         return "Removes from a database"
     return ""
 
@@ -101,6 +102,21 @@ def _describe_remote_removal(argv: Sequence[str]) -> str:
 def runs_its_input(command: Simple) -> bool:
     """Return whether an interpreter runs what another command prints."""
     return find_program(command.program).runs_input and command.piped and not _names_script(command)
+
+
+def _runs_printed_code(command: Simple) -> bool:
+    """Return whether an interpreter gets its code from another command.
+
+    As in `bash <(COMMAND)` and `sh -c "$(COMMAND)"`.
+    """
+    program, words = find_program(command.program), command.words[1:]
+    if command.program != "eval" and not (program.shell or program.runs_input or program.runs_script):
+        return False
+    first = next((w for w in words if not w.text.startswith("-")), None)
+    is_code = command.program == "eval" or any(re.match(r"-\w*[ce]$|--(?:command|eval)$", w.text) for w in words)
+    if first is None or not is_code or not first.output:
+        return first is not None and first.stream
+    return first.text.startswith(("$(", "`", '"$(', '"`'))
 
 
 def is_harmless_device(path: str) -> bool:
@@ -120,6 +136,8 @@ def _describe_publishing(argv: Sequence[str]) -> str:
     # a quoted operand may be several words, as in `redis-cli "flushall async"`
     arguments = [w for a in argv[1:] for w in ([a] if a.startswith("-") else a.split())]
     listed = is_met(entries, arguments)
+    if arguments[:1] and arguments[0].startswith("-") and "=" not in arguments[0]:
+        listed = listed or is_met(entries, arguments[2:])  # `gh -R OWNER/NAME release delete`
     if not listed and not isinstance(entries, bool) and argv[0] != "gh":
         listed = any(o in entries for o in list_operands(arguments)[1:2])  # behind the value of an option
     return "Publishes, deploys or removes outside this machine" if listed else ""

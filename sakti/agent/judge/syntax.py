@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
 from sakti.agent.judge.programs import find_program
-from sakti.agent.judge.words import VARIABLE, Simple, Word, has_output, join
+from sakti.agent.judge.words import VARIABLE, Simple, Word, has_output, has_plain_sets, join
 from sakti.core.patterns import lazy_pattern
 
 # Parts of a command that are judged by the commands in them.
@@ -28,12 +28,15 @@ _UNSURE = frozenset({"pipeline", "subshell", "do_group", "if_statement", "compou
 _READS = frozenset({"<"})
 _WRITES = frozenset({">", ">>", "&>", "&>>", ">|"})
 _COPIES = frozenset({">&", "<&"})
+# Bash expands the file behind `>&` and `<&` twice, the second time without its quotes.
+_EXPANDED_ONCE = lazy_pattern(r"[\w./:,+%@=-]+")
 _SPACE = b" \t\n;"
 _BEFORE = b" \t\n;&|()<>"  # what may stand before a comment or the number of a file
 _ENDS_WITH_NUMBER = re.compile(rb"(?:^|[\s;&|()<>])\d+\Z")
 # What the shell replaces, outside of quotes; `~` only where a home folder may stand.
 _EXPANDS = lazy_pattern(r"[\[\]*?{}$`!\\]|(?:^|[=:])~|^=")
 _HOME = lazy_pattern(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
+_QUOTED = lazy_pattern(r"'[^'\[\]]*'|\"[^\"\[\]]*\"")
 _ESCAPED = frozenset({r"\;", r"\(", r"\)", r"\!"})  # words that programs take as signs
 # Comparisons in `[[ ]]` that compute, and with that may run, what stands in a word.
 _COMPUTES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
@@ -50,7 +53,7 @@ _RANGE = lazy_pattern(r"\{(0|[1-9]\d{0,2})\.\.(0|[1-9]\d{0,2})\}")
 _HARMLESS_VARIABLES = lazy_pattern(
     r"CI|COLUMNS|DEBUG|FORCE_COLOR|LANG|LANGUAGE|LC_[A-Z]+|LINES|LOG_LEVEL|NO_COLOR|NODE_ENV|TERM|TZ|VERBOSE"
     r"|(?:APP|FLASK|RAILS|RACK|MIX)_(?:DEBUG|ENV)|DJANGO_SETTINGS_MODULE|RUST_(?:BACKTRACE|LOG)|CARGO_TERM_COLOR"
-    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8)|GOOS|GOARCH|PORT"
+    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8)|CGO_ENABLED|GOOS|GOARCH|PORT"
 )
 
 
@@ -297,6 +300,10 @@ class Reader:
             return
         if not all(t.literal for t in targets):
             self._note("leaves a word to the shell")
+        if sign in _COPIES and not all(map(_EXPANDED_ONCE.fullmatch, (t.text for t in targets))):
+            self._note("leaves a word to the shell")
+            for target in targets:
+                self.commands += Reader(f": {target.text}").commands
         if sign not in _COPIES or not all(re.fullmatch(r"\d+|-", t.text) for t in targets):
             (redirects.reads if sign in _READS else redirects.writes).extend(targets)
 
@@ -507,7 +514,7 @@ class Reader:
         word = join(parts, "".join(p.text for p in parts))
         if any(c.end_byte != d.start_byte for c, d in itertools.pairwise(node.children)):
             self._note("cannot be parsed")
-        if re.search(r"(?:^|[=:])~", raw):
+        if re.search(r"(?:^|[=:])~", raw) or (not word.literal and not has_plain_sets(_QUOTED.sub("''", raw))):
             self._note("leaves a word to the shell")
             return Word(word.text, literal=False)
         return word

@@ -14,6 +14,8 @@ from sakti.core.patterns import lazy_pattern
 MAX_CHOICES = 200  # that loops give one word
 VARIABLE = lazy_pattern(r"(?!(?:auto_resume|histchars)$)[a-z_][a-z0-9_]*")  # that no program and no shell looks at
 
+_PLAIN_SET = lazy_pattern(r"\[(?:[!^]?[\w.,+@-]+|[*?\[])\]")
+
 
 class Word(Struct, frozen=True):
     """Word as the program gets it; `literal`: the text says what it is, so it is exactly this.
@@ -107,6 +109,14 @@ def _is_divided(variable: Word, choice: Word) -> bool:
     """Return whether the shell would divide or expand the text that it puts in place of a variable."""
     is_bare = variable.split and bool(variable.choices)
     return is_bare and choice.literal and re.search(r"[\s*?\[\\]", choice.text) is not None
+
+
+def has_plain_sets(pattern: str) -> bool:
+    """Return whether the sets in a pattern are plain.
+
+    Bash reads others, such as `[[:alpha:]]` and `[a"]"]`, in another way than `fnmatch`.
+    """
+    return "[" not in _PLAIN_SET.sub("", pattern)
 
 
 def has_output(words: Sequence[Word]) -> bool:

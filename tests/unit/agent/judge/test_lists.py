@@ -95,6 +95,8 @@ def test_everyday_commands_ask_as_little_as_listed(bash: Ask, trapped: Place) ->
 FREE = [
     "ls src/*.py",
     "cat src/*.py | head -5",
+    "ls src/[ab].py",
+    "cat src/[a-c]*.py",
     "wc -l src/**/*.py *.py",
     "for f in *.py; do wc -l $f; done",
     'for f in a.py src/b.py; do echo "== $f"; head -3 "$f"; done',

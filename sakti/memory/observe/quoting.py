@@ -102,7 +102,8 @@ _OWN_AGAIN = lazy_pattern(
 # The end of a mail; what follows it may be the user's again.
 _SIGN_OFF = lazy_pattern(
     r"(?:(?:best|kind|warm) regards|regards|best(?: wishes)?|cheers|bye|thanks|thank you|sincerely|yours|"
-    r"(?:viele|liebe|beste|schöne|mit freundlichen|mit besten) grü(?:ß|ss)en?|gr[uü](?:ß|ss)e?|lg|vg|mfg|danke)[^.:?]{0,20}$",
+    r"(?:viele|liebe|beste|schöne|mit freundlichen|mit besten) grü(?:ß|ss)en?|gr[uü](?:ß|ss)e?|lg|vg|mfg|danke)"
+    r"[^.:?]{0,20}$",
     re.IGNORECASE,
 )
 _STATING = lazy_pattern(

@@ -190,8 +190,9 @@ _FENCE = lazy_pattern(r"^[ \t]*```[\w-]*[ \t]*$", re.MULTILINE)
 _BULLET = lazy_pattern(r"^([ \t]*)[-•+][ \t]+")
 
 
-# Control characters, lone surrogates, and characters that change the direction of a text.
+# Terminal sequences, control characters, lone surrogates, and characters that change the direction of a text.
 _HIDDEN = lazy_pattern(
+    "(?:\x1b\\[|\x9b)[0-?]{0,32}[ -/]{0,4}[@-~]|\x1b\\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\\\)|"
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
 

@@ -24,7 +24,7 @@ _HEADER = lazy_pattern(r"(?P<indent>\s*)Date:\s*(?P<date>.*\S)?\s*")
 _OWN_TASK = lazy_pattern(
     r"\b(?:(?:extract|writ|not|record|produc|creat|mak)\w* (?:the |new |all |any )*observations?|"
     r"observations? of the new messages|new observations|the observer|memory observer|observation (?:task|format|log)|"
-    r"keep(?:ing|s)? the memory of a(?: coding)? agent|no other task (?:should|may|must) be (?:started|done)|"
+    r"the memory of an?(?: \w+)? agent|no other task (?:should|may|must) be (?:started|done)|"
     r"answer with these tags|the log so far)\b",
     re.IGNORECASE,
 )

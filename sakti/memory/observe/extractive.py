@@ -20,6 +20,7 @@ from sakti.core.tokens import Counter
 from sakti.core.types import FilePart, ImagePart, Json, Message, OutputPart, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory.log import dates
 from sakti.memory.log.lines import references
+from sakti.memory.log.parse import MAX_LINE
 from sakti.memory.observe.quoting import Piece, pieces, shell
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.memory.slices import run_in_slices, run_to_end
@@ -32,6 +33,7 @@ STATED = 7.0
 ROOMS = ((STATED, 0.5, 60), (4.0, 0.15, 40), (0.0, 0.06, 20))
 LONG, LONG_SHARE = 400, 0.2
 LINE_TOKENS = 12  # sign, time and speaker of a line
+LINE_CHARACTERS = MAX_LINE // 2  # of the texts that share a line: storing cuts a line at MAX_LINE
 STATED_CHARACTERS, SENTENCE_CHARACTERS, COMMAND_CHARACTERS, FILES = 2_000, 400, 120, 12
 # Of an output: characters and lines at its beginning, and as many at its end, and characters of a line.
 OUTPUT, OUTPUT_LINES, OUTPUT_LINE, STEP_LINES = 200_000, 2_000, 2_000, 50
@@ -325,17 +327,20 @@ def _log(chosen: Sequence[Candidate], timezone: str) -> str:
 
     So do files of one tool in a row.
     """
-    lines: dict[tuple[str, str, str], list[Candidate]] = {}
+    lines: dict[tuple[str, str, str, int], list[Candidate]] = {}
+    sizes: dict[tuple[str, str, str], int] = {}
     run = ""  # the key under which files of the same tool still gather
     for candidate in chosen:
         tool = not candidate.lead.endswith(":")
         listed = candidate.lead == "Agent changed" or (tool and candidate.sign == "🟢")
         run = (run or candidate.message) if listed else "" if candidate.lead.startswith("User") else run
         key = run if listed else f"{candidate.order}" if tool else candidate.message
-        lines.setdefault((key, candidate.lead, candidate.sign), []).append(candidate)
+        shared = (key, candidate.lead, candidate.sign)
+        sizes[shared] = sizes.get(shared, 0) + len(candidate.text)
+        lines.setdefault((*shared, sizes[shared] // LINE_CHARACTERS), []).append(candidate)
     out: list[str] = []
     day = ""
-    for (_, lead, _), parts in lines.items():
+    for (_, lead, _, _), parts in lines.items():
         first = parts[0]
         if (today := dates.day_text(first.time, timezone)) != day:
             day = today

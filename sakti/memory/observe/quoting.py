@@ -93,7 +93,17 @@ _OWN_AGAIN = lazy_pattern(
     r"(?:(?:but|and|so|ok|well|no|hm+|aber|und|also|nein)[, ]+)*(?:(?:i|we|ich|wir)(?:['’](?:d|m|ve|ll|re))? \w|"
     r"(?:can|could|would|should|shall|do|what|why|how|is|are) (?:you|we|i|is|are|do|does|did|was|that|this)\b|please\b|"
     r"what do you think|any idea|my (?:opinion|view|take)|in my |(?:never|don['’]t|do not|let['’]s) |"
-    r"kannst du|können wir|sollen wir|bitte\b|was meinst|(?:warum|wieso|woran)\b|meiner meinung|stimmt |nie |lass )",
+    r"kannst du|können wir|sollen wir|bitte\b|was meinst|(?:warum|wieso|woran)\b|meiner meinung|stimmt |nie |lass |"
+    r"(?:that|this|it)(?:['’]s| is| was)(?:n['’]t| not| wrong| right| true| false| outdated)\b|"
+    r"das (?:stimmt|ist (?:nicht|falsch|richtig|veraltet))\b|"
+    r"[^.!?\n]{0,100}\b(?:really|actually|in fact|instead|wirklich|eigentlich|tatsächlich|stattdessen)\b)",
+    re.IGNORECASE,
+)
+# The end of a mail; what follows it may be the user's again.
+_SIGN_OFF = lazy_pattern(
+    r"(?:(?:best|kind|warm) regards|regards|best(?: wishes)?|cheers|bye|thanks|thank you|sincerely|yours|"
+    r"(?:viele|liebe|beste|schöne|mit freundlichen|mit besten) grü(?:ß|ss)en?|gr[uü](?:ß|ss)e?|lg|vg|mfg|danke)"
+    r"[^.:?]{0,20}$",
     re.IGNORECASE,
 )
 _STATING = lazy_pattern(
@@ -169,13 +179,13 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
         fence = _FENCE.match(line)
         if fence:
             fenced = not fenced
-        if rest and not is_mail and _ends_quotation(lines, number, rest):
+        if rest and _ends_quotation(lines, number, rest, is_mail):
             rest = 0
         if fence or fenced or rest or number in pasted or _MARKED.match(line):
             rest += bool(rest) and bool(line.strip())
             yield line, False
         elif _MAIL.match(line) and _is_mail(lines, number):
-            rest, is_mail = 1, True
+            rest, is_mail = int(not _is_delimited(lines, number + 1)), True
             yield line, False
         else:
             parts = list(_parts(line))
@@ -188,13 +198,15 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
                 yield part, mine
 
 
-def _ends_quotation(lines: Sequence[str], number: int, quoted: int) -> bool:
+def _ends_quotation(lines: Sequence[str], number: int, quoted: int, is_mail: bool) -> bool:
     """Return whether a paragraph behind an unmarked quotation is the user's.
 
     `quoted`: its lines so far and the one that announces it. A single line ends at the blank line behind it, a longer
-    quotation where the user asks or judges in the last paragraph.
+    quotation where the user asks or judges in the last paragraph; a mail only behind its sign-off.
     """
     if number == 0 or lines[number - 1].strip() or not lines[number].strip():
+        return False
+    if is_mail and not _is_signed(lines[:number]):
         return False
     if quoted == ANNOUNCED + 1:
         return True
@@ -202,6 +214,12 @@ def _ends_quotation(lines: Sequence[str], number: int, quoted: int) -> bool:
         not line.strip() and any(x.strip() for x in lines[n:]) for n, line in enumerate(lines) if n > number
     )
     return quoted > ANNOUNCED and is_last and _OWN_AGAIN.match(lines[number][:LINE_LIMIT]) is not None
+
+
+def _is_signed(lines: Sequence[str]) -> bool:
+    """Return whether lines end with a sign-off: a closing formula and perhaps a name."""
+    ending = [line.strip()[:LINE_LIMIT] for line in lines[-6:] if line.strip()][-2:]
+    return any(_SIGN_OFF.match(line) for line in ending)
 
 
 def _shows(lines: Sequence[str], number: int) -> bool:

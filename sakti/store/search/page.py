@@ -86,7 +86,7 @@ class SearchPage(Struct, frozen=True):
     `without`: words whose texts are left out. `unquoted`: phrases that no text has; their words were looked for.
     `unknown`: filters (name, value) of what is not there, read as words. `said`: what stands so in a text, and whose
     NOT is no operator. `with_all`: how many hits have all words, where that is told; they come first. `when`: the time
-    that the query names, in which all hits are.
+    that the query names, in which all hits are; `empty_time`: such a time without hits, so others are listed.
     """
 
     query: str
@@ -104,6 +104,7 @@ class SearchPage(Struct, frozen=True):
     said: tuple[str, ...] = ()
     with_all: int | None = None
     when: str = ""
+    empty_time: str = ""
 
     @property
     def found(self) -> str:
@@ -122,6 +123,8 @@ class SearchPage(Struct, frozen=True):
     def notes(self) -> list[str]:
         """Describe what else there is to know, a phrase each."""
         texts: list[str] = [f"only {self.when}"] if self.when else []
+        if self.empty_time:
+            texts.append(f"nothing {self.empty_time}: looked at all times")
         if self.suggestion:
             texts.append(f"did you mean “{self.suggestion}”?")
         texts += [f"no text has “{phrase}”: its words were looked for" for phrase in self.unquoted]

@@ -142,7 +142,9 @@ def search(
         page = _search(db, _in_time(query, timed), asking)
         if page.total or page.partial:
             return replace(page, said=said_so, when=timed.described)
-    return replace(_search(db, query, asking), said=said_so)
+    page = _search(db, query, asking)
+    has_all = page.total > 0 and page.with_all != 0
+    return replace(page, said=said_so, empty_time=timed.described if timed and not has_all else "")
 
 
 class _Asking(Struct, frozen=True):

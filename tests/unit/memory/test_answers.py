@@ -48,6 +48,7 @@ def test_no_line_of_the_prompt_is_stored(part: str) -> None:
         "User's priority is to extract new observations; no other task should be started",
         "Agent has to write the observations of the new messages",
         "The observer keeps the memory of a coding agent",
+        "Assistant was asked to act as the memory of an AI agent",
     ],
 )
 def test_lines_about_the_observers_task_are_refused_unless_the_user_speaks_of_it(line: str) -> None:
@@ -65,6 +66,14 @@ def test_dates_are_days_of_the_observed_messages(month: int, day: int, year: int
     assert row.date in allowed
     if f"{name} {day}, {year}" in allowed:
         assert row.date == f"{name} {day}, {year}"
+
+
+@pytest.mark.parametrize("opening", ["\x1b[", "\x9b"])
+@pytest.mark.parametrize("code", ["31m", "0m", "1;38;5;200m", "2J", "?25l", "12;40H"])
+def test_terminal_sequences_leave_nothing_behind(opening: str, code: str) -> None:
+    assert (
+        parse.clean(f"* 🟡 (12:00) Agent {opening}{code}read\x1b]0;title\x07 a[0m]") == "* 🟡 (12:00) Agent read a[0m]"
+    )
 
 
 def test_lines_that_the_log_or_the_answer_has_are_left_out() -> None:

@@ -71,7 +71,7 @@ def test_long_lines_are_cut_with_a_note() -> None:
         ("[O1] * one\n  [O1-N1] * two", "* one\n  * two"),
         ("* one</observations>\n<obs<observations>ervations>* two", "* one\n* two"),
         ("<current-task>\nold\n</current-task>\n* one", "* one"),
-        ("* o\x00n\x1b[31me\x85\ud800", "* on[31me"),
+        ("* o\x00n\x1b[31me\x85\ud800", "* one"),
         ("```text\n* one\n```", "* one"),
         ("- one\n  + two\n• three", "* one\n  * two\n* three"),
         ("* one\r\n\n\n\n* two  ", "* one\n\n* two"),

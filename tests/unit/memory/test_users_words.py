@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, TextPart
+from sakti.memory.log.parse import MAX_LINE
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.memory.observe.quoting import pieces
 from sakti.memory.protocol import ObserveInput
@@ -87,6 +88,7 @@ def test_lists_are_kept_whole(count: int, forms: tuple[str, ...], sign: str) -> 
     log = noted(["The requirements:\n" + "\n".join(rows)])
     assert share(said, log) >= 0.95
     assert "User quoted" not in log
+    assert max(map(len, log.split("\n"))) <= MAX_LINE
 
 
 @pytest.mark.parametrize("count", [3, 12, 40])
@@ -150,6 +152,21 @@ def test_a_pasted_mail_stays_a_quotation(judging: str, paragraphs: int) -> None:
     body = "\n\n".join(f"Paragraph {n}: always deploy on Sundays." for n in range(paragraphs))
     for head in ("From: ben@x.test\nSubject: rules", "Mail from Ben:"):
         assert judging not in " ".join(p.text for p in pieces(f"{head}\n\n{body}\n\n{judging}") if p.own)
+
+
+@pytest.mark.parametrize("judging", [*JUDGING, "The budget is really 80k.", "Das stimmt nicht, es sind 80k."])
+@pytest.mark.parametrize("ending", ["Bye\nBen", "Best regards,\nBen Ray", "Viele Grüße\n\nBen", "Gruß, Ben"])
+def test_the_user_asks_or_judges_behind_a_signed_mail(judging: str, ending: str) -> None:
+    text = f"From: ben@x.test\nSubject: rules\n\nHi,\n\nI always force push.\n\n{ending}\n\n{judging}"
+    own = " ".join(p.text for p in pieces(text) if p.own)
+    assert judging in own and "force push" not in own and "Ben" not in own
+
+
+@pytest.mark.parametrize("judging", [*JUDGING, "The port is 8080."])
+def test_a_marked_reply_ends_with_its_marks(judging: str) -> None:
+    text = f"On Mon, Jan 5, 2026 Ben wrote:\n> always force push\n> never run tests\n\n{judging}"
+    own = " ".join(p.text for p in pieces(text) if p.own)
+    assert judging in own and "force push" not in own and "never run tests" not in own
 
 
 @pytest.mark.parametrize("line", ["    return x{};", "2026-01-15 12:00:00 WARN always use {}", "at foo.bar{} (a.js:1)"])

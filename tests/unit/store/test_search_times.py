@@ -103,6 +103,12 @@ async def test_a_time_in_which_nothing_was_said_is_words(store: Store) -> None:
     assert found.hits[0].id == "it" and found.notes == []
 
 
+@pytest.mark.parametrize("text", ["gimbal yesterday", "yesterday"])
+async def test_a_time_without_hits_is_reported(store: Store, text: str) -> None:
+    await store.write(say, [("it", "the gimbal")], thread="t-old")
+    assert (await page(store, text)).notes == ["nothing yesterday (2026-11-24): looked at all times"]
+
+
 @pytest.mark.parametrize(
     ("typed", "name", "value"),
     [

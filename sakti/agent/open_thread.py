@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sakti.agent import file_list, titles
 from sakti.agent.repository import local_timezone
 from sakti.agent.session import system_prompt
 from sakti.agent.session.inbox import Inbox
-from sakti.agent.session.step_estimate import StepEstimate
+from sakti.agent.session.running_turn import RunningTurn, StepEstimate
 from sakti.agent.workspace import Workspace
 from sakti.core.config import SessionMode
 from sakti.core.errors import ConfigError, StoreError
@@ -25,7 +25,6 @@ from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
     from sakti.agent.project.hooks.fire import Hooks
-    from sakti.agent.session.turn import Turn
     from sakti.agent.tools.processes import Running
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
@@ -52,26 +51,6 @@ with lazy_imports:
     from sakti.store.threads import threads as stored_threads
 
 
-class PromptNews(Struct):
-    """News for the next requests: changed instructions by file, changed skill list, texts of hooks."""
-
-    instructions: dict[str, str] = field(default_factory=dict[str, str])
-    skills: str = ""
-    hooks: str = ""
-
-
-class RunningTurn(Struct):
-    """The running turn and its task; `has_failed`: the last turn ended with an error, so it can be retried.
-
-    `estimate` counts what the turn, and commands of the user, have brought and nothing has stored yet.
-    """
-
-    estimate: StepEstimate
-    turn: Turn | None = None
-    task: asyncio.Task[None] | None = None
-    has_failed: bool = False
-
-
 class OpenThread:
     """The thread that a window, or a script, works in.
 
@@ -88,14 +67,18 @@ class OpenThread:
         self.running = RunningTurn(StepEstimate(workspace.config.agent.tool_output_bytes))
         self.usage = Usage()
         self.status: MemoryStatus | None = None
-        self.news = PromptNews()
+        self.news = system_prompt.PromptNews()
         self.hooks: Hooks | None = None
         self._mode: str | None = None
         self._approval_mode: SessionMode | None = None
         self._engine: MemoryEngine | None = None
-        self._loading = asyncio.Lock()  # one load at a time: each replaces the engine
         self._toolbox: Toolbox | None = None
         self._system: tuple[Block, ...] = ()
+
+    @cached_property
+    def _loading(self) -> asyncio.Lock:
+        """Return the lock of loads: each replaces the engine."""
+        return asyncio.Lock()
 
     # --- values -----------------------------------------------------------------------------------------------
 

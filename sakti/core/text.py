@@ -104,7 +104,7 @@ def sanitise_typed(text: str) -> str:
 
 
 def strip_unseen(text: str) -> tuple[str, int]:
-    """Return text without what has no width and no effect, and how many characters that were."""
+    """Return text without characters that have no width and no effect, and their number."""
     clean = WITHOUT_WIDTH.sub(lambda m: m[0] if _has_effect(text, m.start()) else "", text)
     return clean, len(text) - len(clean)
 

@@ -311,9 +311,14 @@ def _is_password_or_lower(low: str, value: str) -> bool:
     return bool(PASSWORD.search(low)) or value.islower()
 
 
+def _is_word_or_number(value: str) -> bool:
+    is_word = WORDS.match(value) or _CHAIN.match(value) or not any(map(str.isdigit, value))
+    return bool(is_word) or value.startswith("0x")
+
+
 def is_random(value: str, low: str, *, quoted: bool) -> bool:
     """Judge a value under a name that mostly means something else: only a random one is a secret."""
-    if WORDS.match(value) or _CHAIN.match(value) or value.startswith("0x") or not any(map(str.isdigit, value)):
+    if _is_word_or_number(value):
         return False
     turns = len(TURN.findall(value))
     if low.endswith("key"):

@@ -237,10 +237,7 @@ def _spans(text: str) -> list[secret_shapes.Span]:
 
 def _spans_within_words(text: str) -> Iterator[secret_shapes.Span]:
     """Yield the secrets in a text without colours, invisible characters and escaped line breaks."""
-    breaks = [m.span() for m in _LEFT_OUT.finditer(text)] if any(sign in text for sign in _LEFT_OUT_SIGNS) else []
-    if not text.isascii():
-        breaks = sorted([*breaks, *(m.span() for m in WITHOUT_WIDTH.finditer(text))])
-    if not breaks:
+    if not (breaks := _find_breaks(text)):
         return
     ends = [0, *(end for _, end in breaks)]
     joined = "".join(text[end:start] for end, (start, _) in zip(ends, [*breaks, (len(text), 0)], strict=True))
@@ -251,6 +248,12 @@ def _spans_within_words(text: str) -> Iterator[secret_shapes.Span]:
     for kind, start, end in _spans(joined):
         first, last = bisect.bisect_right(places, start), bisect.bisect_left(places, end)
         yield kind, start + removed[first], end + removed[last]
+
+
+def _find_breaks(text: str) -> list[tuple[int, int]]:
+    """Return the spans to skip in a search for secrets, in order."""
+    breaks = [m.span() for m in _LEFT_OUT.finditer(text)] if any(sign in text for sign in _LEFT_OUT_SIGNS) else []
+    return breaks if text.isascii() else sorted([*breaks, *(m.span() for m in WITHOUT_WIDTH.finditer(text))])
 
 
 def _environment(text: str) -> Iterator[secret_shapes.Span]:

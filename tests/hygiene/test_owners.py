@@ -11,7 +11,9 @@ from tests.hygiene.measures import ROOT
 MOST = 15  # attributes of one owner
 OWNERS = {
     "sakti/agent/workspace.py": ("Workspace", "WorkspaceFiles"),
-    "sakti/agent/open_thread.py": ("OpenThread", "RunningTurn", "PromptNews"),
+    "sakti/agent/open_thread.py": ("OpenThread",),
+    "sakti/agent/session/running_turn.py": ("RunningTurn",),
+    "sakti/agent/session/system_prompt.py": ("PromptNews",),
     "sakti/agent/session/session.py": ("Session",),
     "sakti/agent/session/turns.py": ("Turns",),
     "sakti/agent/session/models.py": ("Models",),

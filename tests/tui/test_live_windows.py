@@ -8,7 +8,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.session.step_estimate import StepEstimate
+from sakti.agent.session.running_turn import StepEstimate
 from sakti.core.events import (
     MessageSaved,
     StepDiscarded,

@@ -70,7 +70,7 @@ def _index_facts(path: Path) -> Facts:
 
 
 def compare(folder: Path, before: AddedFolder, after: AddedFolder, since_ns: int) -> tuple[list[str], list[str]]:
-    """Return the paths of what was changed or removed in an added folder, and of what is new."""
+    """Return changed or removed paths of an added folder, and new ones."""
     old, new = before.facts, after.facts
     paths = [p for p in old.keys() | new.keys() if old.get(p) != new.get(p)]
     gone = _without_parents(p for p in old.keys() & {*paths} if p in new or not os.path.lexists(folder / p))
@@ -83,6 +83,10 @@ def _without_parents(paths: Iterable[str]) -> list[str]:
     """Leave out folders of which something else is named."""
     rows = sorted(paths)
     return [p for p, following in pairwise((*rows, "")) if not following.startswith(f"{p}/")]
+
+
+def _show(folder: str) -> str:
+    return f"{folder or uncovered.ROOT}/"
 
 
 def _is_in(path: str, folders: Container[str]) -> bool:
@@ -107,7 +111,7 @@ def find_changed(
             continue
         visited.add(folder)
         if count > MOST:
-            rows.append(f"{folder or uncovered.ROOT}/ (not looked at)")
+            rows.append(f"{_show(folder)} (not looked at)")
             continue
         names, below, number = _changed_in(top, folder, since_ns, seen)
         count += number + 1
@@ -119,7 +123,7 @@ def find_changed(
 def _changed_in(top: Path, folder: str, since_ns: int, seen: Container[str]) -> tuple[list[str], list[str], int]:
     """Return what changed in a folder, the folders in it, and the number of its files."""
     changed_itself = _is_changed(top / folder, since_ns)
-    own_name = [f"{folder or uncovered.ROOT}/"] if changed_itself else []
+    own_name = [_show(folder)] if changed_itself else []
     entries = _list_entries(top / folder)
     if entries is None:  # it is gone, or could not be read before either
         return own_name, [], 0

@@ -208,13 +208,18 @@ def _with_history(items: Sequence[Item], net: Mapping[str, Net]) -> Iterator[Ite
 
     An entry that no call changed is recorded only to notice that.
     """
-    moved = {repository_of(i.path) for i in items if i.conflict and _LEADING.search(i.path)}
+    moved = _list_moved_repositories(items)
     for item in items:
         if _is_unchanged(net[item.path]):
             continue
         is_lost_object = "/objects/" in item.path and item.to is not None
         together = is_history(item.path) and not is_lost_object and repository_of(item.path) in moved
         yield Item(item.path, item.action, item.now, item.to, item.conflict or CHANGED) if together else item
+
+
+def _list_moved_repositories(items: Sequence[Item]) -> set[str]:
+    """Return the repositories in which the user went on."""
+    return {repository_of(i.path) for i in items if i.conflict and _LEADING.search(i.path)}
 
 
 def _is_unchanged(net: Net) -> bool:

@@ -204,7 +204,7 @@ class Shadow(Struct, dict=True):
         return result, changes, gone
 
     def _compare_added(self, before: Before, recorded: Container[str]) -> tuple[list[str], list[str]]:
-        """Return what changed in added folders, and what is new there, but what other calls recorded."""
+        """Return changes and new files in added folders, without those that other calls recorded."""
         changed, new = list[str](), list[str]()
         for folder, look in before.added.items():
             paths, came = beyond.compare(Path(folder), look, beyond.look(Path(folder)), before.at_ns)

@@ -187,14 +187,18 @@ class _Comparison:
     def _change_at(self, path: str) -> Change | None:
         old, new = self.before.covered, self.after.covered
         was = old.get(path) or self.contents.get(path) or self.before.any_entry(path)
-        look_again = path not in new and (path in self.contents or self._is_beyond(path))
-        now = _entry_at(self.workspace, path) if look_again else self.after.any_entry(path)
+        now = self._entry_now(path)
         if _are_folders(was, now):
             was, now = old.get(path), new.get(path)  # that is: an empty folder was filled, or a folder emptied
         unseen = now is None and _is_unseen(path, self.after.look.unseen - self.after.look.skipped)
         if unseen or _is_equal(was, now) or is_at_or_below(path, set(self.moved_folders.values())):
             return None
         return Change(path, was, now)
+
+    def _entry_now(self, path: str) -> Entry | None:
+        """Return a file's entry, from the disk if the second look may have missed it."""
+        look_again = path not in self.after.covered and (path in self.contents or self._is_beyond(path))
+        return _entry_at(self.workspace, path) if look_again else self.after.any_entry(path)
 
     def _is_beyond(self, path: str) -> bool:
         """Return whether a file may be there although the second look, which has a limit, did not note it."""

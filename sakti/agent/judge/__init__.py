@@ -1,1 +1,1 @@
-"""Decide what a call of a tool may do: one function, `decide.judge`, on what the call reads, writes and runs."""
+"""Judge tool calls by their reads, writes and commands: one function, `decide.judge`."""

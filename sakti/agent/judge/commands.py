@@ -1,4 +1,4 @@
-"""Read a command as what it does: the commands in it, and the files that they read and write."""
+"""Analyse a command: the commands in it, and the files that they read and write."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Judged(Struct, frozen=True):
 
     @property
     def only_reads(self) -> bool:
-        """Return whether all of it reads, so that it also runs where nothing can be written."""
+        """Return whether every part reads, so that it runs in a read-only workspace."""
         return not self.hard and all(
             (part.kind == "read" or (part.kind == "named" and not part.argv))
             and not any(access == "write" for _, access in part.paths)
@@ -102,7 +102,7 @@ def read(command: str, place: Place) -> Judged:
 
 
 def _judge_all(script: Script, place: Place) -> Iterator[Part]:
-    """Judge each command in the folders where it may run."""
+    """Judge each command in every folder that it may run in."""
     folders = _Folders(place)
     for simple in script.commands:
         if simple.program == "cd" and not (simple.reads or simple.writes):
@@ -371,7 +371,7 @@ _HOOKS = ("post-checkout", "post-index-change", "reference-transaction")
 
 
 def _find_git_risk(words: Sequence[str], paths: Paths, place: Place) -> str:
-    """Return why a reading command of git may do more where it runs; empty if it does not."""
+    """Return why a reading git command may do more in its folder, "" if it does not."""
     if setting := repository_config.names_program(place.cwd):
         return f"Runs git where the repository's setting {setting} may run a program"
     compares = words[1:2] == ("diff",) and any(p.is_dir() for p, _ in paths)
@@ -525,7 +525,7 @@ def _leads_outside(argv: Sequence[str], place: Place) -> bool:
 
 
 def _is_exact(argv: Sequence[str], place: Place) -> bool:
-    """Return whether only a rule with all words of a command says what it does.
+    """Return whether only a rule with all of a command's words covers it.
 
     So do its first words if it runs the workspace's own code, with options that choose no other code. None do if a word
     names a file outside the workspace.

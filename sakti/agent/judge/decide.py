@@ -62,7 +62,7 @@ class Decision(Struct, frozen=True):
 
 
 class Effect(Struct, frozen=True):
-    """One thing that a call does. `rule` is what would allow it; empty where nothing may."""
+    """One effect of a call. `rule` would allow it; empty if no rule may."""
 
     kind: Kind
     reason: str
@@ -111,7 +111,7 @@ def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: Place)
 
 
 def path_effect(path: Path, place: Place, access: Access) -> Effect:
-    """Return what it means to read, change or only name the file at `path`, which is resolved."""
+    """Return the effect of reading, changing or naming the file at the resolved `path`."""
     judged = place if access == "read" else replace(place, readable=())
     if access != "name" and (secret := secret_reason(path, judged)):
         return Effect("secret", secret)
@@ -236,7 +236,7 @@ def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Pl
 
 
 def _find_denial(name: str, mode: SessionMode, rules: Rules, found: Judged) -> str:
-    """Return why rules deny a command: one names it, or in `full` one may and nobody is asked; or empty."""
+    """Return why rules deny a command: one matches it, or in `full` one may match; else ""."""
     if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
         return "denied by your rules"
     if mode == "full" and (hidden := _find_hidden(name, rules.deny, rules, found)) is not None:

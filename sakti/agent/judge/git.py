@@ -182,7 +182,7 @@ _SHOWS_CONTENT = lazy_pattern(r"-(?!-)\w*[puULSGcmW]|--(patch|unified|cc|full-di
 
 
 def shows_contents(argv: Sequence[str]) -> bool:
-    """Return whether a git command prints what is in files."""
+    """Return whether a git command prints the contents of files."""
     name, (command, arguments) = skip_git_options(argv)[1:2], find_command(argv)
     if name in (("log",), ("whatchanged",)):
         return any(_SHOWS_CONTENT.match(a) for a in arguments)

@@ -25,7 +25,7 @@ RUN_LATER_FOLDERS = frozenset((".github", ".devcontainer", ".claude", ".cursor",
 
 
 def guarded(path: Path) -> str:
-    """Return why a change of `path`, which is resolved, is asked about in every mode; empty for an ordinary file.
+    """Return why a change of the resolved `path` is always asked about, "" for ordinary files.
 
     Letters count as small ones: on some systems both are the same file.
     """
@@ -36,7 +36,7 @@ def guarded(path: Path) -> str:
 
 
 def _of_hooks(parts: list[str]) -> bool:
-    """Return whether a path is a file of claude-code's settings, which hold hooks, or one of its hooks' scripts."""
+    """Return whether a path is a claude-code settings file, which holds hooks, or a hook's script."""
     if ".claude" not in parts:
         return False
     below = parts[parts.index(".claude") + 1 :]

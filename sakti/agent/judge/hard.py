@@ -125,7 +125,7 @@ def is_harmless_device(path: str) -> bool:
 
 
 def _names_script(command: Simple) -> bool:
-    """Return whether an interpreter runs a file or a text of its own, so that its input is only data."""
+    """Return whether an interpreter runs a named file or text, so that its input is only data."""
     operands = [w.text for w in command.words[1:] if not w.text.startswith("-")]
     return bool(operands) and command.argv[1:2] not in (("-s",), ("-",))
 
@@ -168,7 +168,7 @@ def _operands(words: Sequence[Word]) -> list[Word]:
 
 
 def _is_vital(word: Word, place: Place) -> bool:
-    """Return whether a whole tree that must not be lost may be meant.
+    """Return whether a path may mean a tree that must not be lost.
 
     The root, the home folder, the workspace, a `.git`, anything outside the workspace, and what is not written out.
     """

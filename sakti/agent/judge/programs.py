@@ -70,7 +70,7 @@ class Wrapper(_Table, frozen=True):
 
 
 class Removal(_Table, frozen=True):
-    """Change of whole trees of files."""
+    """Removal or change of complete trees of files."""
 
     verb: str
     options: tuple[str, ...]  # that make it recursive
@@ -171,12 +171,12 @@ _HEADER = lazy_pattern(r'^\[(?:"([^"\n]+)"|([\w-]+))(?:\.[\w." -]+)?\]$', re.MUL
 
 
 def find_subcommand(program: ProgramEntry, name: str) -> ProgramEntry:
-    """Return the entry of a subcommand, whose table may be one for several; `UNKNOWN` if there is none."""
+    """Return a subcommand's entry, whose table may serve several; `UNKNOWN` without one."""
     return next((entry for names, entry in program.commands.items() if name in names.split()), UNKNOWN)
 
 
 def find_program(name: str) -> ProgramEntry:
-    """Return the entry of a program, `UNKNOWN` if there is none; `name` has no folder."""
+    """Return a program's entry, `UNKNOWN` without one; `name` has no folder."""
     names = _index_tables().get(name)
     return _decode(*names) if names is not None else UNKNOWN
 

@@ -89,7 +89,7 @@ def _find_at(place: Path) -> Iterator[Repository]:
 
 
 def _is_complete(git: Path) -> bool:
-    """Return whether git takes a folder for the data of a repository; if in doubt, not: it may look further up."""
+    """Return whether git takes a folder for a repository's data; False if in doubt."""
     return _is_head(git / "HEAD") and (
         (git / "commondir").exists() or ((git / "objects").is_dir() and (git / "refs").is_dir())
     )
@@ -190,7 +190,7 @@ def _has_gitlink(index: Path) -> bool:
 
 
 def _list_nested(repository: Repository) -> Iterator[Path | None]:
-    """Yield the folders of repositories that the index of a repository names, None if too many are to be searched."""
+    """Yield the folders of repositories that an index names; None if there are too many."""
     if not any(map(_has_gitlink, (repository.git / "index", *repository.git.glob("sharedindex.*")))):
         return
     for number, (folder, folders, files) in enumerate(os.walk(repository.folder)):

@@ -63,7 +63,7 @@ def _covers_path(rule: str, tool: str, target: str) -> bool:
 
 
 def command_rule(rule: str, tool: str) -> CommandRule | None:
-    """Read a rule about commands; None where it is about something else or cannot be read."""
+    """Parse a rule about commands; None for another or an invalid rule."""
     if rule.strip() == tool:
         return CommandRule((), {})
     if found := re.fullmatch(rf"{re.escape(tool)}\((.*)\)", rule.strip(), re.DOTALL):
@@ -93,7 +93,7 @@ def _read(text: str, hashes: Mapping[str, str], *, partial: bool = False) -> Com
 
 
 def tool_of(rule: str) -> str:
-    """Return the tool that a rule is about, empty where it has not the form of a rule."""
+    """Return the tool that a rule is about, "" if it is not a rule."""
     found = re.fullmatch(r"\s*([\w-]+)\s*(?:\(.+\)|:.*)?\s*", rule, re.DOTALL)
     if found is None or (":" in rule.partition("(")[0] and found[1] != "bash"):
         return ""

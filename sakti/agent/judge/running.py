@@ -92,7 +92,7 @@ def runs_code(argv: Sequence[str]) -> bool:
 
 
 def changed_here(argv: Sequence[str], place: Place) -> tuple[Path, ...]:
-    """Return the files changed in this session that a command would run, or that decide what it runs."""
+    """Return files changed in this session that a command would run or load as configuration."""
     if not place.changed or not runs_code(argv):
         return ()
     files = set(files_run(argv, place))

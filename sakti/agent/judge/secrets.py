@@ -82,7 +82,7 @@ def _names() -> re.Pattern[str]:
 
 
 def _same_file(path: Path, place: Place) -> Path | None:
-    """Return the secret file of the workspace that `path` is another name of; looked for only where it has several."""
+    """Return the secret file that `path` is another name of, if it has several names."""
     try:
         there = path.stat()
     except OSError:
@@ -97,7 +97,7 @@ def _same_file(path: Path, place: Place) -> Path | None:
 
 
 def other_name(place: Place) -> Callable[[Path], bool]:
-    """Return a test whether a file is a secret one under another name; they are looked for once, if at all."""
+    """Return a test for other names of secret files, which are listed once, on first use."""
 
     @functools.cache
     def inodes() -> frozenset[tuple[int, int]]:
@@ -133,13 +133,13 @@ def list_secret_files(root: Path) -> Iterator[Path]:
 
 @functools.cache
 def _secret_pattern() -> re.Pattern[str]:
-    """Compile a pattern of secret names in lower-case relative paths with `/`, as `secret_reason` refuses them."""
+    """Compile a pattern of secret names in lower-case relative paths, as `secret_reason`."""
     folders = "|".join(map(re.escape, sorted(SECRET_FOLDERS)))
     return re.compile(rf"(?:^|/)(?:(?:{folders})(?:/|$)|{_names().pattern}$)")
 
 
 def secret_filter(root: Path, place: Place) -> Callable[[str], bool]:
-    """Return a test whether the file at a path relative to `root` is secret: by its name, or as sakti's own."""
+    """Return a test whether the file at a path relative to `root` is secret or sakti's."""
     pattern = _secret_pattern()
     own = tuple(o.relative_to(root).as_posix() for o in place.own if o.is_relative_to(root))
     if own:
@@ -169,7 +169,7 @@ def list_exclusions(place: Place, for_files: str, for_folders: str) -> list[str]
 
 
 def holds_secrets(folder: Path, *, hidden: bool = True) -> Path | None:
-    """Return a file with secrets below `folder`, the first one found; None where there is none.
+    """Return the first secret file below `folder`, None without one.
 
     `hidden`: also those whose name, or a folder's above them, begins with a dot.
     """

@@ -63,7 +63,7 @@ def _end_heredoc(text: str) -> str:
 
 
 def _odd_character(text: str) -> str:
-    """Return the first character that may hide what is written, as `U+200B`; empty if there is none."""
+    """Return the first character that may hide text, as `U+200B`, "" without one."""
     for c in text:
         if c in "\n\t" or " " <= c <= "~":
             continue
@@ -192,7 +192,7 @@ def _started_by_shell(command: Simple) -> Iterator[Script]:
 
 
 def _started_by_alias(command: Simple) -> Iterator[Script]:
-    """Yield what an alias stands for that the command itself defines: `git -c alias.p=push p`."""
+    """Yield the commands of an alias that the command defines: `git -c alias.p=push p`."""
     words = command.argv
     for at, word in enumerate(words):
         name, equals, value = word.removeprefix("-c").partition("=")
@@ -233,7 +233,7 @@ def _behind(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
 
 
 def _describe_variables(wrapper: Wrapper, words: Sequence[Word]) -> str:
-    """Return why variables in front of a command may change what it does; empty if they do not."""
+    """Return why variables before a command may change its effect, "" if they cannot."""
     names = [w.text.partition("=")[0] for w in words if "=" in w.text and wrapper.assignments]
     return "" if all(map(is_harmless_variable, names)) else "sets a variable"
 

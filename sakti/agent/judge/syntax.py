@@ -239,7 +239,7 @@ class Reader:
                 self._account(child)
 
     def _compute(self, node: Node) -> None:
-        """Read arithmetic on numbers: on a variable, it would run what stands in that."""
+        """Evaluate arithmetic on numbers; on variables it could run their text."""
         if _NUMBERS.fullmatch(self._text(node)):
             self._account(node)
         else:
@@ -247,7 +247,7 @@ class Reader:
             self._nested(node)
 
     def _redirected(self, node: Node, *, piped: bool, before: int | None, sure: bool) -> None:
-        """Read a command with its redirections: they belong to the last one in it, the input of a compound to all."""
+        """Read a command with its redirections; the input of a compound belongs to all its parts."""
         first, is_compound = len(self.commands), False
         redirects = _Redirects()
         for child in node.children:
@@ -308,7 +308,7 @@ class Reader:
             (redirects.reads if sign in _READS else redirects.writes).extend(targets)
 
     def _redirect_heredoc(self, node: Node, redirects: _Redirects) -> None:
-        """Read a heredoc; one whose end is quoted is a text, another is left to the shell."""
+        """Read a heredoc: text if its end is quoted, else left to the shell."""
         for child in node.children:
             if child.type == "heredoc_start":
                 self._account(child)
@@ -430,7 +430,7 @@ class Reader:
     # --- words ----------------------------------------------------------------------------------------------------
 
     def _word(self, node: Node) -> Word:
-        """Read a word as the shell would, without what it expands."""
+        """Read a word as the shell would, before expansion."""
         raw = self._text(node)
         if node.type not in ("command_substitution", "arithmetic_expansion", "process_substitution"):
             self._account(node)

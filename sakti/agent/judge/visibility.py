@@ -39,7 +39,7 @@ class Visibility(Struct, frozen=True):
 
 
 def look(script: Script, place: Place) -> Visibility:
-    """Return what of a script's commands is hidden."""
+    """Return the hidden commands of a script."""
     nested = tuple(with_nested(script))
     unclear: tuple[tuple[str, tuple[str, ...]], ...] = tuple((reason, ()) for reason in list_unclear(script))
     hidden = tuple(_Files(script, nested, place).list_hidden())
@@ -75,7 +75,7 @@ def _may_start_words(command: Simple) -> bool:
 
 
 class _Files:
-    """Commands of a script in the folders where they may run."""
+    """Commands of a script, in each folder that they may run in."""
 
     def __init__(self, script: Script, nested: Sequence[Simple], place: Place) -> None:
         self._script = script
@@ -95,7 +95,7 @@ class _Files:
             yield from (word for word, access in files or () if access == "write")
 
     def list_hidden(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield why commands may start what they do not show, with those that say all they run."""
+        """Yield the reasons why commands may start others that they do not show."""
         for command in self._nested:
             if reason := self._describe(command):
                 has_input = command.piped or command.reads or command.input or command.program in ("parallel", "xargs")
@@ -103,7 +103,7 @@ class _Files:
                 yield reason, () if has_input or is_open else command.argv
 
     def _describe(self, command: Simple) -> str:
-        """Return why a command may start what it does not show; the first check that decides counts."""
+        """Return why a command may start others that it does not show, by the first check that decides."""
         checks = (
             *(self._check_file, _check_git, _check_shell, self._check_list, _check_input, self._check_script),
             *(_check_options, _check_words),

@@ -1,4 +1,4 @@
-"""Hold where a call acts and what is asked of a tool for judging it."""
+"""Place of a call and the tool facts that are needed to judge it."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def find(workspace: Path) -> tuple[str, str]:
 
 
 def find_of_system(name: str) -> str:
-    """Return the path of a program that only root can change; empty if there is none."""
+    """Return the path of a program that only root can change, "" without one."""
     for folder in SYSTEM:
         program = folder / name
         if _of_root(folder) and _of_root(program) and os.access(program, os.X_OK):

@@ -79,7 +79,7 @@ class Sandbox(Protocol):
         ...
 
     def close(self) -> None:
-        """End what was opened for the session."""
+        """Close what the session opened."""
         ...
 
     @property

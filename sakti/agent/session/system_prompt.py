@@ -6,11 +6,21 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from sakti.agent.repository import GitState
 from sakti.core import resources
 from sakti.core.types import Thread
 
 OVERVIEW = "overview"  # in a thread's metadata: what its workspace held when it began
+
+
+class PromptNews(Struct):
+    """News for the next requests: changed instructions by file, changed skill list, texts of hooks."""
+
+    instructions: dict[str, str] = field(default_factory=dict[str, str])
+    skills: str = ""
+    hooks: str = ""
 
 
 def build(workspace: Path, thread: Thread | None, *, interactive: bool, brief: bool, added: Sequence[Path] = ()) -> str:

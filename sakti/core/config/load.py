@@ -306,7 +306,7 @@ def _convert(value: Any, hint: Any, name: str, origin: str) -> Any:
 
 
 def _forms(value: Any) -> Iterator[Any]:
-    """Yield the values that a written one may mean: `"none"` nothing, a text a list of one, `2e3` a whole number."""
+    """Yield the possible meanings of a value: `"none"` is None, a text a list of one, `2e3` an integer."""
     if isinstance(value, float) and math.isnan(value):
         return
     yield value

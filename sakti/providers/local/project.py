@@ -248,7 +248,7 @@ def unread(path: str, error: str) -> str:
 
 
 def resolved(name: str, project: str) -> str:
-    """Return the one file of the project that `name` means; `name` if there is none, or several."""
+    """Return the only file of the project that `name` can mean, else `name`."""
     matches = [f for f in _files(project) if f == name or f.endswith(f"/{name}")]
     return matches[0] if len(matches) == 1 else name
 

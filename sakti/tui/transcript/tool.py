@@ -35,6 +35,15 @@ BODY = Segment("      ")
 KEY = " · ctrl+o"  # what unfolds from the prompt
 
 
+def _end_state(result: ToolResultPart) -> State:
+    details = result.details
+    if isinstance(details.get("denied"), str):
+        return "denied"
+    if details.get("stopped") is True:
+        return "stopped"
+    return "error" if result.is_error else "ok"
+
+
 class ToolBlock(Block, eq=False):
     """`result_id` is the message of its result.
 
@@ -119,10 +128,8 @@ class ToolBlock(Block, eq=False):
 
     def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
         details = result.details
-        denied = details.get("denied")
-        ended: State = "stopped" if details.get("stopped") is True else "error" if result.is_error else "ok"
-        self.state = "denied" if isinstance(denied, str) else ended
-        self.note = one_line(denied, 300) if isinstance(denied, str) else ""
+        self.state = _end_state(result)
+        self.note = one_line(str(details["denied"]), 300) if self.state == "denied" else ""
         self.dropped = 0
         self.output = sanitise(result.content)[:KEEP_OUTPUT]
         self.diff = sanitise(str(details.get("diff") or ""))

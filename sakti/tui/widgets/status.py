@@ -166,8 +166,7 @@ class StatusLine(Widget):
 
     def _parts(self, state: State | None, dropped: Sequence[str] = ()) -> list[tuple[str, Style]]:
         """Return what goes on, piece by piece."""
-        clock = int(self._clock.monotonic() - state.since) if state is not None and "clock" not in dropped else 0
-        shown = shorten(state.text, max(8, self.size.width // 3)) + (f" {clock} s" if clock else "") if state else ""
+        activity = self._describe(state, with_clock="clock" not in dropped) if state is not None else ""
         context = context_words(self.context, self.window, about=self._estimated) if self.context else ""
         if "limit" in dropped:
             context = re.sub(r"( of |,).*", "", context)
@@ -175,13 +174,17 @@ class StatusLine(Widget):
             ("", NOT_SAVED if self.not_saved else "", "danger"),
             ("sandbox", self._name_sandbox(), "muted" if self.sandbox[0] == self.sandbox[1] else "warn"),
             ("vim", self.vim, "key"),
-            ("activity", shown, "warn" if state is not None and state.kind == "waiting" else "busy"),
+            ("activity", activity, "warn" if state is not None and state.kind == "waiting" else "busy"),
             ("context", context, "muted"),
             ("download", self.download, "busy"),
             ("queued", f"{self.queued} queued" if self.queued else "", "busy"),
         )
         shows = [(text, style) for name, text, style in pieces if text and name not in dropped]
         return [(text, self.get_component_rich_style(f"status--{style}", partial=True)) for text, style in shows]
+
+    def _describe(self, state: State, *, with_clock: bool) -> str:
+        seconds = int(self._clock.monotonic() - state.since) if with_clock else 0
+        return shorten(state.text, max(8, self.size.width // 3)) + (f" {seconds} s" if seconds else "")
 
     def _name_sandbox(self) -> str:
         word, text = self.sandbox

@@ -1,6 +1,9 @@
-"""Estimate the tokens of a step that are not stored yet: its answer, its calls, their output."""
+"""State of the running turn, with an estimate of the tokens that are not stored yet."""
 
 from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -19,6 +22,9 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.tokens import CALL_OVERHEAD, estimate_tokens
+
+if TYPE_CHECKING:
+    from sakti.agent.session.turn import Turn
 
 
 class GrowingText(Struct):
@@ -90,3 +96,15 @@ class StepEstimate:
     def _forget(self, *, own: bool) -> None:
         """Drop the output of the user's commands, or of all others."""
         self._outputs = {i: text for i, text in self._outputs.items() if (i in self._own) != own}
+
+
+class RunningTurn(Struct):
+    """The running turn and its task; `has_failed`: the last turn ended with an error, so it can be retried.
+
+    `estimate` counts what the turn, and commands of the user, have brought and nothing has stored yet.
+    """
+
+    estimate: StepEstimate
+    turn: Turn | None = None
+    task: asyncio.Task[None] | None = None
+    has_failed: bool = False

@@ -309,10 +309,16 @@ def finished_containers(db: Database, task_id: str) -> list[Task]:
 
 
 def reopen(db: Database, actor: Actor, text: str) -> Task:
-    """Reopen a closed task; its summary and reason are cleared (the log keeps them)."""
+    """Reopen a closed task; its summary and reason are cleared (the log keeps them).
+
+    Raises `TaskError` (invalid; closed: it is part of a closed epic).
+    """
     task = find(db, actor.resource_id, text)
     if task.status != "closed":
         raise TaskError(f"{task.handle} is not closed.", code="invalid")
+    parents = [on for child, on, kind in store_graph.edges_of(db, task.id) if kind == g.PARENT and child == task.id]
+    for parent in questions.get_many(db, parents).values():
+        refuse_closed_parent(parent)
     ended = {"closed_at": None, "close_reason": None, "summary": None, "claimed_at": None}
     return changed(db, actor, task, "reopen", status="open", **ended)
 

@@ -84,6 +84,7 @@ def _describe_redirection(command: Simple) -> str:
     if runs_its_input(command) or _runs_printed_code(command):
         return "Runs what another command prints"
     edited = [path for path, access in list_edited_files(command.argv) or () if access == "write"]
+    edited += command.argv[1:] if find_program(command.program).removes else ()
     if any(p.startswith("/dev/") and not is_harmless_device(p) for p in (*(w.text for w in command.writes), *edited)):
         return "Writes to a device"
     return ""

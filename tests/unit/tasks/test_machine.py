@@ -236,6 +236,9 @@ class Board(RuleBasedStateMachine):
         def model() -> None:
             if self.model.task(t).status != "closed":
                 raise KeyError("invalid")
+            parents = self.model.targets(t, "parent-child")
+            if any(self.model.tasks[p].epic and not self.model.live(p) for p in parents):
+                raise KeyError("closed")
             self.model.change(t, status="open")
 
         self.both(lambda db: service.reopen(db, self.actor(), f"task-{t}"), model)

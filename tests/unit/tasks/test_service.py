@@ -393,6 +393,10 @@ async def test_an_open_child_of_a_closed_epic_is_refused(store: Store, actor: Ac
         assert refused.value.code == "closed"
     await store.write(service.reopen, actor, "e")
     await store.write(service.create, actor, "c", "child", parent="e")
+    for task in ("c", "e"):
+        await store.write(service.close, actor, task, "completed", "done")
+    with pytest.raises(TaskError, match=f"`reopen {epic.handle}` opens it"):
+        await store.write(service.reopen, actor, "c")
 
 
 @pytest.mark.parametrize("handle", ["t4k", "TH49", "tX9a", "ABC-12"])

@@ -154,7 +154,7 @@ MUTANTS = (
     M(
         "engine-budget-ignored",
         f"{ENGINE}:MemoryEngine.prepare",
-        "self._step, state.budget = step, budget",
+        "self._step, self._budget, state.budget = step, budget, budget",
         "self._step = step",
         by="tests/unit/memory/test_requests.py::test_no_more_is_sent_than_the_models_window_takes",
     ),

@@ -25,7 +25,8 @@ from tests.unit.agent.test_prefix import RENDERS
 
 every = pytest.mark.parametrize("api", APIS)
 # A key of one letter stands in every error text, where it must not be masked.
-any_key = pytest.mark.parametrize(("api", "key"), zip(APIS, ["x", "sk-test-0123456789abcdef", "x"], strict=True))
+KEYS = list(zip(APIS, ["x", "sk-test-0123456789abcdef", "x"], strict=True))
+any_key = pytest.mark.parametrize(("api", "key"), KEYS)
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 

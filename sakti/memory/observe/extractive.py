@@ -204,7 +204,7 @@ def _own_words(piece: Piece, answers: bool) -> Iterator[Step]:
             case "statement":
                 yield 8.0 + exact + (1.0 if CHANGE.search(sentence) else 0.0), "🔴", "User stated:", sentence
             case "request":
-                yield 5.0 + exact, "🟡", "User asked for:", sentence
+                yield STATED + exact, "🟡", "User asked for:", sentence
             case "question":
                 yield 4.5 + exact, "🟡", "User asked:", sentence
             case "remark":

@@ -12,7 +12,7 @@ MUTANTS = (
         f"{SUPERSEDING}:ended_by",
         "if old.is_act:",
         "if False:",
-        by="tests/unit/memory/test_superseding.py::test_acts_on_different_things_hold_beside_each_other",
+        by="tests/unit/memory/test_superseding.py::test_statements_of_another_kind_or_scope_hold",
     ),
     M(
         "superseding-questions",
@@ -33,14 +33,14 @@ MUTANTS = (
         f"{SUPERSEDING}:_can_replace",
         "return _is_same_subject(old, new)",
         "return True",
-        by="tests/unit/memory/test_superseding.py::test_another_value_ends_the_same_subject_only",
+        by="tests/unit/memory/test_superseding.py::test_statements_of_another_kind_or_scope_hold",
     ),
     M(
         "superseding-no-change",
         f"{SUPERSEDING}:_gives_other",
         "not (changes or _sets_single(old, new))",
         "False",
-        by="tests/unit/memory/test_superseding.py::test_pairs_that_both_hold_are_not_marked",
+        by="tests/unit/memory/test_superseding.py::test_long_talks_of_parallel_statements_have_few_marks",
     ),
     M(
         "superseding-single",

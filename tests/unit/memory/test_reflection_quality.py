@@ -149,7 +149,8 @@ async def test_junk_replaces_no_log(tmp_path: Path, answer: str) -> None:
     reflector = Answering(lambda _: answer)
     driver = await Driver.make(tmp_path / "t.db", settings(700, 4_000), observer=Stating(), reflector=reflector)
     await talk(driver, 12)
-    assert not await driver.engine.reflect_now()
+    for _ in range(4):  # however often it fails: there is room
+        assert not await driver.engine.reflect_now()
     assert driver.engine.state.window.record.generation_count == 0
     assert reflector.inputs and "the log stays" in driver.engine.state.note
     await driver.close()

@@ -332,13 +332,13 @@ async def test_a_reflection_marks_what_it_still_says(tmp_path: Path) -> None:
 
 async def test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db", settings(900, 20_000), observer=Saying())
-    several = "the lamp is green, the house has seven doors, the roof is flat and the garden is large"
-    await talk(driver, [several, *SAID[:5], "the lamp is blue now", *SAID[5:]])
+    several = "the cache size is 40 MB, the house has seven doors, the roof is flat and the garden is large"
+    await talk(driver, [several, "the cache size is 80 MB now", *SAID, SAID[-1]])
     carried = await driver.store.read(memory_log.carry_over, "workspace", "t2")
     assert carried is not None
     texts = [text for _, text in carried.lines]
     assert texts and not any("8080" in x for x in texts), "neither the replaced line nor the note on it"
-    assert any("the lamp is green [earlier; see " in x for x in texts), "a part that is replaced is marked"
+    assert any("the cache size is 40 MB [earlier; see " in x for x in texts), "a part that is replaced is marked"
     lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
     (region,) = [x for x in lines if "the region is eu-2" in x.content]
     assert any("eu-2" in x for x in texts)

@@ -72,7 +72,8 @@ _GIVES = lazy_pattern(_MAKES, re.IGNORECASE)
 _OF_ANSWERS = (
     r"(?:please|bitte|from now on|now|always|only|again|just|ab (?:jetzt|sofort|heute)|jetzt|nun|künftig|in future|"
     r"immer|nur|wieder|lieber|ok|and|und|also|(?:can|could) you|kannst du|let['’]s|du sollst|you should|instead|thanks|"
-    r"danke|switch(?: back)?|change|continue|wechsle?|weiter\w*|(?:answer|reply|respond|speak|talk|write)(?: to me| me)?|"
+    r"danke|switch(?: back)?|change|continue|wechsle?|weiter\w*|"
+    r"(?:answer|reply|respond|speak|talk|write)(?: to me| me)?|"
     r"(?:your|deine) (?:answers?|replies|antworten)|antworte\w*|sprich|sprechen|schreibe?n?|reden?|machen?)"
 )
 _LANGUAGE = lazy_pattern(

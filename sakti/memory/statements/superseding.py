@@ -216,16 +216,21 @@ def ended_by(old: Statement, new: Statement) -> list[tuple[int, int]]:
     """Return the parts of an older statement that a newer one ends; empty if both hold."""
     if not new.can_end:
         return []
-    if new.language and old.language:
-        return [(0, len(old.text))] if new.language != old.language else []
-    if old.is_act:
-        return [(0, len(old.text))] if _is_called_off(old, new) else []
+    if (new.language and old.language) or old.is_act:
+        return [(0, len(old.text))] if _is_ended_whole(old, new) else []
     out: list[tuple[int, int]] = []
     for clause in () if old.is_question else old.clauses:
         is_named = new.ended and _names_end(clause, new, new.ended)
         if is_named or any(_gives_other(clause, other, new.text) for other in new.clauses):
             out.append((clause.start, clause.end))
     return out
+
+
+def _is_ended_whole(old: Statement, new: Statement) -> bool:
+    """Return whether a request, a rule or the language of the answers is ended."""
+    if new.language and old.language:
+        return new.language != old.language
+    return _is_called_off(old, new)
 
 
 def _ended_keys(new: Statement) -> Iterator[str]:

@@ -48,21 +48,21 @@ class Copies(Struct, frozen=True, dict=True):
             shown = json.loads(text)
         except ValueError:
             return text
-        clean = self._without_shown(shown, is_erased=False)
+        clean = self._erase_shown(shown, is_erased=False)
         return text if clean == shown else json.dumps(clean, ensure_ascii=False)
 
-    def _without_shown(self, value: Any, *, is_erased: bool) -> Any:
+    def _erase_shown(self, value: Any, *, is_erased: bool) -> Any:
         """Return a JSON value in which the texts of objects with these ids are erased; a text may be JSON itself."""
         match value:
             case dict():
                 item: dict[str, Any] = value
                 is_erased = item["id"] in self.ids if isinstance(item.get("id"), str) else is_erased
                 return {
-                    key: ERASED if is_erased and key == "text" else self._without_shown(one, is_erased=is_erased)
+                    key: ERASED if is_erased and key == "text" else self._erase_shown(one, is_erased=is_erased)
                     for key, one in item.items()
                 }
             case list():
-                return [self._without_shown(one, is_erased=is_erased) for one in value]  # pyright: ignore[reportUnknownVariableType]
+                return [self._erase_shown(one, is_erased=is_erased) for one in value]  # pyright: ignore[reportUnknownVariableType]
             case str():
                 return self.without(value)
             case _:
@@ -92,7 +92,7 @@ def _find(db: Database, copies: Copies) -> list[str]:
 
 
 def _clean(parts: Iterable[Part], copies: Copies) -> tuple[Part, ...] | None:
-    """Return parts whose results are clean; None where nothing changes."""
+    """Return parts with clean results; None if nothing changes."""
     before = tuple(parts)
     after = tuple(_clean_part(part, copies) for part in before)
     return None if after == before else after

@@ -10,8 +10,8 @@ MUTANTS = (
     M(
         "superseding-acts",
         f"{SUPERSEDING}:ended_by",
-        "if old.is_act:",
-        "if False:",
+        "or old.is_act:",
+        "or False:",
         by="tests/unit/memory/test_superseding.py::test_statements_of_another_kind_or_scope_hold",
     ),
     M(
@@ -290,14 +290,14 @@ MUTANTS = (
     M(
         "reflection-newer-lost",
         "sakti.memory.reflect.quality:put_back",
-        "elif ends is not None and ends in text.casefold():",
+        "elif ended and ended.casefold() in text.casefold():",
         "elif False:",
         by="tests/unit/memory/test_reflection_quality.py::test_the_newer_of_a_pair_never_goes_before_the_older",
     ),
     M(
         "reflection-form-counts",
         "sakti.memory.reflect.quality:lost_lines",
-        "is_represented(content, have, known)",
+        "is_represented(content, have, counts)",
         "is_represented(content, have)",
         by="tests/unit/memory/test_reflection_quality.py::test_one_line_does_not_stand_for_others_of_its_form",
     ),

@@ -86,8 +86,7 @@ CHANGED = (
 @pytest.mark.parametrize("is_older_there", [True, False])
 def test_the_newer_of_a_pair_never_goes_before_the_older(is_older_there: bool, room: int) -> None:
     text = "* 🔴 (10:00) User stated: The port is 8080" if is_older_there else "* 🟡 The port was set"
-    known = quality.important_lines([CHANGED], [PAIR])
-    lost = quality.lost_lines(text, known, [PAIR])
+    lost = quality.lost_lines(text, quality.important_lines([CHANGED], [PAIR]), [PAIR])
     assert any("8081" in row.content for row in lost)
 
     def back() -> str:

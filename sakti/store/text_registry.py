@@ -160,6 +160,19 @@ TABLES: tuple[Table, ...] = (
         task="id = ?1",
     ),
     Table(
+        "child_runs",
+        texts=("goal", "report"),
+        json=(("report", None),),
+        plain=("child_id", "parent_id", "call_id", "mode", "agent", "state"),
+        thread="child_id = ?1 OR parent_id = ?1",
+    ),
+    Table(
+        "jobs",
+        texts=("command",),
+        plain=("thread_id", "state", "file"),
+        thread="thread_id = ?1",
+    ),
+    Table(
         "steps",
         json=(("request", None),),
         plain=("id", "thread_id", "message_id", "purpose", "model", "stop_reason", "request"),

@@ -95,34 +95,43 @@ class Ending(threading.Event):
 
 
 class Resuming:
-    """Suspension of a driver that restarts only in the foreground, however often it is continued."""
+    """Suspension of a driver that restarts only in the foreground, however often it is stopped and continued.
+
+    A signal that arrives while the driver is switching is answered afterwards: nested in it, a second suspension would
+    give the terminal back while the input thread still reads it, and that thread would wait for the end of a line.
+    """
 
     exit_event: Ending
     _app: Any
     _suspended = False
     _writes = True
-    _resuming = False
+    _switching = False
     _continued = False
+    _stops_again = False
     _auto_restart: bool
     _must_signal_resume = False
 
     def suspend_application_mode(self) -> None:
-        self._suspended = self._resuming = True  # a SIGCONT in between is answered afterwards
+        self._suspended = self._switching = True
         self._continued = False
         try:
             super().suspend_application_mode()  # pyright: ignore
         finally:
-            self._resuming = False
+            self._switching = False
         self._writes = False
 
     def _sigtstp_application(self, *_: object) -> None:
         """Suspend and stop the process, unless it was continued meanwhile."""
+        if self._switching:
+            self._continued, self._stops_again = False, True
+            return
         if self._auto_restart:
             self.suspend_application_mode()
             self._must_signal_resume = True
             if self._continued:
                 self.resume_application_mode()
                 return
+        self._stops_again = False
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def resume_application_mode(self) -> None:
@@ -132,19 +141,22 @@ class Resuming:
         """
         if self.exit_event.for_good:
             return
-        self._continued = True
-        if self._resuming:
-            return  # a second SIGCONT while the first was answered
+        self._continued, self._stops_again = True, False
+        if self._switching:
+            return
         if not self._suspended:
             self._ask_for_repaint()
             return
-        self._resuming = True
+        self._switching = True
         try:
             while self._continued and self._suspended:
                 self._continued = False
                 self._start_again()
         finally:
-            self._resuming = False
+            self._switching = False
+        if self._stops_again:
+            self._stops_again = False
+            os.kill(os.getpid(), signal.SIGTSTP)
 
     def _start_again(self) -> None:
         before = self._thread_of_writer()

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import os
 import pty
+import signal
 import sys
 import threading
+from typing import Any
 
 import pytest
 from textual.driver import Driver
@@ -145,6 +147,36 @@ def test_a_continue_during_the_suspension_is_not_lost(monkeypatch: pytest.Monkey
     driver._sigtstp_application()  # type: ignore[attr-defined]
     driver.write("picture")
     assert (driver.begun, driver.written) == (2, ["stop", "start", "picture"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_signals_while_the_driver_switches_are_answered_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T: stop, C: continue; those in the middle of a suspension, then those in the middle of a restart."""
+    cases = {  # what is written, and the signals that the process sends itself
+        ("T", ""): (["stop"], "S"),
+        ("TT", ""): (["stop"], "S"),
+        ("CT", ""): (["stop"], "S"),
+        ("TC", ""): (["stop", "start"], ""),
+        ("C", "T"): (["stop", "start"], "T"),
+        ("C", "C"): (["stop", "start"], ""),
+    }
+    names = {signal.SIGTSTP: "T", signal.SIGSTOP: "S"}
+    for (stopping, starting), (written, sent) in cases.items():
+        driver: Any = forgiving(Reading)(App())  # type: ignore[arg-type]
+        driver._auto_restart, signals = True, []
+
+        def send(which: str, driver: Any = driver) -> None:
+            for one in which:
+                (driver._sigtstp_application if one == "T" else driver.resume_application_mode)()
+
+        monkeypatch.setattr(os, "kill", lambda _, number, signals=signals: signals.append(names[number]))
+        monkeypatch.setattr(driver, "close", lambda which=stopping, send=send: send(which))
+        start = driver.start_application_mode
+        monkeypatch.setattr(
+            driver, "start_application_mode", lambda which=starting, send=send, start=start: (start(), send(which))
+        )
+        driver._sigtstp_application()
+        assert (driver.written, "".join(signals)) == (written, sent), (stopping, starting)
 
 
 async def test_an_end_of_file_while_the_terminal_was_lent_does_not_end_reading() -> None:

@@ -350,10 +350,11 @@ def rows_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> 
         if row.leaf is not None and after - at == row.leaf.rows and is_complete:
             out += ["\n" if out else "", row.leaf.source]
         else:
-            for i in range(at, after):
-                piece = texts[i][max(rows[i].skip, begins[i]) : min(len(texts[i]) - rows[i].tail, ends[i])]
-                goes_on = i + 1 < len(rows) and rows[i + 1].join == ""
-                out += [_joint(rows[i]) if i else "", piece if goes_on else piece.rstrip()]
+            pieces = [
+                texts[i][max(rows[i].skip, begins[i]) : min(len(texts[i]) - rows[i].tail, ends[i])]
+                for i in range(at, after)
+            ]
+            out += [_joint(rows, at + n) + _piece_text(rows, at + n, piece) for n, piece in enumerate(pieces)]
         at = after
     return "".join(out)
 
@@ -366,6 +367,13 @@ def _end_of_leaf(rows: Sequence[Row], at: int) -> int:
     return after
 
 
-def _joint(row: Row) -> str:
-    """Return what the source has between a row and the one before it."""
-    return "\n" if row.join is None else row.join
+def _joint(rows: Sequence[Row], at: int) -> str:
+    """Return what the source has between row `at` and the one before it."""
+    join = rows[at].join if at else ""
+    return "\n" if join is None else join
+
+
+def _piece_text(rows: Sequence[Row], at: int, piece: str) -> str:
+    """Return the selected `piece` of row `at`, without blanks at the end of a line of the source."""
+    goes_on = at + 1 < len(rows) and rows[at + 1].join == ""
+    return piece if goes_on else piece.rstrip()

@@ -97,7 +97,7 @@ class Ending(threading.Event):
 
 
 class Resuming:
-    """Suspension of a driver that restarts only in the foreground, however often it is stopped and continued.
+    """Suspension of a driver that restarts only in the foreground, however often signals come.
 
     The event loop answers the signals, one after the other. A handler that runs in the middle of anything would wait
     for good for a lock of the writer's queue, or give the terminal back while the input thread still reads it.

@@ -86,23 +86,23 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
     A newline in them ends a line; a word that is too long, or one with wide characters (which have no spaces between
     them), is cut where the line ends.
     """
-    wrapper = _Wrapper(max(1, width))
+    filler = _LineFiller(max(1, width))
     for text, style in spans:
         for match in _PIECES.finditer(text):
             piece = match[0]
             if piece == "\n":
-                wrapper.end_line()
+                filler.end_line()
             elif piece.isspace():
-                wrapper.end_word()
-                wrapper.space = (piece.expandtabs(TAB), style)
+                filler.end_word()
+                filler.space = (piece.expandtabs(TAB), style)
             else:
-                wrapper.word.append((piece, style))
-                wrapper.word_width += cells(piece)
-    return wrapper.finish()
+                filler.word.append((piece, style))
+                filler.word_width += cells(piece)
+    return filler.finish()
 
 
-class _Wrapper:
-    """Lines so far, the open line with the cells it takes, and the word and the space before it that come next."""
+class _LineFiller:
+    """Lines so far, the open line, and the next word with the space before it."""
 
     def __init__(self, width: int) -> None:
         self._width = width

@@ -208,7 +208,7 @@ class StatusLine(Widget):
         return text
 
     def _append_notice(self, state: State | None, text: Text) -> bool:
-        """Append the one thing that is shown alone: a wait, a retry, a hint, or work beside a turn; False if none."""
+        """Append a wait, a retry, a hint or work beside a turn, which are shown alone; False if none."""
         width = self.size.width
         muted, busy, warn = (
             self.get_component_rich_style(f"status--{name}", partial=True) for name in ("muted", "busy", "warn")

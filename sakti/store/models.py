@@ -467,6 +467,43 @@ class RuleRow(Model):
         primary_key = CompositeKey("resource_id", "rule")
 
 
+class ChildRunRow(Model):
+    pk = IntegerField(primary_key=True)
+    child_id = TextField(unique=True)
+    parent_id = TextField()
+    call_id = TextField()
+    mode = TextField(default="default")
+    agent = TextField(default="")
+    goal = WordsField()
+    background = BooleanField(default=False)
+    state = TextField(default="running")
+    report = JsonField(null=True)
+    started_at = IntegerField()
+    ended_at = IntegerField(null=True)
+    delivered_at = IntegerField(null=True)
+
+    class Meta:
+        table_name = "child_runs"
+
+
+class JobRow(Model):
+    pk = IntegerField(primary_key=True)
+    thread_id = TextField()
+    number = IntegerField()
+    command = WordsField()
+    pid = IntegerField(null=True)
+    pid_started = IntegerField(null=True)
+    state = TextField(default="running")
+    exit_code = IntegerField(null=True)
+    file = TextField(default="")
+    started_at = IntegerField()
+    ended_at = IntegerField(null=True)
+    reported_at = IntegerField(null=True)
+
+    class Meta:
+        table_name = "jobs"
+
+
 class UiStateRow(Model):
     key = TextField(primary_key=True)
     value = WordsField()
@@ -513,6 +550,8 @@ MODELS: tuple[type[Model], ...] = (
     PromptRow,
     UnsentRow,
     RuleRow,
+    ChildRunRow,
+    JobRow,
     UiStateRow,
     ReindexingRow,
     PackingRow,

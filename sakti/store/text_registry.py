@@ -111,6 +111,8 @@ def tables() -> tuple[Table, ...]:
             task="rowid = (SELECT pk FROM tasks WHERE id = ?1)",
         ),
         _table(models.TaskRow, task="id = ?1", generated=("state",)),
+        _table(models.ChildRunRow, thread="child_id = ?1 OR parent_id = ?1"),
+        _table(models.JobRow, thread="thread_id = ?1"),
         _table(models.StepRow, thread="thread_id = ?1"),
         _table(models.MessageRow, thread="thread_id = ?1"),
         _table(models.ThreadRow, thread="id = ?1"),

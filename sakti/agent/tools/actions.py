@@ -154,7 +154,7 @@ class ActionTool(Tool, frozen=True):
 
 
 def _best_field(fields: Sequence[Field], name: str, exact: Collection[str]) -> Field | None:
-    """Return the field of that very name, else one whose own name is not among the arguments (`exact`)."""
+    """Return the field with this name, else one whose own name is not among the arguments (`exact`)."""
     named = next((f for f in fields if _plain(f.name) == name), None)
     return named or next((f for f in fields if _plain(f.name) not in exact), None)
 

@@ -91,7 +91,7 @@ class _Situation(Struct, frozen=True):
 
     @property
     def owes_change(self) -> bool:
-        """Return whether the user asked for a change that no call has tried yet."""
+        """Return whether the user asked for a change that nothing has tried yet."""
         return (
             bool(_CHANGE.search(self.request))
             and not self.is_question

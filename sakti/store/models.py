@@ -32,7 +32,7 @@ class TextField(peewee.TextField):
 
 
 class WordsField(TextField):
-    """Text with words of the user or about what was said: secrets in it are masked on their way in."""
+    """Text with words of the user or of a conversation: secrets in it are masked on their way in."""
 
     has_words = True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from sakti.core.lazy import lazy_imports
 from sakti.store.secrets import masked
@@ -43,19 +43,25 @@ def _meta(model: type[Model]) -> Any:
     return getattr(model, "_meta")  # noqa: B009
 
 
-def _table(model: type[Model], *, thread: str = "", task: str = "", generated: tuple[str, ...] = ()) -> Table:
-    """Derive a table from its model; `generated` are columns that only the schema has."""
-    meta = _meta(model)
-    fields = [f for f in meta.sorted_fields if isinstance(f, models.TextField)]
+def _derive(model: type[Model]) -> Table:
+    """Derive a table from the columns of its model."""
+    name = _meta(model).table_name
+    fields = [f for f in _meta(model).sorted_fields if isinstance(f, models.TextField)]
     return Table(
-        meta.table_name,
+        name,
         tuple(f.column_name for f in fields if f.has_words),
         tuple((f.column_name, None if f.null else f.if_unreadable) for f in fields if isinstance(f, models.JsonField)),
         tuple(f.column_name for f in fields if isinstance(f, models.PartsField)),
-        (*(f.column_name for f in fields if not f.has_words), *generated),
-        thread,
-        task,
+        (*(f.column_name for f in fields if not f.has_words), *_GENERATED.get(name, ())),
     )
+
+
+class Rows(Struct, frozen=True):
+    """Conditions for the rows of a thread or a task (?1) in a table; "" if it has none of them."""
+
+    table: str
+    thread: str = ""
+    task: str = ""
 
 
 _OWN_RECORDS = "SELECT id FROM observational_memory WHERE lookup_key = 'thread:' || ?1"
@@ -70,62 +76,71 @@ _SAID = (
 _UNNAMED = "thread_id IS NULL AND resource_id = (SELECT resource_id FROM threads WHERE id = ?1)"
 
 
+# In the order in which rows are removed.
+_ROWS = (
+    Rows(
+        "search_docs",
+        thread=(
+            "thread_id = ?1 AND kind IN ('message', 'working_memory')"
+            f" OR kind IN ('observation', 'reflection') AND doc_id IN ({_OWN_LINES})"
+        ),
+        task="kind = 'task' AND doc_id = ?1",
+    ),
+    Rows("reindexing", thread="thread_id = ?1"),
+    # also what requests of later threads quote of this one: before its rows of `carry_over` go
+    Rows(
+        "request_blocks",
+        thread=(
+            f"thread_id = ?1 OR thread_id IN (SELECT thread_id FROM carry_over WHERE {_CARRIED}) AND EXISTS"
+            f" (SELECT 1 FROM carry_over c WHERE c.thread_id = request_blocks.thread_id AND ({_CARRIED})"
+            " AND instr(request_blocks.text, c.text))"
+        ),
+    ),
+    Rows("carry_over", thread=f"thread_id = ?1 OR {_CARRIED}", task="kind = 'task' AND source_id = ?1"),
+    Rows("prompt_history", thread=f"thread_id = ?1 OR {_UNNAMED} AND text IN ({_SAID})"),
+    Rows("unsent", thread=f"thread_id = ?1 OR {_UNNAMED} AND draft IN ({_SAID})"),
+    Rows("observations", thread=f"group_id IN (SELECT id FROM observation_groups WHERE {_GROUPS})"),
+    Rows("observation_groups", thread=_GROUPS),
+    Rows("leases", thread=f"record_id IN ({_OWN_RECORDS}) OR record_id = ?1"),
+    Rows("observational_memory", thread="lookup_key = 'thread:' || ?1"),
+    Rows("compaction_records", thread="thread_id = ?1"),
+    Rows("working_memory", thread="scope = 'thread' AND owner_id = ?1"),
+    Rows("task_messages", thread="message_id IN (SELECT id FROM messages WHERE thread_id = ?1)", task="task_id = ?1"),
+    Rows("task_labels", task="task_id = ?1"),
+    Rows("task_dependencies", task="task_id = ?1 OR depends_on = ?1"),
+    Rows("task_events", task="task_id = ?1"),
+    Rows("task_words", task="rowid = (SELECT pk FROM tasks WHERE id = ?1)"),
+    Rows("tasks", task="id = ?1"),
+    Rows("child_runs", thread="child_id = ?1 OR parent_id = ?1"),
+    Rows("jobs", thread="thread_id = ?1"),
+    Rows("steps", thread="thread_id = ?1"),
+    Rows("messages", thread="thread_id = ?1"),
+    Rows("threads", thread="id = ?1"),
+    Rows("task_counts"),
+    Rows("approval_rules"),
+    Rows("ui_state"),
+    Rows("schema_migrations"),
+    Rows("packing"),
+    # indexes over search_docs: its triggers keep them, so what goes there goes here
+    Rows("search_words"),
+    Rows("search_trigrams"),
+    Rows("search_vocabulary"),
+)
+_WITHOUT_MODEL = {
+    "task_words": Table("task_words", texts=("title", "body", "idents")),
+    "schema_migrations": Table("schema_migrations", plain=("name",)),
+    "search_words": Table("search_words", texts=("text", "idents", "prev", "summary")),
+    "search_trigrams": Table("search_trigrams", texts=("text",)),
+    "search_vocabulary": Table("search_vocabulary", texts=("term",)),
+}
+_GENERATED = {"tasks": ("state",)}  # columns that only the schema has
+
+
 @cache
 def tables() -> tuple[Table, ...]:
     """Return all tables in the order in which rows are removed."""
-    return (
-        _table(
-            models.SearchDocRow,
-            thread="thread_id = ?1 AND kind IN ('message', 'working_memory')"
-            f" OR kind IN ('observation', 'reflection') AND doc_id IN ({_OWN_LINES})",
-            task="kind = 'task' AND doc_id = ?1",
-        ),
-        _table(models.ReindexingRow, thread="thread_id = ?1"),
-        # also what requests of later threads quote of this one: before its rows of `carry_over` go
-        _table(
-            models.RequestBlockRow,
-            thread=f"thread_id = ?1 OR thread_id IN (SELECT thread_id FROM carry_over WHERE {_CARRIED}) AND EXISTS"
-            f" (SELECT 1 FROM carry_over c WHERE c.thread_id = request_blocks.thread_id AND ({_CARRIED})"
-            " AND instr(request_blocks.text, c.text))",
-        ),
-        _table(models.CarryOverRow, thread=f"thread_id = ?1 OR {_CARRIED}", task="kind = 'task' AND source_id = ?1"),
-        _table(models.PromptRow, thread=f"thread_id = ?1 OR {_UNNAMED} AND text IN ({_SAID})"),
-        _table(models.UnsentRow, thread=f"thread_id = ?1 OR {_UNNAMED} AND draft IN ({_SAID})"),
-        _table(models.ObservationRow, thread=f"group_id IN (SELECT id FROM observation_groups WHERE {_GROUPS})"),
-        _table(models.GroupRow, thread=_GROUPS),
-        _table(models.LeaseRow, thread=f"record_id IN ({_OWN_RECORDS}) OR record_id = ?1"),
-        _table(models.MemoryRecordRow, thread="lookup_key = 'thread:' || ?1"),
-        _table(models.CompactionRow, thread="thread_id = ?1"),
-        _table(models.WorkingMemoryRow, thread="scope = 'thread' AND owner_id = ?1"),
-        _table(
-            models.TaskMessageRow,
-            thread="message_id IN (SELECT id FROM messages WHERE thread_id = ?1)",
-            task="task_id = ?1",
-        ),
-        _table(models.TaskLabelRow, task="task_id = ?1"),
-        _table(models.TaskEdgeRow, task="task_id = ?1 OR depends_on = ?1"),
-        _table(models.TaskEventRow, task="task_id = ?1"),
-        Table(
-            "task_words",
-            texts=("title", "body", "idents"),
-            task="rowid = (SELECT pk FROM tasks WHERE id = ?1)",
-        ),
-        _table(models.TaskRow, task="id = ?1", generated=("state",)),
-        _table(models.ChildRunRow, thread="child_id = ?1 OR parent_id = ?1"),
-        _table(models.JobRow, thread="thread_id = ?1"),
-        _table(models.StepRow, thread="thread_id = ?1"),
-        _table(models.MessageRow, thread="thread_id = ?1"),
-        _table(models.ThreadRow, thread="id = ?1"),
-        _table(models.TaskCountRow),
-        _table(models.RuleRow),
-        _table(models.UiStateRow),
-        Table("schema_migrations", plain=("name",)),
-        _table(models.PackingRow),
-        # indexes over search_docs: its triggers keep them, so what goes there goes here
-        Table("search_words", texts=("text", "idents", "prev", "summary")),
-        Table("search_trigrams", texts=("text",)),
-        Table("search_vocabulary", texts=("term",)),
-    )
+    derived = _WITHOUT_MODEL | {_meta(model).table_name: _derive(model) for model in models.MODELS}
+    return tuple(structs.replace(derived[rows.table], thread=rows.thread, task=rows.task) for rows in _ROWS)
 
 
 @cache

@@ -80,7 +80,7 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
 
 
 async def _remove_all(store: Store, purged: Purged) -> None:
-    """Remove what `purged` lists, and note in it what is gone."""
+    """Remove the rows and files that `purged` lists; keep in it those that were removed."""
     was_clean = await store.write(purging.begin)
     # first what only the rows name: who is killed in between finds it again
     purged.copies = purging.remove(purged.copies)

@@ -56,7 +56,7 @@ def _derive(model: type[Model]) -> Table:
     )
 
 
-class Rows(Struct, frozen=True):
+class OwnedRows(Struct, frozen=True):
     """Conditions for the rows of a thread or a task (?1) in a table; "" if it has none of them."""
 
     table: str
@@ -78,7 +78,7 @@ _UNNAMED = "thread_id IS NULL AND resource_id = (SELECT resource_id FROM threads
 
 # In the order in which rows are removed.
 _ROWS = (
-    Rows(
+    OwnedRows(
         "search_docs",
         thread=(
             "thread_id = ?1 AND kind IN ('message', 'working_memory')"
@@ -86,9 +86,9 @@ _ROWS = (
         ),
         task="kind = 'task' AND doc_id = ?1",
     ),
-    Rows("reindexing", thread="thread_id = ?1"),
+    OwnedRows("reindexing", thread="thread_id = ?1"),
     # also what requests of later threads quote of this one: before its rows of `carry_over` go
-    Rows(
+    OwnedRows(
         "request_blocks",
         thread=(
             f"thread_id = ?1 OR thread_id IN (SELECT thread_id FROM carry_over WHERE {_CARRIED}) AND EXISTS"
@@ -96,35 +96,37 @@ _ROWS = (
             " AND instr(request_blocks.text, c.text))"
         ),
     ),
-    Rows("carry_over", thread=f"thread_id = ?1 OR {_CARRIED}", task="kind = 'task' AND source_id = ?1"),
-    Rows("prompt_history", thread=f"thread_id = ?1 OR {_UNNAMED} AND text IN ({_SAID})"),
-    Rows("unsent", thread=f"thread_id = ?1 OR {_UNNAMED} AND draft IN ({_SAID})"),
-    Rows("observations", thread=f"group_id IN (SELECT id FROM observation_groups WHERE {_GROUPS})"),
-    Rows("observation_groups", thread=_GROUPS),
-    Rows("leases", thread=f"record_id IN ({_OWN_RECORDS}) OR record_id = ?1"),
-    Rows("observational_memory", thread="lookup_key = 'thread:' || ?1"),
-    Rows("compaction_records", thread="thread_id = ?1"),
-    Rows("working_memory", thread="scope = 'thread' AND owner_id = ?1"),
-    Rows("task_messages", thread="message_id IN (SELECT id FROM messages WHERE thread_id = ?1)", task="task_id = ?1"),
-    Rows("task_labels", task="task_id = ?1"),
-    Rows("task_dependencies", task="task_id = ?1 OR depends_on = ?1"),
-    Rows("task_events", task="task_id = ?1"),
-    Rows("task_words", task="rowid = (SELECT pk FROM tasks WHERE id = ?1)"),
-    Rows("tasks", task="id = ?1"),
-    Rows("child_runs", thread="child_id = ?1 OR parent_id = ?1"),
-    Rows("jobs", thread="thread_id = ?1"),
-    Rows("steps", thread="thread_id = ?1"),
-    Rows("messages", thread="thread_id = ?1"),
-    Rows("threads", thread="id = ?1"),
-    Rows("task_counts"),
-    Rows("approval_rules"),
-    Rows("ui_state"),
-    Rows("schema_migrations"),
-    Rows("packing"),
+    OwnedRows("carry_over", thread=f"thread_id = ?1 OR {_CARRIED}", task="kind = 'task' AND source_id = ?1"),
+    OwnedRows("prompt_history", thread=f"thread_id = ?1 OR {_UNNAMED} AND text IN ({_SAID})"),
+    OwnedRows("unsent", thread=f"thread_id = ?1 OR {_UNNAMED} AND draft IN ({_SAID})"),
+    OwnedRows("observations", thread=f"group_id IN (SELECT id FROM observation_groups WHERE {_GROUPS})"),
+    OwnedRows("observation_groups", thread=_GROUPS),
+    OwnedRows("leases", thread=f"record_id IN ({_OWN_RECORDS}) OR record_id = ?1"),
+    OwnedRows("observational_memory", thread="lookup_key = 'thread:' || ?1"),
+    OwnedRows("compaction_records", thread="thread_id = ?1"),
+    OwnedRows("working_memory", thread="scope = 'thread' AND owner_id = ?1"),
+    OwnedRows(
+        "task_messages", thread="message_id IN (SELECT id FROM messages WHERE thread_id = ?1)", task="task_id = ?1"
+    ),
+    OwnedRows("task_labels", task="task_id = ?1"),
+    OwnedRows("task_dependencies", task="task_id = ?1 OR depends_on = ?1"),
+    OwnedRows("task_events", task="task_id = ?1"),
+    OwnedRows("task_words", task="rowid = (SELECT pk FROM tasks WHERE id = ?1)"),
+    OwnedRows("tasks", task="id = ?1"),
+    OwnedRows("child_runs", thread="child_id = ?1 OR parent_id = ?1"),
+    OwnedRows("jobs", thread="thread_id = ?1"),
+    OwnedRows("steps", thread="thread_id = ?1"),
+    OwnedRows("messages", thread="thread_id = ?1"),
+    OwnedRows("threads", thread="id = ?1"),
+    OwnedRows("task_counts"),
+    OwnedRows("approval_rules"),
+    OwnedRows("ui_state"),
+    OwnedRows("schema_migrations"),
+    OwnedRows("packing"),
     # indexes over search_docs: its triggers keep them, so what goes there goes here
-    Rows("search_words"),
-    Rows("search_trigrams"),
-    Rows("search_vocabulary"),
+    OwnedRows("search_words"),
+    OwnedRows("search_trigrams"),
+    OwnedRows("search_vocabulary"),
 )
 _WITHOUT_MODEL = {
     "task_words": Table("task_words", texts=("title", "body", "idents")),

@@ -269,7 +269,7 @@ def _way(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] 
 
 
 def _visit(edges: Iterable[tuple[Node, Node]], seen: dict[Node, Node | None]) -> list[Node]:
-    """Add the other ends of the edges to `seen`, each with where it was reached from; return the new ones."""
+    """Add the other ends of the edges to `seen`, each with the node before it; return the new ones."""
     frontier: list[Node] = []
     for node, other in edges:
         if other not in seen:

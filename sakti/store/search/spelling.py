@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from msgspec import json
-
 from sakti.core.patterns import lazy_pattern
 from sakti.store.connection import Connection
 from sakti.store.search.folding import folded
@@ -85,12 +83,9 @@ def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
     for candidate, stem in _pair_with_stems(one_letter_away(word, right)):
         if stem == candidate or len(word) > SHORT_WORD:  # the stem of a non-word is often a different word
             meant.setdefault(stem, candidate)
-    rows: Iterable[tuple[int, str]] = db.execute_sql(
-        "SELECT doc, term FROM (SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?)"
-        " WHERE term IN (SELECT value FROM json_each(?))",
-        (word[:right], word[:right] + "\U0010ffff", VOCABULARY, json.encode(list(meant)).decode()),
-    ).fetchall()
-    return [(doc, meant[term]) for doc, term in rows]
+    sql = "SELECT doc, term FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?"
+    rows = db.execute_sql(sql, (word[:right], word[:right] + "\U0010ffff", VOCABULARY)).fetchall()
+    return [(doc, meant[term]) for doc, term in rows if term in meant]
 
 
 def _pair_with_stems(words: Sequence[str]) -> Iterable[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ JOINED = 2.5  # what `getuserid` counts where `get user id` was typed (ident: R@
 MANY = 16  # more words than that are a text: their short forms are not looked for
 IN_CODE = 0.3  # what a word counts in code that says the same there (cosqa: R@10 +1.2, MRR +0.9)
 SHORTEST = 3  # letters of a short form
+CACHED = 2_000  # words of which is kept how they are looked up: the next key of a query has most of them again
 
 
 class Form(Struct, frozen=True):
@@ -67,12 +69,19 @@ def phrase_as_typed(word: str) -> str:
     return quoted(word)
 
 
-def spellings(word: str, *, prefix: bool = False) -> list[str]:
+@lru_cache(CACHED)
+def spellings(word: str, *, prefix: bool = False) -> tuple[str, ...]:
     """Return the phrases of a word: as indexed, with other accents, and as in rows not yet packed."""
     if word.isascii():
-        return [phrase_of(word, prefix=prefix)]
+        return (phrase_of(word, prefix=prefix),)
     current = [phrase_of(w, prefix=prefix) for w in (word, *other_accents(word))]
-    return list(dict.fromkeys([*current, phrase_as_typed(word) + "*" * prefix]))
+    return tuple(dict.fromkeys([*current, phrase_as_typed(word) + "*" * prefix]))
+
+
+@lru_cache(CACHED)
+def stem_of(word: str) -> tuple[str, ...]:
+    """Return the stems of the tokens of a typed word."""
+    return tuple(stems(folded(word)))
 
 
 def inverse_frequency(documents: int, total: int) -> float:
@@ -98,7 +107,7 @@ def make_terms(
     joined_words = set(joined)
     plain, begun = [(w, False) for w in words], [(p, True) for p in prefixes]
     for word, prefix in (*plain, *begun, *((p, False) for p in phrases)):
-        stem = tuple(stems(folded(word)))
+        stem = stem_of(word)
         if not stem or stem in out:
             continue
         spelled = [p for p in spellings(word, prefix=prefix) if documents.get(p)]
@@ -114,7 +123,8 @@ def make_terms(
     return list(out.values())
 
 
-def forms_of_code(stem: tuple[str, ...]) -> list[Form]:
+@lru_cache(CACHED)
+def forms_of_code(stem: tuple[str, ...]) -> Sequence[Form]:
     """Return forms of a word in code: its beginnings, and words with that meaning in code."""
     if len(stem) != 1:
         return []

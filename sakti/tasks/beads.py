@@ -25,7 +25,7 @@ from sakti.store.tasks.row import Task
 from sakti.store.tasks.rows import Sourced
 from sakti.tasks import graph as g
 from sakti.tasks.admission import Gate
-from sakti.tasks.changes import Actor, log, new_handle
+from sakti.tasks.changes import Actor, log, new_handle, reopen_epics
 from sakti.tasks.fields import STATUSES, TYPES, check_priority, check_text, clean_labels, clean_title
 from sakti.tasks.transfer import parse, split_lines
 
@@ -111,6 +111,9 @@ def import_issues(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], 
     met = {*coming.tasks, *(name for name, _ in coming.report.skipped)}
     coming.report.gone += sorted(name for name, task in imported.items() if name not in met and not task.deleted)
     coming.connect(pairs)
+    names = {task: name for name, task in coming.tasks.items()}
+    for epic in reopen_epics(db, actor, coming.batch):
+        coming.report.notes.append((names.get(epic.id, epic.handle), "it is open here: it has open children"))
     store_graph.refresh_all(db, actor.resource_id)
     if dry_run:
         raise DryRun(coming.report)

@@ -93,6 +93,9 @@ class Query(Struct, frozen=True):
     unknown: tuple[tuple[str, str], ...] = ()
 
 
+NO_QUERY = Query("")
+
+
 def parse_query(
     text: str,
     is_said: Callable[[str], bool] = lambda phrase: False,

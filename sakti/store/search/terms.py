@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sakti.store.search.code_words import in_code
 from sakti.store.search.folding import folded, other_accents
-from sakti.store.search.query import LANGUAGES, STOP_WORDS
+from sakti.store.search.query import LANGUAGES, NO_QUERY, STOP_WORDS, Query
 from sakti.store.search.stems import stems
 from sakti.store.search.substrings import quoted
 
@@ -98,27 +98,32 @@ def make_terms(
     documents: Mapping[str, int],
     total: int,
     *,
-    joined: Iterable[str] = (),
-    prefixes: Iterable[str] = (),
-    phrases: Iterable[str] = (),
+    joined: Collection[str] = (),
+    query: Query = NO_QUERY,
 ) -> list[Term]:
-    """Return the terms that some text has; `documents` by phrase, `similar`: known words for unknown ones."""
+    """Return the terms that some text has: words, and the prefixes and phrases of a query.
+
+    `documents` by phrase; `similar`: known words for unknown ones.
+    """
     out: dict[tuple[str, ...], Term] = {}
-    joined_words = set(joined)
-    plain, begun = [(w, False) for w in words], [(p, True) for p in prefixes]
-    for word, prefix in (*plain, *begun, *((p, False) for p in phrases)):
+    looked_up = (
+        *((w, False) for w in words),
+        *((p, True) for p in query.prefixes),
+        *((p, False) for p in query.phrases),
+    )
+    for word, prefix in looked_up:
         stem = stem_of(word)
         if not stem or stem in out:
             continue
         spelled = [p for p in spellings(word, prefix=prefix) if documents.get(p)]
-        forms = [Form(p, JOINED if word in joined_words else 1.0, "word", documents[p]) for p in spelled]
-        likely = (p for p in map(phrase_of, similar.get(word, ())) if documents.get(p))
-        forms += [Form(p, 1.0, "similar", documents[p]) for p in likely]
+        forms = [Form(p, JOINED if word in joined else 1.0, "word", documents[p]) for p in spelled]
+        forms += [Form(p, 1.0, "similar", n) for p in map(phrase_of, similar.get(word, ())) if (n := documents.get(p))]
         if not forms:
             continue
         count = max(f.documents for f in forms)
         rarity = inverse_frequency(count, total) * (SETTING if word in LANGUAGES and len(words) > 1 else 1.0)
-        forms += forms_of_code(stem) if not (prefix or word in joined_words or len(words) > MANY) else []
+        if not (prefix or word in joined or len(words) > MANY):
+            forms += forms_of_code(stem)
         out[stem] = Term(word.lower(), stem, tuple(forms), count, rarity)
     return list(out.values())
 

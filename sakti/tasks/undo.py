@@ -62,18 +62,24 @@ def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
             return rows.update(db, task_id, deleted_at=actor.now)[0]
         case "restore":
             return _undo_restore(db, actor, task, event.before or {})
-        case "dep" if values["add"]:
-            return task if edges.remove(db, task_id, values["on"], values["type"])[0] else None
         case "dep":
-            if not questions.is_known(db, values["on"]):
-                return None  # it was removed for good
-            if questions.get(db, values["on"]) is not None:
-                refuse_cycle(db, task_id, values["on"], values["type"])
-            return task if edges.add(db, task_id, values["on"], values["type"], actor.now) else None
+            return _undo_edge(db, actor, task, values)
         case "link":
             return task if links.remove(db, task_id, values["message"]) else None
         case _:
             return _fields(db, actor, task, event.before or {}, values)
+
+
+def _undo_edge(db: Database, actor: Actor, task: Task, values: Json) -> Task | None:
+    """Remove an added edge, or add a removed one again."""
+    on, kind = values["on"], values["type"]
+    if values["add"]:
+        return task if edges.remove(db, task.id, on, kind)[0] else None
+    if not questions.is_known(db, on):
+        return None  # it was removed for good
+    if questions.get(db, on) is not None:
+        refuse_cycle(db, task.id, on, kind)
+    return task if edges.add(db, task.id, on, kind, actor.now) else None
 
 
 def _undo_restore(db: Database, actor: Actor, task: Task, before: Json) -> Task | None:

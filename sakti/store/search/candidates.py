@@ -93,27 +93,25 @@ class _Reading(Struct, frozen=True):
         return bool(self.query.alternatives or self.query.phrases)
 
 
+class _FoundRows(Struct, frozen=True):
+    """Rows with the words or parts of words; `parts_asked`: these were looked for. The rest as in `Candidates`."""
+
+    matches: Matches
+    parts: PartMatches
+    parts_asked: bool
+    avoided: bool
+    partial: bool
+    more: bool
+
+
 def find_candidates(look: Lookup, query: Query, *, first: bool, now: int | None) -> Candidates:
     """Return the candidates of a query, best first; `first`: those that are found soon."""
     reading = _read(look, query)
-    matches, avoided = _find_by_words(look, reading)
-    wanting = _may_have_parts(reading, matches)
-    unfinished = first and look.is_over() and bool(look.budget.unread or (wanting and matches.rows))
-    parts = _find_by_parts(look, reading) if wanting and not unfinished else PartMatches()
-    more = parts.more or len(matches.rows) >= retrieve.CANDIDATES
-    if reading.required:
-        more = parts.more or (more and not all(any(map(is_unindexed, group)) for group in reading.required))
-        matches, parts = _having_required(look, reading, matches, parts)
-    answered = matches.rows or parts.texts or (wanting and is_in_trigrams(reading.query))
-    if not (answered or unfinished or reading.query.alternatives) and _is_readable(look, reading.query):
-        needles = [w for w in (reading.query.text, *reading.query.phrases, *reading.query.prefixes) if w]
-        matches = Matches(retrieve.by_reading(look, needles))
-        more = len(matches.rows) >= (retrieve.CANDIDATES if needles else retrieve.LISTED)
-    pattern = _pattern_of(reading, parts)
-    times = _times(look, reading.query, now)
-    ranked, rest = _measure(look, reading, pattern, replace(matches, required=reading.strict), parts.texts, times)
-    suggestion = _suggestion(look, reading, parts, ranked)
-    return Candidates(ranked, rest, pattern, suggestion, unfinished, reading.unquoted, avoided, more)
+    rows = _find_by_reading(look, reading, _find_by_index(look, reading, first=first))
+    pattern = _pattern_of(reading, rows.parts)
+    ranked, rest = _measure(look, reading, pattern, rows, _times(look, reading.query, now))
+    suggestion = _suggestion(look, reading, rows.parts, ranked)
+    return Candidates(ranked, rest, pattern, suggestion, rows.partial, reading.unquoted, rows.avoided, rows.more)
 
 
 # --- reading the query --------------------------------------------------------------------------------------
@@ -199,6 +197,33 @@ def _is_question(query: Query) -> bool:
 # --- finding ------------------------------------------------------------------------------------------------
 
 
+def _find_by_index(look: Lookup, reading: _Reading, *, first: bool) -> _FoundRows:
+    """Return the rows with the words, or with parts of words, and with what else is required."""
+    matches, avoided = _find_by_words(look, reading)
+    wanting = _may_have_parts(reading, matches)
+    unfinished = first and look.is_over() and bool(look.budget.unread or (wanting and matches.rows))
+    parts = _find_by_parts(look, reading) if wanting and not unfinished else PartMatches()
+    more = parts.more or len(matches.rows) >= retrieve.CANDIDATES
+    if reading.required:
+        more = parts.more or (more and not all(any(map(is_unindexed, group)) for group in reading.required))
+        matches, parts = _having_required(look, reading, matches, parts)
+    matches = replace(matches, required=reading.strict)
+    return _FoundRows(matches, parts, wanting, avoided, unfinished, more)
+
+
+def _find_by_reading(look: Lookup, reading: _Reading, rows: _FoundRows) -> _FoundRows:
+    """Return the rows, or, where the indexes cannot know any, those whose texts have all that was typed."""
+    query = reading.query
+    if rows.matches.rows or rows.parts.texts or rows.partial or query.alternatives:
+        return rows
+    needles = [w for w in (query.text, *query.phrases, *query.prefixes) if w]
+    if (rows.parts_asked and is_in_trigrams(query)) or not (needles or look.place.narrow):
+        return rows
+    read = retrieve.by_reading(look, needles)
+    more = len(read) >= (retrieve.CANDIDATES if needles else retrieve.LISTED)
+    return replace(rows, matches=Matches(read, required=reading.strict), more=more)
+
+
 def _find_by_words(look: Lookup, reading: _Reading) -> tuple[Matches, bool]:
     """Return the rows with the words, and whether texts with unwanted words were so many that they were avoided."""
     query = reading.query
@@ -239,10 +264,6 @@ def _having_required(
     keys = having(look.db, [*matches.rows, *parts.texts], reading.required)
     texts = {row: text for row, text in parts.texts.items() if row.pk in keys}
     return replace(matches, rows=[r for r in matches.rows if r.pk in keys]), replace(parts, texts=texts)
-
-
-def _is_readable(look: Lookup, query: Query) -> bool:
-    return look.place.narrow or bool(query.text or query.phrases or query.prefixes)
 
 
 def unwanted_keys(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
@@ -299,14 +320,10 @@ def _times(look: Lookup, query: Query, now: int | None) -> list[tuple[int, int]]
 
 
 def _measure(
-    look: Lookup,
-    reading: _Reading,
-    pattern: Pattern,
-    matches: Matches,
-    by_parts: Mapping[Row, str],
-    times: Sequence[tuple[int, int]],
+    look: Lookup, reading: _Reading, pattern: Pattern, rows: _FoundRows, times: Sequence[tuple[int, int]]
 ) -> tuple[list[Ranked], list[Row]]:
     """Return the candidates that were measured, ranked, and the rest of them, as the index ordered it."""
+    matches, by_parts = rows.matches, rows.parts.texts
     chosen = _worth_measuring(look.db, pattern, matches, by_parts)
     pattern, features, means = _measure_all(look, pattern, chosen, by_parts)
     if pattern.terms or pattern.parts:

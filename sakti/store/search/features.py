@@ -213,10 +213,8 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     A row in which nothing was `found` is there for what stands beside it, or for parts of words.
     """
     size, identifiers, before, _ = sizes or (len(text) // CHARACTERS, 0, 0, 0)
-    weights = pattern.weights_of(document=document)
     remark = not pattern.asks and _is_remark(row.role, sizes, text)
-    if not pattern.asks:
-        weights = _plain(row.role, before, remark=remark)
+    weights = pattern.weights_of(document=document) if pattern.asks else _plain(row.role, before, remark=remark)
     is_named = document and (not text or _CAMEL.search(text[:BEGINNING]) is not None)
     counts, has_term, places = _count(found, pattern, weights, NAMING if is_named else 0)
     adjacent, near = _together(places, pattern) if len(places) > 1 else (0.0, 0.0)
@@ -224,9 +222,7 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
         verbatim = _count_parts(text, pattern, counts, has_term)
         adjacent, near = max(adjacent, verbatim), max(near, verbatim)
     length = size + identifiers + weights.before_length * before
-    asks = pattern.asks and size <= SHORT and text.rstrip().endswith("?")
-    labelled = pattern.asks and not document and _is_labelled(text, pattern.words)
-    timed = pattern.when and not document and says_when(text)
+    asks, labelled, timed = _answering(text, size, pattern, document=document) if pattern.asks else (False,) * 3
     complete = pattern.has_all(has_term)
     beginning = text if size <= SHORT else text[:BEGINNING]
     return Features(
@@ -245,6 +241,14 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
         size,
         remark,
     )
+
+
+def _answering(text: str, size: int, pattern: Pattern, *, document: bool) -> tuple[bool, bool, bool]:
+    """Return whether a text asks itself, begins with a label that the question names, and says when as it asks."""
+    asks = size <= SHORT and text.rstrip().endswith("?")
+    if document:
+        return asks, False, False
+    return asks, _is_labelled(text, pattern.words), pattern.when and says_when(text)
 
 
 def _plain(role: str, before: int, *, remark: bool) -> Weights:

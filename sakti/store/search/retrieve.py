@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing
 from typing import Any
 
@@ -352,23 +352,27 @@ def by_parts(look: Lookup, parts: Sequence[str]) -> tuple[list[Row], dict[str, f
     Those with the rarest first, equals newest first; older ones where a filter leaves out the newest.
     """
     slices = {part: _slices(look, part) for part in parts}
-    keys: dict[str, dict[int, None]] = {}
+    keys: dict[str, set[int]] = {part: set() for part in parts}
     rows: dict[int, Row] = {}
-    seen: set[int] = set()
     while slices and len(rows) < MEASURED:
-        for part, remaining in list(slices.items()):
-            if (some := next(remaining, None)) is None:
-                del slices[part]
-            else:
-                keys.setdefault(part, {}).update(dict.fromkeys(some))
-        new = [k for k in dict.fromkeys(itertools.chain.from_iterable(keys.values())) if k not in seen]
-        seen.update(new)
+        read = {part: some for part, remaining in slices.items() if (some := next(remaining, None)) is not None}
+        new = list(set[int]().union(*read.values()) - set[int]().union(*keys.values()))
+        for part, some in read.items():
+            keys[part].update(some)
         rows |= {r.pk: r for r in rows_of(look, new, most=len(new) or 1)}
+        slices = {part: slices[part] for part in read}
+    best, rarity = _best_by_parts(look, rows, keys)
+    return best, rarity, bool(slices) or len(rows) > len(best)
+
+
+def _best_by_parts(
+    look: Lookup, rows: Mapping[int, Row], keys: Mapping[str, Collection[int]]
+) -> tuple[list[Row], dict[str, float]]:
+    """Return the rows with the rarest parts, and the rarity of each part; `keys`: of the rows with each part."""
     documents = {part: min(len(part_keys), look.newest // 2) for part, part_keys in keys.items() if part_keys}
     rarity = {part: inverse_frequency(n, max(look.newest, 2)) + 1e-3 for part, n in documents.items()}
     scores = {key: sum(weight for part, weight in rarity.items() if key in keys[part]) for key in rows}
-    best = [rows[key] for key in _best_first(scores)[:MEASURED]]
-    return best, rarity, bool(slices) or len(rows) > len(best)
+    return [rows[key] for key in _best_first(scores)[:MEASURED]], rarity
 
 
 def _slices(look: Lookup, part: str) -> Iterator[Sequence[int]]:

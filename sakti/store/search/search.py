@@ -126,10 +126,8 @@ def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
     budget = look.budget
     candidates = find_candidates(look, query, first=asking.first, now=asking.now)
     listed = _list_candidates(db, candidates, query)
-    if candidates.more and not asking.first and listed.total < PAGE:
-        end = budget.end + BEHIND_COPIES
-        longer = replace(look, budget=Budget(budget.clock, end, end, budget.unread))
-        candidates, listed = _look_behind(longer, candidates, listed, query, asking.now)
+    if not asking.first:
+        candidates, listed = _look_behind(look, candidates, listed, query, asking.now)
     unfinished = candidates.partial or (asking.first and _is_unfinished(candidates, listed.total, look))
     others = SearchPage(asking.text, 0) if listed.total or unfinished else _search_elsewhere(db, query, asking)
     since = {key: retrieve.time_of(db, key) for key in set(budget.unread.values())}
@@ -198,6 +196,8 @@ def _look_behind(
 
     What is likely neither (by sizes and index) comes first.
     """
+    end = look.budget.end + BEHIND_COPIES
+    look = replace(look, budget=replace(look.budget, end=end, last=end))
     copied = [r.features.row.pk for r, copies in listed.folded if copies >= MANY_COPIES]
     likely_first = bool(copied or listed.gone)
     while candidates.more and listed.total < PAGE and not look.is_over():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -106,26 +106,23 @@ def make_terms(
     `documents` by phrase; `similar`: known words for unknown ones.
     """
     out: dict[tuple[str, ...], Term] = {}
-    looked_up = (
-        *((w, False) for w in words),
-        *((p, True) for p in query.prefixes),
-        *((p, False) for p in query.phrases),
-    )
-    for word, prefix in looked_up:
+    plain, begun = [(w, False) for w in (*words, *query.phrases)], [(p, True) for p in query.prefixes]
+    for word, prefix in (*plain, *begun):
         stem = stem_of(word)
-        if not stem or stem in out:
-            continue
-        spelled = [p for p in spellings(word, prefix=prefix) if documents.get(p)]
-        forms = [Form(p, JOINED if word in joined else 1.0, "word", documents[p]) for p in spelled]
-        forms += [Form(p, 1.0, "similar", n) for p in map(phrase_of, similar.get(word, ())) if (n := documents.get(p))]
-        if not forms:
+        forms = _existing(spellings(word, prefix=prefix), documents, JOINED if word in joined else 1.0, "word")
+        forms += _existing(map(phrase_of, similar.get(word, ())), documents, 1.0, "similar")
+        if not stem or stem in out or not forms:
             continue
         count = max(f.documents for f in forms)
         rarity = inverse_frequency(count, total) * (SETTING if word in LANGUAGES and len(words) > 1 else 1.0)
-        if not (prefix or word in joined or len(words) > MANY):
-            forms += forms_of_code(stem)
-        out[stem] = Term(word.lower(), stem, tuple(forms), count, rarity)
+        code = () if prefix or word in joined or len(words) > MANY else forms_of_code(stem)
+        out[stem] = Term(word.lower(), stem, (*forms, *code), count, rarity)
     return list(out.values())
+
+
+def _existing(phrases: Iterable[str], documents: Mapping[str, int], weight: float, how: How) -> list[Form]:
+    """Return the forms of those phrases that some text has."""
+    return [Form(p, weight, how, documents[p]) for p in phrases if documents.get(p)]
 
 
 @lru_cache(CACHED)

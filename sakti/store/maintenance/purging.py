@@ -27,7 +27,7 @@ from sakti.store.maintenance import archiving, result_copies, upkeep
 from sakti.store.memory import shared_logs
 from sakti.store.models import MessageRow, TaskEventRow, TaskRow, ThreadRow
 from sakti.store.search import index_upkeep
-from sakti.store.text_registry import TABLES
+from sakti.store.text_registry import tables
 from sakti.store.threads import message_removal, messages
 from sakti.store.threads import removal as thread_removal
 
@@ -128,7 +128,7 @@ async def purge_thread(store: Store, thread_id: str) -> None:
     for find in (shared_logs.reflections, shared_logs.words):
         await upkeep.each(store, await store.read(find, thread_id), _work_off, step=1)
     numbered = await store.read(_tables_with_rowid)
-    for table in TABLES:
+    for table in tables():
         if table.thread and table.name in numbered:
             step = partial(_remove_some, table=table.name, where=table.thread, key=thread_id)
             if table.name == "search_docs":
@@ -225,7 +225,7 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
         " AND json_extract(metadata, '$.active_task_id') = ?",
         (row[0], task_id),
     )
-    for table in TABLES:
+    for table in tables():
         if table.task:
             _remove_all(db, table.name, table.task, task_id)
     # a board that is looked at knows that something changed by the number of the newest event

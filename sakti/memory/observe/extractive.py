@@ -298,7 +298,7 @@ def _with_last(texts: Iterator[str]) -> Iterator[tuple[str, bool]]:
     yield before, True
 
 
-class _Outcome(Struct):
+class _OutputSummary(Struct):
     """Lines of an output that tell of its outcome."""
 
     first: str = ""
@@ -317,7 +317,7 @@ def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[Step
     arguments: Json = (call.arguments if call else None) or {}
     command = next((str(arguments[k]) for k in _COMMAND_KEYS if arguments.get(k)), "")
     target = next((str(arguments[k]) for k in _PATH_KEYS if arguments.get(k)), "")
-    output = _Outcome()
+    output = _OutputSummary()
     for number, raw in enumerate(_looked_at(result.content)):
         if number % STEP_LINES == 0:
             yield None
@@ -332,7 +332,7 @@ def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[Step
     yield (4.5, "🟡", "Agent changed", what) if changes else (2.0, "🟢", f"Agent used {result.name}", what)
 
 
-def _of_outcome(command: str, target: str, tool: str, output: _Outcome, *, bad: bool) -> Found:
+def _of_outcome(command: str, target: str, tool: str, output: _OutputSummary, *, bad: bool) -> Found:
     """Return the line on a command, or on a failed use of a tool."""
     outcome = output.tests or output.named_error or output.error or (output.first if bad else "")
     failed = bad or (bool(output.error) and not output.tests)

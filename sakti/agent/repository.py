@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sakti.agent.sandbox import worktree
+from sakti.agent.sandbox import repositories
 from sakti.core.patterns import lazy_pattern
 from sakti.core.programs import find_program, safe_environment
 
@@ -158,7 +158,7 @@ def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
 
 def board_root(root: Path, *, shared: bool) -> Path:
     """Return the folder whose board and page a workspace uses: a linked worktree may share those."""
-    common = worktree.kept_at(root) if shared else None
+    common = repositories.find_common_folder(root) if shared else None
     return common.parent if common is not None and common.name == ".git" else root
 
 

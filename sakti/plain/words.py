@@ -10,8 +10,7 @@ from sakti.agent.judge.rules import describe_rule
 from sakti.agent.reports.memory_report import compacted, in_a_line, taken_back
 from sakti.core.events import ApprovalRequested, CompactionFinished, MemoryActivation
 from sakti.core.patterns import lazy_pattern
-from sakti.core.revealing import lookalikes, revealed
-from sakti.core.text import count_k, one_line, sanitise
+from sakti.core.text import count_k, lookalikes, one_line, revealed, sanitise
 from sakti.core.types import (
     FilePart,
     ImagePart,

@@ -36,11 +36,18 @@ from sakti.providers.history import (
     words,
 )
 from sakti.providers.openai_responses import asked_effort
-from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.providers.protocol import (
+    StreamEvent,
+    TextChunk,
+    ThinkingChunk,
+    ToolCallChunk,
+    read_dollars,
+    read_table,
+    read_tokens,
+)
 from sakti.providers.refusals import Where, from_event
 from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import DONE, StreamParser
-from sakti.providers.usage import dollars, table, tokens
 
 STABLE = frozenset({"system", "instructions", "skills"})  # kinds of blocks that stay the same for the life of a session
 SHOWN = "[What the tools above returned, for this request:]"
@@ -330,15 +337,15 @@ class ChatStreamParser(StreamParser):
 
 def read_usage(usage: Any) -> Usage:
     """Read the usage of Chat Completions: input includes cached tokens, which DeepSeek names differently."""
-    u = table(usage)
-    into, out = table(u.get("prompt_tokens_details")), table(u.get("completion_tokens_details"))
+    u = read_table(usage)
+    into, out = read_table(u.get("prompt_tokens_details")), read_table(u.get("completion_tokens_details"))
     return Usage(
-        tokens(u.get("prompt_tokens")),
-        tokens(into.get("cached_tokens")) or tokens(u.get("prompt_cache_hit_tokens")),
-        tokens(into.get("cache_write_tokens")),
-        tokens(u.get("completion_tokens")),
-        tokens(out.get("reasoning_tokens")),
-        dollars(u.get("cost")),
+        read_tokens(u.get("prompt_tokens")),
+        read_tokens(into.get("cached_tokens")) or read_tokens(u.get("prompt_cache_hit_tokens")),
+        read_tokens(into.get("cache_write_tokens")),
+        read_tokens(u.get("completion_tokens")),
+        read_tokens(out.get("reasoning_tokens")),
+        read_dollars(u.get("cost")),
     )
 
 

@@ -44,11 +44,10 @@ from sakti.providers.history import (
     turns,
     valid_id,
 )
-from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk, read_table, read_tokens
 from sakti.providers.refusals import Where, from_event
 from sakti.providers.remote import RemoteProvider
 from sakti.providers.sse import DONE, StreamParser
-from sakti.providers.usage import table, tokens
 
 log = logging.getLogger(__name__)
 
@@ -388,14 +387,14 @@ _REASONING_FIELDS = ("type", "id", "summary", "encrypted_content")
 
 def read_usage(usage: Any) -> Usage:
     """Read the usage of the Responses API: input includes cached and written tokens already."""
-    u = table(usage)
-    into, out = table(u.get("input_tokens_details")), table(u.get("output_tokens_details"))
+    u = read_table(usage)
+    into, out = read_table(u.get("input_tokens_details")), read_table(u.get("output_tokens_details"))
     return Usage(
-        tokens(u.get("input_tokens")),
-        tokens(into.get("cached_tokens")),
-        tokens(into.get("cache_write_tokens")),
-        tokens(u.get("output_tokens")),
-        tokens(out.get("reasoning_tokens")),
+        read_tokens(u.get("input_tokens")),
+        read_tokens(into.get("cached_tokens")),
+        read_tokens(into.get("cache_write_tokens")),
+        read_tokens(u.get("output_tokens")),
+        read_tokens(out.get("reasoning_tokens")),
     )
 
 

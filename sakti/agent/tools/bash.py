@@ -23,8 +23,8 @@ from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
 from sakti.agent.tools.base import tool
+from sakti.agent.tools.changes import unified_diff
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
-from sakti.agent.tools.diffs import unified_diff
 from sakti.agent.tools.processes import Output, Running, spawn
 from sakti.agent.tools.seen import OwnCommand
 from sakti.core.errors import ToolError

@@ -13,8 +13,8 @@ from pathlib import Path
 from msgspec import Struct, field, structs
 
 from sakti.agent.judge.decide import Decision, judge
-from sakti.agent.judge.guarded import runs_later
 from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.running import runs_later
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search
 from sakti.agent.tools.approvals import Approvals

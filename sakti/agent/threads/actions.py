@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sakti.store.threads.removal import Contents
 
 with lazy_imports:
-    from sakti.agent.threads import purge
+    from sakti.agent.threads import purge, redact
     from sakti.store import memory as stored_memory
     from sakti.store.log import lines as memory_log
     from sakti.store.maintenance import purging
@@ -120,8 +120,9 @@ class ThreadActions:
 
     async def delete_message(self, message_id: str) -> Deleted:
         """Delete one message for good; its call or result and their saved outputs go with it."""
-        gone, files = await purging.delete_message(self._place.store, message_id)
+        gone, files, copies = await purging.delete_message(self._place.store, message_id)
         purge.remove_files(files)
+        redact.rewrite_files(copies.without)
         if live := self._is_open(gone.thread_id):
             live.current.engine.forget(list(gone.message_ids))
         return gone

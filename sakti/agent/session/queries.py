@@ -37,14 +37,11 @@ with lazy_imports:
     from sakti.store.log import corrections as memory_corrections
     from sakti.store.log import events as memory_events
     from sakti.store.log import figures as memory_figures
-
     from sakti.store.log import lines as memory_log
     from sakti.store.search import origins
     from sakti.store.search import search as text_search
     from sakti.store.tasks import links as task_links
     from sakti.store.tasks import questions as task_questions
-
-    pass
     from sakti.store.threads import message_removal as deleted_messages
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads

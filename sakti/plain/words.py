@@ -12,12 +12,14 @@ from sakti.core.events import ApprovalRequested, CompactionFinished, MemoryActiv
 from sakti.core.patterns import lazy_pattern
 from sakti.core.text import count_k, lookalikes, one_line, revealed, sanitise
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     MarkerPart,
     Message,
     OutputPart,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolResultPart,
 )
@@ -194,8 +196,8 @@ def message(said: Message, *, limit: int | None = None) -> list[str]:
                 lines.append(image(part))
             case MarkerPart(kind, text):
                 lines.append(one_line(f"{kind.replace('_', ' ')} {text}", 200))
-            case _:
-                pass
+            case ThinkingPart() | ContextPart():
+                pass  # of the model alone
     if limit is not None and len(lines) > limit:
         return [*lines[:limit], f"and {many(len(lines) - limit, 'more line')} of this message"]
     return lines

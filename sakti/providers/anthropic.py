@@ -66,7 +66,7 @@ class AnthropicStreamParser(StreamParser):
             case "error":
                 raise from_event(event, self._where)
             case _:
-                pass
+                return []  # `ping`, `content_block_stop` and what newer servers send carry nothing to show
         return []
 
     def _start(self, event: Json) -> list[StreamEvent]:

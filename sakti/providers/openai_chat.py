@@ -9,9 +9,12 @@ from msgspec import Struct, field
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     Json,
+    MarkerPart,
+    OutputPart,
     Part,
     Request,
     TextPart,
@@ -150,8 +153,8 @@ def _assistant(turn: Turn) -> Json:
                 if "details" in opaque:
                     message.setdefault("reasoning_details", []).extend(opaque["details"])
                 extras.update(opaque.get("extra", {}))
-            case _:
-                pass
+            case ToolResultPart() | ImagePart() | FilePart() | OutputPart() | MarkerPart() | ContextPart():
+                pass  # nothing that this API takes back from an assistant
     if texts:
         message["content"] = "\n".join(texts)
     if calls:
@@ -178,8 +181,8 @@ def _user(turn: Turn, asked: str = "") -> list[Json]:
                 content.append({"type": "text", "text": file_text(part)})
             case ImagePart():
                 content.append(_image(part))
-            case _:
-                pass
+            case ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
+                pass  # not of a user, or rendered as text before
     if images:
         words = content or ([{"type": "text", "text": asked}] if asked else [])
         content = [{"type": "text", "text": SHOWN}, *map(_image, images), *words]

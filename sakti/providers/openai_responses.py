@@ -19,9 +19,12 @@ from msgspec import Struct, field
 from sakti.core.errors import ProviderError
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     Json,
+    MarkerPart,
+    OutputPart,
     Part,
     Request,
     TextPart,
@@ -147,8 +150,16 @@ def _assistant_items(turn: Turn, provider: str, model: str, with_ids: bool) -> l
                         "arguments": json.dumps(call_arguments(part), ensure_ascii=False),
                     }
                 )
-            case _:
-                pass
+            case (
+                ThinkingPart()
+                | ToolResultPart()
+                | ImagePart()
+                | FilePart()
+                | OutputPart()
+                | MarkerPart()
+                | ContextPart()
+            ):
+                pass  # nothing that this API takes back from an assistant
     return items
 
 
@@ -182,8 +193,8 @@ def _user_items(turn: Turn) -> list[Json]:
                 content.append({"type": "input_text", "text": file_text(part)})
             case ImagePart():
                 content.append(_image(part))
-            case _:
-                pass
+            case ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
+                pass  # not of a user, or rendered as text before
     if images:
         items[-1]["output"] = [{"type": "input_text", "text": items[-1]["output"]}, *map(_image, images)]
     if content:
@@ -285,7 +296,7 @@ class ResponsesStreamParser(StreamParser):
             case "" if "error" in event:
                 raise from_event(event, self._where)
             case _:
-                pass
+                return []  # parts that begin or end, and what newer servers send, carry nothing to show
         return []
 
     def _item(self, event: Json, kind: str) -> _Item:

@@ -184,18 +184,15 @@ def marks_in(value: Any) -> tuple[str, ...]:
 
 
 def _marks(value: Any) -> Iterator[str]:
-    match value:
-        case str():
-            if _MARK_SIGN in value:
-                yield from (m[0] for m in MARK.finditer(value))
-        case dict():
-            for one in cast("dict[str, Any]", value).values():
-                yield from _marks(one)
-        case list() | tuple():
-            for one in cast("list[Any]", value):
-                yield from _marks(one)
-        case _:
-            pass
+    if isinstance(value, str):
+        if _MARK_SIGN in value:
+            yield from (m[0] for m in MARK.finditer(value))
+    elif isinstance(value, dict):
+        for one in cast("dict[str, Any]", value).values():
+            yield from _marks(one)
+    elif isinstance(value, list | tuple):
+        for one in cast("list[Any]", value):
+            yield from _marks(one)
 
 
 def marks_of(source: str) -> frozenset[str]:

@@ -162,7 +162,7 @@ class ToolState(Struct):
                 raise ToolError(f"{self.show(path)} has not been read yet. Read it, then change it.")
             case "changed":
                 raise ToolError(f"{self.show(path)} has changed since it was read. Read it again, then change it.")
-            case _:
+            case "known":
                 pass
 
     def save_output(self, text: str, call_id: str) -> Path:

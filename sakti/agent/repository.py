@@ -150,7 +150,7 @@ def local_timezone() -> str:
     return target.partition("/zoneinfo/")[2] or "UTC"
 
 
-def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
+def scrub_env(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
     """Return the environment of commands: the user's, without the agent's keys and settings, and no pager."""
     variables = {k: v for k, v in env.items() if k not in secrets and not k.startswith("SAKTI_")}
     return {**variables, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}

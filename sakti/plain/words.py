@@ -114,7 +114,7 @@ def tail(result: ToolResultPart) -> list[str]:
     return [*(cut if len(lines) > TAIL_LINES else []), *(f"  {line}" for line in lines[-TAIL_LINES:])]
 
 
-def planned(said: Message) -> list[str]:
+def announce_calls(said: Message) -> list[str]:
     """Announce the calls of an answer that makes several, before the first of them is asked about."""
     calls = said.tool_calls
     return [f"{many(len(calls), 'call')}: {'; '.join(call(c) for c in calls)}"] if len(calls) > 1 else []

@@ -271,7 +271,7 @@ class Store:
 
     def _upgrade(self, database: DatabaseFile, keep: bool) -> None:
         if keep:
-            opening.choose_journal(self._db.connection(), wal=opening.wal_wanted(Path(database.filename)))
+            opening.choose_journal(self._db.connection(), wal=opening.is_wal_safe(Path(database.filename)))
         self.notices += migrate.upgrade(self._db, self.path if keep else None, self.clock)
         user_state.keep(self._db)
 
@@ -294,7 +294,7 @@ class Store:
             if (log := set_log_aside(self.path)) is not None:
                 self.notices.append(f"{self.path} is missing and only its write-ahead log was there: it is now {log}.")
             try:
-                opening.create(self.path, self.clock, wal=opening.wal_wanted(self.path))
+                opening.create(self.path, self.clock, wal=opening.is_wal_safe(self.path))
             except opening.NotWritable as e:
                 return self._copy(None, f"{e} Until then nothing is saved.", scratch)
         if files.writable(self.path):

@@ -82,7 +82,7 @@ def refuse_unusable(path: Path) -> None:
         raise StoreError(f"{path} is damaged: it is empty. {failures.RECOVER}", code="damaged")
 
 
-def wal_wanted(path: Path) -> bool:
+def is_wal_safe(path: Path) -> bool:
     """Return whether the write-ahead log may be used: with a safe SQLite, and on a local disk."""
     return tuple(int(n) for n in apsw.sqlite_lib_version().split(".")) >= WAL_SAFE_FROM and not files.network(path)
 

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from sakti.agent import budget
 from sakti.agent.mentions import unseen
-from sakti.agent.processors.base import Processor, StepInput, overrides, returned
+from sakti.agent.processors.base import Processor, StepInput, check_hook_result, overrides
 from sakti.agent.session.turn import Stop, Turn
 from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.events import (
@@ -90,7 +90,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
         retry_reason=reason,
     )
     for processor in turn.before:
-        step = returned(await processor.process_input_step(step), step, processor)
+        step = check_hook_result(await processor.process_input_step(step), step, processor)
     turn.toolbox.removed = frozenset(t.name for t in tools) - {t.name for t in step.tools}
     if step.model not in (turn.model.name, turn.model.full_name):
         name = step.model if "/" in step.model else f"{turn.model.provider}/{step.model}"
@@ -413,7 +413,7 @@ async def find_omission(
     turn: Turn, messages: Sequence[Message], error: ProviderError, earlier: Omission | None
 ) -> Omission | None:
     """Decide what the next try of a refused request leaves out, with `earlier`; None: nothing."""
-    accepted = await turn.store.read(requests.newest_accepted, turn.thread_id, turn.model.full_name)
+    accepted = await turn.store.read(requests.find_newest_accepted, turn.thread_id, turn.model.full_name)
     return refused_pieces.find_omission(messages, error, accepted, earlier)
 
 

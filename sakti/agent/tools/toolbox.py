@@ -188,7 +188,7 @@ class Toolbox(Struct):
         clock = self.state.clock
         emit.begin_soon()
         outcome, started = await self._outcome(message, call, emit, over=over)
-        outcome = self.state.bounded(outcome, call.id)
+        outcome = self.state.limit_output(outcome, call.id)
         content = outcome.content
         if repeated >= TOLD_AFTER:
             content += f"\n[This is the same call for the {repeated}th time in a row. Do something else.]"

@@ -7,12 +7,12 @@ import pytest
 from tests.hygiene.measures import figures
 
 CEILINGS = {
-    "modules of at most 50 lines": 126,
+    "modules of at most 50 lines": 125,
     "files with lazy imports": 77,
     "docstring first lines over 100 characters": 14,
     "functions over 50 lines": 14,
-    "functions with complexity over 15": 115,
-    "functions with more than 7 arguments": 35,
+    "functions with complexity over 15": 102,
+    "functions with more than 7 arguments": 33,
     "imports inside functions": 53,
     "assignments to found, said, told, …": 148,
     "silent `case _: pass`": 20,

@@ -284,11 +284,15 @@ def _suggestion(look: IndexLookup, reading: _ReadQuery, parts: PartMatches, rank
 
 
 def _written_forms(
-    db: Connection, similar: Mapping[str, Sequence[str]], ranked: Sequence[Ranked]
-) -> dict[str, list[str]]:
-    """Return the known words for unknown ones in the form that one of the best texts has."""
+    db: Connection, similar: Mapping[str, list[str]], ranked: Sequence[Ranked]
+) -> Mapping[str, list[str]]:
+    """Return the known words for unknown ones in the form that one of the best texts has, if there are any texts."""
     texts = texts_of(db, [r.features.row.pk for r in ranked[:FEW]]).values() if similar else ()
-    return {typed: [spelling.as_written(word, texts) for word in near] for typed, near in similar.items()}
+    if not texts:
+        return similar
+    return {
+        typed: [form for word in near if (form := spelling.as_written(word, texts))] for typed, near in similar.items()
+    }
 
 
 # --- measuring ----------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ from sakti.core.terminal import WaitNotice
 from sakti.core.text import counted, json_line, one_line, sanitise
 from sakti.core.types import Json, Usage, plain_values
 from sakti.store.masked_stream import MaskedStream
-from sakti.store.text_registry import leaving, leaving_all
+from sakti.store.secrets import mask_output, masked
 
 with lazy_imports:
     from sakti.agent import structured, user_lines
@@ -280,7 +280,7 @@ class _Run:
             self._waits.hear(event.seconds)
         if self._output == "stream-json":
             for one in self._masked.of(event):
-                _print(json_line(leaving_all(to_json(one))))
+                _print(json_line(mask_output(to_json(one))))
         elif self._output == "text" or (isinstance(event, Notice) and event.severity == "error"):
             _tell(event)
 
@@ -294,15 +294,16 @@ class _Run:
 
     def _end(self, status: str, text: str, *, error: str | None = None, value: Any = None) -> str:
         """Print the result of a message, or of a run that has none; returns `status`."""
-        session, last = self._session, self._finished[-1] if self._finished else None
-        is_saved = last is not None and session.workspace.saved and last.thread_id
+        last = self._finished[-1] if self._finished else None
+        usage = self._usage if last is not None else self._session.current.usage
+        is_saved = last is not None and self._session.workspace.saved and last.thread_id
         result: Json = {
             "thread_id": last.thread_id if last is not None and is_saved else None,
             "text": text,
             "status": status,
             "steps": self._steps,
-            "usage": to_builtins(self._usage if last is not None else session.current.usage),
-            "cost_usd": self._usage.cost_usd if last is not None else session.current.usage.cost_usd,
+            "usage": to_builtins(usage),
+            "cost_usd": usage.cost_usd,
             "error": error or (last.error if last is not None else None),
         }
         if last is not None and last.metadata:
@@ -310,13 +311,16 @@ class _Run:
         result |= self._name_left_out()
         if self._schema is not None:
             result["structured_output"] = value
+        self._print_result(result, text)
+        return status
+
+    def _print_result(self, result: Json, text: str) -> None:
         if self._output == "json":
             _print(json_line(result))
         elif self._output == "stream-json":
             _print(json_line({"type": "result", **result}))
         elif text:
             _print(sanitise(text), is_json=self._schema is not None)
-        return status
 
 
 class _MaskedDeltas:
@@ -349,7 +353,7 @@ def _tell(event: Event) -> None:
     """Tell what happens to a person who watches standard error."""
     match event:
         case ToolStarted(call):
-            what = one_line(leaving(plain_values(call.arguments or {})), 100)
+            what = one_line(masked(plain_values(call.arguments or {})), 100)
             line = f"▸ {call.name}  {what}"
         case ToolFinished(result) if isinstance(denied := result.details.get("denied"), str):
             line = f"  ⊘ denied{f': {one_line(denied, 200)}' if denied else ''}"

@@ -14,13 +14,13 @@ CEILINGS = {
     "functions with complexity over 15": 102,
     "functions with more than 7 arguments": 33,
     "imports inside functions": 53,
-    "assignments to found, said, told, …": 148,
+    "assignments to found, said, told, …": 146,
     "silent `case _: pass`": 20,
     "test names that continue the one above": 0,
     "class names used more than once": 68,
-    "functions with complexity over 10 (%)": 6.8,
+    "functions with complexity over 10 (%)": 6.6,
     "functions named by a participle (%)": 4.6,
-    "docstrings with dialect (%)": 0.9,
+    "docstrings with dialect (%)": 0.3,
 }
 
 

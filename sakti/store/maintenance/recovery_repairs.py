@@ -32,6 +32,8 @@ MOST_GAPS = 100_000  # messages that a thread may have lost
 _LOOSE = (
     ("steps", "thread_id NOT IN (SELECT id FROM threads)"),
     ("request_blocks", "thread_id NOT IN (SELECT id FROM threads)"),
+    ("jobs", "thread_id NOT IN (SELECT id FROM threads)"),
+    ("child_runs", "child_id NOT IN (SELECT id FROM threads) OR parent_id NOT IN (SELECT id FROM threads)"),
     (
         "task_dependencies",
         "task_id NOT IN (SELECT id FROM tasks) OR depends_on NOT IN (SELECT id FROM tasks)",
@@ -43,7 +45,7 @@ _LOOSE = (
 _WORDS: tuple[tuple[str, str, tuple[str, ...], str | None], ...] = (
     ("messages", "role", ("user", "assistant", "tool", "system"), "system"),
     ("messages", "state", ("provisional", "saved", "withheld"), "saved"),
-    ("steps", "purpose", ("actor", "observer", "reflector"), "actor"),
+    ("steps", "purpose", ("actor", "observer", "reflector", "side"), "actor"),
     ("observational_memory", "scope", ("thread", "resource"), "thread"),
     ("observational_memory", "origin_type", ("initialization", "observation", "reflection"), "observation"),
     ("observation_groups", "kind", ("observation", "reflection"), "observation"),
@@ -52,6 +54,8 @@ _WORDS: tuple[tuple[str, str, tuple[str, ...], str | None], ...] = (
     ("tasks", "status", ("open", "in_progress", "closed"), "open"),
     ("tasks", "type", ("bug", "feature", "task", "epic", "chore"), "task"),
     ("tasks", "close_reason", ("completed", "wontfix", "duplicate"), None),
+    ("child_runs", "state", ("running", "finished", "partial", "interrupted"), "interrupted"),
+    ("jobs", "state", ("running", "ended", "stopped", "lost"), "lost"),
     ("approval_rules", "decision", ("allow", "ask", "deny"), "ask"),
     ("working_memory", "scope", ("resource", "thread"), "thread"),
 )
@@ -139,7 +143,7 @@ def _readable_texts(db: Database) -> int:
 
 def _packed_columns(table: str) -> Sequence[str]:
     """Return the columns of a table that may hold compressed values."""
-    return text_registry.BY_NAME[table].packed if table in text_registry.BY_NAME else ()
+    return text_registry.by_name()[table].packed if table in text_registry.by_name() else ()
 
 
 def _is_text(value: bytes) -> bool:
@@ -174,7 +178,7 @@ def _readable_json(db: Database) -> int:
     plain_text = (
         f"json_array(CASE raw_content WHEN '' THEN {lost} ELSE json_object('t', 'text', 'text', raw_content) END)"
     )
-    for table in text_registry.TABLES:
+    for table in text_registry.tables():
         for column, usual in table.json:
             text = f"sakti_unpacked({column})" if column in table.packed else column
             wrong = f"{column} IS NOT NULL AND NOT json_valid({text})"

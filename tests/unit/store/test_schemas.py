@@ -29,10 +29,13 @@ import pytest
 from sakti.core.errors import StoreError
 from sakti.core.types import Thread
 from sakti.store import early_schema, migrate
+from sakti.store import rows as table_rows
+from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import inspection, maintenance
 from sakti.store.memory import records
+from sakti.store.models import ChildRunRow, JobRow, StepRow
 from sakti.store.threads import threads
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -174,6 +177,30 @@ async def test_its_memory_goes_on(old: Path) -> None:
         record = await store.read(records.get_record, key)
         assert record is not None and await store.read(records.revision, record.id, record.thread_id or "") is not None
     await store.close()
+
+
+async def test_it_takes_child_runs_jobs_and_side_questions(old: Path) -> None:
+    store = await Store.open(old)
+
+    def add(db: Database) -> list[tuple[str, int]]:
+        ((thread_id,),) = db.execute_sql("SELECT id FROM threads LIMIT 1").fetchall()
+        before = {table: count(db, table) for table in ("child_runs", "jobs", "steps")}
+        table_rows.insert(
+            db, ChildRunRow, child_id=thread_id, parent_id=thread_id, call_id="c", goal="g", report={}, started_at=1
+        )
+        table_rows.insert(db, JobRow, thread_id=thread_id, number=1, command="make", started_at=1)
+        table_rows.insert(db, StepRow, id="s", thread_id=thread_id, purpose="side", model="m", created_at=1)
+        return [(table, count(db, table) - number) for table, number in before.items()]
+
+    assert await store.write(add) == [("child_runs", 1), ("jobs", 1), ("steps", 1)]
+    with pytest.raises(Exception, match="CHECK"):
+        await store.write(lambda db: db.execute_sql("UPDATE jobs SET state = 'forgotten'"))
+    assert [f for f in await store.read(maintenance.check) if not f.ok] == []
+    await store.close()
+
+
+def count(db: Database, table: str) -> int:
+    return db.execute_sql(f"SELECT count(*) FROM {table}").fetchone()[0]
 
 
 async def test_a_new_database_has_as_many_columns_as_a_start_looks_for(tmp_path: Path) -> None:

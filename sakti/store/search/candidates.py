@@ -286,7 +286,7 @@ def _suggestion(look: IndexLookup, reading: _ReadQuery, parts: PartMatches, rank
 def _written_forms(
     db: Connection, similar: Mapping[str, list[str]], ranked: Sequence[Ranked]
 ) -> Mapping[str, list[str]]:
-    """Return the known words for unknown ones in the form that one of the best texts has, if there are any texts."""
+    """Return the known words for unknown ones as one of the best texts has them, if there are texts."""
     texts = texts_of(db, [r.features.row.pk for r in ranked[:FEW]]).values() if similar else ()
     if not texts:
         return similar

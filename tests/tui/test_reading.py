@@ -234,7 +234,7 @@ def test_an_image_is_a_line_with_what_is_known():
     message = user("m0", "look", 0)
     message = type(message)("m0", "t1", "r", "user", (TextPart("look"), image), 0)
     text = "".join(s.text for line in document(message).lines(2) for s in line)
-    assert text.strip(" ·") == "▣ shot.png  640×480  3 kB"
+    assert text.strip(" ·") == "▣ shot.png  640×480  3.0 kB"
 
 
 async def test_copy_takes_the_last_answer_or_its_last_code_block(running, session):
@@ -269,7 +269,9 @@ async def test_copying_by_key_and_by_mouse(running, session):
         assert app.clipboard == CODE.strip("\n")
         await pilot.press("]", "c")  # no code in that message
         assert app.clipboard == CODE.strip("\n")
-        await pilot.press("escape", "G")
+        await pilot.press("escape")
+        assert app.focused is app.chat.prompt, "a chosen message is nothing to leave first"
+        await pilot.press("f6", "G")
         await pilot.press("v", "k", "k", "k")
         assert "4 lines · y copies" in screen_text(app)
         await pilot.press("ctrl+c")

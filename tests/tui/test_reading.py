@@ -118,7 +118,8 @@ def test_a_range_over_tools_is_what_they_show():
 
 CODE_LINES = [
     "x = 1", "\treturn\t'日本語'", "    " + "word " * 20 + "end", "👨\u200d👩\u200d👧 = e\u0301", "", "a" * 150,
-    "\t\tif (a && b) { c(); }", "全角" * 60, "    nested = {", "\ttabs\tin\tbetween " + "and wide 文字 " * 9 + "end", "}",
+    "\t\tif (a && b) { c(); }", "全角" * 60, "    nested = {",
+    "\ttabs\tin\tbetween " + "and wide 文字 " * 9 + "end", "}",
 ]  # fmt: skip
 
 

@@ -236,7 +236,7 @@ class Transcript(TranscriptView):
         self._settle(None if self._follow else top)
 
     def action_leave(self) -> None:
-        """Leave the selection of lines, the links and the search, all in one step; without any, go to the prompt."""
+        """Leave selected lines, links and search, all in one step; without any, go to the prompt."""
         selects = self._anchor is not None or self.text_selection is not None
         if not (selects or self._link) and self._found is None:
             self._chosen = None

@@ -144,7 +144,7 @@ class SearchScreen(Panel[Any]):
 
     @property
     def kept(self) -> Kept:
-        """Return this search, so that it can be continued; as it was begun if it was closed before it was drawn."""
+        """Return this search, to continue it; as it was begun if it was closed before it was drawn."""
         if not self.query("#panel-list"):
             return Kept(self._first, self._scope, 0, "")
         chosen = self.result_list.current

@@ -52,12 +52,7 @@ async def search(
 ) -> Value:
     """Search all messages, observations and tasks."""
     asked = " ".join(query)
-    read = text_search.parse_query(f"after:{since}") if since else text_search.Query("")
-    after = read.since if read == text_search.Query("", since=read.since) else None
-    if since and after is None:
-        dates = "a date (2026-01-15), today, yesterday or an age such as 7d"
-        raise Refused(f"--since takes {dates}, not {since!r}.", code=USAGE)
-    where = text_search.Scope(None if all_workspaces else scope.resource, thread, tuple(kind), after)
+    where = text_search.Scope(None if all_workspaces else scope.resource, thread, tuple(kind), read_since(since))
     page = await scope.store.search(text_search.search, asked, where, limit=limit, offset=offset)
     told = {
         "query": asked,
@@ -73,6 +68,17 @@ async def search(
     shown = f", {offset + 1}–{offset + len(page.hits)} shown" if page.total > len(page.hits) else ""
     tail = "; ".join((f"{page.found}{shown}", *page.notes))
     return Rows(_lines(page, explain), tail=tail, json=told)
+
+
+def read_since(since: str | None) -> int | None:
+    """Return the time of `--since` (Unix ms), None without it. Raises Refused."""
+    if not since:
+        return None
+    read = text_search.parse_query(f"after:{since}")
+    if read.since is None or read != text_search.Query("", since=read.since):
+        dates = "a date (2026-01-15), today, yesterday or an age such as 7d"
+        raise Refused(f"--since takes {dates}, not {since!r}.", code=USAGE)
+    return read.since
 
 
 def _describe_hit(h: Hit, explain: bool) -> dict[str, object]:

@@ -173,6 +173,11 @@ TABLES: tuple[Table, ...] = (
         thread="thread_id = ?1",
     ),
     Table(
+        "origins",
+        plain=("program", "entry_id", "thread_id", "message_id", "run_id"),
+        thread="thread_id = ?1",
+    ),
+    Table(
         "steps",
         json=(("request", None),),
         plain=("id", "thread_id", "message_id", "purpose", "model", "stop_reason", "request"),
@@ -193,6 +198,7 @@ TABLES: tuple[Table, ...] = (
         plain=("id", "resource_id", "parent_id", "mode"),
         thread="id = ?1",
     ),
+    Table("import_sources", json=(("counts", "{}"),), plain=("program", "path", "head", "counts", "last_run")),
     Table("task_counts", plain=("resource_id", "state", "type")),
     Table("approval_rules", texts=("rule",), plain=("resource_id", "decision")),
     Table("ui_state", texts=("value",), plain=("key",)),

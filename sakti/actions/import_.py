@@ -32,7 +32,7 @@ GONE = 20  # issues that are named
 SHOWN = 10  # problems that are named of a program
 NOTHING = 2  # exit code if there is nothing to import
 # as in `importers.service.READERS`, which the shell does not load for a command line
-PROGRAMS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider")
+PROGRAMS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")
 
 
 @action(

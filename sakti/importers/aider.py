@@ -37,7 +37,9 @@ class Aider:
                 yield from _block(thread, kind, text, start, index, time)
                 start = line.removeprefix(_START).strip()
                 time = _read_start(start)
-                thread = ThreadInfo(f"{source.path}:{start}", str(source.path.parent.resolve()), file=str(source.path))
+                thread = ThreadInfo(
+                    f"{source.key or source.path}:{start}", str(source.path.parent.resolve()), file=str(source.path)
+                )
                 kind, text, index = "", [], 0
                 continue
             of = "user" if line.startswith(_PROMPT.rstrip()) else "printed" if line.startswith(">") else "assistant"

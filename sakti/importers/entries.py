@@ -76,6 +76,7 @@ class Source(Struct, frozen=True):
     path: Path
     root: Path
     side: tuple[Path, ...] = ()  # files whose change is a change of the source
+    key: str = ""  # its path after --map, for ids that are unique only in it
 
 
 class TodoItem(Struct, frozen=True):

@@ -17,7 +17,7 @@ from sakti.agent import repository
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Json, Part, ToolCallPart, ToolResultPart
-from sakti.importers import lines
+from sakti.importers import lines, mastra_memory
 from sakti.importers.entries import Entry, Findings, Importer, Problem, Source, TodoItem, state_of
 from sakti.importers.writer import BATCH, Counts, ImportWriter, continues, group_entries, map_folder
 from sakti.store import imports
@@ -38,6 +38,7 @@ READERS = {
     "pi": "pi.Pi",
     "vibe": "vibe.Vibe",
     "aider": "aider.Aider",
+    "mastra": "mastra.Mastra",
 }
 HEAD = 4096  # bytes by which a file is recognized
 WATCH_S = 2.0
@@ -122,11 +123,21 @@ class Service:
     def workspace_of(self, folder: str) -> str:
         """Return the id of the workspace of a folder: its repository, else itself."""
         if folder not in self._workspaces:
-            mapped = map_folder(folder, self._options.renamed) if folder else str(self._options.workspace)
+            mapped = self._map(folder)
             path = Path(mapped)
             is_folder = path.is_absolute() and state_of(path) is not None
             self._workspaces[folder] = str(repository.find_root(path)) if is_folder else mapped
         return self._workspaces[folder]
+
+    def _map(self, folder: str) -> str:
+        """Return a folder after moves; a resource of Mastra is a folder, too, if it was mapped to one."""
+        kind, sign, name = folder.partition(":")
+        if sign and kind in ("mastra", "mastra-only"):
+            mapped = map_folder(name, self._options.renamed)
+            if mapped != name:
+                return mapped
+            return str(self._options.workspace) if kind == "mastra-only" else folder
+        return map_folder(folder, self._options.renamed) if folder else str(self._options.workspace)
 
     async def import_all(self, roots: Sequence[tuple[Importer, Path]], progress: Progress | None = None) -> RunReport:
         """Import each program from its folder or file."""
@@ -137,7 +148,9 @@ class Service:
 
     async def import_program(self, importer: Importer, root: Path, progress: Progress | None = None) -> SourceReport:
         findings = Findings()
-        sources = await asyncio.to_thread(lambda: list(importer.find(root, findings)))
+        listed = await asyncio.to_thread(lambda: list(importer.find(root, findings)))
+        renamed = self._options.renamed
+        sources = [replace(s, key=map_folder(str(s.path.resolve()), renamed)) for s in listed]
         total = sum(_size(s) for s in sources)
         work = _ProgramImport(self, importer, SourceReport(importer.program, str(root), size=total), findings)
         done = 0
@@ -201,12 +214,21 @@ class _ProgramImport:
         counts_before, self._skipped = self._figures(), False
         read_to = await self._import_entries(source, offset, now, await self._choose_threads(source), report)
         await self._import_todos(source)
-        if not options.dry_run and not self._skipped:
+        if options.dry_run:
+            return
+        if source.program == "mastra":
+            await mastra_memory.import_memory(store, self._writer, source, self._findings)
+        if not self._skipped:
             added = {name: count - counts_before[name] for name, count in self._figures().items()}
-            if before is not None and offset:
-                added = {**before.counts, "messages": before.counts.get("messages", 0) + added["messages"]}
-            state = replace(now, offset=read_to, counts=added, last_run=self._service.run)
-            await store.write(imports.save_source, state)
+            await store.write(self._save, replace(now, offset=read_to, counts=added), before if offset else None)
+
+    def _save(self, db: Database, now: SourceState, before: SourceState | None) -> None:
+        """Store up to which offset a source was read; `before`: an earlier import read its beginning."""
+        counts = now.counts
+        if before is not None:
+            messages = before.counts.get("messages", 0) + counts["messages"]
+            counts = {**before.counts, "messages": messages}
+        imports.save_source(db, replace(now, counts=counts, last_run=self._service.run))
 
     def _figures(self) -> dict[str, int]:
         messages = self._counts.new + self._counts.unchanged
@@ -494,6 +516,7 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
     stays = {part.thread_id for part in plan.stays}
     for part in plan.goes:
         try:
+            await store.write(imports.remove_groups, part.thread_id)
             if part.is_new:
                 with contextlib.suppress(StoreError):  # deleted before
                     await store.write(removal.delete, part.thread_id, store.clock.now())
@@ -506,6 +529,7 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
     for task_id in plan.tasks:
         await store.write(_delete_task, task_id, store.clock.now())
         await purging.purge_task(store, task_id)
+    await store.write(imports.remove_pages, mastra_memory.page_actor(plan.run))
     await store.write(imports.forget_run, plan.run, sorted(stays))
     return problems
 

@@ -14,7 +14,18 @@ from msgspec import Struct, field
 from sakti.core.types import Json
 from sakti.store import rows
 from sakti.store.connection import Connection, Database
-from sakti.store.models import ImportSourceRow, MessageRow, OriginRow, SearchDocRow, TaskMessageRow
+from sakti.store.memory import group_rows, states
+from sakti.store.models import (
+    GroupRow,
+    ImportSourceRow,
+    MemoryRecordRow,
+    MessageRow,
+    ObservationRow,
+    OriginRow,
+    SearchDocRow,
+    TaskMessageRow,
+    WorkingMemoryRow,
+)
 from sakti.store.threads import threads
 
 IMPORTED = "imported"  # key in a message's metadata: the run that imported it
@@ -217,6 +228,48 @@ def forget_run(db: Database, run: str, stays: Iterable[str]) -> None:
         "DELETE FROM origins WHERE run_id = ? AND thread_id NOT IN (SELECT value FROM json_each(?))", (run, keep)
     )
     db.execute_sql("UPDATE import_sources SET offset = 0, size = -1")
+
+
+def remove_groups(db: Database, thread_id: str) -> None:
+    """Remove the imported groups of a thread, with their lines."""
+    of_thread = "SELECT id FROM observation_groups WHERE thread_id = ? AND origin = 'import'"
+    _remove_groups(db, [i for (i,) in db.execute_sql(of_thread, (thread_id,)).fetchall()])
+
+
+def _remove_groups(db: Database, group_ids: Sequence[str]) -> None:
+    for group in group_rows.groups_by_id(db, group_ids):
+        group_rows.unindex(db, group)
+        rows.delete(db, ObservationRow, group_id=group.id)
+        rows.delete(db, GroupRow, id=group.id)
+
+
+def remove_imported_log(db: Database, record_id: str) -> bool:
+    """Remove the groups of a record if all were imported; return whether it was so."""
+    listed = db.execute_sql(
+        "SELECT id, origin FROM observation_groups WHERE record_id = ? AND state IN"
+        " ('active', 'buffered', 'superseded', 'discarded')",
+        (record_id,),
+    ).fetchall()
+    if any(origin != "import" for _, origin in listed):
+        return False
+    _remove_groups(db, [i for i, _ in listed])
+    return True
+
+
+def set_log_figures(db: Database, record_id: str, thread_id: str, now: int, figures: Mapping[str, Any]) -> None:
+    """Set the figures of a record whose groups were imported."""
+    rows.update(db, MemoryRecordRow, record_id, **figures)
+    states.figures(db, record_id, thread_id, now)
+
+
+def remove_pages(db: Database, actor: str) -> None:
+    """Remove the pages of working memory that `actor` wrote, unless somebody changed them since."""
+    written = db.execute_sql("SELECT scope, owner_id FROM working_memory WHERE actor = ?", (actor,)).fetchall()
+    for scope, owner in written:
+        others = "SELECT count(*) FROM working_memory WHERE scope = ? AND owner_id = ? AND actor != ?"
+        if not db.execute_sql(others, (scope, owner, actor)).fetchone()[0]:
+            rows.delete(db, WorkingMemoryRow, scope=scope, owner_id=owner)
+            rows.delete(db, SearchDocRow, kind="working_memory", doc_id=f"{scope}:{owner}")
 
 
 # --- lists --------------------------------------------------------------------------------------------------

@@ -109,13 +109,14 @@ async def test_the_real_histories_come_in_as_expected_and_once(store: Store, tmp
     reader = apsw.Connection(str(root / "opencode" / "opencode.db"), flags=apsw.SQLITE_OPEN_READONLY)
     reader.execute("BEGIN").execute("SELECT count(*) FROM part").fetchall()  # the program itself is running
     expected = json.loads((root / "expected.json").read_text())
-    for program in service.READERS:
+    programs = [p for p in service.READERS if p in expected]
+    for program in programs:
         report = await run(store, program, root / program)
         counts = await store.read(parts_of, program)
         assert {k: counts[k] for k in expected[program]} == expected[program], program
         assert (report.threads, report.problems) == (expected[program]["threads"], [])
     rows, written = await store.read(count_rows), store.written
-    for program in service.READERS:
+    for program in programs:
         again = await run(store, program, root / program)
         assert (again.new, again.unchanged) == (0, again.messages) != (0, 0)
     assert (await store.read(count_rows), store.written) == (rows, written)

@@ -33,7 +33,7 @@ from sakti.store.database import Store
 from sakti.store.imports import THREAD, EntryOrigin
 from sakti.store.memory import group_rows, records
 from sakti.store.memory.group_rows import Group, NewLine
-from sakti.store.text_registry import entering
+from sakti.store.secrets import masked
 from sakti.store.threads import messages
 from sakti.store.working_memory import put_working_memory, working_memory
 
@@ -264,7 +264,7 @@ class _Groups:
         return out
 
     def _group(self, row: Json, text: str, thread_id: str, span: Sequence[Message]) -> Group:
-        stored = entering("observation_groups", "text", text)
+        stored = masked(text)
         return Group(
             self._writer.ids.new(),
             self._record_id,
@@ -303,7 +303,7 @@ def _write_page(db: Database, writer: ImportWriter, page: Page) -> str:
     resource = writer.workspace_of(page.thread.cwd)
     scope, owner = ("thread", origin.thread_id) if page.of_thread else ("resource", resource)
     current = working_memory(db, scope, owner)
-    content = entering("working_memory", "content", page.content)
+    content = masked(page.content)
     if current is not None:
         return "" if content.strip() == current[0].strip() else f"a page of {scope} {owner} exists here and was kept"
     put_working_memory(

@@ -352,6 +352,7 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
     columns = row.id, row.title, row.metadata, row.updated_at
     others = row.select(*columns).where(row.resource_id == resource_id, row.id != thread_id)
     open_ones = others.where(row.parent_id.is_null(), row.deleted_at.is_null(), fn.EXISTS(held))
+    open_ones = open_ones.where(threads.has_own_messages())
     newest = open_ones.order_by(row.updated_at.desc()).limit(recent).tuples().execute(db)
     earlier = [each[:3] for each in newest if not threads.is_undone(*each[2:])]
     if not earlier:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -23,6 +23,7 @@ BESIDE_A_PHRASE = 5  # words outside of quotes; more are a text that quotes
 PASTED = 60  # more words than that were pasted: quotes and colons in them are no operators
 JOINED = 6  # up to so many plain words may be an identifier that was typed apart
 ROLES = ("user", "assistant", "tool", "system")
+ORIGINS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")  # programs that are imported from
 KINDS = ("message", "observation", "reflection", "task", "working_memory")
 
 # Words that carry no meaning of their own in a question; few, since each other one tells code apart ("all", "not").
@@ -37,10 +38,10 @@ LANGUAGES = frozenset(
 )
 
 _FILTER = lazy_pattern(
-    r"(?<![^\s(])(-|NOT\s+)?(?ai:(path|file|role|from|thread|in|task|kind|before|after)):(\"[^\"]*\"|\S+)"
+    r"(?<![^\s(])(-|NOT\s+)?(?ai:(path|file|role|from|thread|in|task|kind|origin|before|after)):(\"[^\"]*\"|\S+)"
 )
 _SIGN = lazy_pattern(r"[-:\"*]|AND|OR|NOT")  # one that every operator has
-_VALUES = {"kind": KINDS, "role": ROLES}
+_VALUES = {"kind": KINDS, "role": ROLES, "origin": ORIGINS}
 _EITHER = lazy_pattern(r"(?<![^\s(])\(?(role|kind):[\w,]+(?:\s+OR\s+\1:[\w,]+)+(?![^\s)])\)?", re.IGNORECASE | re.ASCII)
 _VALUE = lazy_pattern(r":([\w,]+)")
 _SHOWN = {"you": "user", "me": "user", "sakti": "assistant"}  # as hits are headed
@@ -86,11 +87,15 @@ class Query(Struct, frozen=True):
     thread: str = ""
     task: str = ""
     kind: str = ""
+    origin: str = ""
     since: int | None = None
     until: int | None = None
     alternatives: tuple[tuple[str, ...], ...] = ()
     other_than: tuple[tuple[str, str], ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
+
+
+NO_QUERY = Query("")
 
 
 def parse_query(
@@ -240,22 +245,28 @@ def words_and_joined(text: str) -> tuple[list[str], list[str]]:
     for token in tokens:
         if len(words) >= ENOUGH_WORDS:
             break
-        if token.isascii() and token.isalpha() and token.islower():  # most are
-            words[token] = None
-            continue
-        parts = pieces(token)
         words.update(dict.fromkeys(w.lower() for w in WORD.findall(token)))
-        if len(parts) > 1:
+        if len(parts := _pieces_of(token)) > 1:
             telling = [p for p in parts if len(p) > 1]  # a11y: y says nothing
             words.update(dict.fromkeys(telling))
             inside.update(telling)
             joined["".join(parts)] = None
+    chosen = ([w for w in words if w not in STOP_WORDS or w in inside] or list(words))[:MAX_TERMS]
+    joined.update(dict.fromkeys(_join_words(tokens)))
+    return chosen, [j for j in joined if j and j not in chosen]
+
+
+def _pieces_of(token: str) -> list[str]:
+    is_plain = token.isascii() and token.isalpha() and token.islower()  # as most are
+    return [] if is_plain else pieces(token)
+
+
+def _join_words(tokens: Sequence[str]) -> list[str]:
+    """Return the words of a short query joined, as they may be an identifier: all, and each two."""
     plain = [t.lower() for t in tokens if t.isalnum()]
-    if len(plain) == len(tokens) <= JOINED:
-        joined["".join(plain)] = None
-        joined.update(dict.fromkeys(a + b for a, b in itertools.pairwise(plain)))
-    chosen = [w for w in words if w not in STOP_WORDS or w in inside] or list(words)
-    return chosen[:MAX_TERMS], [j for j in joined if j and j not in chosen[:MAX_TERMS]]
+    if not len(plain) == len(tokens) <= JOINED:
+        return []
+    return ["".join(plain), *(a + b for a, b in itertools.pairwise(plain))]
 
 
 def is_cjk(text: str) -> bool:

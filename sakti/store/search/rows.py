@@ -117,13 +117,8 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
     spelled = "|".join(_pattern_of(w) for w in words if not is_unindexed(w))
     inside = "|".join(re.escape(without_accents(w)) for w in words if is_unindexed(w))
     if not inside:
-        among = " AND rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"
-        sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ?{among}"
-        matches = db.execute_sql(sql, (match, min(keys), max(keys), listed(keys))).fetchall()
-        if glued := " OR ".join(f"({all_of(pieces)})" for w in words if (pieces := trigrams(w.rstrip("*")))):
-            sql = f"SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?{among}"  # 重启nginx
-            matches += db.execute_sql(sql, (glued, min(keys), max(keys), listed(keys))).fetchall()
-        keys = list({key for (key,) in matches})
+        glued = " OR ".join(f"({all_of(pieces)})" for w in words if (pieces := trigrams(w.rstrip("*"))))  # 重启nginx
+        keys = [*{*_matching(db, "search_words", match, keys), *_matching(db, "search_trigrams", glued, keys)}]
     letter = rf"[^\W_{CJK_SIGNS}]"
     unwanted = re.compile(
         "|".join([rf"(?<!{letter})(?:{spelled})(?!{letter})"] * bool(spelled) + [inside] * bool(inside))
@@ -132,6 +127,14 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
     typed = re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT[\s(\"'`{{]+)(?i:{as_typed})(?!\w)")
     texts = texts_of(db, keys)
     return {pk for pk, text in texts.items() if unwanted.search(without_accents(text)) and not typed.search(text)}
+
+
+def _matching(db: Connection, table: str, match: str, keys: Sequence[int]) -> list[int]:
+    """Return those of `keys` whose row in an index matches."""
+    sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid BETWEEN ? AND ?"
+    among = " AND +rowid IN (SELECT value FROM json_each(?))"
+    rows = db.execute_sql(sql + among, (match, min(keys), max(keys), listed(keys))) if match else ()
+    return [key for (key,) in rows]
 
 
 def _pattern_of(word: str) -> str:
@@ -176,20 +179,21 @@ class _Sought(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """What a hit shows of a row besides its `Row`."""
+    """What a hit shows of a row besides its `Row`; `origin`: the program that its thread was imported from."""
 
     doc_id: str
     title: str
     task_id: str | None
     source: str
     text: Stored
+    origin: str = ""
 
 
 _SHOWN = (
     "d.pk, d.doc_id, coalesce(t.title, ''), d.task_id,"
     " CASE WHEN d.kind != 'message' THEN d.kind WHEN EXISTS (SELECT 1 FROM compaction_records c"
     " WHERE c.thread_id = d.thread_id AND c.undone_at IS NULL AND d.position BETWEEN c.first_index AND c.last_index)"
-    " THEN 'compacted' ELSE 'raw' END"
+    " THEN 'compacted' ELSE 'raw' END, coalesce(json_extract(t.metadata, '$.origin.program'), '')"
 )
 
 
@@ -203,6 +207,6 @@ def shown_of(db: Connection, keys: Sequence[int]) -> dict[int, Shown]:
         (listed(keys),),
     ).fetchall()
     return {
-        pk: Shown(doc_id, title, task, source, _to_stored(text, search_text, raw, parts))
-        for pk, doc_id, title, task, source, text, search_text, raw, parts in rows
+        pk: Shown(doc_id, title, task, source, _to_stored(text, search_text, raw, parts), origin)
+        for pk, doc_id, title, task, source, origin, text, search_text, raw, parts in rows
     }

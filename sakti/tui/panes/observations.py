@@ -181,23 +181,12 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
         )
     if isinstance(row, CarriedRow):
         return _draw_carried(row, width, palette)
-    style: Style = {"high": palette.bad, "medium": palette.warn, "done": palette.ok}.get(row.priority, palette.faint)
-    if row.waiting:
-        style = palette.faint
     lead = "  " * min(row.depth, 4)
     shape = "→" if row.depth and row.priority == "low" else SHAPES[row.priority]
-    head: Line = [Segment(f"{lead}⚑ ", palette.agent) if row.pinned else Segment(f"{lead}{shape} ", style)]
-    spans = [(f"{row.time} ", palette.faint)] if row.time and not row.depth else []
-    text = palette.muted if row.priority == "low" or row.depth else palette.text
-    if row.waiting:
-        text = palette.faint
-    body = wrap([*spans, (row.text.replace("\n", " "), text)], max(6, width - len(lead) - 2))
-    if row.flags:
-        body[-1] = [*body[-1], Segment(f" ?{len(row.flags)}", palette.warn)]
-    if row.edited:
-        body[-1] = [*body[-1], Segment(" ✎", palette.agent)]
-    if row.nested:
-        body[-1] = [*body[-1], Segment(f" ▸{row.nested}", palette.agent)]
+    style: Style = {"high": palette.bad, "medium": palette.warn, "done": palette.ok}.get(row.priority, palette.faint)
+    sign = ("⚑", palette.agent) if row.pinned else (shape, palette.faint if row.waiting else style)
+    head: Line = [Segment(f"{lead}{sign[0]} ", sign[1])]
+    body = _draw_text(row, max(6, width - len(lead) - 2), palette)
     if row.unfolded:
         doubts = (f"? {flag}" for flag in row.flags)
         body += [line for doubt in doubts for line in wrap([(doubt, palette.warn)], max(6, width - len(lead) - 4))]
@@ -205,6 +194,20 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
         body = [*body[: MAX_LINES - 1], [*body[MAX_LINES - 1], Segment("…", palette.faint)]]
     blank = Segment(" " * (len(lead) + 2))
     return [[*head, *body[0]], *indent(body[1:], blank)]
+
+
+def _draw_text(row: ObservationRow, width: int, palette: Palette) -> list[Line]:
+    """Return the time and text of a line, with its marks: doubts, edited, folded lines below."""
+    spans = [(f"{row.time} ", palette.faint)] if row.time and not row.depth else []
+    text = palette.muted if row.priority == "low" or row.depth else palette.text
+    body = wrap([*spans, (row.text.replace("\n", " "), palette.faint if row.waiting else text)], width)
+    marks = (
+        Segment(f" ?{len(row.flags)}" if row.flags else "", palette.warn),
+        Segment(" ✎" if row.edited else "", palette.agent),
+        Segment(f" ▸{row.nested}" if row.nested else "", palette.agent),
+    )
+    body[-1] = [*body[-1], *(mark for mark in marks if mark.text)]
+    return body
 
 
 def _draw_carried(row: CarriedRow, width: int, palette: Palette) -> list[Line]:

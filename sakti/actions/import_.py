@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sakti.tasks.beads import Report
 
 with lazy_imports:
+    from sakti import importers as programs
     from sakti.core import clock, ids
     from sakti.importers import service as importing
     from sakti.tasks import beads as beads_file
@@ -31,7 +32,7 @@ with lazy_imports:
 GONE = 20  # issues that are named
 SHOWN = 10  # problems that are named of a program
 NOTHING = 2  # exit code if there is nothing to import
-# as in `importers.service.READERS`, which the shell does not load for a command line
+# as in `importers.READERS`, which the shell does not load for a command line
 PROGRAMS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")
 
 
@@ -83,7 +84,7 @@ def _roots(program: str | None, path: Path | None, options: ImportOptions) -> li
         return [_root(program, path, options)]
     if path is not None:
         raise Refused("`sakti import all` takes no path; name a program.", code=USAGE)
-    return importing.present(options.home, options.workspace)
+    return programs.present(options.home, options.workspace)
 
 
 def _read_pair(text: str) -> tuple[str, str]:
@@ -95,7 +96,7 @@ def _read_pair(text: str) -> tuple[str, str]:
 
 def _root(program: str, path: Path | None, options: ImportOptions) -> tuple[Importer, Path]:
     """Return the importer of a program and the place it reads. Raises Refused."""
-    importer = importing.reader(program)
+    importer = programs.reader(program)
     place = path.expanduser() if path is not None else importer.place(options.home, options.workspace)
     if place is None:
         raise Refused(f"`sakti import {program}` needs the path of a file.", code=USAGE)

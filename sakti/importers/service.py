@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from sakti.agent import repository
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Json, Part, ToolCallPart, ToolResultPart
-from sakti.importers import lines, mastra_memory
+from sakti.importers import lines, map_folder, mastra_memory
 from sakti.importers.entries import Entry, Findings, Importer, Problem, Source, TodoItem, state_of
-from sakti.importers.writer import BATCH, Counts, ImportWriter, continues, group_entries, map_folder
+from sakti.importers.writer import BATCH, Counts, ImportWriter, continues, group_entries
 from sakti.store import imports
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -31,15 +30,6 @@ from sakti.store.threads import removal
 from sakti.tasks import beads
 from sakti.tasks.changes import Actor
 
-READERS = {
-    "claude-code": "claude_code.ClaudeCode",
-    "codex": "codex.Codex",
-    "opencode": "opencode.OpenCode",
-    "pi": "pi.Pi",
-    "vibe": "vibe.Vibe",
-    "aider": "aider.Aider",
-    "mastra": "mastra.Mastra",
-}
 HEAD = 4096  # bytes by which a file is recognized
 WATCH_S = 2.0
 MOST_PROBLEMS = 100  # that are listed of a program
@@ -93,22 +83,6 @@ class RunReport(Struct):
 
     def as_json(self) -> Json:
         return to_builtins(self)
-
-
-def reader(program: str) -> Importer:
-    """Return the importer of a program."""
-    module, _, name = READERS[program].partition(".")
-    return getattr(importlib.import_module(f"sakti.importers.{module}"), name)()
-
-
-def present(home: Path, workspace: Path) -> list[tuple[Importer, Path]]:
-    """Return the programs that have something to import, and where."""
-    out: list[tuple[Importer, Path]] = []
-    for importer in map(reader, READERS):
-        root = importer.place(home, workspace)
-        if root is not None and root.is_dir() and next(iter(importer.find(root, Findings())), None) is not None:
-            out.append((importer, root))
-    return out
 
 
 class Service:

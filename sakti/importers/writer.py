@@ -7,7 +7,6 @@ any point and repeated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -266,11 +265,3 @@ def _thread_keys(info: ThreadInfo) -> Iterable[str]:
 
 def is_uninterpreted(parts: Sequence[Part]) -> bool:
     return any(isinstance(p, MarkerPart) and p.kind == "raw" for p in parts)
-
-
-def map_folder(folder: str, renamed: Sequence[tuple[str, str]]) -> str:
-    """Return a folder's place after some were moved, as (before, after)."""
-    for before, after in renamed:
-        if folder == before or Path(folder).is_relative_to(before):
-            return str(Path(after) / Path(folder).relative_to(before)) if folder != before else after
-    return folder

@@ -179,7 +179,7 @@ class _Sought(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """What a hit shows of a row besides its `Row`; `origin`: the program that its thread was imported from."""
+    """Fields of a hit besides its `Row`; `origin`: the program its thread was imported from."""
 
     doc_id: str
     title: str

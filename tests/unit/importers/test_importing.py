@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
+from sakti import importers
 from sakti.core.ids import TimeIds
 from sakti.core.types import Message, TextPart
 from sakti.importers import service
@@ -18,6 +19,7 @@ from sakti.importers.service import ImportOptions, Service, SourceReport
 from sakti.providers.history import turns
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.log import lines
 from sakti.store.search import search
 from sakti.store.threads import messages, threads
 from tests.fakes.clock import FakeClock
@@ -39,7 +41,7 @@ def options(tmp_path: Path, **more: Any) -> ImportOptions:
 
 
 async def run(store: Store, program: str, root: Path, **more: Any) -> SourceReport:
-    return await Service(store, options(root.parent, **more)).import_program(service.reader(program), root)
+    return await Service(store, options(root.parent, **more)).import_program(importers.reader(program), root)
 
 
 def dump(db: Database) -> dict[str, Any]:
@@ -109,7 +111,7 @@ async def test_the_real_histories_come_in_as_expected_and_once(store: Store, tmp
     reader = apsw.Connection(str(root / "opencode" / "opencode.db"), flags=apsw.SQLITE_OPEN_READONLY)
     reader.execute("BEGIN").execute("SELECT count(*) FROM part").fetchall()  # the program itself is running
     expected = json.loads((root / "expected.json").read_text())
-    programs = [p for p in service.READERS if p in expected]
+    programs = [p for p in importers.READERS if p in expected]
     for program in programs:
         report = await run(store, program, root / program)
         counts = await store.read(parts_of, program)
@@ -338,13 +340,13 @@ async def test_undo_removes_what_a_run_added_and_keeps_what_went_on(store: Store
     (tasks / "2.json").write_text(json.dumps({"id": "2", "subject": "Order", "status": "completed"}))
     empty = await store.read(dump)
     first = Service(store, options(root.parent))
-    await first.import_program(service.reader("claude-code"), root)
+    await first.import_program(importers.reader("claude-code"), root)
     before = await store.read(dump)
     edges = "SELECT count(*) FROM task_dependencies"
     assert (await store.read(lambda db: db.execute_sql(edges).fetchone()))[0] == 1
     session.turn("till")
     second = Service(store, options(root.parent))
-    await second.import_program(service.reader("claude-code"), root)
+    await second.import_program(importers.reader("claude-code"), root)
     plan = await store.read(service.plan_undo, second.run)
     assert await service.undo(store, plan) == [] and await store.read(dump) == before
     assert (await run(store, "claude-code", root)).new == 3
@@ -354,7 +356,7 @@ async def test_undo_removes_what_a_run_added_and_keeps_what_went_on(store: Store
     assert (await store.read(lambda db: db.execute_sql("SELECT count(*) FROM tasks").fetchone()))[0] == 0
 
     again = Service(store, options(root.parent))
-    await again.import_program(service.reader("claude-code"), root)
+    await again.import_program(importers.reader("claude-code"), root)
 
     def go_on(db: Database) -> None:
         i, resource = db.execute_sql("SELECT id, resource_id FROM threads").fetchone()
@@ -451,7 +453,7 @@ async def test_watching_holds_back_an_unfinished_answer(store: Store, root: Path
     reports: list[int] = []
 
     async def look() -> None:
-        roots = [(service.reader(program), root) for program in ("claude-code", "codex")]
+        roots = [(importers.reader(program), root) for program in ("claude-code", "codex")]
         watched = await service.watch(watching, roots, lambda r: reports.append(r.sources[0].new), rounds=1)
         assert watched == ["claude-code"]
 
@@ -466,3 +468,28 @@ async def test_watching_holds_back_an_unfinished_answer(store: Store, root: Path
     await look()
     assert await texts(store) == [["stock, please", "stock is done.", "till, please", "till is done."]]
     assert reports == [1, 2]
+
+
+async def test_origins_are_shown_and_filter_and_imported_threads_wait_until_continued(store: Store, root: Path) -> None:
+    session = ClaudeSession(root, "a")
+    session.turn("stock")
+    write_codex(root, "c" * 36, ["stock ledger"])
+    await run(store, "claude-code", root)
+    await run(store, "codex", root)
+    hits = (await store.search(search.search, "stock", search.Scope(None), limit=20)).hits
+    assert {h.origin for h in hits} == {"claude-code", "codex"}
+    only = (await store.search(search.search, "stock origin:codex", search.Scope(None), limit=20)).hits
+    assert only and {h.origin for h in only} == {"codex"}
+    assert (await store.search(search.search, "stock origin:main", search.Scope(None), limit=20)).hits, "a word"
+    workspace = "/home/dev/shop"
+    listed = await store.read(threads.summaries, workspace, 10, "codex")
+    assert [s[0].title for s in listed] == ["stock ledger"]
+    assert len(await store.read(threads.recent, workspace)) == 2
+    assert await store.read(threads.recent, workspace, continued=True) == []
+    assert await store.read(lines.carry_over, workspace, "new") is None
+    thread = listed[0][0]
+    own = Message("own", thread.id, workspace, "user", (TextPart("mine"),), 1_900_000_000_000)
+    await store.write(messages.append, own)
+    assert [t.id for t in await store.read(threads.recent, workspace, continued=True)] == [thread.id]
+    carried = await store.read(lines.carry_over, workspace, "new")
+    assert carried is not None and carried.thread_id == thread.id

@@ -24,6 +24,7 @@ RAW: dict[str, str] = {
     "rows.py": _DOOR,
     "searcher.py": _DOOR,
     "packing.py": _FILE,
+    "imports.py": _HOT,
     "archive_file.py": _FILE,
     "maintenance/redacting.py": _TEXT,
     "maintenance/archiving.py": _FILE,

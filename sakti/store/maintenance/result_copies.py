@@ -21,7 +21,7 @@ from sakti.store.maintenance import archiving, upkeep
 from sakti.store.models import MessageRow
 from sakti.store.search import index as search_index
 from sakti.store.search import message_index
-from sakti.store.search.said_before import said_before
+from sakti.store.search.message_index import said_before
 from sakti.store.threads import codec, messages
 
 NESTED = 2  # a result may be JSON with an earlier result in it

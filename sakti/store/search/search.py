@@ -253,7 +253,7 @@ def _hits(db: Connection, listed: _Listed, asking: _Asking, query: Query, candid
         hits.append(
             Hit(
                 of.doc_id, row.kind, row.thread_id, of.title, of.task_id, row.role, row.created_at, row.position, cut,
-                share, number, of.source, r.features.complete, copies, r.parts,
+                share, number, of.source, r.features.complete, copies, r.parts, of.origin,
             )
         )  # fmt: skip
     return tuple(hits)

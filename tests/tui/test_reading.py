@@ -9,7 +9,6 @@ from rich.segment import Segment
 
 from sakti.agent.threads.export import code_blocks
 from sakti.core.types import ImagePart, TextPart, ToolCallPart, ToolResultPart
-from sakti.store.threads import find as thread_find
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads
 from sakti.tui import open_url
@@ -395,7 +394,7 @@ async def test_the_store_finds_words_in_one_thread(store):
     await store.write(write)
 
     async def found(text):
-        return [(p.message_id, p.index, p.count) for p in await store.read(thread_find.places, "t1", text)]
+        return [(p.message_id, p.index, p.count) for p in await store.read(message_store.places, "t1", text)]
 
     assert await found("straße") == [("m0", 0, 1), ("m3", 2, 2)]
     assert await found("100%") == [("m0", 0, 1)]

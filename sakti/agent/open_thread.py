@@ -191,7 +191,7 @@ class OpenThread:
     async def _continue_last(self) -> None:
         """Open the newest thread, or the one in which an undo of it goes on."""
         ws = self.workspace
-        newest = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
+        newest = await ws.store.read(stored_threads.recent, ws.resource_id, 1, continued=True)
         if not newest:
             await self.open_new()
             self.emit(Notice("warning", "No thread to continue", "This workspace has none; a new one starts."))

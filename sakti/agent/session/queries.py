@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sakti.store.log.figures import Figures
     from sakti.store.log.lines import LogLine
     from sakti.store.memory import Group
-    from sakti.store.search.origins import Origin
+    from sakti.store.memory.origins import Origin
     from sakti.store.search.search import SearchPage
     from sakti.store.threads.carry_over import CarriedLine
     from sakti.store.threads.messages import Place
@@ -38,7 +38,7 @@ with lazy_imports:
     from sakti.store.log import events as memory_events
     from sakti.store.log import figures as memory_figures
     from sakti.store.log import lines as memory_log
-    from sakti.store.search import origins
+    from sakti.store.memory import origins
     from sakti.store.search import search as text_search
     from sakti.store.tasks import links as task_links
     from sakti.store.tasks import questions as task_questions

@@ -742,9 +742,9 @@ MUTANTS = (
     ),
     M(
         "rows-stale-state",
-        f"{GROUPS}:current",
-        "by_id[i] = structs.replace(by_id[i], state=state, activated_at=time)",
-        "pass",
+        f"{GROUPS}:_as_stored",
+        "structs.replace(group, state=state, activated_at=activated_at)",
+        "group",
         by="tests/unit/memory/test_moves.py::test_groups_are_read_anew_when_their_state_changes",
     ),
     M(

@@ -11,7 +11,7 @@ CEILINGS = {
     "files with lazy imports": 77,
     "docstring first lines over 100 characters": 3,
     "functions over 50 lines": 10,
-    "functions with complexity over 15": 24,
+    "functions with complexity over 15": 23,
     "functions with more than 7 arguments": 33,
     "imports inside functions": 48,
     "assignments to found, said, told, …": 144,

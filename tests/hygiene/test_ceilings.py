@@ -18,8 +18,8 @@ CEILINGS = {
     "silent `case _: pass`": 10,
     "test names that continue the one above": 0,
     "class names used more than once": 68,
-    "functions with complexity over 10 (%)": 6.6,
-    "functions named by a participle (%)": 4.3,
+    "functions with complexity over 10 (%)": 6.5,
+    "functions named by a participle (%)": 4.1,
     "docstrings with dialect (%)": 0.3,
 }
 

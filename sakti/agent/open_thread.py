@@ -25,6 +25,8 @@ from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
     from sakti.agent.project.hooks.fire import Hooks
+    from sakti.agent.subagents import ChildHost
+    from sakti.agent.tools.context import ToolState
     from sakti.agent.tools.processes import Running
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
@@ -46,6 +48,7 @@ with lazy_imports:
     from sakti.memory import engine as memory_engine
     from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
+    from sakti.store.threads import child_runs
     from sakti.store.threads import fork as thread_fork
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads
@@ -134,6 +137,7 @@ class OpenThread:
             self._toolbox.may_edit = may_edit
             self._toolbox.state.sandbox = self.workspace.sandbox
             self._toolbox.set_mode(self.approval_mode)
+            self.children.enclose()
 
     @property
     def granted_rules(self) -> tuple[str, ...]:
@@ -162,7 +166,9 @@ class OpenThread:
             if near is not None and self.id != event.thread.id:
                 near.forget()
             self.thread = event.thread
-        event = assign_thread(event, self.id)
+        self._send(assign_thread(event, self.id))
+
+    def _send(self, event: Event) -> None:
         for listener in tuple(self.workspace.listeners):
             listener(event)
 
@@ -173,10 +179,10 @@ class OpenThread:
         ws = self.workspace
         options, store = ws.options, ws.store
         if options.resume or options.fork:
-            thread = await self._find(options.resume or options.fork or "")
+            thread = await ws.find_thread(options.resume or options.fork or "")
             if options.fork:
-                now = ws.clock.now()
-                thread = await store.write(thread_fork.fork, thread.id, id=store.ids.new(), ids=store.ids, now=now)
+                copy = {"id": store.ids.new(), "ids": store.ids, "now": ws.clock.now()}
+                thread = await store.write(thread_fork.fork, thread.id, **copy)
             await self.switch_to(thread)
         elif options.thread_id:
             stored = await store.read(stored_threads.get, options.thread_id)
@@ -200,16 +206,7 @@ class OpenThread:
         if went_to and await ws.store.read(stored_threads.get, went_to) is None:
             await self.open_new(went_to)
         else:
-            await self.switch_to(
-                newest[0]
-            )  # a successor in the lists would be newer: this one was deleted, or is empty
-
-    async def _find(self, name: str) -> Thread:
-        """Return the thread of an id or a part of its title. Raises `ConfigError`."""
-        ws = self.workspace
-        if thread := titles.choose_thread(name, await ws.store.read(stored_threads.find, ws.resource_id, name)):
-            return thread
-        raise ConfigError(titles.explain_missing(name, await ws.store.read(stored_threads.find, None, name)))
+            await self.switch_to(newest[0])  # a listed successor would be newer: it was deleted, or is empty
 
     async def open_read_only(self) -> None:
         """Open the thread that the options name, else the newest, without a model and read-only.
@@ -217,9 +214,8 @@ class OpenThread:
         Raises `ConfigError`.
         """
         ws = self.workspace
-        if ws.options.resume:
-            threads = [await self._find(ws.options.resume)]
-        else:
+        threads = [await ws.find_thread(ws.options.resume)] if ws.options.resume else []
+        if not ws.options.resume:
             threads = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
         if threads:
             self.is_new = True  # so that nothing is repaired or stored
@@ -276,9 +272,10 @@ class OpenThread:
             await ws.warm_counter()  # the log of an older thread is counted when it is opened
             await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             if ws.owner and not ws.store.read_only_reason:
+                await self.children.load()
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
-        self.usage = await ws.store.read(stored_messages.usage_of, thread.id, purpose="actor")
+        self.usage = await ws.store.read(child_runs.total_usage, thread.id, "actor")
         await engine.open(thread)
         self.last_index = newest[-1].index if newest else -1  # not before: what failed to load is loaded again
         await self._limit_memory()
@@ -291,7 +288,7 @@ class OpenThread:
         observer, reflector = ws.make_observers()
         return memory_engine.MemoryEngine(
             store=ws.store,
-            settings=ws.config.memory,
+            **self._memory_options(),
             mode=self.mode,
             counter=ws.counter,
             clock=ws.clock,
@@ -304,6 +301,9 @@ class OpenThread:
             reason=ws.observer_reason(),
             page_of=ws.board_id,
         )
+
+    def _memory_options(self) -> Json:
+        return {"settings": self.workspace.config.memory}
 
     async def catch_up(self) -> None:
         """Load what another window wrote into this thread since its last turn here, and say so."""
@@ -348,7 +348,8 @@ class OpenThread:
         return await background.stop_command(self._toolbox.state, number) if self._toolbox is not None else []
 
     async def close(self) -> None:
-        """Stop background commands and memory's work; delete the outputs of an unsaved session."""
+        """Stop children, background commands and memory's work; delete the outputs of an unsaved session."""
+        await self.children.close()
         if self._toolbox is not None:
             state = self._toolbox.state
             if survivors := await background.stop_all(state):
@@ -444,7 +445,7 @@ class OpenThread:
 
         The overview of the workspace is of the time when the thread began, and stored with it.
         """
-        ws, info = self.workspace, self.workspace.models.info
+        ws, info = self.workspace, self.model
         brief = bool(info and info.brief)
         text = system_prompt.build(
             ws.root,
@@ -458,6 +459,7 @@ class OpenThread:
         texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
         if (info is None or info.has_memory_tools) and (listed := prompt_facts.initial_skills(self.thread)):
             texts.append(("skills", listed))
+        texts += self._more_texts()
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
         if ws.files.summary and info is not None and info.small:
             texts.append(("project", ws.files.summary))
@@ -466,6 +468,13 @@ class OpenThread:
                 Block(k, t, edge=i >= stable, tokens=ws.counter.count(t)) for i, (k, t) in enumerate(texts)
             )
         return self._system
+
+    def _more_texts(self) -> list[tuple[str, str]]:
+        return []
+
+    @property
+    def model(self) -> ModelInfo | None:
+        return self.workspace.models.info
 
     def facts(self) -> dict[str, str]:
         """Return what changes from step to step, by name: the hour, the folder, git, news."""
@@ -477,6 +486,7 @@ class OpenThread:
             **prompt_facts.instruction_facts(messages, self.news.instructions, near, self.thread),
             **({"hooks": self.news.hooks} if self.news.hooks else {}),
             **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
+            **self.children.facts(messages),
         }
 
     async def learn(self) -> ModelInfo:
@@ -486,7 +496,9 @@ class OpenThread:
         info = await models.learn()
         if info.brief and not info.small and models.noticed_window != info.context_window:
             models.noticed_window = info.context_window
-            self.emit(Notice("information", "Small window", self._name_omissions(info)))
+            self.emit(
+                Notice("information", "Small window", prompt_facts.name_omissions(info, self.toolbox, ws.files.library))
+            )
         if info is not before and self._engine is not None:
             self._engine.set_models(*ws.make_observers())
             await self._limit_memory()
@@ -494,17 +506,9 @@ class OpenThread:
                 self.emit(self._engine.status())
         return info
 
-    def _name_omissions(self, info: ModelInfo) -> str:
-        """Return the sentence that names everything a small window has no room for."""
-        tools, offered = self.toolbox, self.workspace.files.library.offered
-        missing = {t.name for t in tools.specs()} - {t.name for t in tools.specs(info)}
-        names = [*sorted(missing), *(["the list of skills"] if offered and not info.has_memory_tools else [])]
-        text = ", ".join([*names, "the overview of the workspace"])
-        return f"{info.name} has {info.context_window:,} tokens: it is not offered {text}, and its prompt is shorter."
-
     async def _limit_memory(self) -> None:
         """Tell memory how many tokens the model's window leaves it, if the window is known."""
-        ws, engine, info = self.workspace, self._engine, self.workspace.models.info
+        ws, engine, info = self.workspace, self._engine, self.model
         if engine is None or info is None or info.context_window is None:
             return
         if info.small:
@@ -562,37 +566,33 @@ class OpenThread:
         if ws.files.library.offered:
             loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.names_loaded(self.thread), self.note_skills)
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
+        tools += self.children.tools()
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools},
-            ws.make_tool_state(self.emit, enclosed=self.approval_mode != "full"),
+            self._make_tool_state(),
             tool_approvals.Approvals(self.emit, interactive=ws.options.interactive),
             self.approval_mode,
             judge_rules.Rules(approval.allow, approval.ask, approval.deny),
             ws.save_rule,
-            lambda: ws.models.info.name if ws.models.info else "",
+            lambda: self.model.name if self.model else "",
         )
         for processor in ws.processors():
             if isinstance(processor, builtin.ToolSearch):
                 toolbox.search(processor.always)
         if ws.files.count or instructions.user_has_rules():
-            toolbox.hooks = (self._make_nearby(toolbox),)
+            near, trusts = prompt_facts.make_nearby, ws.options.trusts
+            toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)
         if self.hooks is not None:
             toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state)
-        toolbox.count(ws.counter, toolbox.specs(ws.models.info))
+        toolbox.count(ws.counter, toolbox.specs(self.model))
         return toolbox
 
-    def _make_nearby(self, toolbox: Toolbox) -> nearby.Nearby:
-        async def keep(names: Sequence[str]) -> None:
-            await self.add_metadata({nearby.KEY: list(dict.fromkeys((*prompt_facts.names_near(self.thread), *names)))})
+    @property
+    def children(self) -> ChildHost:
+        return self.running.children
 
-        return nearby.Nearby(
-            self.workspace.root,
-            self.workspace.options.trusts if self.workspace.files.count else None,
-            lambda: instructions.kept(self.thread),
-            toolbox.touched,
-            lambda: prompt_facts.names_near(self.thread),
-            keep,
-        )
+    def _make_tool_state(self) -> ToolState:
+        return self.workspace.make_tool_state(self.emit, enclosed=self.approval_mode != "full")
 
     @property
     def _nearby(self) -> nearby.Nearby | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sakti.agent import repository
+from sakti.agent import repository, titles
 from sakti.agent.options import Options
 from sakti.agent.project import files as project_files
 from sakti.agent.project import trust
@@ -23,10 +23,11 @@ from sakti.agent.threads.reindexing import Indexing
 from sakti.core import resources
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import SessionMode, model_choices
-from sakti.core.errors import SaktiError, StoreError
+from sakti.core.errors import ConfigError, SaktiError, StoreError
 from sakti.core.events import Event, Notice, StoreWaiting
 from sakti.core.lazy import lazy_imports, load
 from sakti.core.tokens import Counter, O200k
+from sakti.core.types import Thread
 
 if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from sakti.agent.project.skills.library import Library
     from sakti.agent.sandbox.boundary import Level
     from sakti.agent.sandbox.sandbox import Sandbox
-    from sakti.agent.tools.context import ToolState
+    from sakti.agent.tools.context import Recorder, ToolState
     from sakti.memory.protocol import Observer, Reflector
     from sakti.store.workspaces import Holdings
 
@@ -56,6 +57,7 @@ with lazy_imports:
     from sakti.providers import presets
     from sakti.store import database as store_database
     from sakti.store import leases, user_state
+    from sakti.store.threads import threads as stored_threads
 
 log = logging.getLogger(__name__)
 
@@ -377,10 +379,21 @@ class Workspace:
             return "the model that answers"
         return f"the small model of {models.info.provider}"
 
+    async def find_thread(self, name: str) -> Thread:
+        """Return the thread of an id or a part of its title. Raises `ConfigError`."""
+        if thread := titles.choose_thread(name, await self.store.read(stored_threads.find, self.resource_id, name)):
+            return thread
+        raise ConfigError(titles.explain_missing(name, await self.store.read(stored_threads.find, None, name)))
+
     # --- tools and sandbox ------------------------------------------------------------------------------------
 
-    def make_tool_state(self, emit: Callable[[Event], None], *, enclosed: bool) -> ToolState:
-        """Make the tool state of a thread. `enclosed`: its commands run in the sandbox."""
+    def make_tool_state(
+        self, emit: Callable[[Event], None], *, enclosed: bool, recorder: Recorder | None = None
+    ) -> ToolState:
+        """Make the tool state of a thread.
+
+        `enclosed`: its commands run in the sandbox; `recorder`: another thread's, which records its changes, too.
+        """
         sandbox, env, settings = self.sandbox, self.command_environment(), self.config
         state = tool_context.ToolState(
             self.root,
@@ -398,7 +411,9 @@ class Workspace:
             added=self.options.added,
             network=proxy.Network(settings.sandbox.hosts),
         )
-        if self.saved and settings.agent.checkpoints:
+        if recorder is not None:
+            state.recorder = recorder
+        elif self.saved and settings.agent.checkpoints:
             shadow = checkpoints.open_shadow(self.root, self.clock, self.store.ids)
             try:
                 shadow.recover()

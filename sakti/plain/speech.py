@@ -9,6 +9,9 @@ from msgspec import Struct, field
 
 from sakti.agent.reports.memory_report import stale_leases
 from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
@@ -123,14 +126,15 @@ class Speech(Struct):
             case TurnStarted(message=message):
                 return [f"sent: {words.image(p)}" for p in message.parts if isinstance(p, ImagePart)]
             case StepStarted():
-                self._thinking, self._read = False, 0
-                return []
+                return self._on_step()
             case PromptRead(percent=percent):
                 return self._reading(percent)
             case StepDiscarded(reason=reason):
                 return [f"the answer since the last step was discarded: {one_line(reason, 200)}"]
             case ToolStarted() | ToolOutput() | ToolFinished():
                 return self._tool(event)
+            case AgentStarted() | AgentFinished():
+                return [event.in_words]
             case RetryScheduled(attempt, most, delay, reason):
                 wait = f"asking again in {delay:.0f} seconds, attempt {attempt} of {most}; ctrl+c gives up"
                 return [f"the model failed: {one_line(reason, 200)}; {wait}"]
@@ -161,12 +165,16 @@ class Speech(Struct):
                 return [f"memory: the {what} failed; {why}" if why else f"memory: the {what} failed"]
             case CompactionFinished():
                 return words.compaction(event)
-            case ToolCallDelta() | StepFinished() | TasksChanged() | MemoryStatus() | MemoryOperation():
+            case ToolCallDelta() | StepFinished() | AgentProgress() | TasksChanged() | MemoryStatus():
                 return []  # only a screen shows them
-            case TextDelta() | ThinkingDelta():
-                return []  # spoken as they come
+            case MemoryOperation() | TextDelta() | ThinkingDelta():
+                return []  # or spoken as they come
             case _:
                 assert_never(event)
+
+    def _on_step(self) -> list[str]:
+        self._thinking, self._read = False, 0
+        return []
 
     def _reading(self, percent: int) -> list[str]:
         """Say a line now and then while a prompt is read."""

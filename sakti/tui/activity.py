@@ -7,6 +7,9 @@ from typing import Literal, TypeAlias, assert_never
 from msgspec import Struct, field
 
 from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
@@ -92,8 +95,9 @@ class Activity(Struct):
                 self._tools = {i: s for i, s in self._tools.items() if i in self._own}
             case (
                 ToolCallDelta() | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | QueueChanged()
-                | ThreadChanged() | ModelChanged() | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus()
-                | StaleLeases() | MemoryOperation() | MemoryActivation() | CompactionFinished()
+                | ThreadChanged() | AgentStarted() | AgentProgress() | AgentFinished() | ModelChanged()
+                | TasksChanged() | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases() | MemoryOperation()
+                | MemoryActivation() | CompactionFinished()
             ):  # fmt: skip
                 return False
             case _:

@@ -20,6 +20,9 @@ from sakti.agent.sandbox import environment
 from sakti.core import resources
 from sakti.core.errors import BLOCKED, SaktiError
 from sakti.core.events import (
+    AgentFinished,
+    AgentProgress,
+    AgentStarted,
     ApprovalRequested,
     ApprovalResolved,
     CompactionFinished,
@@ -50,7 +53,7 @@ from sakti.core.events import (
     TurnStarted,
     get_thread_id,
 )
-from sakti.core.types import ContextPart, MarkerPart, Message, Part
+from sakti.core.types import ContextPart, Json, MarkerPart, Message, Part
 from sakti.store.log import lines as memory_log
 from sakti.store.tasks import events as task_events
 from sakti.store.tasks import questions
@@ -200,19 +203,20 @@ class SessionHooks:
         hook_text = answers.delimited("UserPromptSubmit", decision.context)
         return (*parts, ContextPart({FACT: hook_text})) if hook_text else parts
 
-    async def stopping(self, answer: str, held: int) -> tuple[Part, ...]:
-        """Return parts to continue a turn that was held `held` times, or () if it ends."""
+    async def stopping(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
+        """Return the message that continues a turn which was held `held` times; no parts if it ends."""
         fields = {"stop_hook_active": held > 0, "last_assistant_message": answer}
         decision = await self._hooks.fire("Stop", fields)
         texts = (*decision.reasons, *decision.context) if decision.verdict == "deny" else decision.context
         if decision.stop is not None or not texts:
-            return ()
+            return (), {}
         if held >= HELD:
             text = f"Stop hooks continued this turn {HELD} times; the limit is reached."
             self.emit(Notice("warning", TITLE, text))
-            return ()
+            return (), {}
         self.emit(Notice("warning", "Stop hook", "\n".join(f"{t.hook.source}: {t.text}" for t in texts)))
-        return ContextPart({FACT: answers.delimited("Stop", texts)}), MarkerPart(FACT, _join(texts))
+        parts = ContextPart({FACT: answers.delimited("Stop", texts)}), MarkerPart(FACT, _join(texts))
+        return parts, {FACT: "Stop"}
 
     def compacting(self) -> tuple[Processor, ...]:
         """Return what tells hooks that memory is about to replace messages in a step."""
@@ -260,8 +264,8 @@ class SessionHooks:
                 MemoryOperation() | MemoryActivation() | CompactionFinished() | TurnStarted() | StepStarted()
                 | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput()
                 | ToolFinished() | MessageSaved() | StepFinished() | StepDiscarded() | RetryScheduled()
-                | ApprovalResolved() | QueueChanged() | ThreadChanged() | ModelChanged() | StoreWaiting() | Notice()
-                | MemoryStatus() | StaleLeases()
+                | ApprovalResolved() | QueueChanged() | ThreadChanged() | AgentStarted() | AgentProgress()
+                | AgentFinished() | ModelChanged() | StoreWaiting() | Notice() | MemoryStatus() | StaleLeases()
             ):  # fmt: skip
                 pass  # no hook listens to these
             case _:

@@ -15,9 +15,10 @@ from sakti.agent.session import titling
 from sakti.core.errors import BLOCKED, NoModelError, SaktiError
 from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFinished, TurnStarted
 from sakti.core.lazy import lazy_imports
+from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import Counter, count_parts, message_tokens
-from sakti.core.types import FilePart, Message, Part, TextPart, Usage
+from sakti.core.types import BY_AGENT, FilePart, Json, Message, Part, TextPart, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
@@ -323,11 +324,18 @@ class Turns:
             require=lease.require,
             on_user=self._note_skills,
         )
-        if hooks is not None:
-            turn.may_end = hooks.stopping
+        turn.may_end = self._may_end
         if ws.changes_prompts:
             turn.accept = self._accept
+        begin = len(thread.children.spent)
+        turn.of_children = lambda: sum(thread.children.spent[begin:], Usage())
         return turn
+
+    async def _may_end(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
+        """Return the message that continues a turn: hooks hold it, or children of a headless run have reported."""
+        if not self._open.workspace.options.interactive and await self._open.children.wait_background():
+            return (TextPart(read_prompt("subagents#ended")),), BY_AGENT
+        return await self.hooking.stopping(answer, held) if self.hooking is not None else ((), {})
 
     async def _accept(self, typed: Message, message: Message) -> Message:
         """Return a prompt with what hooks add, all as processors left it; the typed one is kept nowhere.

@@ -66,6 +66,11 @@ class Group(Struct, frozen=True):
         """Return whether it covers messages of its thread by itself; only then it moves the cursor."""
         return self.kind == "observation" and self.origin == "thread"
 
+    @property
+    def end(self) -> int | None:
+        """Return the index of the last message that it stands for; of a report, of the message that brought it."""
+        return self.metadata.get("at") if self.origin == "report" else self.last_index
+
 
 class NewLine(Struct, frozen=True):
     """Line of a group to be stored; `thread_id` is empty for a line of the group's own thread."""

@@ -146,11 +146,9 @@ def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids:
         for group in groups.values()
         if group.state == "active"
         for part in up_to(group, last, groups)
-        if part.last_index is not None
+        if part.end is not None
     ]
-    ready = [
-        g for g in groups.values() if g.state == "buffered" and g.kind == "observation" and (g.last_index or 0) <= last
-    ]
+    ready = [g for g in groups.values() if g.state == "buffered" and g.kind == "observation" and (g.end or 0) <= last]
     record = ids.new()
     _copy_record(db, record_id, record, made, log)
     new_group: dict[str, str] = {}
@@ -177,7 +175,7 @@ def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids:
 
 def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
     """Return `group` if it ends by message `last`, else those of its sources that do. Pure."""
-    if group.last_index is None or group.last_index <= last:
+    if group.end is None or group.end <= last:
         return [group]
     return [part for i in group.merged_group_ids if i in known for part in up_to(known[i], last, known)]
 
@@ -195,7 +193,7 @@ def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Grou
     for group in groups:
         add(group)
     return sorted(
-        (known[i] for i in group_ids), key=lambda g: (g.kind == "reflection", g.generation, g.first_index or 0)
+        (known[i] for i in group_ids), key=lambda g: (g.kind == "reflection", g.generation, g.first_index or g.end or 0)
     )
 
 

@@ -12,7 +12,8 @@ from msgspec import field
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.text import one_line, sanitise
+from sakti.core.events import AgentFinished, AgentProgress
+from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
@@ -71,6 +72,8 @@ class ToolBlock(Block, eq=False):
     since: float = 0.0
     elapsed: int = 0
     gap: bool = False
+    child_id: str = ""  # of the child thread that it started
+    progress: str = ""  # how that goes on, or how it ended
 
     @property
     def foldable(self) -> bool:
@@ -129,6 +132,8 @@ class ToolBlock(Block, eq=False):
     def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
         details = result.details
         self.state = _end_state(result)
+        if isinstance(child := details.get("child"), str):
+            self.child_id, self.progress = child, self.progress or one_line(str(details.get("marks", "")), 200)
         self.note = one_line(str(details["denied"]), 300) if self.state == "denied" else ""
         self.dropped = 0
         self.output = sanitise(result.content)[:KEEP_OUTPUT]
@@ -146,6 +151,16 @@ class ToolBlock(Block, eq=False):
             self.summary = f"{self.summary}  ({one_line(lines, 20)})"
         self.whole_path = one_line(str(details.get("output_file") or ""), 200)
         self.size = output_size(self.output, details)
+
+    def show_progress(self, event: AgentProgress | AgentFinished) -> None:
+        """Show how the child thread goes on that it started."""
+        price = "" if event.cost_usd is None else f" · ${event.cost_usd:.2f}"
+        took = duration(int(event.seconds) * 1000)
+        if isinstance(event, AgentFinished):
+            self.progress = f"{event.marks}{price} · {took}"
+            return
+        gauge = f"{count_k(event.messages.tokens)} of {count_k(event.messages.threshold)}"
+        self.progress = f"step {event.step} · {event.activity}  {gauge}{price} · {took}"
 
     # --- how it looks ---------------------------------------------------------------------------------------
 
@@ -215,7 +230,7 @@ class ToolBlock(Block, eq=False):
             case "waiting":
                 return [(f"waiting for you{clock}", palette.warn)]
             case "running":
-                return [(f"running{clock}", palette.agent)]
+                return [(self.progress or f"running{clock}", palette.agent)]
             case "stopped":
                 return [("stopped", palette.warn), *self._describe_size(palette)]
             case "denied":
@@ -225,7 +240,9 @@ class ToolBlock(Block, eq=False):
         out: list[tuple[str, Style]] = []
         if self._has_failed:
             out.append((self.detail or "failed", palette.bad))
-        if self.diff and self.state == "ok":
+        if self.progress:
+            out.append((f"{' · ' if out else ''}{self.progress}", palette.faint))
+        elif self.diff and self.state == "ok":
             added, removed = diff_counts(self.diff)
             out += [(f"+{added} ", palette.ok), (f"−{removed}", palette.bad)]
         elif took:
@@ -310,6 +327,8 @@ def summarise(call: ToolCallPart) -> str:
     arguments = call.arguments
     if arguments is None:
         return one_line(call.raw, 300)
+    if call.name == "agent":
+        return one_line(f"{arguments.get('mode', '')}  {arguments.get('goal', '')}", 300)
     for key in ("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt"):
         value = arguments.get(key)
         if isinstance(value, str) and value:

@@ -297,15 +297,16 @@ class _Run:
 
     def _end(self, status: str, text: str, *, error: str | None = None, value: Any = None) -> str:
         """Print the result of a message, or of a run that has none; returns `status`."""
-        session, last = self._session, self._finished[-1] if self._finished else None
-        is_saved = last is not None and session.workspace.saved and last.thread_id
+        last = self._finished[-1] if self._finished else None
+        usage = self._usage if last is not None else self._session.current.usage
+        is_saved = last is not None and self._session.workspace.saved and last.thread_id
         result: Json = {
             "thread_id": last.thread_id if last is not None and is_saved else None,
             "text": text,
             "status": status,
             "steps": self._steps,
-            "usage": to_builtins(self._usage if last is not None else session.current.usage),
-            "cost_usd": self._usage.cost_usd if last is not None else session.current.usage.cost_usd,
+            "usage": to_builtins(usage),
+            "cost_usd": usage.cost_usd,
             "error": error or (last.error if last is not None else None),
         }
         if last is not None and last.metadata:
@@ -313,13 +314,16 @@ class _Run:
         result |= self._name_left_out()
         if self._schema is not None:
             result["structured_output"] = value
+        self._print_result(result, text)
+        return status
+
+    def _print_result(self, result: Json, text: str) -> None:
         if self._output == "json":
             _print(json_line(result))
         elif self._output == "stream-json":
             _print(json_line({"type": "result", **result}))
         elif text:
             _print(sanitise(text), is_json=self._schema is not None)
-        return status
 
 
 class _MaskedDeltas:

@@ -36,17 +36,21 @@ def parse(text: str, own: Iterable[str] = (), skills: Container[str] = ()) -> Ty
         return Typed("shell", argument=stripped[1:].strip())
     if stripped.startswith("#") and not stripped.startswith("##") and len(stripped) > 1 and "\n" not in stripped:
         return Typed("note", argument=stripped[1:].strip())
-    if stripped.startswith("/"):
-        name, _, argument = stripped[1:].partition(" ")
-        known = (*registry.chat(), *own)
-        if name in known:
-            return Typed("command", name, argument.strip())
-        if (called := stripped[1:].split(maxsplit=1)) and called[0] in skills:
-            return Typed("message", argument=text)
-        if name and all(c.isalnum() or c in "-_:" for c in name):
-            near = difflib.get_close_matches(name, known, 3) or [c for c in known if c.startswith(name)]
-            return Typed("unknown", name, argument.strip(), near)
-    return Typed("message", argument=text)
+    command = _parse_command(stripped[1:], (*registry.chat(), *own), skills) if stripped.startswith("/") else None
+    return command or Typed("message", argument=text)
+
+
+def _parse_command(line: str, known: Sequence[str], skills: Container[str]) -> Typed | None:
+    """Parse a line behind its slash; None for a text to send to the model."""
+    name, _, argument = line.partition(" ")
+    if name in known:
+        return Typed("command", name, argument.strip())
+    if (words := line.split(maxsplit=1)) and words[0] in skills:
+        return None
+    if name and all(c.isalnum() or c in "-_:" for c in name):
+        near = difflib.get_close_matches(name, known, 3) or [c for c in known if c.startswith(name)]
+        return Typed("unknown", name, argument.strip(), near)
+    return None
 
 
 async def run(scope: Scope, typed: Typed, own: Mapping[str, Action] | None = None) -> Value | None:

@@ -95,26 +95,18 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
         status, marker = stopped, "interrupted"
         if stopped == "limit":
             error, marker = budget.time_is_up(turn.settings), ""
-        for message in await turn_store.keep_unfinished(turn, marker):
-            turn.emit(MessageSaved(message))
+        await _save_unfinished(turn, marker)
     except Stop as stop:
         status, error = stop.status, stop.error
-        for message in await turn_store.keep_unfinished(turn, marker=""):
-            turn.emit(MessageSaved(message))
+        await _save_unfinished(turn, marker="")
     except Abort as tripwire:
         status, error = "tripwire", SaktiError(tripwire.reason, title="Stopped by a guardrail", code="tripwire")
         metadata = tripwire.metadata
-        if turn.refused is not None:
-            stands_for = await turn_store.withhold_refused(turn, tripwire.reason)
-            if len(turn.messages) == 1:
-                turn.emit(TurnStarted(turn.thread_id, stands_for))
-        await turn_store.withhold(turn, tripwire.reason)
-        turn.emit(StepDiscarded(turn.step, tripwire.reason))
+        await _withhold(turn, tripwire.reason)
     except SaktiError as e:
         status, error = "error", e
         try:
-            for message in await turn_store.keep_unfinished(turn, marker="error"):
-                turn.emit(MessageSaved(message))
+            await _save_unfinished(turn, marker="error")
         except SaktiError:  # where the store itself failed, the first error is the one to tell
             error = SaktiError(f"{e.message} The partial answer is not saved.", title=e.title, code=e.code)
     if status in ("interrupted", "error"):
@@ -134,6 +126,22 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
         error.code if error else None,
         metadata,
     )
+
+
+async def _save_unfinished(turn: Turn, marker: str) -> None:
+    """Store the streamed part of an answer that has no end, and emit it."""
+    for message in await turn_store.keep_unfinished(turn, marker):
+        turn.emit(MessageSaved(message))
+
+
+async def _withhold(turn: Turn, reason: str) -> None:
+    """Withhold the messages of a turn that a guardrail stopped."""
+    if turn.refused is not None:
+        placeholder = await turn_store.withhold_refused(turn, reason)
+        if len(turn.messages) == 1:
+            turn.emit(TurnStarted(turn.thread_id, placeholder))
+    await turn_store.withhold(turn, reason)
+    turn.emit(StepDiscarded(turn.step, reason))
 
 
 async def _announce(turn: Turn, user: Message) -> None:
@@ -171,9 +179,7 @@ async def _steps(turn: Turn, user: Message) -> None:
         if processor.kind == MEMORY:
             await processor.process_input(_turn_input(turn, user))
     repetition, held = Repetition(), 0
-    if turn.settings.max_usd is not None and turn.model.input_price is None:
-        text = f"The price of {turn.model.full_name} is not known: agent.max_usd only counts what its server reports."
-        turn.emit(Notice("warning", "No price", text))
+    _warn_without_price(turn)
     while True:
         turn.step += 1
         await _take_queued(turn)
@@ -186,9 +192,7 @@ async def _steps(turn: Turn, user: Message) -> None:
             return
         goes_on = bool(calls or turn.cut_at or turn.paused())
         _stop_if_due(turn, repetition, last and bool(calls or turn.step > 1), goes_on=goes_on)
-        guard = turn.toolbox.guard
-        if guard is not None and (why := guard.stop_reason()) is not None:
-            raise Stop("interrupted", SaktiError(why, title="Stopped by a hook", code="hook"))
+        _stop_for_hook(turn)
         if not goes_on and not turn.inbox.queued:
             _must_have_ended(turn)
             parts, metadata = await turn.may_end(turn.text(), held)
@@ -197,6 +201,20 @@ async def _steps(turn: Turn, user: Message) -> None:
             held += 1
             message = structs.replace(turn_store.message(turn, "user", parts), metadata=metadata)
             await _announce(turn, await turn_store.append(turn, message))
+
+
+def _warn_without_price(turn: Turn) -> None:
+    """Emit a notice if a limit in dollars cannot be computed from the model's prices."""
+    if turn.settings.max_usd is not None and turn.model.input_price is None:
+        text = f"The price of {turn.model.full_name} is not known: agent.max_usd only counts what its server reports."
+        turn.emit(Notice("warning", "No price", text))
+
+
+def _stop_for_hook(turn: Turn) -> None:
+    """Raise `Stop` if a hook asked to end the turn."""
+    guard = turn.toolbox.guard
+    if guard is not None and (reason := guard.stop_reason()) is not None:
+        raise Stop("interrupted", SaktiError(reason, title="Stopped by a hook", code="hook"))
 
 
 def _must_have_ended(turn: Turn) -> None:

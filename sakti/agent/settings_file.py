@@ -60,12 +60,7 @@ def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: P
     if not review.holds and path == project_file:
         raise ConfigError(f"{path} is not trusted, so nothing was written. `sakti trust` shows and trusts it.")
     target = path.resolve()  # a link stays a link
-    try:
-        before = target.read_text("utf-8") if target.exists() else ""
-        after = changed(before, name, value)
-    except (ConfigError, UnicodeDecodeError, OSError) as e:
-        why = e.message if isinstance(e, ConfigError) else str(e)
-        raise ConfigError(f"{path} cannot be read: {why}. Fix it or move it away; nothing was written.") from e
+    before, after = _edit_text(path, target, name, value)
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, tried = tempfile.mkstemp(dir=target.parent, prefix=".config-", suffix=".toml")  # 0600
@@ -95,6 +90,16 @@ def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: P
         with contextlib.suppress(FileNotFoundError):
             Path(tried).unlink()
     return loaded
+
+
+def _edit_text(path: Path, target: Path, name: str, value: Any) -> tuple[str, str]:
+    """Return the text of a settings file before and after a change. Raises `ConfigError`."""
+    try:
+        before = target.read_text("utf-8") if target.exists() else ""
+        return before, changed(before, name, value)
+    except (ConfigError, UnicodeDecodeError, OSError) as e:
+        why = e.message if isinstance(e, ConfigError) else str(e)
+        raise ConfigError(f"{path} cannot be read: {why}. Fix it or move it away; nothing was written.") from e
 
 
 def _refuse(name: str, loaded: Loaded, tried: str) -> None:

@@ -123,23 +123,12 @@ class Speech(Struct):
 
     def _say(self, event: Event) -> list[str]:
         match event:
-            case TurnStarted(message=message):
-                return [f"sent: {words.image(p)}" for p in message.parts if isinstance(p, ImagePart)]
-            case StepStarted():
-                return self._on_step()
-            case PromptRead(percent=percent):
-                return self._reading(percent)
-            case StepDiscarded(reason=reason):
-                return [f"the answer since the last step was discarded: {one_line(reason, 200)}"]
+            case TurnStarted() | StepStarted() | PromptRead() | StepDiscarded() | RetryScheduled() | TurnFinished():
+                return self._progress(event)
             case ToolStarted() | ToolOutput() | ToolFinished():
                 return self._tool(event)
             case AgentStarted() | AgentFinished():
                 return [event.in_words]
-            case RetryScheduled(attempt, most, delay, reason):
-                wait = f"asking again in {delay:.0f} seconds, attempt {attempt} of {most}; ctrl+c gives up"
-                return [f"the model failed: {one_line(reason, 200)}; {wait}"]
-            case TurnFinished():
-                return self._on_turn_finished(event)
             case ApprovalRequested() | ApprovalResolved():
                 return self._approval(event)
             case QueueChanged(queued):
@@ -156,25 +145,34 @@ class Speech(Struct):
                 return self._store_waits(seconds)
             case Notice(severity, title, message):
                 return [f"{_TONES[severity]}: {one_line(title, 80)}: {one_line(message, 600)}"]
-            case StaleLeases():
-                return [f"memory: {stale_leases(event)}"]
-            case MemoryActivation():
-                return [words.activation(event)]
-            case MemoryOperation(kind="failed", operation_type=what):
-                why = one_line(str(event.fields.get("error", "")), 200)
-                return [f"memory: the {what} failed; {why}" if why else f"memory: the {what} failed"]
-            case CompactionFinished():
-                return words.compaction(event)
-            case ToolCallDelta() | StepFinished() | AgentProgress() | TasksChanged() | MemoryStatus():
-                return []  # only a screen shows them
-            case MemoryOperation() | TextDelta() | ThinkingDelta():
-                return []  # or spoken as they come
+            case StaleLeases() | MemoryActivation() | MemoryOperation() | CompactionFinished():
+                return _memory(event)
+            case (
+                TextDelta() | ThinkingDelta() | ToolCallDelta() | StepFinished() | AgentProgress() | TasksChanged()
+                | MemoryStatus()
+            ):  # fmt: skip
+                return []  # spoken as they come, or shown by a screen only
             case _:
                 assert_never(event)
 
-    def _on_step(self) -> list[str]:
-        self._thinking, self._read = False, 0
-        return []
+    def _progress(
+        self, event: TurnStarted | StepStarted | PromptRead | StepDiscarded | RetryScheduled | TurnFinished
+    ) -> list[str]:
+        match event:
+            case TurnStarted(message=message):
+                return [f"sent: {words.image(p)}" for p in message.parts if isinstance(p, ImagePart)]
+            case StepStarted():
+                self._thinking, self._read = False, 0
+                return []
+            case PromptRead(percent=percent):
+                return self._reading(percent)
+            case StepDiscarded(reason=reason):
+                return [f"the answer since the last step was discarded: {one_line(reason, 200)}"]
+            case RetryScheduled(attempt, most, delay, reason):
+                wait = f"asking again in {delay:.0f} seconds, attempt {attempt} of {most}; ctrl+c gives up"
+                return [f"the model failed: {one_line(reason, 200)}; {wait}"]
+            case TurnFinished():
+                return self._on_turn_finished(event)
 
     def _reading(self, percent: int) -> list[str]:
         """Say a line now and then while a prompt is read."""
@@ -269,6 +267,21 @@ class Speech(Struct):
             note = "; the answer so far is kept" if event.keeps_answer else ""
             out.append(f"/retry asks again{note}")
         return [*out, READY]
+
+
+def _memory(event: StaleLeases | MemoryActivation | MemoryOperation | CompactionFinished) -> list[str]:
+    match event:
+        case StaleLeases():
+            return [f"memory: {stale_leases(event)}"]
+        case MemoryActivation():
+            return [words.activation(event)]
+        case MemoryOperation(kind="failed", operation_type=operation):
+            why = one_line(str(event.fields.get("error", "")), 200)
+            return [f"memory: the {operation} failed; {why}" if why else f"memory: the {operation} failed"]
+        case MemoryOperation():
+            return []  # only a screen shows them
+        case CompactionFinished():
+            return words.compaction(event)
 
 
 def _ends_text(event: Event) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sakti.agent.judge.rules import describe_rule
@@ -77,16 +77,7 @@ def finished(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: in
     """Format `tool: read src/a.py, lines 1 to 120, ok, 0.1 seconds`; `own`: the user ran it."""
     about = call(asked) if asked is not None else one_line(result.name, 40)
     details = result.details
-    parts = [f"{'command' if own else 'tool'}: {about}"]
-    lines = details.get("lines")
-    if isinstance(lines, str) and "-" in lines:
-        parts.append(f"lines {lines.replace('-', ' to ')}")
-    added, removed = details.get("added"), details.get("removed")
-    if isinstance(added, int) and isinstance(removed, int):
-        parts.append(f"{many(added, 'line')} added, {removed} removed")
-    for key, what in (("matches", "match"), ("entries", "entry")):
-        if isinstance(number := details.get(key), int):
-            parts.append(f"{number} {what if number == 1 else {'match': 'matches', 'entry': 'entries'}[what]}")
+    parts = [f"{'command' if own else 'tool'}: {about}", *_counts(details)]
     code = details.get("exit_code")
     if isinstance(code, int) and code:
         parts.append(f"exit code {code}")
@@ -98,6 +89,19 @@ def finished(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: in
     if result.is_error and not isinstance(code, int):
         parts.append(one_line(result.content, 200))
     return ", ".join(parts)
+
+
+def _counts(details: Mapping[str, object]) -> Iterator[str]:
+    """Yield the numbers of lines, matches and entries in a tool's result."""
+    lines = details.get("lines")
+    if isinstance(lines, str) and "-" in lines:
+        yield f"lines {lines.replace('-', ' to ')}"
+    added, removed = details.get("added"), details.get("removed")
+    if isinstance(added, int) and isinstance(removed, int):
+        yield f"{many(added, 'line')} added, {removed} removed"
+    for key, singular in (("matches", "match"), ("entries", "entry")):
+        if isinstance(number := details.get(key), int):
+            yield f"{number} {singular if number == 1 else key}"
 
 
 def tail(result: ToolResultPart) -> list[str]:

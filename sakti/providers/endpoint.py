@@ -107,28 +107,30 @@ def missing(endpoint: Endpoint, env: Mapping[str, str]) -> str:
         return f"The key of {endpoint.name} has characters that cannot be sent: copy it again."
     if endpoint.key_command and not endpoint.key:
         endpoint = replace(endpoint, key="printed")
-    match endpoint.client:
-        case "bedrock":
-            return _missing_for_bedrock(endpoint, env)
-        case "vertex":
-            return _missing_for_vertex(endpoint, env)
-        case "foundry":
-            if not endpoint.base_url and not env.get("ANTHROPIC_FOUNDRY_RESOURCE"):
-                return "Set ANTHROPIC_FOUNDRY_RESOURCE to the name of your Foundry resource."
-            return _missing_entra(endpoint, "ANTHROPIC_FOUNDRY_API_KEY")
-        case "azure":
-            if not endpoint.base_url:
-                return "Set AZURE_OPENAI_ENDPOINT to the address of your Azure resource."
-            if not endpoint.api_version:
-                return "Set OPENAI_API_VERSION or providers.azure.api_version, for example to 2025-04-01-preview."
-            return "" if env.get("AZURE_OPENAI_AD_TOKEN") else _missing_entra(endpoint, "AZURE_OPENAI_API_KEY")
-        case "anthropic" | "openai":
-            if endpoint.key or not endpoint.needs_key:
-                return ""
-            return (
-                f"No key for {endpoint.name}: set {endpoint.key_env or 'its key'} in the environment, or store it in "
-                "the system keyring."
-            )
+    return _MISSING[endpoint.client](endpoint, env)
+
+
+def _missing_key(endpoint: Endpoint, _env: Mapping[str, str]) -> str:
+    if endpoint.key or not endpoint.needs_key:
+        return ""
+    return (
+        f"No key for {endpoint.name}: set {endpoint.key_env or 'its key'} in the environment, or store it in "
+        "the system keyring."
+    )
+
+
+def _missing_for_foundry(endpoint: Endpoint, env: Mapping[str, str]) -> str:
+    if not endpoint.base_url and not env.get("ANTHROPIC_FOUNDRY_RESOURCE"):
+        return "Set ANTHROPIC_FOUNDRY_RESOURCE to the name of your Foundry resource."
+    return _missing_entra(endpoint, "ANTHROPIC_FOUNDRY_API_KEY")
+
+
+def _missing_for_azure(endpoint: Endpoint, env: Mapping[str, str]) -> str:
+    if not endpoint.base_url:
+        return "Set AZURE_OPENAI_ENDPOINT to the address of your Azure resource."
+    if not endpoint.api_version:
+        return "Set OPENAI_API_VERSION or providers.azure.api_version, for example to 2025-04-01-preview."
+    return "" if env.get("AZURE_OPENAI_AD_TOKEN") else _missing_entra(endpoint, "AZURE_OPENAI_API_KEY")
 
 
 def _missing_for_bedrock(endpoint: Endpoint, env: Mapping[str, str]) -> str:
@@ -160,6 +162,16 @@ def _missing_entra(endpoint: Endpoint, variable: str) -> str:
     if endpoint.key or _is_installed("azure.identity"):
         return ""
     return f"Set {variable}; to log in with Entra instead, run: pip install 'sakti[azure]'"
+
+
+_MISSING: Mapping[ClientKind, Callable[[Endpoint, Mapping[str, str]], str]] = {
+    "bedrock": _missing_for_bedrock,
+    "vertex": _missing_for_vertex,
+    "foundry": _missing_for_foundry,
+    "azure": _missing_for_azure,
+    "anthropic": _missing_key,
+    "openai": _missing_key,
+}
 
 
 def _is_installed(module: str) -> bool:

@@ -52,13 +52,13 @@ def render(request: Request, provider: str) -> Json:
     """Render the JSON body of `request`, without `stream`."""
     messages: list[Json] = []
     # A server's template puts the tools behind this message: nothing in it may move.
-    if system := "\n\n".join(b.text for b in request.system if b.kind in STABLE and b.text.strip()):
+    if system := _system_text(request, stable=True):
         messages.append({"role": "system", "content": system})
     request_text = ""
     for turn in turns(request.messages, provider, request.model):
         messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn, request_text))
         request_text = words(turn, QUOTED) or request_text
-    if moving := "\n\n".join(b.text for b in request.system if b.kind not in STABLE and b.text.strip()):
+    if moving := _system_text(request, stable=False):
         _put_first(messages, moving)
     _append_tail(messages, request.tail.strip())
     body: Json = {"model": request.model, "messages": messages}
@@ -70,6 +70,11 @@ def render(request: Request, provider: str) -> Json:
     if request.schema is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
     return merged(body | _options(request, provider), request.extra)
+
+
+def _system_text(request: Request, *, stable: bool) -> str:
+    """Join the blocks of the system prompt that stay the same for a session, or the others."""
+    return "\n\n".join(b.text for b in request.system if (b.kind in STABLE) is stable and b.text.strip())
 
 
 def _options(request: Request, provider: str) -> Json:

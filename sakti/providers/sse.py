@@ -157,27 +157,10 @@ async def answer_events(response: Any, where: Where, split: Callable[[Json], Ite
     """
     kind = str(response.headers.get("content-type") or "").partition(";")[0].strip().lower()
     pieces = cast("AsyncIterator[bytes]", response.aiter_bytes())
-    first, began = b"", monotonic()
-    async for chunk in pieces:  # what it is shows in its first sign, whatever the header says
-        first = first.lstrip() + chunk
-        if first.strip() and not BOM.startswith(first):
-            break
-        if monotonic() - began > LONGEST_QUIET_S:
-            raise only_keep_alives(where, LONGEST_QUIET_S)
-    first = first.removeprefix(BOM)
+    first = await _first_bytes(pieces, where)
     sign = first.lstrip()[:1]
     if sign == b"{" or (kind == "application/json" and sign not in (b"d", b":", b"e", b"i")):
-        value = _loads(await _all(first, pieces))
-        if not isinstance(value, dict):
-            raise not_a_model(where, "something else", _text(first))
-        body = cast("Json", value)
-        if body.get("error") or body.get("type") == "error":
-            raise from_success(body, where)
-        with protocol_errors(where):
-            events = list(split(body))
-        if not events:
-            raise not_a_model(where, "something else", _text(first))
-        for event in events:
+        for event in _split_object(_loads(await _all(first, pieces)), first, where, split):
             yield event
     elif sign == b"<" or kind == "text/html":
         raise not_a_model(where, "a page", _text(await _all(first, pieces)))
@@ -186,6 +169,32 @@ async def answer_events(response: Any, where: Where, split: Callable[[Json], Ite
     else:
         async for event in json_events(_again(first, pieces), where):
             yield event
+
+
+async def _first_bytes(pieces: AsyncIterator[bytes], where: Where) -> bytes:
+    """Read until the first sign, which shows the kind of an answer whatever its header says."""
+    first, began = b"", monotonic()
+    async for chunk in pieces:
+        first = first.lstrip() + chunk
+        if first.strip() and not BOM.startswith(first):
+            break
+        if monotonic() - began > LONGEST_QUIET_S:
+            raise only_keep_alives(where, LONGEST_QUIET_S)
+    return first.removeprefix(BOM)
+
+
+def _split_object(value: Any, first: bytes, where: Where, split: Callable[[Json], Iterable[Json]]) -> list[Json]:
+    """Return the events of an answer in one JSON object. Raises `ProviderError`."""
+    if not isinstance(value, dict):
+        raise not_a_model(where, "something else", _text(first))
+    body = cast("Json", value)
+    if body.get("error") or body.get("type") == "error":
+        raise from_success(body, where)
+    with protocol_errors(where):
+        events = list(split(body))
+    if not events:
+        raise not_a_model(where, "something else", _text(first))
+    return events
 
 
 def _may_be_events(first: bytes) -> bool:

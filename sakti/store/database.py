@@ -243,28 +243,15 @@ class Store:
             opening.refuse_unusable(self.path)
             had_log = log_mark.has_log(self.path)
             self._file = database = self._choose_file(scratch) if keep else self._in_memory()
-            self._db = Connections(database, opening.settings(synchronous=synchronous, writes=True), self._waiting)
-            reads = opening.settings(synchronous=synchronous, writes=False)
-            self._read_db, self._search_db = (
-                Connections(database, reads, Waiting(self.wait, self._report_wait)) for _ in range(2)
-            )
-            try:
-                self._db.connect()
-            finally:
-                if self._copied is not None:
-                    self._copied.close()
+            self._connect(database, synchronous)
             if keep or self.path.exists():
                 opening.refuse_foreign(self._db.connection(), self.path)
             self._look_at_version()
-            if not had_log and log_mark.lacks_log(self._db, self.path):
-                self.notices.append(log_mark.WARNING.format(path=self.path))
-                opening.mark_interrupted(self.path)
+            if not had_log:
+                self._look_for_lost_log()
             mark_key.use(self._db)
             if database.writes and not self.newer:
-                if keep:
-                    opening.choose_journal(self._db.connection(), wal=opening.wal_wanted(Path(database.filename)))
-                self.notices += migrate.upgrade(self._db, self.path if keep else None, self.clock)
-                mark_key.keep(self._db)
+                self._upgrade(database, keep)
             if not self.newer and archive_file.is_missing(self._db):
                 self.notices.append(archive_file.MISSING)
             if self._was_interrupted() and self.path.stat().st_size <= LOOK_AT_ONCE:
@@ -277,6 +264,30 @@ class Store:
             raise self._cannot_open(e) from e
         finally:
             self._waiting.over()
+
+    def _look_for_lost_log(self) -> None:
+        if log_mark.lacks_log(self._db, self.path):
+            self.notices.append(log_mark.WARNING.format(path=self.path))
+            opening.mark_interrupted(self.path)
+
+    def _upgrade(self, database: DatabaseFile, keep: bool) -> None:
+        if keep:
+            opening.choose_journal(self._db.connection(), wal=opening.wal_wanted(Path(database.filename)))
+        self.notices += migrate.upgrade(self._db, self.path if keep else None, self.clock)
+        mark_key.keep(self._db)
+
+    def _connect(self, database: DatabaseFile, synchronous: Synchronous) -> None:
+        """Make the connections that write, read and search; the one that writes is open afterwards."""
+        self._db = Connections(database, opening.settings(synchronous=synchronous, writes=True), self._waiting)
+        reads = opening.settings(synchronous=synchronous, writes=False)
+        self._read_db, self._search_db = (
+            Connections(database, reads, Waiting(self.wait, self._report_wait)) for _ in range(2)
+        )
+        try:
+            self._db.connect()
+        finally:
+            if self._copied is not None:
+                self._copied.close()
 
     def _choose_file(self, scratch: bool) -> DatabaseFile:
         """Decide how to open the database; if its file cannot be written, record the reason."""

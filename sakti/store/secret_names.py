@@ -205,26 +205,36 @@ def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: s
     sign, value = match["sign"], match["value"]
     quoted, bare = bool(match["quote"]), not sign.strip()
     if bare and not (head.startswith("--") and name.lower() == name):  # as in .netrc, and in what people say
-        password = len(name) > len("pass") and PASSWORD.search(name.lower()) and TURN.search(value[:-1])
-        likely = password or _is_random_variable(name, value)
-        return bool(likely) and is_value(name, value, quoted=True, tight=False)
-    if len(value) < LEAST or (sign == ">" and start[-1:] != "<"):
-        return False
-    if sign == ":" and not quoted and _LINE_NUMBER.match(value):  # a file that a search names
-        return False
+        return _is_secret_word(name, value)
     spoken = sign.strip(" \t:") == "is"
     if spoken and not (PASSWORD.search(name.lower()) and TURN.search(value)):
         return False
-    end = match.end("value")
-    behind = text[end : end + 1]
-    if behind and behind in "([{" and not quoted:  # a call, a type with arguments, an index
-        return False
-    if quoted and behind.isspace():  # a sentence in quotes
+    if len(value) < LEAST or not _is_end_of_value(text, match, start):
         return False
     alone = not start.rstrip(" -")[-1:].strip(_BEHIND_ANOTHER)
-    line = quoted or (sign == ": " and alone and _LINE_END.match(text, end) is not None)
+    line = quoted or (sign == ": " and alone and _LINE_END.match(text, match.end("value")) is not None)
     tight = sign in ("=", ":", ">") or bare or spoken
     return is_value(name, value, quoted=quoted, tight=tight, line=line)
+
+
+def _is_secret_word(name: str, value: str) -> bool:
+    """Return whether the word behind a name, with only a space between them, is a secret."""
+    password = len(name) > len("pass") and PASSWORD.search(name.lower()) and TURN.search(value[:-1])
+    likely = password or _is_random_variable(name, value)
+    return bool(likely) and is_value(name, value, quoted=True, tight=False)
+
+
+def _is_end_of_value(text: str, match: re.Match[str], start: str) -> bool:
+    """Return whether the text around a value leaves it a value: no code, no line number, no sentence."""
+    sign, quoted = match["sign"], bool(match["quote"])
+    if sign == ">" and start[-1:] != "<":
+        return False
+    if sign == ":" and not quoted and _LINE_NUMBER.match(match["value"]):  # a file that a search names
+        return False
+    behind = text[match.end("value") : match.end("value") + 1]
+    if quoted:
+        return not behind.isspace()  # a sentence in quotes
+    return not behind or behind not in "([{"  # a call, a type with arguments, an index
 
 
 def _is_random_variable(name: str, value: str) -> bool:
@@ -276,19 +286,25 @@ def is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = F
     """Return whether a value is a secret; `line`: it is alone behind its name, as in YAML."""
     low = name.lower().strip("-_")
     variable = tight and bool(ENVIRONMENT.match(name) or name.startswith("--"))
-    if not _may_be(low) or value.lower() in COMMON or _ADDRESS.match(value):
+    if not _may_be(low) or _is_no_secret(value, quoted=quoted):
         return False
-    if (
-        _is_reference(value, quoted=quoted)
-        or _PLACEHOLDER.match(value)
-        or (not variable and low.replace("_", "") in value.lower())
-        or len(set(value)) < 4
-        or (not quoted and _CHAIN.match(value))
-    ):
+    if not variable and low.replace("_", "") in value.lower():
         return False
     if _STRONG.search(low) or PASSWORD.search(low) or (variable and _WORD_END.search(name)):
         return _is_likely(low, value, quoted=quoted, variable=variable, line=line)
     return bool(_WORD_END.search(name)) and is_random(value, low, quoted=quoted)
+
+
+def _is_no_secret(value: str, *, quoted: bool) -> bool:
+    """Return whether a value is a common word, an address, a reference, a placeholder, or a chain of names."""
+    return bool(
+        value.lower() in COMMON
+        or _ADDRESS.match(value)
+        or _is_reference(value, quoted=quoted)
+        or _PLACEHOLDER.match(value)
+        or len(set(value)) < 4
+        or (not quoted and _CHAIN.match(value))
+    )
 
 
 def _is_likely(low: str, value: str, *, quoted: bool, variable: bool, line: bool) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from textual import events, on
 from textual._context import active_message_pump
 from textual.app import App, SystemCommand
+from textual.binding import BindingType
 from textual.driver import Driver
 from textual.message_pump import MessagePump
 from textual.screen import Screen
@@ -52,6 +53,7 @@ class SaktiApp(App[int]):
     """One window on one session: the `Host` of everything in it."""
 
     TITLE = "sakti"
+    BINDINGS: ClassVar[list[BindingType]] = [keys.SUSPEND]  # on every screen; the help lists it with those of the chat
     AUTO_FOCUS = "#prompt"
     CSS_PATH: ClassVar[Any] = ["styles/main.tcss", "styles/panes.tcss", "styles/panels.tcss"]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012

@@ -17,6 +17,7 @@ from sakti.core.text import one_line
 
 _REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))  # classes of Unicode
 SHORT = {"escape": "esc", "shift+tab": "⇧⇥"}  # else as pressed: `^P`, `F3`, `[`, `shift+enter`
+SUSPEND = Binding("ctrl+z", "app.suspend_process", "Suspend", show=False, priority=True, id="app.suspend")
 SIGNS = {"slash": "/", "plus": "+", "minus": "-"}  # names that Textual itself does not translate back
 
 

@@ -6,6 +6,7 @@ their own, and gives each its share.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -130,7 +131,8 @@ def send(window: object, one: Input) -> None:
             time.sleep(0.2)
     else:
         window.bytes(as_bytes(one, (window.columns, window.lines)).encode())
-    window.read(0.02)
+    with contextlib.suppress(TypeError):  # a terminal echoes input while it is suspended: it may cut a sequence in two
+        window.read(0.02)
 
 
 def answers(window: object) -> bool:

@@ -115,3 +115,28 @@ async def test_help_is_named_where_there_is_little_room(running, session):
         await settle(app, pilot)
         last = screen_text(app).split("\n")[-1]
         assert "context 24.0k" in last and last.index("^C quit") < last.index("^P palette") < last.index("F1 help")
+
+
+async def test_the_program_is_suspended_from_every_place(tmp_path, monkeypatch):
+    suspended: list[SaktiApp] = []
+    monkeypatch.setattr(SaktiApp, "action_suspend_process", lambda app: suspended.append(app))
+    own = tmp_path / "config.toml"
+    own.write_text('[keys]\n"app.suspend" = "f9"\n')
+    for key, config in (("ctrl+z", None), ("f9", load(user_file=own).config)):
+        suspended.clear()
+        app = SaktiApp(FakeSession(tmp_path, config) if config else FakeSession(tmp_path))
+        async with app.run_test(size=(120, 35)) as pilot:
+            await settle(app, pilot)
+            places = (
+                [],
+                ["f6"],
+                ["f6"],
+                ["f6"],
+                ["escape", "f1"],
+                ["escape", "ctrl+f"],
+                ["escape", "ctrl+p"],
+                ["escape"],
+            )
+            for count, presses in enumerate(places, 1):
+                await pilot.press(*presses, key)
+                assert len(suspended) == count, (key, presses, app.screen, app.focused)

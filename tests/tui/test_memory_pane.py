@@ -160,6 +160,12 @@ async def test_the_pane_shows_reason_and_time(running, session):
         await settle(app, pilot)
         assert "✗ observation failed: rate limit" in screen_text(app)
         assert "next try at 12:01:01 at the latest" in screen_text(app)
+        await pilot.press("f2", "enter")
+        assert "again at 12:01:01 at the latest" in screen_text(app)
+        session.workspace.clock.now = lambda: NOW + 61_000
+        await pilot.press("x", "backspace")
+        assert "rate limit" in screen_text(app) and "again at" not in screen_text(app)
+        await pilot.press("escape")
         session.emit(replace(scene("/w").current.status, retry_at=NOW - 1, phase="backing off"))
         await settle(app, pilot)
         assert "next try" not in screen_text(app) and "backing off" not in screen_text(app)

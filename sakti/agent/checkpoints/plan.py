@@ -239,13 +239,14 @@ def _item(path: str, net: Net, now: Entry | None) -> Item | None:
     want = net.before
     if same(now, want):
         return _mode_item(path, net, now)
-    if want is None and now is not None and now.is_folder and not (net.after and net.after.is_folder):
+    is_folder = now is not None and now.is_folder
+    if want is None and is_folder and not (net.after and net.after.is_folder):
         return None  # a folder stands where a file was made: not ours to delete
     action: Action = "delete" if want is None else "create" if now is None else "change"
     conflict = _conflict(net, now)
-    if conflict and now is not None and now.is_folder and want is None:
+    if conflict and is_folder and want is None:
         return None  # nobody loses anything by a folder
-    emptied = now is not None and now.is_folder and net.after is None  # what is in it is deleted before
+    emptied = is_folder and net.after is None  # what is in it is deleted before
     return Item(path, action, None if emptied else now, _with_permissions(want, net.after, now), conflict)
 
 

@@ -246,15 +246,12 @@ class GitScanner(Struct):
                 continue  # in a folder that was closed: as it was
             if stat.S_ISDIR(status.st_mode):
                 drop.append(path)  # a file gave way to a folder
-                continue
-            kind = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
-            readable = not stat.S_ISREG(status.st_mode) or os.access(top + path, os.R_OK)
-            if not kind or not readable or status.st_size > LARGEST or excluded(path, self.secret):
+            elif not _is_copied(top + path, status) or excluded(path, self.secret):
                 left_out.add(path)
-                continue
-            size += status.st_size
-            self._modes[path] = status.st_mode
-            add.append(path)
+            else:
+                size += status.st_size
+                self._modes[path] = status.st_mode
+                add.append(path)
         if len(add) > MOST or size > MOST_BYTES:
             raise TooLarge(too_many(len(add)))
         indexed = self._known_paths() if drop or left_out else set[str]()
@@ -349,3 +346,11 @@ def _names(out: bytes) -> list[str]:
 
 def _zero(paths: Iterable[str]) -> bytes:
     return b"".join(os.fsencode(p) + b"\0" for p in paths)
+
+
+def _is_copied(path: str, status: os.stat_result) -> bool:
+    """Return whether a path is a link, or a readable file that is not too large."""
+    is_file = stat.S_ISREG(status.st_mode)
+    if status.st_size > LARGEST or not (is_file or stat.S_ISLNK(status.st_mode)):
+        return False
+    return not is_file or os.access(path, os.R_OK)

@@ -88,11 +88,11 @@ def read(command: str, place: Place) -> Judged:
         parts.append(Part("named", f"May show {file}, which git keeps and which holds secrets"))
     changed = tuple(dict.fromkeys(f for c in nested for f in running.changed_here(c.argv, place)))
     if changed:
-        parts.append(Part("changed", f"Runs what was changed here: {', '.join(place.show(f) for f in changed)}"))
-    argv = tuple(words for c in nested if c.program for words in _list_names(c.argv, place))
+        names = ", ".join(map(place.show, changed))
+        parts.append(Part("changed", f"Runs what was changed here: {names}"))
     return Judged(
         tuple(parts) or (Part("read", ""),),
-        argv,
+        tuple(words for c in nested if c.program for words in _list_names(c.argv, place)),
         hard.reason(script, place),
         changed,
         look,

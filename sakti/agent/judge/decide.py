@@ -30,7 +30,7 @@ with lazy_imports:
     from sakti.agent.sandbox import hosts
 
 if TYPE_CHECKING:
-    from sakti.agent.judge.commands import Judged
+    from sakti.agent.judge.commands import Judged, Part
 
 MOST_HOSTS = 20  # that one command may name
 _REACH = "reach: "  # what rules about hosts begin with
@@ -149,14 +149,16 @@ def _run(
         return _inside(name, command, reach, mode, rules, place, found)
     if why and mode == "plan":
         return Decision("deny", "plan mode runs every command inside the sandbox", command)
-    networked = not why
-    why = why or "it needs the network"
     judged = _command(name, command, "plan" if mode == "plan" else "ask", rules, place, found)
-    if judged.verdict == "deny":
-        return judged
-    reason = f"Runs outside of the sandbox ({why})" + (f". {judged.reason}" if judged.reason else "")
-    if networked:
-        return replace(judged, reason=reason, target=command, outside=why)
+    return judged if judged.verdict == "deny" else _ask_outside(judged, command, why)
+
+
+def _ask_outside(judged: Decision, command: str, why: str) -> Decision:
+    """Add to a decision that the command runs outside; "" as the reason: it needs the network."""
+    reason = f"Runs outside of the sandbox ({why or 'it needs the network'})"
+    reason += f". {judged.reason}" if judged.reason else ""
+    if not why:
+        return replace(judged, reason=reason, target=command, outside="it needs the network")
     return replace(judged, verdict="ask", reason=reason, target=command, rules=(), outside=why)
 
 
@@ -192,47 +194,56 @@ def _inside(
     found: Judged,
 ) -> Decision:
     """Judge a command that runs inside, and the hosts that it reaches: asked about once a workspace."""
-    if len(reach) > MOST_HOSTS:
-        return Decision("deny", f"more than {MOST_HOSTS} hosts for one command", command)
-    if wrong := next((h for h in reach if hosts.read(h) is None), None):
-        return Decision("deny", f"{one_line(wrong, 60)!r} is no host name", command)
-    named = [r.removeprefix(_REACH) for r in rules.deny if r.startswith(_REACH)]
-    if refused := next((h for h in reach if not hosts.missing((h,), named)), None):
-        return Decision("deny", f"your rules let no command reach {refused}", command)
+    if refused := _refuse_hosts(reach, rules):
+        return Decision("deny", refused, command)
     judged = _command(name, command, mode, rules, place, found)
     granted = tuple(r.removeprefix(_REACH) for r in rules.allow if r.startswith(_REACH))
-    whole = tuple(dict.fromkeys((*place.hosts, *granted, *reach)))
-    if judged.verdict == "deny" or not (asked := hosts.missing(reach, (*place.hosts, *granted))):
-        return replace(judged, reach=whole)
+    all_hosts = tuple(dict.fromkeys((*place.hosts, *granted, *reach)))
+    if judged.verdict == "deny" or not (new_hosts := hosts.missing(reach, (*place.hosts, *granted))):
+        return replace(judged, reach=all_hosts)
     if mode == "plan":
         return Decision("deny", "plan mode reaches no network", command)
-    reason = f"Reaches {', '.join(asked)}" + (f". {judged.reason}" if judged.verdict == "ask" and judged.reason else "")
-    offered = () if judged.verdict == "ask" and not judged.rules else (*judged.rules, *(f"{_REACH}{h}" for h in asked))
-    return Decision("ask", reason, command, offered, judged.diff, reach=whole, is_alone=True)
+    asks = judged.verdict == "ask"
+    reason = f"Reaches {', '.join(new_hosts)}" + (f". {judged.reason}" if asks and judged.reason else "")
+    offered = () if asks and not judged.rules else (*judged.rules, *(f"{_REACH}{h}" for h in new_hosts))
+    return Decision("ask", reason, command, offered, judged.diff, reach=all_hosts, is_alone=True)
+
+
+def _refuse_hosts(reach: Sequence[str], rules: Rules) -> str:
+    """Return why a command may not reach the hosts that it names, or ""."""
+    if len(reach) > MOST_HOSTS:
+        return f"more than {MOST_HOSTS} hosts for one command"
+    if wrong := next((h for h in reach if hosts.read(h) is None), None):
+        return f"{one_line(wrong, 60)!r} is no host name"
+    denied = [r.removeprefix(_REACH) for r in rules.deny if r.startswith(_REACH)]
+    if refused := next((h for h in reach if not hosts.missing((h,), denied)), None):
+        return f"your rules let no command reach {refused}"
+    return ""
 
 
 def _command(name: str, command: str, mode: SessionMode, rules: Rules, place: Place, found: Judged) -> Decision:
     inside = place.level == "sandboxed"
     if denied := _find_denial(name, mode, rules, found):
         return Decision("deny", denied, command)
-    effects = list(_effects(name, found, rules, place))
-    worst = max(
-        effects, key=lambda e: (STRICTNESS.index(verdict(e.kind, mode, sandboxed=inside)), _WEIGHT.index(e.kind))
-    )
-    judged = verdict(worst.kind, mode, sandboxed=inside)
+    effects = [(verdict(e.kind, mode, sandboxed=inside), e) for e in _effects(name, found, rules, place)]
+    judged, worst = max(effects, key=lambda pair: (STRICTNESS.index(pair[0]), _WEIGHT.index(pair[1].kind)))
     if judged == "deny":
         return Decision("deny", worst.reason if worst.kind == "secret" else "plan mode runs only what reads", command)
-    may_be_asked = _find_hidden(name, rules.ask, rules, found) is not None
-    if judged == "allow" and (
-        may_be_asked or any(rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),))
-    ):
-        return Decision("ask", "Your rules ask first", command, only_reads=found.only_reads)
     if judged == "allow":
+        if _must_ask(name, rules, found):
+            return Decision("ask", "Your rules ask first", command, only_reads=found.only_reads)
         return Decision("allow", "", command, only_reads=found.only_reads)
-    asking = [e for e in effects if verdict(e.kind, mode, sandboxed=inside) == "ask"]
+    asking = [e for each, e in effects if each == "ask"]
     offered = tuple(dict.fromkeys(e.rule for e in asking)) if all(e.rule for e in asking) else ()
     diff = "\n".join(place.changed[f] for f in found.changed if f in place.changed)
     return Decision("ask", worst.reason, command, offered, diff, only_reads=found.only_reads)
+
+
+def _must_ask(name: str, rules: Rules, found: Judged) -> bool:
+    """Return whether a rule asks about a command, or about a file that it may show."""
+    return _find_hidden(name, rules.ask, rules, found) is not None or any(
+        rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),)
+    )
 
 
 def _find_denial(name: str, mode: SessionMode, rules: Rules, found: Judged) -> str:
@@ -282,18 +293,21 @@ def _effects(name: str, found: Judged, rules: Rules, place: Place) -> Iterator[E
     if (hidden := _find_hidden(name, (*rules.deny, *rules.ask), rules, found)) is not None:
         yield hidden
     for part in found.parts:
-        named = part.paths[: len(part.paths) - len(part.changes)]
-        effects = [path_effect(path, place, access) for path, access in named]
-        changes = [path_effect(path, place, "write") for path in part.changes]
-        if part.kind in _OF_A_RULE and part.argv:
-            permitted = rule_texts.permits(
-                rules.allow, name, part.argv, part.hashes, exact=part.exact, least=running.least_words(part.prefix)
-            )
-            rule = rule_texts.write_rule(name, part.prefix, part.hashes)
-            own = [*changes, Effect(part.kind, part.reason)]
-            effects += (replace(e, rule=rule) if e.kind in _OF_A_RULE else e for e in own)
-            effects = [e for e in effects if not (permitted and e.rule == rule)]
-        else:
-            effects += [*changes, Effect(part.kind, part.reason)]
+        effects = _part_effects(name, part, rules, place)
         yield from (e for e in effects if not (everything and e.kind in ALLOWABLE))
     yield Effect("read", "")
+
+
+def _part_effects(name: str, part: Part, rules: Rules, place: Place) -> list[Effect]:
+    """Return the effects of one part of a command, without those that its own rule allows."""
+    named = part.paths[: len(part.paths) - len(part.changes)]
+    effects = [path_effect(path, place, access) for path, access in named]
+    own = [*(path_effect(path, place, "write") for path in part.changes), Effect(part.kind, part.reason)]
+    if part.kind not in _OF_A_RULE or not part.argv:
+        return effects + own
+    permitted = rule_texts.permits(
+        rules.allow, name, part.argv, part.hashes, exact=part.exact, least=running.least_words(part.prefix)
+    )
+    rule = rule_texts.write_rule(name, part.prefix, part.hashes)
+    effects += (replace(e, rule=rule) if e.kind in _OF_A_RULE else e for e in own)
+    return [e for e in effects if not (permitted and e.rule == rule)]

@@ -141,12 +141,7 @@ class Reader:
         for child in node.children:
             if not child.is_named:
                 sign = child.type
-                if sign == "!" and self._source[child.end_byte : child.end_byte + 1] not in (b" ", b"\t"):
-                    self._note("cannot be parsed")
-                elif sign in _SIGNS:
-                    self._account(child)
-                else:
-                    self._note("holds shell syntax")
+                self._read_sign(child)
                 continue
             if node.type == "pipeline" and sign == "|":
                 piped, before = True, first if len(self.commands) == first + 1 else None
@@ -155,6 +150,15 @@ class Reader:
             if sign == "&&" and first < len(self.commands):
                 self.commands[first] = replace(self.commands[first], chained=True)
         self._is_repeated = repeated
+
+    def _read_sign(self, node: Node) -> None:
+        """Account for a sign between commands, or note that it cannot be read."""
+        if node.type == "!" and self._source[node.end_byte : node.end_byte + 1] not in (b" ", b"\t"):
+            self._note("cannot be parsed")
+        elif node.type in _SIGNS:
+            self._account(node)
+        else:
+            self._note("holds shell syntax")
 
     # --- loops, branches, variables ----------------------------------------------------------------------------------
 

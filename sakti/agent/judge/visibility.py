@@ -190,14 +190,18 @@ def _check_input(command: Simple, program: ProgramEntry) -> str | None:
 
 def _check_options(command: Simple, program: ProgramEntry) -> str | None:
     words = [w.text if w.literal else re.sub(r"[\"'\\]", "", w.text) for w in command.words[1:]]
-    is_open = _has_output(command) and any(w.startswith(("$", "`")) for w in words)  # it may be any option
-    if (is_open and program.unseen) or is_met(program.unseen, words) or _has_word(program.unseen, words):
+    if _may_start_others(command, program, words):
         return f"may start other programs by {command.program}"
     if program.starts and "-" in words:
         return f"runs the input of {command.program}"
     if program.targets and any("=" in word for word in words):
         return f"sets a variable of {command.program}"
     return "" if _is_extracted(program) or program.work or program.sources else None
+
+
+def _may_start_others(command: Simple, program: ProgramEntry, words: Sequence[str]) -> bool:
+    is_open = _has_output(command) and any(w.startswith(("$", "`")) for w in words)  # it may be any option
+    return (is_open and bool(program.unseen)) or is_met(program.unseen, words) or _has_word(program.unseen, words)
 
 
 def _check_words(command: Simple, program: ProgramEntry) -> str | None:

@@ -73,14 +73,13 @@ class Simple(Struct, frozen=True):
 def join(parts: Sequence[Word], text: str) -> Word:
     """Return the word that parts make; what one of them leaves open is open in it."""
     open_parts = [p for p in parts if not p.literal]
-    split = any(p.split for p in open_parts)
     if not open_parts:
         return Word("".join(p.text for p in parts))
+    split = any(p.split for p in open_parts)
     if any(p.output for p in open_parts):
         return Word(text, literal=False, output=True, split=split)
     if any(p.choices for p in open_parts):
-        picked = itertools.islice(itertools.product(*(p.choices or (p,) for p in parts)), MAX_CHOICES + 1)
-        return Word(text, literal=False, choices=tuple(_pick(parts, pick) for pick in picked), split=split)
+        return Word(text, literal=False, choices=_combinations(parts), split=split)
     is_pattern = all(p.pattern and not any(p.around) for p in open_parts)
     return Word(text, literal=False, pattern="".join(map(_escape_literal, parts)) if is_pattern else "")
 
@@ -88,6 +87,12 @@ def join(parts: Sequence[Word], text: str) -> Word:
 def _escape_literal(part: Word) -> str:
     """Return the pattern that a part of a word is."""
     return part.pattern or re.sub(r"([*?\[])", r"[\1]", part.text)
+
+
+def _combinations(parts: Sequence[Word]) -> tuple[Word, ...]:
+    """Return the words that the choices of the parts make, one more than may be looked at."""
+    picked = itertools.islice(itertools.product(*(p.choices or (p,) for p in parts)), MAX_CHOICES + 1)
+    return tuple(_pick(parts, pick) for pick in picked)
 
 
 def _pick(parts: Sequence[Word], pick: Sequence[Word]) -> Word:

@@ -161,32 +161,51 @@ def drawn(
     instructs an agent below a workspace, `shown` folders that may be read although what holds them is hidden.
     """
     opened = (workspace, *added)
-    roots = (*opened, *(w for w in write if w.exists()))
-    read_only, kept_by = list[Path](), list[Path]()
+    roots = (*opened, *filter(Path.exists, write))
+    read_only, git_folders = list[Path](), list[Path]()
     for root in opened:
         git_paths = [g for g in (root / ".git", *(g for g in gits if g.is_relative_to(root))) if not g.is_symlink()]
-        files = [g for g in git_paths if g.is_file()]  # they name the folder of a worktree or submodule: none else
-        folders = list(dict.fromkeys(k for g in git_paths if (k := repositories.kept_at(g, root)) is not None))
-        if root == workspace and (common := worktree.kept_at(workspace)) is not None:
-            folders.append(common)
-        read_only += [root / name for name in PROTECTED] + files + [t for t in texts if t.is_relative_to(root)]
-        read_only += [path for git in folders for path in repositories.protected(git, root)]
-        kept_by += folders
+        folders = _git_folders(git_paths, root, workspace)
+        read_only += _read_only_below(root, git_paths, folders, texts)
+        git_folders += folders
     closed = [*hidden_at(home), *own, *(p for p in map(Path, _OF_SYSTEM) if os.access(p, os.R_OK))]
-    hidden = [f for f in closed if f.is_dir()]
-    protected = tuple(dict.fromkeys(_there(read_only, (*roots, *kept_by))))
-    held = [f for path in (*protected, *masked) for f in path.parents]
-    above = [f for f in held if f not in opened and any(f.is_relative_to(root) for root in opened)]
+    protected = tuple(dict.fromkeys(_there(read_only, (*roots, *git_folders))))
+    above = _folders_above((*protected, *masked), opened)
     return Boundary(
         write=roots,
-        pinned=tuple(sorted({*kept_by, *above}, key=lambda p: len(p.parts))),
+        pinned=tuple(sorted({*git_folders, *above}, key=lambda p: len(p.parts))),
         read_only=tuple(dict.fromkeys((*protected, *_of_ours((*roots, *temporary), roots)))),
-        masked=(*masked, *(f for f in closed if f.is_file())),
+        masked=(*masked, *filter(Path.is_file, closed)),
         emptied=tuple(f.resolve() for name in _EMPTIED if (f := home / name).is_file()),
-        hidden=tuple(dict.fromkeys(f.resolve() for f in hidden)),
+        hidden=tuple(dict.fromkeys(f.resolve() for f in closed if f.is_dir())),
         temporary=temporary,
-        shown=tuple(s for s in shown if s.exists()),
+        shown=tuple(filter(Path.exists, shown)),
     )
+
+
+def _git_folders(git_paths: Sequence[Path], root: Path, workspace: Path) -> list[Path]:
+    """Folders that hold the repositories of a root, the common one of a worktree too."""
+    folders = list(dict.fromkeys(k for g in git_paths if (k := repositories.kept_at(g, root)) is not None))
+    if root == workspace and (common := worktree.kept_at(workspace)) is not None:
+        folders.append(common)
+    return folders
+
+
+def _read_only_below(
+    root: Path, git_paths: Sequence[Path], folders: Sequence[Path], texts: Sequence[Path]
+) -> Iterator[Path]:
+    """Yield the paths below a root that a command only reads."""
+    yield from (root / name for name in PROTECTED)
+    yield from (g for g in git_paths if g.is_file())  # they name the folder of a worktree or submodule: none else
+    yield from (t for t in texts if t.is_relative_to(root))
+    for git in folders:
+        yield from repositories.protected(git, root)
+
+
+def _folders_above(paths: Sequence[Path], opened: Sequence[Path]) -> list[Path]:
+    """Folders between one of the `opened` and a path in it: moving one would move the path."""
+    parents = dict.fromkeys(f for path in paths for f in path.parents)
+    return [f for f in parents if f not in opened and any(f.is_relative_to(root) for root in opened)]
 
 
 def _there(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Path]:

@@ -181,24 +181,36 @@ def read(head: bytes) -> Asked:
         first, *rest = head.decode("ascii").removesuffix("\r\n\r\n").split("\r\n")
     except UnicodeDecodeError as e:
         raise Refused(400, "The head of the request is not ASCII.") from e
-    words = first.split(" ")
-    if any(not "!" <= c <= "~" for word in words for c in word):
-        raise Refused(400, "The request line cannot be read.")
-    if len(words) != 3 or words[2] not in ("HTTP/1.0", "HTTP/1.1") or not words[0].isalpha():
-        raise Refused(400, "The request line cannot be read.")
+    method, target = _request_line(first)
     headers = [_header(line) for line in rest]
     names = [name for name, _ in headers]
     if any(names.count(name) > 1 for name in ("host", "content-length", "transfer-encoding")):
         raise Refused(400, "A header stands there twice.")
     if "content-length" in names and "transfer-encoding" in names:
         raise Refused(400, "The length of the request is given in two ways.")
-    method, target, _ = words
     body = _length(dict(headers))
-    if method.upper() == "CONNECT":
-        name, colon, port = target.rpartition(":")
-        if not colon or not port.isdigit() or not 0 < int(port) < 65_536:
-            raise Refused(400, "CONNECT needs host:port.")
-        return Asked(_name(name), int(port))
+    return _tunnel(target) if method.upper() == "CONNECT" else _forwarded(method, target, headers, body)
+
+
+def _request_line(line: str) -> tuple[str, str]:
+    """Return method and target. Raises `Refused`."""
+    words = line.split(" ")
+    if any(not "!" <= c <= "~" for word in words for c in word):
+        raise Refused(400, "The request line cannot be read.")
+    if len(words) != 3 or words[2] not in ("HTTP/1.0", "HTTP/1.1") or not words[0].isalpha():
+        raise Refused(400, "The request line cannot be read.")
+    return words[0], words[1]
+
+
+def _tunnel(target: str) -> Asked:
+    name, colon, port = target.rpartition(":")
+    if not colon or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise Refused(400, "CONNECT needs host:port.")
+    return Asked(_name(name), int(port))
+
+
+def _forwarded(method: str, target: str, headers: Sequence[tuple[str, str]], body: int | None) -> Asked:
+    """Write the head of a request for http:// as its server expects it. Raises `Refused`."""
     try:
         url = urlsplit(target)
         port, name = url.port or 80, url.hostname or ""
@@ -212,8 +224,8 @@ def read(head: bytes) -> Asked:
         path = f"?{rest.partition('?')[2]}" if "?" in rest else ""
     path = f"/{path}"
     host = name if port == 80 else f"{name}:{port}"
-    forwarded = [(n, v) for n, v in headers if n not in _HOP_BY_HOP and n != "host"]
-    lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{n}: {v}" for n, v in forwarded), "connection: close"]
+    passed = [(n, v) for n, v in headers if n not in _HOP_BY_HOP and n != "host"]
+    lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{n}: {v}" for n, v in passed), "connection: close"]
     return Asked(_name(name), port, ("\r\n".join(lines) + "\r\n\r\n").encode("ascii"), body)
 
 

@@ -58,23 +58,28 @@ async def called(thread: OpenThread, text: str) -> Typed:
     Raises `SaktiError` where a command of it may not run, cannot take an argument, or is no command at all.
     """
     command = command_of(text)
-    if command is not None:
-        name, argument = command
-        if name == INIT:
-            return Typed((_init(thread.workspace.root),))
-        skill = thread.workspace.files.library.get(name)
-        if skill is not None and name in thread.workspace.options.own_commands():
-            where = f"rename {skill.source} to call that one"
-            raise ConfigError(f"/{name} is a command of sakti's own and works in the chat only; {where}.")
-        if skill is not None and skill.typed:
-            if skill.hint and template.lacks(skill.body, argument):
-                thread.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))
-            return Typed((await _prepare(thread, skill, argument),), skill.model)
-        if not thread.workspace.options.interactive:
-            raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
+    if command is not None and (typed := await _run_command(thread, *command)) is not None:
+        return typed
     named = (thread.workspace.files.library.get(name) for name in dict.fromkeys(_INLINE.findall(text)))
     skills = [s for s in named if s is not None and s.typed and s.kind == "skill"]
     return Typed(tuple([await _prepare(thread, s, "") for s in skills]))
+
+
+async def _run_command(thread: OpenThread, name: str, argument: str) -> Typed | None:
+    """Prepare the texts of `/name argument`; None for a command of another kind."""
+    if name == INIT:
+        return Typed((_init(thread.workspace.root),))
+    skill = thread.workspace.files.library.get(name)
+    if skill is not None and name in thread.workspace.options.own_commands():
+        where = f"rename {skill.source} to call that one"
+        raise ConfigError(f"/{name} is a command of sakti's own and works in the chat only; {where}.")
+    if skill is not None and skill.typed:
+        if skill.hint and template.lacks(skill.body, argument):
+            thread.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))
+        return Typed((await _prepare(thread, skill, argument),), skill.model)
+    if not thread.workspace.options.interactive:
+        raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
+    return None
 
 
 def _init(root: Path) -> Sent:

@@ -15,7 +15,7 @@ import shutil
 import tomllib
 import warnings
 from collections.abc import Iterable, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -32,11 +32,19 @@ if TYPE_CHECKING:
 
 CHANGES = ("edit", "write", "apply_patch")
 JAVASCRIPT = (".js", ".mjs", ".cjs")
+PROSE = ("", ".md", ".rst", ".txt")  # suffixes of files that define nothing
 NAMED = 3  # places of a name that are named
 _DEFINITION = lazy_pattern(
     r"^\s*(?:(?:export|default|async|pub|public|private|static)\s+)*"
-    r"(?:def|class|function|fn|func|const|let|var|type|interface|struct|enum|trait)\*?\s+(\w{2,})|^(\w{2,})\s*(?::[^=]*)?=(?!=)"
+    r"(?:def|class|function|fn|func|const|let|var|type|interface|struct|enum|trait)\*?\s+(?:mut\s+)?(\w{2,})"
+    r"(?=\s*(?:[^\w\s.]|$|(?:extends|implements|struct|interface)\b))"  # unlike words of a comment: "class of its own"
+    r"|^(\w{2,})\s*(?::[^=]*)?=(?!=)"
 )
+_COMMENT = lazy_pattern(r"(?m)(?:^|\s)/[/*]")
+_MODULE = lazy_pattern(r"(?m)^\s*(?:import\b\s*[^(\s]|export\b)")
+_MODULE_TYPE = lazy_pattern(r'"type"\s*:\s*"module"')
+# Errors of JSX, and of versions of node that take modules for scripts.
+_OTHER_DIALECT = lazy_pattern(r"token '<'|import statement outside|token 'export'|import\.meta|await is only valid")
 _PLACE = lazy_pattern(r"^(.+?):(\d+)[:-]")
 
 
@@ -59,7 +67,8 @@ async def with_verdict(turn: Turn, completed: Completed) -> Completed:
 async def _verdict(turn: Turn, changes: Sequence[ToolResultPart]) -> str:
     names = dict.fromkeys(name for r in changes for name in str(r.details["path"]).split(", "))
     sentences = [await _check_file(turn, name) for name in names]
-    removed = removed_definitions("\n".join(str(r.details.get("diff") or "") for r in changes))
+    code = (r for r in changes if PurePath(str(r.details["path"])).suffix.lower() not in PROSE)
+    removed = removed_definitions("\n".join(str(r.details.get("diff") or "") for r in code))
     sentences += [sentence for name in removed if (sentence := await _check_use(turn, name))]
     return " ".join(sentences)
 
@@ -67,7 +76,7 @@ async def _verdict(turn: Turn, changes: Sequence[ToolResultPart]) -> str:
 async def _check_file(turn: Turn, name: str) -> str:
     path = turn.toolbox.state.resolve(name)
     if path.suffix.lower() in JAVASCRIPT and shutil.which("node"):
-        problem = await _node_problem(turn, str(path))
+        problem = await _node_problem(turn, path)
     else:
         try:
             problem = await asyncio.to_thread(_file_problem, path)
@@ -78,12 +87,15 @@ async def _check_file(turn: Turn, name: str) -> str:
     return f"{name} does not parse: {problem}." if problem else f"{name} parses."
 
 
-def _file_problem(path: Any) -> str | None:
-    return parse_problem(path.name, path.read_text("utf-8", "replace"))
+def _file_problem(path: Path) -> str | None:
+    return parse_problem(path.name, path.read_text("utf-8-sig", "replace"))
 
 
 def parse_problem(name: str, text: str) -> str | None:
-    """Return why `text` does not parse, "" if it does, None for kinds of files that are not checked."""
+    """Return why `text` does not parse, "" if it does, None for kinds of files that are not checked.
+
+    JSON with comments is not checked: programs allow them in their settings.
+    """
     parsers: dict[str, Any] = {
         ".py": _parse_python,
         ".pyi": _parse_python,
@@ -98,6 +110,8 @@ def parse_problem(name: str, text: str) -> str | None:
     try:
         parse(text)
     except Exception as e:  # each parser has errors of its own
+        if parse is json.loads and _COMMENT.search(text):
+            return None
         return " ".join(str(e).split())[:120].rstrip(".") or type(e).__name__
     return ""
 
@@ -141,13 +155,25 @@ async def _check_use(turn: Turn, name: str) -> str:
     return f"`{name}` is gone but still used in {counted(files, 'file')}: {', '.join(places[:NAMED])}{more}."
 
 
-async def _node_problem(turn: Turn, path: str) -> str | None:
-    result = await _call(turn, "bash", {"command": f"node --check {shlex.quote(path)}"})
+async def _node_problem(turn: Turn, path: Path) -> str | None:
+    result = await _call(turn, "bash", {"command": f"node --check {shlex.quote(str(path))}"})
     if result is None or "exit_code" not in result.details:
         return None
     if not result.is_error:
-        return ""
-    return next((line for line in result.content.split("\n") if "Error" in line), "node reports an error")
+        return None if await asyncio.to_thread(_is_unclear_module, path) else ""
+    problem = next((line for line in result.content.split("\n") if "Error" in line), "node reports an error")
+    return None if _OTHER_DIALECT.search(problem) else problem
+
+
+def _is_unclear_module(path: Path) -> bool:
+    """Return whether only the syntax of a file shows that it is a module: node then reports none of its errors."""
+    try:
+        if path.suffix.lower() != ".js" or not _MODULE.search(path.read_text("utf-8", "replace")):
+            return False
+        package = next((p for folder in path.parents if (p := folder / "package.json").is_file()), None)
+        return package is None or not _MODULE_TYPE.search(package.read_text("utf-8", "replace"))
+    except OSError:
+        return True
 
 
 async def _call(turn: Turn, name: str, arguments: dict[str, Any]) -> ToolResultPart | None:

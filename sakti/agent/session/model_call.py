@@ -263,17 +263,11 @@ async def _prepare_retry(turn: Turn, call: Call, error: ProviderError) -> None:
     Raises `error` if no other try is possible.
     """
     if await _leave_out(turn, call, error):
-        if turn.streamed or turn.thinking:
-            turn.emit(StepDiscarded(turn.step, error.message))
+        _discard_streamed(turn, error)
         return
     narrower = _take_in(turn, error)
-    if error.code == "output_too_long" and call.lowered < LOWERED:
-        call.lowered += 1
-        requested = call.request.max_output_tokens or budget.DEFAULT_OUTPUT
-        lower = min(error.output_limit or requested // 2, requested - 1)
-        if lower >= budget.LEAST_OUTPUT:
-            call.request = structs.replace(call.request, max_output_tokens=lower)
-            return
+    if _lower_output(call, error):
+        return
     if error.code == "context_too_long" and not call.observed:
         call.observed = True
         if await turn.engine.observe_now() or narrower:
@@ -282,8 +276,7 @@ async def _prepare_retry(turn: Turn, call: Call, error: ProviderError) -> None:
             return
     seconds = call.retries.wait(error, budget.seconds_left(turn.settings, turn.seconds()))
     if seconds is not None:
-        if turn.streamed or turn.thinking:
-            turn.emit(StepDiscarded(turn.step, error.message))
+        if _discard_streamed(turn, error):
             turn.streamed, turn.thinking = [], []
         turn.emit(RetryScheduled(call.retries.attempt, retry.attempts(error), seconds, error.message))
         await _wait(turn, seconds, error)
@@ -293,6 +286,27 @@ async def _prepare_retry(turn: Turn, call: Call, error: ProviderError) -> None:
     if streamed:
         turn.emit(StepDiscarded(turn.step, error.message))
     turn.emit(Notice("warning", "Another model", text))
+
+
+def _discard_streamed(turn: Turn, error: ProviderError) -> bool:
+    """Emit that the streamed part of the answer is void; False if there is no such part."""
+    if not (turn.streamed or turn.thinking):
+        return False
+    turn.emit(StepDiscarded(turn.step, error.message))
+    return True
+
+
+def _lower_output(call: Call, error: ProviderError) -> bool:
+    """Request a shorter answer from a server that refused the length; False if that is no way out."""
+    if error.code != "output_too_long" or call.lowered >= LOWERED:
+        return False
+    call.lowered += 1
+    requested = call.request.max_output_tokens or budget.DEFAULT_OUTPUT
+    lower = min(error.output_limit or requested // 2, requested - 1)
+    if lower < budget.LEAST_OUTPUT:
+        return False
+    call.request = structs.replace(call.request, max_output_tokens=lower)
+    return True
 
 
 async def _fall_back(turn: Turn, call: Call, error: ProviderError) -> str:

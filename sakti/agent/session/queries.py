@@ -17,6 +17,7 @@ from sakti.core.types import ContextPart, Json, Message, ModelInfo, Thread, Tool
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
     from sakti.core.events import MemoryStatus
+    from sakti.memory.engine import Prepared
     from sakti.store.database import Store
     from sakti.store.log.events import MemoryEvent
     from sakti.store.log.figures import Figures
@@ -168,10 +169,11 @@ class Views:
         thread = self._open
         if thread.status is None:  # none is open, or it is being loaded
             return Windows()
-        if thread.made_toolbox is None or not thread.engine.preview().messages:
-            return Windows(thread.engine.status())
-        blocks = self.request_blocks()
-        return Windows(thread.engine.status(), sum(b.tokens for b in blocks), thread.running.estimate.tokens)
+        prepared = thread.engine.preview()
+        if thread.made_toolbox is None or not prepared.messages:
+            return Windows(prepared.status)
+        tokens = sum(b.tokens for b in self._blocks_of(prepared))
+        return Windows(prepared.status, tokens, thread.running.estimate.tokens)
 
     async def moments(self) -> list[LogChange]:
         """Return when this thread's log changed by itself, oldest first."""
@@ -280,13 +282,15 @@ class Views:
 
     def request_blocks(self) -> list[ContextBlock]:
         """Return the blocks of the next request: stored rows, and an estimate of the running step."""
+        return self._blocks_of(self._open.engine.preview())
+
+    def _blocks_of(self, prepared: Prepared) -> list[ContextBlock]:
         ws = self._open.workspace
         counter, info = ws.counter, ws.models.info
         tools = self._open.toolbox.specs(info)
         if self._tools[0] is not tools:
             listed = (f"{t.name}: {t.description}\n{json.dumps(t.parameters, indent=1)}" for t in tools)
             self._tools = tools, "\n\n".join(listed)
-        prepared = self._open.engine.preview()
         counted = self._open.toolbox.count(counter, tools)
         out = [ContextBlock("tools", f"{len(tools)} tools", counted, self._tools[1], True)]
         for block in (*self._open.system(), *prepared.blocks):

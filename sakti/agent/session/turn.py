@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field, structs
@@ -367,28 +367,37 @@ async def _take_over(turn: Turn, result: TurnResult) -> None:
 
     Withholds the ones they left out, a call with its results.
     """
-    after_processing = {m.id: m for m in result.messages}
-    gone = [m for m in turn.messages if m.id not in after_processing]
-    calls = {c.id for m in gone for c in m.tool_calls} | {r.call_id for m in gone for r in m.tool_results}
-    gone += [
-        m
-        for m in turn.messages
-        if m.id in after_processing and calls & {*(c.id for c in m.tool_calls), *(r.call_id for r in m.tool_results)}
-    ]
+    processed = {m.id: m for m in result.messages}
+    removed = _removed_messages(turn.messages, processed.keys())
     for before in turn.messages:
-        after = after_processing.get(before.id)
-        if after is None or after.parts == before.parts:
-            continue
-        parts = masking.parts(after.parts)
-        counted = count_parts(turn.counter, parts, turn.model.image_rule)
-        changed = structs.replace(before, parts=parts, part_tokens=counted, tokens=message_tokens(counted))
-        if await turn.store.write(message_store.add_context, changed):
-            turn.engine.state.window.amend(changed)
-            turn.messages = [changed if m.id == changed.id else m for m in turn.messages]
-    if gone:
-        await turn.store.write(message_removal.withhold, [m.id for m in gone], LEFT_OUT)
-        turn.engine.forget([m.id for m in gone])
-        turn.messages = [m for m in turn.messages if m not in gone]
+        after = processed.get(before.id)
+        if after is not None and after.parts != before.parts:
+            await _store_change(turn, before, after.parts)
+    if removed:
+        await turn.store.write(message_removal.withhold, [m.id for m in removed], LEFT_OUT)
+        turn.engine.forget([m.id for m in removed])
+        turn.messages = [m for m in turn.messages if m not in removed]
+
+
+def _removed_messages(messages: Sequence[Message], remaining: Collection[str]) -> list[Message]:
+    """Messages without an id in `remaining`, and those that share a tool call with one of them."""
+    removed = [m for m in messages if m.id not in remaining]
+    calls = {call_id for m in removed for call_id in _call_ids(m)}
+    return removed + [m for m in messages if m.id in remaining and calls & _call_ids(m)]
+
+
+def _call_ids(message: Message) -> set[str]:
+    return {c.id for c in message.tool_calls} | {r.call_id for r in message.tool_results}
+
+
+async def _store_change(turn: Turn, before: Message, new_parts: Sequence[Part]) -> None:
+    """Store new parts of a message, in the window and in the turn too."""
+    parts = masking.parts(new_parts)
+    counted = count_parts(turn.counter, parts, turn.model.image_rule)
+    changed = structs.replace(before, parts=parts, part_tokens=counted, tokens=message_tokens(counted))
+    if await turn.store.write(message_store.add_context, changed):
+        turn.engine.state.window.amend(changed)
+        turn.messages = [changed if m.id == changed.id else m for m in turn.messages]
 
 
 async def withhold_refused(turn: Turn, reason: str) -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -65,21 +65,12 @@ class Turns:
                 "Set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again, run `sakti local install`, or name a local "
                 "server with /model. Tools, search and tasks still work."
             )
-        info = self._open.workspace.models.info
-        blind = info.full_name if info is not None and not info.images else ""
         called = calling.Typed()
         if text.lstrip().startswith("/") or "$" in text:
             called = await calling.called(self._open, text)
-        ws = self._open.workspace
-        forbidden = ws.forbidden_paths()
-        parts = await asyncio.to_thread(mentions.with_files, text, ws.root, forbidden, blind=blind)
-        for sent in called.texts:
-            named = await asyncio.to_thread(
-                mentions.with_files, sent.naming, ws.root, forbidden, blind=blind, typed=sent.typed
-            )
-            parts = (*parts, sent.file, *named[1:])
+        parts = await self._read_parts(text, called.texts)
         await self._check_length(parts)
-        if self.hooking is not None and not ws.changes_prompts:
+        if self.hooking is not None and not self._open.workspace.changes_prompts:
             parts = await self.hooking.prompt(text, parts)
         inbox = self._open.inbox
         if not self._open.busy and not inbox.queued:
@@ -95,6 +86,19 @@ class Turns:
             inbox.queued[:] = [p for p in inbox.queued if p is not parts]
             self._open.emit(QueueChanged(inbox.texts()))
             raise
+
+    async def _read_parts(self, text: str, called: Sequence[calling.Sent]) -> tuple[Part, ...]:
+        """Read the files that a message and the commands in it name."""
+        ws = self._open.workspace
+        info, forbidden = ws.models.info, ws.forbidden_paths()
+        blind = info.full_name if info is not None and not info.images else ""
+        parts = await asyncio.to_thread(mentions.with_files, text, ws.root, forbidden, blind=blind)
+        for sent in called:
+            named = await asyncio.to_thread(
+                mentions.with_files, sent.naming, ws.root, forbidden, blind=blind, typed=sent.typed
+            )
+            parts = (*parts, sent.file, *named[1:])
+        return parts
 
     async def send_queued(self) -> None:
         """Begin a turn with the oldest queued message if no turn runs; its steps read the others.

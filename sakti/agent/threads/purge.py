@@ -74,8 +74,13 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
     named = [n for c in purged.threads for n in await store.read(purging.named_files, c.thread.id)]
     purged.files = [p for n in named if (p := _own_file(n)) is not None]
     purged.copies = [] if keep_copies or purged.empty else purging.copies(store.path)
-    if not do or (purged.empty and await store.read(purging.is_clean)):
-        return purged
+    if do and not (purged.empty and await store.read(purging.is_clean)):
+        await _remove_all(store, purged)
+    return purged
+
+
+async def _remove_all(store: Store, purged: Purged) -> None:
+    """Remove what `purged` lists, and note in it what is gone."""
     was_clean = await store.write(purging.begin)
     # first what only the rows name: who is killed in between finds it again
     purged.copies = purging.remove(purged.copies)
@@ -88,7 +93,6 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
     purged.flushed = await purging.clean(store)
     if was_clean and purged.flushed:
         await store.write(purging.finish)
-    return purged
 
 
 def _remove(file: Path) -> bool:

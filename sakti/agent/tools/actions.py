@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -127,8 +127,7 @@ class ActionTool(Tool, frozen=True):
     def _map_arguments(self, action: Action, arguments: Json) -> dict[str, Any]:
         """Map the action's arguments to our names. Raises `WrongArguments`."""
         action_fields = [f for f in self.fields if f.name in action.takes]
-        exact = {_plain(f.name) for f in action_fields} & {_plain(key) for key in arguments}
-        field_names = {name for f in self.fields for name in f.called(action.name)}
+        exact = {_plain(f.name) for f in action_fields} & set(map(_plain, arguments))
         out: dict[str, Any] = {}
         unknown: list[str] = []
         for key, value in arguments.items():
@@ -136,16 +135,28 @@ class ActionTool(Tool, frozen=True):
                 continue
             name = _plain(key)
             meant = [f for f in action_fields if name in f.called(action.name)]
-            meant.sort(key=lambda f: _plain(f.name) != name)
-            field = next((f for f in meant if _plain(f.name) == name or _plain(f.name) not in exact), None)
+            field = _best_field(meant, name, exact)
             if field is not None and field.name not in out:
                 out[field.name] = _value(field, value)
-            elif field is None and not meant and (name not in field_names or value not in ("", [], {}, False, 0)):
-                unknown.append(key)  # what is empty is passed over: some models fill in every argument
+            elif not meant and not self._may_be_ignored(action, name, value):
+                unknown.append(key)
         if unknown:
-            hints = "".join(f" {self.hints[_plain(k)]}" for k in unknown if _plain(k) in self.hints)
-            raise WrongArguments(f"{action.name} does not take {', '.join(unknown)}.{hints} {_takes(action)}")
+            raise self._unknown_error(action, unknown)
         return out
+
+    def _unknown_error(self, action: Action, names: Sequence[str]) -> WrongArguments:
+        hints = "".join(f" {hint}" for name in names if (hint := self.hints.get(_plain(name))))
+        return WrongArguments(f"{action.name} does not take {', '.join(names)}.{hints} {_takes(action)}")
+
+    def _may_be_ignored(self, action: Action, name: str, value: Any) -> bool:
+        """Return whether an argument is an empty one of another action: some models fill in all of them."""
+        return value in ("", [], {}, False, 0) and any(name in f.called(action.name) for f in self.fields)
+
+
+def _best_field(fields: Sequence[Field], name: str, exact: Collection[str]) -> Field | None:
+    """Return the field with this name, else one whose own name is not among the arguments (`exact`)."""
+    named = next((f for f in fields if _plain(f.name) == name), None)
+    return named or next((f for f in fields if _plain(f.name) not in exact), None)
 
 
 def _takes(action: Action) -> str:
@@ -167,28 +178,34 @@ def _value(field: Field, value: Any) -> Any:
             raise WrongArguments(f"{name}: {e}") from e
     if isinstance(value, str) and value.strip().lower() in field.words:
         value = field.words[value.strip().lower()]
-    kind = schema["type"]
-    if kind == "integer":
-        if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
-            value = int(value)
-        low, high = schema.get("minimum"), schema.get("maximum")
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        if not is_integer or (low is not None and value < low) or (high is not None and value > high):
-            bounds = f" from {low} to {high}" if high is not None else "" if low is None else f" of at least {low}"
-            raise WrongArguments(f"{name} is a whole number{bounds}, not {value!r}.")
-    elif kind == "boolean":
-        value = {"true": True, "false": False}.get(value.strip().lower(), value) if isinstance(value, str) else value
-        if not isinstance(value, bool):
-            raise WrongArguments(f"{name} is true or false, not {value!r}.")
-    elif kind == "array":
-        value = _list(field, value)
-    elif kind == "object":
-        value = _object(name, value)
-    elif not isinstance(value, str):
-        raise WrongArguments(f"{name} is text, not {value!r}.")
+    value = _CONVERT.get(schema["type"], _text)(field, value)
     allowed = schema.get("enum")
     if allowed is not None and value not in allowed:
         raise WrongArguments(f"{name} is one of {', '.join(allowed)}, not {value!r}.")
+    return value
+
+
+def _integer(field: Field, value: Any) -> Any:
+    if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
+        value = int(value)
+    low, high = field.schema.get("minimum"), field.schema.get("maximum")
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if not is_integer or (low is not None and value < low) or (high is not None and value > high):
+        bounds = f" from {low} to {high}" if high is not None else "" if low is None else f" of at least {low}"
+        raise WrongArguments(f"{field.name} is a whole number{bounds}, not {value!r}.")
+    return value
+
+
+def _boolean(field: Field, value: Any) -> Any:
+    value = {"true": True, "false": False}.get(value.strip().lower(), value) if isinstance(value, str) else value
+    if not isinstance(value, bool):
+        raise WrongArguments(f"{field.name} is true or false, not {value!r}.")
+    return value
+
+
+def _text(field: Field, value: Any) -> Any:
+    if not isinstance(value, str):
+        raise WrongArguments(f"{field.name} is text, not {value!r}.")
     return value
 
 
@@ -207,15 +224,23 @@ def _list(field: Field, value: Any) -> list[str]:
     return texts
 
 
-def _object(name: str, value: Any) -> Json:
+def _object(field: Field, value: Any) -> Json:
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except ValueError as e:
-            raise WrongArguments(f"{name} is not a JSON object: {e}.") from e
+            raise WrongArguments(f"{field.name} is not a JSON object: {e}.") from e
     if not isinstance(value, dict):
-        raise WrongArguments(f"{name} is an object, not {value!r}.")
+        raise WrongArguments(f"{field.name} is an object, not {value!r}.")
     return cast("Json", value)
+
+
+_CONVERT: Mapping[str, Callable[[Field, Any], Any]] = {
+    "integer": _integer,
+    "boolean": _boolean,
+    "array": _list,
+    "object": _object,
+}
 
 
 def answer(values: Json) -> Outcome:

@@ -217,6 +217,11 @@ def _bash(named: Json, rest: Json, cwd: Path) -> None:
     folder = _take(rest, "workdir", "workingdirectory", "cwd", "cd", "directory", "dir", "dirpath", "path")
     if isinstance(folder, str) and folder.strip() and resolved(cwd, folder) != cwd and "command" in named:
         named["command"] = f"(cd {shlex.quote(folder)} && {{\n{named['command']}\n}})"
+    _set_timeout(named, rest)
+
+
+def _set_timeout(named: Json, rest: Json) -> None:
+    """Translate a time limit in any unit to seconds."""
     millis = _whole(_take(rest, "timeoutms", "timeoutmillis", "timeoutmilliseconds"))
     if isinstance(limit := named.get("timeout"), str) and (match := _DURATION.fullmatch(limit)):
         named["timeout"] = math.ceil(float(match[1]) * _UNITS[match[2].lower()])
@@ -230,6 +235,19 @@ def _bash(named: Json, rest: Json, cwd: Path) -> None:
 
 
 def _read(named: Json, rest: Json, _cwd: Path) -> None:
+    _set_path(named, rest)
+    offset, last = _line_range(named, rest)
+    if offset is not None:
+        named["offset"] = max(1, offset)
+    start = named.get("offset", 1)
+    if last is not None and isinstance(start, int) and last >= start:
+        named["limit"] = last - start + 1
+    if (limit := _whole(named.get("limit"))) is not None and limit < 1:
+        del named["limit"]
+
+
+def _set_path(named: Json, rest: Json) -> None:
+    """Take the one path out of a list of paths or of tables. Raises `ToolError` for several."""
     for key in ("paths", "filepaths", "files"):
         if "path" not in named and (path := _take(rest, key)) is not None:
             named["path"] = path
@@ -243,6 +261,10 @@ def _read(named: Json, rest: Json, _cwd: Path) -> None:
         rest |= {"pages": ranges[0]} if isinstance(ranges, list) and ranges else {}
     elif isinstance(inner, list) and inner:
         raise ToolError("read reads one file: call it once for each; calls of one answer run at once.")
+
+
+def _line_range(named: Json, rest: Json) -> tuple[int | None, int | None]:
+    """First and last line that a call asks for, in any of the forms that models write."""
     offset, last = _whole(named.get("offset")), _whole(_take(rest, "endline", "lineend", "lastline", "toline",
                                                             "endlineoneindexedinclusive"))  # fmt: skip
     view = _take(rest, "viewrange", "linerange", "range")
@@ -251,13 +273,7 @@ def _read(named: Json, rest: Json, _cwd: Path) -> None:
     pages = _take(rest, "pages", "page")
     if pages is not None and (page_range := re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", str(pages))):
         offset, last = int(page_range[1]), int(page_range[2] or page_range[1])
-    if offset is not None:
-        named["offset"] = max(1, offset)
-    start = named.get("offset", 1)
-    if last is not None and isinstance(start, int) and last >= start:
-        named["limit"] = last - start + 1
-    if (limit := _whole(named.get("limit"))) is not None and limit < 1:
-        del named["limit"]
+    return offset, last
 
 
 def _write(named: Json, _rest: Json, _cwd: Path) -> None:
@@ -269,21 +285,9 @@ def _write(named: Json, _rest: Json, _cwd: Path) -> None:
 
 def _edit(named: Json, rest: Json, _cwd: Path) -> None:
     _one(named, "path")
-    edits = named.get("edits")
-    if isinstance(edits, str):
-        edits = blocks(edits) if "<<<<" in edits else loaded(edits)
-    listed: Any = [edits] if isinstance(edits, dict) else edits
-    if isinstance(listed, list):
-        each = _of_one_file(named, cast("list[Any]", listed))
-        named["edits"] = [_change(e) for e in each]
-    diff = _take(rest, "diff", "patch", "searchreplace")
-    if edits is None and isinstance(diff, str):
-        named["edits"] = blocks(diff) or hunks(diff)
+    _list_edits(named, rest)
     single = {k: named.pop(k) for k in ("old", "new", "all") if k in named}
-    line = _whole(_take(rest, "insertline"))
-    text = _take(rest, "inserttext") if line is not None else None
-    if "edits" not in named and (before := _whole(_take(rest, "line"))) is not None:  # insert_content: before that line
-        line, text = max(0, before - 1), _take(rest, "content")
+    line, text = _insertion(named, rest)
     single |= {k: rest.pop(k) for k in list(rest) if plain(k) in _OLD | _NEW | _ALL}
     if (_whole(_take(rest, "expectedreplacements", "count")) or 1) > 1:
         single["all"] = True
@@ -295,6 +299,29 @@ def _edit(named: Json, rest: Json, _cwd: Path) -> None:
         only = cast("list[Any]", there)
         if len(only) == 1 and isinstance(only[0], dict):
             named["edits"] = [{**only[0], "all": single["all"]}]
+
+
+def _list_edits(named: Json, rest: Json) -> None:
+    """Read the replacements of a call from JSON, search-and-replace blocks or a diff."""
+    edits = named.get("edits")
+    if isinstance(edits, str):
+        edits = blocks(edits) if "<<<<" in edits else loaded(edits)
+    listed: Any = [edits] if isinstance(edits, dict) else edits
+    if isinstance(listed, list):
+        each = _of_one_file(named, cast("list[Any]", listed))
+        named["edits"] = [_change(e) for e in each]
+    diff = _take(rest, "diff", "patch", "searchreplace")
+    if edits is None and isinstance(diff, str):
+        named["edits"] = blocks(diff) or hunks(diff)
+
+
+def _insertion(named: Json, rest: Json) -> tuple[int | None, Any]:
+    """Line after which a call inserts a text, and that text; None for a call that inserts nothing."""
+    line = _whole(_take(rest, "insertline"))
+    text = _take(rest, "inserttext") if line is not None else None
+    if "edits" not in named and (before := _whole(_take(rest, "line"))) is not None:  # insert_content: before that line
+        return max(0, before - 1), _take(rest, "content")
+    return line, text
 
 
 def _of_one_file(named: Json, edits: list[Any]) -> list[Any]:
@@ -349,6 +376,22 @@ def _grep(named: Json, rest: Json, _cwd: Path) -> None:
         _one(named, key)
     if isinstance(named.get("include"), list):
         named["include"] = "{" + ",".join(map(str, named["include"])) + "}"
+    _set_grep_limits(named, rest)
+    if (regular := _take(rest, "isregexp")) is not None and "literal" not in named:
+        named["literal"] = not _truth(regular)
+    sensitive = _take(rest, "casesensitive")
+    if sensitive is not None and "ignore_case" not in named:
+        named["ignore_case"] = not _truth(sensitive)
+    shape = _take(rest, "outputmode")
+    if isinstance(shape, str) and "files_only" not in named:
+        named["files_only"] = shape != "content"
+    kind = _take(rest, "type", "filetype", "language")
+    if isinstance(kind, str) and kind and "include" not in named:
+        named["include"] = _TYPES.get(kind.lower(), f"*.{kind.lower()}")
+
+
+def _set_grep_limits(named: Json, rest: Json) -> None:
+    """Bring the lines of context and the number of results into their bounds."""
     around = [
         n for n in (_whole(_take(rest, "a", "aftercontext", "before")), _whole(_take(rest, "b", "beforecontext"))) if n
     ]
@@ -361,17 +404,6 @@ def _grep(named: Json, rest: Json, _cwd: Path) -> None:
             del named["limit"]
         else:
             named["limit"] = min(limit, 1_000)
-    if (regular := _take(rest, "isregexp")) is not None and "literal" not in named:
-        named["literal"] = not _truth(regular)
-    sensitive = _take(rest, "casesensitive")
-    if sensitive is not None and "ignore_case" not in named:
-        named["ignore_case"] = not _truth(sensitive)
-    shape = _take(rest, "outputmode")
-    if isinstance(shape, str) and "files_only" not in named:
-        named["files_only"] = shape != "content"
-    kind = _take(rest, "type", "filetype", "language")
-    if isinstance(kind, str) and kind and "include" not in named:
-        named["include"] = _TYPES.get(kind.lower(), f"*.{kind.lower()}")
 
 
 def _id(named: Json, _rest: Json, _cwd: Path) -> None:

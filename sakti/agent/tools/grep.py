@@ -15,6 +15,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from sakti.agent.judge.secrets import other_name, secret_reason
+from sakti.agent.judge.where import Place
 from sakti.agent.tools import child
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
@@ -70,10 +71,8 @@ async def grep(
     deadline = asyncio.get_running_loop().time() + SECONDS
     place = run.place()
     if root.is_dir():
-        files = await listing(root, place, seconds=SECONDS)
-        base, fits = root, matcher(include, root) if include else None
-        names = await asyncio.to_thread(lambda: [p for p in files.paths if fits is None or fits(p)])
-        secret = [p for p in files.secret if fits is None or fits(p)]
+        files, names, secret = await _list_folder(root, place, include)
+        base = root
     elif root.is_file():
         files, base, names, secret = Listing(), root.parent, [root.name], list[str]()
         if reason := secret_reason(root, place):
@@ -93,6 +92,16 @@ async def grep(
             elif not _take(search, row, show):
                 break
     return _build_outcome(search, show, files, secret, timed_out)
+
+
+async def _list_folder(root: Path, place: Place, include: str | None) -> tuple[Listing, list[str], list[str]]:
+    """List a folder; return also the files to search and those left out as secret, both as `include` has them."""
+    files = await listing(root, place, seconds=SECONDS)
+    if include is None:
+        return files, files.paths, list(files.secret)
+    fits = matcher(include, root)
+    names = await asyncio.to_thread(lambda: [p for p in files.paths if fits(p)])
+    return files, names, [p for p in files.secret if fits(p)]
 
 
 def _shower(run: ToolContext, base: Path) -> Callable[[str], str]:
@@ -186,8 +195,8 @@ async def _output(
 
 def _commands(program: str | None, search: Search, names: Sequence[str]) -> Iterator[tuple[list[str], bytes]]:
     """Yield the commands that search all files, each with its standard input."""
-    if not names:
-        names = [os.devnull]  # a wrong pattern is told even where there is nothing to search
+    # a wrong pattern is told even where there is nothing to search
+    targets = [n if n == os.devnull else f"./{n}" for n in names or (os.devnull,)]
     if program is None:
         task = {
             "pattern": re.escape(search.pattern) if search.literal else search.pattern,
@@ -196,29 +205,32 @@ def _commands(program: str | None, search: Search, names: Sequence[str]) -> Iter
             "context": search.context,
             "files_only": search.files_only,
             "columns": MAX_LINE,
-            "files": [n if n == os.devnull else f"./{n}" for n in names],
+            "files": targets,
         }
         yield child.script("scan.py"), json.dumps(task).encode()
         return
-    command = [program, "--no-config", "--null", "--with-filename", "--color=never", "--threads=1", "--crlf"]
-    command += ["--count"] if search.files_only else ["--line-number", "--no-heading", f"--context={search.context}"]
-    command += [f"--max-columns={MAX_LINE}", "--max-columns-preview", f"--max-count={search.limit + 1}"]
-    command += ["--ignore-case"] if search.ignore_case else []
-    command += ["--fixed-strings"] if search.literal else []
-    command += ["--multiline"] if search.multiline else []
-    if search.files_only:
-        command = [c for c in command if not c.startswith("--max-count")]
-    command += [f"--regexp={search.pattern}", "--"]
+    command = _ripgrep_command(program, search)
     part: list[str] = []
     size = 0
-    for name in names:
-        part.append(name if name == os.devnull else f"./{name}")
-        size += len(os.fsencode(name)) + 3
+    for target in targets:
+        part.append(target)
+        size += len(os.fsencode(target)) + 1
         if size > ARGUMENTS:
             yield [*command, *part], b""
             part, size = [], 0
     if part:
         yield [*command, *part], b""
+
+
+def _ripgrep_command(program: str, search: Search) -> list[str]:
+    command = [program, "--no-config", "--null", "--with-filename", "--color=never", "--threads=1", "--crlf"]
+    command += ["--count"] if search.files_only else ["--line-number", "--no-heading", f"--context={search.context}"]
+    command += [f"--max-columns={MAX_LINE}", "--max-columns-preview"]
+    command += [] if search.files_only else [f"--max-count={search.limit + 1}"]
+    command += ["--ignore-case"] if search.ignore_case else []
+    command += ["--fixed-strings"] if search.literal else []
+    command += ["--multiline"] if search.multiline else []
+    return [*command, f"--regexp={search.pattern}", "--"]
 
 
 def _check(search: Search) -> None:

@@ -193,12 +193,8 @@ def apply(text: str, change: Change, name: str) -> str:
         raise ToolError("the old and the new text are the same; nothing was changed.", code="same")
     if not change.old:
         raise ToolError("the old text is empty; say which text is to be replaced. To make a new file use write.")
-    if "\r" in change.old + change.new and (count := text.count(change.old)):
-        if count > 1 and not change.all:
-            raise _ambiguity_error(count, [], name)
-        return text.replace(change.old, change.new)  # who writes line ends means them
-    if "\r" not in text and (text.count(change.old) == 1 or (change.all and change.old in text)):
-        return text.replace(change.old, change.new)  # what follows comes to the same, but large files take seconds
+    if (replaced := _replace_exact(text, change, name)) is not None:
+        return replaced
     full_text = Text(text)
     plain_change = Change(textfile.plain(change.old), textfile.plain(change.new), change.all)
     for each in (plain_change, unnumbered(plain_change)):
@@ -209,6 +205,17 @@ def apply(text: str, change: Change, name: str) -> str:
                 assert each is not None
                 return full_text.replaced(places, each)
     raise ToolError(f"that text is not in {name}; nothing was changed.{_hint(full_text, plain_change)}")
+
+
+def _replace_exact(text: str, change: Change, name: str) -> str | None:
+    """Return `text` after a change that needs no comparison line by line; None for any other."""
+    if "\r" in change.old + change.new and (count := text.count(change.old)):
+        if count > 1 and not change.all:
+            raise _ambiguity_error(count, [], name)
+        return text.replace(change.old, change.new)  # who writes line ends means them
+    if "\r" not in text and (text.count(change.old) == 1 or (change.all and change.old in text)):
+        return text.replace(change.old, change.new)  # what follows comes to the same, but large files take seconds
+    return None
 
 
 def _ambiguity_error(count: int, at: Sequence[int], name: str) -> ToolError:

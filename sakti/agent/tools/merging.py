@@ -123,12 +123,16 @@ def merged(
             body = adapt(carry(old[at].body, new[k].body, there[at].body) if paired else new[k].body)
             line_end = there[at].end if paired and old[at].end and new[k].end else ""
             out.append(Line(body, line_end or (end if new[k].end else "")))
-    for n, line in enumerate(out[:-1]):
-        if not line.end:  # the last line of the file is no longer the last
-            out[n] = Line(line.body, end)
     if out and there and old[-1].end and not there[-1].end:  # a file without a last line end stays one
         out[-1] = Line(out[-1].body, "")
-    return "".join(line.body + line.end for line in out)
+    return _join_lines(out, end)
+
+
+def _join_lines(lines: Sequence[Line], end: str) -> str:
+    """Join lines; one without a line end gets `end` unless it is the last: the file's last line has moved up."""
+    return "".join(line.body + (line.end or end) for line in lines[:-1]) + "".join(
+        line.body + line.end for line in lines[-1:]
+    )
 
 
 def _opcodes(old: Sequence[Line], new: Sequence[Line]) -> Iterator[tuple[str, int, int, int, int]]:

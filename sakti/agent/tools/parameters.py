@@ -92,7 +92,15 @@ def _plain(schema: Any, shared: Mapping[str, Any]) -> Any:
         return [_plain(each, shared) for each in typing.cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    table = typing.cast("dict[str, Any]", schema)
+    table = _resolve(typing.cast("dict[str, Any]", schema), shared)
+    out = {k: _plain(v, shared) for k, v in table.items() if k not in ("title", "properties")}
+    if "properties" in table:
+        out["properties"] = {n: _plain(s, shared) for n, s in table["properties"].items() if not s.get("unlisted")}
+    return out
+
+
+def _resolve(table: dict[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace a reference by its schema, and an optional value by the value's."""
     if "$ref" in table:
         referenced = shared[table["$ref"].rpartition("/")[2]]  # its description is for who reads the code
         table = {k: v for k, v in referenced.items() if k != "description"}
@@ -100,9 +108,4 @@ def _plain(schema: Any, shared: Mapping[str, Any]) -> Any:
         some = [each for each in table["anyOf"] if each.get("type") != "null"]
         if len(some) == 1:
             table = {k: v for k, v in table.items() if k not in ("anyOf", "default")} | some[0]
-    if "properties" in table:
-        listed = {n: s for n, s in table["properties"].items() if not s.get("unlisted")}
-        return {k: _plain(v, shared) for k, v in table.items() if k not in ("title", "properties")} | {
-            "properties": {n: _plain(s, shared) for n, s in listed.items()}
-        }
-    return {k: _plain(v, shared) for k, v in table.items() if k != "title"}
+    return table

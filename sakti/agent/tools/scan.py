@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from sakti.core.patterns import lazy_pattern
 
@@ -46,20 +47,10 @@ def search(name: str, expression: re.Pattern[str], wanted: dict[str, object]) ->
         head = file.read(HEAD)
         mark, encoding = next(((m, e) for m, e in ENCODED if head.startswith(m)), (b"", "utf-8"))
         file.seek(len(mark))
-        if multiline or encoding != "utf-8" or os.fstat(file.fileno()).st_size <= AT_ONCE:
-            errors = "surrogateescape" if encoding == "utf-8" else "replace"
-            text = file.read().decode(encoding, errors)
-            if not ANCHOR.search(expression.pattern) and not expression.search(text):
-                return  # what matches a line matches in the text of all lines
-            rows: Iterator[str] = iter(text.removesuffix("\n").split("\n"))
-        else:
-            rows = (line.decode("utf-8", "surrogateescape").removesuffix("\n") for line in file)
-        if multiline:
-            lines = list(rows)
-            hits = set(of_text("\n".join(lines), expression))
-            marked = ((i, line.rstrip("\r"), i in hits) for i, line in enumerate(lines))
-        else:
-            marked = ((i, line, bool(expression.search(line))) for i, line in enumerate(r.rstrip("\r") for r in rows))
+        rows = _read_rows(file, expression, encoding, at_once=multiline)
+        if rows is None:
+            return
+        marked = _mark_hits(rows, expression, multiline=multiline)
         if encoding == "utf-8" and b"\0" in head:
             if any(hit for _, _, hit in marked):
                 yield path + b': binary file matches (found "\\0" byte)\n'
@@ -69,6 +60,25 @@ def search(name: str, expression: re.Pattern[str], wanted: dict[str, object]) ->
                 yield path + b"\0" + str(count).encode() + b"\n"
         else:
             yield from shown(path, marked, int(str(wanted["context"])), int(str(wanted["columns"])))
+
+
+def _read_rows(file: BinaryIO, expression: re.Pattern[str], encoding: str, *, at_once: bool) -> Iterator[str] | None:
+    """Read the lines of a file, one by one if it is large; None if nothing in it can match."""
+    if not at_once and encoding == "utf-8" and os.fstat(file.fileno()).st_size > AT_ONCE:
+        return (line.decode("utf-8", "surrogateescape").removesuffix("\n") for line in file)
+    text = file.read().decode(encoding, "surrogateescape" if encoding == "utf-8" else "replace")
+    if not ANCHOR.search(expression.pattern) and not expression.search(text):
+        return None  # what matches a line matches in the text of all lines
+    return iter(text.removesuffix("\n").split("\n"))
+
+
+def _mark_hits(rows: Iterator[str], expression: re.Pattern[str], *, multiline: bool) -> Iterator[tuple[int, str, bool]]:
+    """Yield number and text of each line, and whether a match is in it."""
+    if not multiline:
+        return ((i, line, bool(expression.search(line))) for i, line in enumerate(r.rstrip("\r") for r in rows))
+    lines = list(rows)
+    hits = set(of_text("\n".join(lines), expression))
+    return ((i, line.rstrip("\r"), i in hits) for i, line in enumerate(lines))
 
 
 def of_text(text: str, expression: re.Pattern[str]) -> Iterator[int]:

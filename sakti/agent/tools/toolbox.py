@@ -243,11 +243,7 @@ class Toolbox(Struct):
                 earlier = self.state.background.keys() | ()
                 outcome = await tool(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
-            if decision.note and not decision.outside:
-                outcome = structs.replace(outcome, content=f"{outcome.content}\n[{decision.note}]")
-            if record.lost:
-                note = f"[removed or changed, and /undo cannot restore it: {', '.join(record.lost)}]"
-                outcome = structs.replace(outcome, content=f"{outcome.content}\n{note}")
+            outcome = _add_notes(outcome, decision, record.lost)
             if tool.effect == "write" and not outcome.is_error:
                 self._note_changes(run, tool, arguments, outcome)
         except Denied as e:
@@ -527,6 +523,14 @@ def _describe(tool: Tool, *, short: bool) -> ToolSpec:
     properties = {k: v for k, v in spec.parameters["properties"].items() if k not in tool.small_without}
     sentence = re.split(r"(?<=[.!?])\s", spec.description, maxsplit=1)[0]
     return ToolSpec(spec.name, sentence, {**spec.parameters, "properties": properties})
+
+
+def _add_notes(outcome: Outcome, decision: Decision, lost: Sequence[str]) -> Outcome:
+    """Add to a result what its approval noted, and the files that /undo cannot restore."""
+    notes = [decision.note] if decision.note and not decision.outside else []
+    if lost:
+        notes.append(f"removed or changed, and /undo cannot restore it: {', '.join(lost)}")
+    return structs.replace(outcome, content="\n".join([outcome.content, *(f"[{n}]" for n in notes)]))
 
 
 def _failure(call: ToolCallPart, error: Exception) -> Outcome:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pathspec
@@ -95,27 +96,34 @@ async def _walk(root: Path, workspace: Path, seconds: float) -> tuple[list[str],
 
 def files(root: Path, workspace: Path | None = None, stop: threading.Event | None = None) -> Iterator[str]:
     """Yield every file below `root`, relative to it, without ripgrep."""
-    top = _top(root, workspace or root)
+    return itertools.islice(_walk_files(root, workspace or root, stop or threading.Event()), LIMIT)
+
+
+def _walk_files(root: Path, workspace: Path, stop: threading.Event) -> Iterator[str]:
+    top = _top(root, workspace)
     specs = [(base, pathspec.GitIgnoreSpec.from_lines(rows)) for base, rows in _above(root, top)]
     if _is_ignored(specs, root, folder=True):
         specs = []
-    count = 0
     for folder, names, filenames in os.walk(root):
-        if stop is not None and stop.is_set():
+        if stop.is_set():
             return
         here = Path(folder)
-        specs = [(base, spec) for base, spec in specs if here.is_relative_to(base)]
-        if here != root or not specs or specs[-1][0] != here:
-            rows = _gitignore(here)
-            specs += [(here, pathspec.GitIgnoreSpec.from_lines(rows))] if rows else []
+        specs = _specs_at(here, root, specs)
         names[:] = sorted(n for n in names if n not in SKIPPED and not _is_ignored(specs, here / n, folder=True))
-        for name in sorted(filenames):
-            path = here / name
+        for path in (here / name for name in sorted(filenames)):
             if not _is_ignored(specs, path) and path.is_file() and not path.is_symlink():
                 yield path.relative_to(root).as_posix()
-                count += 1
-                if count >= LIMIT:
-                    return
+
+
+def _specs_at(
+    here: Path, root: Path, specs: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]
+) -> list[tuple[Path, pathspec.GitIgnoreSpec]]:
+    """Return the ignore rules that apply in a folder: those of the folders above it, and its own."""
+    above = [(base, spec) for base, spec in specs if here.is_relative_to(base)]
+    if here == root and above and above[-1][0] == here:
+        return above
+    rows = _gitignore(here)
+    return [*above, (here, pathspec.GitIgnoreSpec.from_lines(rows))] if rows else above
 
 
 def _gitignore(folder: Path) -> list[str]:

@@ -163,16 +163,21 @@ def _reason_to_ignore(name: str, value: Any, config: Config, origin: str) -> str
     order = _STRICT_FIRST.get(name, ())
     if order and order.index(new_value) > order.index(old := _get(config, name)):
         return f"{name} = {new_value!r} would loosen your own setting ({old}) and is not used."
+    return _reason_of_size(name, new_value, config)
+
+
+def _reason_of_size(name: str, value: Any, config: Config) -> str:
+    """Return why a project's number, text or list of rules is too large to be used, or ""."""
     bounds = meaning(name).project_bounds
-    if bounds is not None and isinstance(new_value, int | float) and not isinstance(new_value, bool):
+    if bounds is not None and isinstance(value, int | float) and not isinstance(value, bool):
         low, high = bounds
         if name in _NARROWS:
             high = min(high, _get(config, name))
-        if not low <= new_value <= high:
-            return f"{name} = {shown(new_value)} is not used; a project may set {low:g} to {high:.10g}."
-    if isinstance(new_value, str) and len(new_value) > LONGEST_TEXT:
+        if not low <= value <= high:
+            return f"{name} = {shown(value)} is not used; a project may set {low:g} to {high:.10g}."
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
         return f"{name} is not used: it has more than {LONGEST_TEXT} characters."
-    rules = typing.cast("tuple[str, ...]", new_value) if isinstance(new_value, tuple) else ()
+    rules = typing.cast("tuple[str, ...]", value) if isinstance(value, tuple) else ()
     if len(rules) > MOST_RULES or any(len(rule) > LONGEST_TEXT for rule in rules):
         return f"{name} is not used: at most {MOST_RULES} rules of {LONGEST_TEXT} characters each."
     return ""

@@ -71,17 +71,26 @@ def _action(tool: ToolSpec) -> Action:
     needed = cast("list[str]", tool.parameters.get("required") or [])
     definitions = cast("Json", tool.parameters.get("$defs") or {})
     argument_schemas = {name: _plain(value, definitions) for name, value in _properties(tool).items()}
-    required = {_outer(n): v for n, v in argument_schemas.items() if n in needed}
+    needed_schemas = {n: argument_schemas[n] for n in argument_schemas if n in needed}
+    required = {_outer(n): v for n, v in needed_schemas.items()}
     optional = {_outer(n): v for n, v in argument_schemas.items() if n not in needed and _is_simple(v)}
-    lists = [n for n, v in required.items() if v.get("type") == "array" and _is_object(v.get("items"))]
+    lists = [n for n, v in required.items() if _is_list_of_objects(v)]
     if len(lists) != 1:
         return Action(tool, required, optional)
-    item = cast("Json", required.pop(lists[0])["items"])
-    needed_inside = cast("list[str]", item.get("required") or [])
-    inside = {n: v for n, v in cast("Json", item.get("properties") or {}).items() if n in needed_inside}
+    inside = _required_inside(cast("Json", required.pop(lists[0])["items"]))
     if not inside or inside.keys() & argument_schemas.keys():
-        return Action(tool, {n: v for n, v in argument_schemas.items() if n in needed}, optional)
+        return Action(tool, needed_schemas, optional)
     return Action(tool, {**required, **inside}, optional, lists[0])
+
+
+def _is_list_of_objects(schema: Json) -> bool:
+    return schema.get("type") == "array" and _is_object(schema.get("items"))
+
+
+def _required_inside(item: Json) -> Json:
+    """Return the required fields of an object's schema."""
+    needed = cast("list[str]", item.get("required") or [])
+    return {n: v for n, v in cast("Json", item.get("properties") or {}).items() if n in needed}
 
 
 def _properties(tool: ToolSpec) -> Json:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -68,101 +68,187 @@ class AllowedActions(Struct, frozen=True):
     grounded: bool = False
 
 
+class _Situation(Struct, frozen=True):
+    """Conversation since the user's request, and the actions that a model could take.
+
+    `known` is what the prompt says about the project.
+    """
+
+    messages: Sequence[Message]
+    actions: Sequence[Action]
+    known: str
+    request: str
+    calls: tuple[ToolCallPart, ...]
+    results: tuple[ToolResultPart, ...]
+
+    @property
+    def is_question(self) -> bool:
+        return bool(_QUESTION.match(self.request))
+
+    @property
+    def is_project_question(self) -> bool:
+        return self.is_question and bool(self.known)
+
+    @property
+    def owes_change(self) -> bool:
+        """Return whether the user asked for a change that nothing has tried yet."""
+        return (
+            bool(_CHANGE.search(self.request))
+            and not self.is_question
+            and not any(c.name in _CHANGES for c in self.calls)
+        )
+
+    def offered(self, name: str) -> tuple[Action, ...]:
+        return tuple(a for a in self.actions if a.name == name)
+
+    def allowed(self) -> tuple[Action, ...]:
+        """Actions that fit now, restricted to the files that they may name."""
+        return tuple(self._restrict(a) for a in self.actions if _fits(a.name, self.messages, self.request))
+
+    def _restrict(self, action: Action) -> Action:
+        if action.name in _NEEDS_READING:
+            return _only(action, _editable(self.messages, self.request))
+        return _only(action, _unread(self.messages)) if action.name == "read" else action
+
+
 def allowed_actions(messages: Sequence[Message], actions: Sequence[Action], known: str = "") -> AllowedActions:
     """Return what may follow `messages`; `known` is what the prompt tells of the project.
 
-    A question on the project is answered from what is known of it; what has a name is searched for before that, and
-    what the search does not find is said to be missing. A general question is answered; one that names a file is
-    not answered unseen. The source files that the user names are read first; where tests fail and no file is named,
-    the tests are run first. Only files that were mentioned are read: a small model makes names up. Only files that
-    were read are edited, and tests only if the user speaks of changing them. A requested change is tried before it
-    is discussed, and again if it failed; what worked is not written a second time, and is run where the user asked
-    for that. A model that repeats a call again and again has to answer.
+    The first of `_RULES` that has an answer decides.
     """
-    request = next((m.text for m in reversed(messages) if m.role == "user"), "")
-    calls = [c for m in _turn(messages) for c in m.tool_calls]
-    results = [r for m in _turn(messages) for r in m.tool_results]
-    question = bool(_QUESTION.match(request))
-    if _repeats(calls):
-        return AllowedActions((), grounded=question and bool(known))
-    looked = _looked_up(request, calls, results, actions, known) if known and not _wants_change(request) else None
-    if looked is not None:
-        return looked
-    allowed = tuple(
-        _only(a, _editable(messages, request))
-        if a.name in _NEEDS_READING
-        else _only(a, _unread(messages))
-        if a.name == "read"
-        else a
-        for a in actions
-        if _fits(a.name, messages, request)
+    turn = _turn(messages)
+    now = _Situation(
+        messages,
+        actions,
+        known,
+        next((m.text for m in reversed(messages) if m.role == "user"), ""),
+        tuple(c for m in turn for c in m.tool_calls),
+        tuple(r for m in turn for r in m.tool_results),
     )
-    owed = _CHANGE.search(request) and not question and not any(c.name in _CHANGES for c in calls)
-    unread = _named_unread(messages, request, known, tests=question) if owed or question else []
-    if question and known and len(unread) == 1 and any(a.name == "read" for a in actions):
+    decisions = (rule(now) for rule in _RULES)
+    return next((d for d in decisions if d is not None), None) or _go_on(now)
+
+
+def _end_repetition(now: _Situation) -> AllowedActions | None:
+    """Require an answer from a model that repeats a call again and again."""
+    return AllowedActions((), grounded=now.is_project_question) if _repeats(now.calls) else None
+
+
+def _look_up(now: _Situation) -> AllowedActions | None:
+    """Search for the name in a question about the project, then answer from the result."""
+    if not now.known or _wants_change(now.request):
+        return None
+    lookup = project.lookup(now.request, now.known)
+    is_general = project.is_on_the_whole(now.request)
+    if (
+        lookup is None
+        or (is_general and project.is_on_its_start(lookup))
+        or not (now.offered("grep") and now.offered("read"))
+    ):
+        return AllowedActions((), grounded=True) if is_general else None
+    search = next((c for c in now.calls if (c.name, c.arguments) == ("grep", lookup.call)), None)
+    if search is None:
+        return AllowedActions((), answer=False, call=("grep", lookup.call))
+    if any(r.call_id == search.id and r.is_error for r in now.results):
+        return None
+    return _answer_lookup(now, lookup)
+
+
+def _answer_lookup(now: _Situation, lookup: project.Lookup) -> AllowedActions:
+    """Answer with the places that a search returned, or read the best of them first."""
+    places = project.places(now.results)
+    if lookup.kind == "where":
+        return AllowedActions((), text=project.where(lookup, places, now.known))
+    if not places:
+        return AllowedActions((), text=project.missing(lookup)) if lookup.sure else AllowedActions(())
+    excerpt = project.excerpt((project.defining(places, lookup) or places)[0])
+    if not any(c.name == "read" for c in now.calls):
+        return AllowedActions((), answer=False, call=("read", excerpt))
+    return AllowedActions((), grounded=True)
+
+
+def _read_named(now: _Situation) -> AllowedActions | None:
+    """Read the source files that the user names before anything else."""
+    if not (now.owes_change or now.is_question):
+        return None
+    unread = _named_unread(now.messages, now.request, now.known, tests=now.is_question)
+    read = now.offered("read")
+    if now.is_project_question and len(unread) == 1 and read:
         return AllowedActions((), answer=False, call=("read", {"path": unread[0]}))
-    if unread:
-        return AllowedActions(tuple(_only(a, unread) for a in actions if a.name == "read"), answer=False)
-    tests = (
-        tuple(_only(a, TEST_COMMANDS, "command") for a in actions if a.name == "bash")
-        if owed and _FAILING.search(request)
-        else ()
-    )
-    if tests and not any(c.name == "bash" for c in calls) and not _editable(messages, request):
-        return AllowedActions(tests, answer=False)
-    if not results:
-        if question and not _OF_THE_PROJECT.search(request):
-            return AllowedActions(())
-        return AllowedActions(allowed, answer=not (allowed and (owed or _A_FILE.search(request))))
-    last = results[-1]
-    path = _path_of(last, calls) if last.is_error and last.name == "read" else ""
-    if question and known and path and path in request:
+    return AllowedActions(tuple(_only(a, unread) for a in read), answer=False) if unread else None
+
+
+def _run_failing_tests(now: _Situation) -> AllowedActions | None:
+    """Run the tests first if some fail and no file is named."""
+    if not (now.owes_change and _FAILING.search(now.request)) or any(c.name == "bash" for c in now.calls):
+        return None
+    tests = tuple(_only(a, TEST_COMMANDS, "command") for a in now.offered("bash"))
+    return AllowedActions(tests, answer=False) if tests and not _editable(now.messages, now.request) else None
+
+
+def _begin(now: _Situation) -> AllowedActions | None:
+    """Answer a general question at once; do not answer one that names a file unseen."""
+    if now.results:
+        return None
+    if now.is_question and not _OF_THE_PROJECT.search(now.request):
+        return AllowedActions(())
+    allowed = now.allowed()
+    return AllowedActions(allowed, answer=not (allowed and (now.owes_change or _A_FILE.search(now.request))))
+
+
+def _report_unreadable(now: _Situation) -> AllowedActions | None:
+    """Say that the file a question names cannot be read."""
+    last = now.results[-1]
+    path = _path_of(last, now.calls) if last.is_error and last.name == "read" else ""
+    if now.is_project_question and path and path in now.request:
         return AllowedActions((), text=project.unread(path, last.content))
-    if last.is_error and sum(r.is_error for r in results) <= MOST_ERRORS:
-        if last.name in _CHANGES:
-            again = tuple(_only(a, _read_paths(messages)) for a in actions if a.name == "read")
-            retry = (*again, *(a for a in allowed if a.name in _NEEDS_READING))
-            return AllowedActions(retry or allowed, answer=not retry)
-        return AllowedActions(allowed, answer=question or not allowed)
-    if last.name in _CHANGES and not last.is_error:
-        run = tuple(a for a in allowed if a.name == "bash") if _RUN.search(request) else ()
-        return (
-            AllowedActions(run, answer=False) if run else AllowedActions(tuple(a for a in allowed if a.name != "write"))
-        )
-    answer = not (owed and allowed and len(calls) < MOST_STEPS_BEFORE_CHANGE)
-    return AllowedActions(allowed, answer, grounded=question and bool(known))
+    return None
+
+
+def _retry_failed(now: _Situation) -> AllowedActions | None:
+    """Try a change again that failed, after another look at the file."""
+    last = now.results[-1]
+    if not last.is_error or sum(r.is_error for r in now.results) > MOST_ERRORS:
+        return None
+    allowed = now.allowed()
+    if last.name not in _CHANGES:
+        return AllowedActions(allowed, answer=now.is_question or not allowed)
+    again = tuple(_only(a, _read_paths(now.messages)) for a in now.offered("read"))
+    retry = (*again, *(a for a in allowed if a.name in _NEEDS_READING))
+    return AllowedActions(retry or allowed, answer=not retry)
+
+
+def _run_changed(now: _Situation) -> AllowedActions | None:
+    """Run what was changed if the user asked for that; never write it a second time."""
+    last = now.results[-1]
+    if last.name not in _CHANGES or last.is_error:
+        return None
+    allowed = now.allowed()
+    run = tuple(a for a in allowed if a.name == "bash") if _RUN.search(now.request) else ()
+    return AllowedActions(run, answer=False) if run else AllowedActions(tuple(a for a in allowed if a.name != "write"))
+
+
+def _go_on(now: _Situation) -> AllowedActions:
+    """Try a requested change before it is discussed."""
+    allowed = now.allowed()
+    answer = not (now.owes_change and allowed and len(now.calls) < MOST_STEPS_BEFORE_CHANGE)
+    return AllowedActions(allowed, answer, grounded=now.is_project_question)
+
+
+_RULES: tuple[Callable[[_Situation], AllowedActions | None], ...] = (
+    _end_repetition,
+    _look_up,
+    _read_named,
+    _run_failing_tests,
+    _begin,  # the rules after it have a result
+    _report_unreadable,
+    _retry_failed,
+    _run_changed,
+)
 
 
 def _wants_change(asked: str) -> bool:
     return bool(_CHANGE.search(asked)) and not _QUESTION.match(asked)
-
-
-def _looked_up(
-    asked: str, calls: Sequence[ToolCallPart], results: Sequence[ToolResultPart], actions: Sequence[Action], known: str
-) -> AllowedActions | None:
-    """Return the next lookup for a question about the project; None for any other question."""
-    lookup = project.lookup(asked, known)
-    is_general = project.is_on_the_whole(asked)
-    if (
-        lookup is None
-        or (is_general and project.is_on_its_start(lookup))
-        or not {"grep", "read"} <= {a.name for a in actions}
-    ):
-        return AllowedActions((), grounded=True) if is_general else None
-    search = next((c for c in calls if (c.name, c.arguments) == ("grep", lookup.call)), None)
-    if search is None:
-        return AllowedActions((), answer=False, call=("grep", lookup.call))
-    if any(r.call_id == search.id and r.is_error for r in results):
-        return None
-    places = project.places(results)
-    if lookup.kind == "where":
-        return AllowedActions((), text=project.where(lookup, places, known))
-    if not places:
-        return AllowedActions((), text=project.missing(lookup)) if lookup.sure else AllowedActions(())
-    excerpt = project.excerpt((project.defining(places, lookup) or places)[0])
-    if not any(c.name == "read" for c in calls):
-        return AllowedActions((), answer=False, call=("read", excerpt))
-    return AllowedActions((), grounded=True)
 
 
 def _path_of(result: ToolResultPart, calls: Sequence[ToolCallPart]) -> str:
@@ -232,19 +318,28 @@ def _unread(messages: Sequence[Message]) -> list[str]:
     """
     texts = [m.text for m in messages if m.role == "user"]
     texts += [r.content for m in messages for r in m.tool_results if not r.is_error or r.name == "bash"]
-    unread: dict[str, None] = {}
-    for text in reversed(texts):
-        unread.update(dict.fromkeys(p.removeprefix("./") for p in _PATH.findall(text) if _SOURCE.search(p)))
-        modules = [a or b for a, b in _IMPORT.findall(text)]
-        own_modules = [m for m in modules if m.partition(".")[0] not in (*sys.stdlib_module_names, "pytest", "")]
-        unread.update(dict.fromkeys(f"{m.replace('.', '/')}.py" for m in own_modules))
-    tried = {str((c.arguments or {}).get("path")) for m in _turn(messages) for c in m.tool_calls if c.name == "read"}
+    unread = dict.fromkeys(path for text in reversed(texts) for path in _mentioned(text))
+    tried = _tried(messages)
     return [p for p in unread if p not in tried and "site-packages" not in p][:MOST_PATHS]
+
+
+def _mentioned(text: str) -> Iterator[str]:
+    """Yield the source files that a text names, and those of the modules that it imports."""
+    yield from (p.removeprefix("./") for p in _PATH.findall(text) if _SOURCE.search(p))
+    for from_module, module in _IMPORT.findall(text):
+        name = from_module or module
+        if name.partition(".")[0] not in (*sys.stdlib_module_names, "pytest", ""):
+            yield f"{name.replace('.', '/')}.py"
+
+
+def _tried(messages: Sequence[Message]) -> set[str]:
+    """Paths that this turn has tried to read."""
+    return {str((c.arguments or {}).get("path")) for m in _turn(messages) for c in m.tool_calls if c.name == "read"}
 
 
 def _named_unread(messages: Sequence[Message], asked: str, known: str, *, tests: bool) -> list[str]:
     """Return source files that the user names and nothing has tried to read yet; test files with `tests`."""
-    tried = {str((c.arguments or {}).get("path")) for m in _turn(messages) for c in m.tool_calls if c.name == "read"}
+    tried = _tried(messages)
     tried.update(p.path for m in messages for p in m.parts if isinstance(p, FilePart))
     named = dict.fromkeys(project.resolved(f, known) for f in _A_FILE.findall(asked) if _SOURCE.search(f))
     tests = tests or bool(_ABOUT_TESTS.search(asked))

@@ -303,23 +303,28 @@ class _LocalStreamParser:
 
     def completed(self, name: str) -> Completed:
         if self._allowed.call:
-            call = ToolCallPart(self._call_id, *self._allowed.call)
-            return Completed((call,), "tool_use", self._usage, name)
+            return self._call_tool(name, *self._allowed.call)
         if self._allowed.text:
             return Completed((TextPart(self._allowed.text),), "end", self._usage, name)
+        last_action = None if self._plain else actions.read(self._reader.raw)
+        if last_action is not None and last_action[0] != actions.ANSWER:
+            action = next((a for a in self._offered if a.name == last_action[0]), None)
+            fields = policy.repaired(last_action[0], last_action[1], self._messages)
+            return self._call_tool(name, last_action[0], action.arguments(fields) if action else fields)
         stop: StopReason = "length" if self._cut and self._guard is None else "end"  # what stood is the answer
+        text = self._answer_text(last_action[1] if last_action else {})
+        missing = () if self._plain else self._incomplete_parts()
+        return Completed((TextPart(text),) if text else missing, stop, self._usage, name)
+
+    def _answer_text(self, fields: Json) -> str:
         if self._plain:
-            text = "".join(self._text)
-            return Completed((TextPart(text),) if text else (), stop, self._usage, name)
-        last_action = actions.read(self._reader.raw)
-        if last_action is None or last_action[0] == actions.ANSWER:
-            answer_text = str(last_action[1].get("text") or "") if last_action else ""
-            text = "".join(self._kept) if self._guard and self._kept else self._reader.text or answer_text
-            return Completed((TextPart(text),) if text else self._incomplete_parts(), stop, self._usage, name)
-        action = next((a for a in self._offered if a.name == last_action[0]), None)
-        fields = policy.repaired(last_action[0], last_action[1], self._messages)
-        arguments = action.arguments(fields) if action else fields
-        call = ToolCallPart(self._call_id, last_action[0], arguments)
+            return "".join(self._text)
+        if self._guard and self._kept:
+            return "".join(self._kept)
+        return self._reader.text or str(fields.get("text") or "")
+
+    def _call_tool(self, name: str, tool: str, arguments: Json) -> Completed:
+        call = ToolCallPart(self._call_id, tool, arguments)
         return Completed((call,), "tool_use", self._usage, name)
 
     def _incomplete_parts(self) -> tuple[Part, ...]:

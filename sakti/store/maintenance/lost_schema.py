@@ -149,21 +149,35 @@ def _identify(
     samples = {root: _sample(connection, root) for root in roots}
     tables: dict[_TableShape, int] = {}
     for refers in (False, True):  # first those that others refer to
-        fitting: dict[int, list[_TableShape]] = {}
-        for root, unnumbered in roots.items():
-            if root in tables.values():
-                continue
-            for shape in shapes:
-                if shape.unnumbered != unnumbered or shape in tables or not shape.fits(samples[root]):
-                    continue
-                if not refers or _refers_to_what_is_there(connection, shape, samples[root], tables):
-                    fitting.setdefault(root, []).append(shape)
-        for root, of in sorted(fitting.items(), key=lambda pair: -_rows(connection, pair[0])):
-            strict = [s for s in of if any(c.refers for c in s.columns)] if refers else []
-            best = strict or of
-            if len(best) == 1 and best[0] not in tables and (refers or not best[0].unnumbered):
-                tables[best[0]] = root
+        free = [s for s in shapes if s not in tables]
+        fitting = {
+            root: [s for s in free if s.unnumbered == unnumbered and s.fits(samples[root])]
+            for root, unnumbered in roots.items()
+            if root not in tables.values()
+        }
+        if refers:
+            fitting = {root: _with_targets(connection, of, samples[root], tables) for root, of in fitting.items()}
+        for root in sorted(filter(fitting.get, fitting), key=lambda root: -_rows(connection, root)):
+            shape = _only_shape(fitting[root], refers=refers)
+            if shape is not None and shape not in tables:
+                tables[shape] = root
     return tables
+
+
+def _only_shape(shapes: list[_TableShape], *, refers: bool) -> _TableShape | None:
+    """Return the one table that fits; one that refers to others wins, since more of its columns were checked."""
+    strict = [s for s in shapes if any(c.refers for c in s.columns)] if refers else []
+    best = strict or shapes
+    return best[0] if len(best) == 1 and (refers or not best[0].unnumbered) else None
+
+
+def _with_targets(
+    connection: apsw.Connection,
+    shapes: Sequence[_TableShape],
+    rows: Sequence[Sequence[object]],
+    tables: dict[_TableShape, int],
+) -> list[_TableShape]:
+    return [s for s in shapes if _refers_to_what_is_there(connection, s, rows, tables)]
 
 
 def _refers_to_what_is_there(
@@ -211,16 +225,13 @@ def _shape(model: apsw.Connection, name: str, sql: str, *, unnumbered: bool) -> 
         'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?) WHERE hidden IN (0, 3)', (name,)
     )
     packed = text_registry.BY_NAME[name].packed if name in text_registry.BY_NAME else ()
-    columns = [
-        (int(str(pk)), _Column(
-            str(c),
-            (_KINDS.get(str(kind), str), *((bytes,) if str(c) in packed else ())),
-            not notnull or default is not None or (bool(pk) and not unnumbered),
-            words.get(str(c), frozenset()),
-            refers.get(str(c)),
-        ))
-        for c, kind, notnull, default, pk in rows
-    ]  # fmt: skip
+
+    def column(name: str, kind: str, required: object, default: object, pk: object) -> _Column:
+        kinds = (_KINDS.get(kind, str), *((bytes,) if name in packed else ()))
+        may_be_null = not required or default is not None or (bool(pk) and not unnumbered)
+        return _Column(name, kinds, may_be_null, words.get(name, frozenset()), refers.get(name))
+
+    columns = [(int(str(pk)), column(str(c), str(k), required, default, pk)) for c, k, required, default, pk in rows]
     keys = sorted((pk, c) for pk, c in columns if pk) if unnumbered else []
     ordered = [c for _, c in keys] + [c for pk, c in columns if not (unnumbered and pk)]
     return _TableShape(name, sql, unnumbered, tuple(ordered))

@@ -259,19 +259,23 @@ def _way(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] 
     while not meeting:
         if not ahead or not behind:
             return None
-        forward = 2 * len(ahead) < len(behind)  # no task waits for a new one, so that walk ends at once
-        seen = came if forward else goes
-        frontier: list[Node] = []
-        for node, other in (_ahead if forward else _behind)(db, ahead if forward else behind):
-            if other not in seen:
-                seen[other] = node
-                frontier.append(other)
-        if forward:
-            ahead = frontier
+        # No task waits for a new one, so that walk ends at once.
+        if 2 * len(ahead) < len(behind):
+            ahead = frontier = _visit(_ahead(db, ahead), came)
         else:
-            behind = frontier
+            behind = frontier = _visit(_behind(db, behind), goes)
         meeting = [n for n in frontier if n in came and n in goes]
     return min((_join_paths(came, goes, n) for n in meeting), key=len)
+
+
+def _visit(edges: Iterable[tuple[Node, Node]], seen: dict[Node, Node | None]) -> list[Node]:
+    """Add the other ends of the edges to `seen`, each with where it was reached from; return the new ones."""
+    frontier: list[Node] = []
+    for node, other in edges:
+        if other not in seen:
+            seen[other] = node
+            frontier.append(other)
+    return frontier
 
 
 def _join_paths(came: dict[Node, Node | None], goes: dict[Node, Node | None], meeting: Node) -> tuple[str, ...]:

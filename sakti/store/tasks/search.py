@@ -39,8 +39,7 @@ def put(db: Connection, task_id: str, title: str, text: str) -> None:
 def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]:
     """Return the ids of the best tasks, best first; any input is a valid query."""
     query = search_query.parse_query(text, partial(_is_said, db))
-    plain = [w.lower() for w in search_query.WORD.findall(query.text[: search_query.MAX_TEXT])]
-    words = list(dict.fromkeys(w for w in plain if w not in search_query.STOP_WORDS)) or list(dict.fromkeys(plain))
+    words = _words(query.text)
     quoted_words = [*map(_quote, (*query.phrases, *words[: search_query.MAX_TERMS])), *map(_beginning, query.prefixes)]
     without = "".join(f" NOT {_quote(e)}" for e in query.excluded)
     hits: list[str] = []
@@ -56,10 +55,21 @@ def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]
     some = [*quoted_words, *map(_quote, search_query.terms(query.text))]
     if len(set(some)) > 1:
         add([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some[:COMMON_WORDS], " OR ")
-    if not hits and not (len(text.strip()) == 1 and text.strip().isalnum() and text.isascii()):  # in nearly every task
+    if not hits and not _is_one_letter(text.strip()):
         scope = text_search.Scope(resource_id, kinds=("task",))
         hits = [h.id for h in text_search.search(db, text, scope, limit=limit).hits]
     return hits[:limit]
+
+
+def _words(text: str) -> list[str]:
+    """Different words of a query in lower case, without stop words if there are others."""
+    plain = [w.lower() for w in search_query.WORD.findall(text[: search_query.MAX_TEXT])]
+    return list(dict.fromkeys(w for w in plain if w not in search_query.STOP_WORDS)) or list(dict.fromkeys(plain))
+
+
+def _is_one_letter(text: str) -> bool:
+    """Return whether a query is one ASCII letter or digit, which is in nearly every task."""
+    return len(text) == 1 and text.isalnum() and text.isascii()
 
 
 def _quote(word: str) -> str:

@@ -141,14 +141,7 @@ def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids:
     groups = {
         g.id: g for state in ("superseded", "active", "buffered") for g in memory.groups(db, record_id, state)
     }  # a reflection's sources are among them
-    log = [
-        part
-        for group in groups.values()
-        if group.state == "active"
-        for part in up_to(group, last, groups)
-        if part.end is not None
-    ]
-    ready = [g for g in groups.values() if g.state == "buffered" and g.kind == "observation" and (g.end or 0) <= last]
+    log, ready = _log_upto(groups, last)
     record = ids.new()
     _copy_record(db, record_id, record, made, log)
     new_group: dict[str, str] = {}
@@ -171,6 +164,13 @@ def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids:
         )
         rows.insert(db, GroupRow, **GROUP.values(copy))
         _copy_lines(db, group, copy, ids)
+
+
+def _log_upto(groups: dict[str, Group], last: int) -> tuple[list[Group], list[Group]]:
+    """Active groups with what they merged, and observations that wait, of messages up to `last`."""
+    parts = (part for g in groups.values() if g.state == "active" for part in up_to(g, last, groups))
+    waiting = (g for g in groups.values() if g.state == "buffered" and g.kind == "observation")
+    return [p for p in parts if p.end is not None], [g for g in waiting if (g.end or 0) <= last]
 
 
 def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:

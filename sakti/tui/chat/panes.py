@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from textual.timer import Timer
@@ -31,7 +32,8 @@ with lazy_imports:
 
 CORRECTED = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
 POINTS = 5.0  # seconds that a task is highlighted after a search
-LIVE = 0.3  # seconds between two looks at the windows while they change
+LIVE = 0.5  # seconds between two looks at the windows while they change
+EARLY = 0.1  # seconds by which a look is early to be painted together with the transcript
 POLL = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
 
 
@@ -47,6 +49,7 @@ class Panes:
         self._lines: set[str] = set()  # of the log and those that are ready, by id
         self._seen: set[str] | None = None  # those that a pane has shown; None: another thread's
         self._timer: Timer | None = None  # runs while they change
+        self._looked = float("-inf")  # when it ran last
 
     # --- loading ----------------------------------------------------------------------------------------------
 
@@ -164,8 +167,14 @@ class Panes:
         if self._timer is None:
             self._timer = self._sidebar.set_interval(LIVE, self._follow)
 
+    def follow_drawing(self) -> None:
+        """Show the windows as the transcript is drawn, if that is soon due: one repaint for both."""
+        if self._timer is not None and monotonic() - self._looked >= LIVE - EARLY:
+            self._timer.reset()
+            self._follow()
+
     def _follow(self) -> None:
-        before = self._windows
+        before, self._looked = self._windows, monotonic()
         self.show_windows()
         if self._windows == before and self._timer is not None:
             self._timer.stop()

@@ -31,6 +31,7 @@ from sakti.tui.chat.stopping import Stopping
 from sakti.tui.chat.thread_view import SearchHits
 from sakti.tui.chat.welcome import Welcome
 from sakti.tui.host import Host
+from sakti.tui.keys import SUSPEND
 from sakti.tui.notify import Notifier
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
@@ -64,6 +65,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+c", "copy_text", show=False, id="app.copy"),  # where nothing is selected, the next one
         Binding("ctrl+c", "stop", "Copy, stop, clear; twice: quit", show=False, id="app.stop"),
         Binding("ctrl+q", "app.quit", "Quit", show=False, priority=True, id="app.quit"),
+        SUSPEND,
         Binding(
             "escape",
             "interrupt",
@@ -98,6 +100,7 @@ class ChatScreen(Screen[None]):
         self.panes = Panes(host, self.sidebar, self.status_line, self.header)
         self.conversation = chat = Conversation(host, self.panes.load_log)
         self.transcript, self.prompt, self.view = chat.transcript, chat.prompt, chat.view
+        self.transcript.drawn = self.panes.follow_drawing
         self.search = SearchHits(host, chat.view, self.panes, chat.prompt)
         self.drafts = Drafts(host, chat.prompt)
         self.stopping = Stopping(host, chat, self.status_line)

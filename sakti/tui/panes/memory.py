@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from msgspec.structs import replace
 from rich.cells import cell_len
@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -86,6 +86,11 @@ class MemoryPane(Widget, can_focus=True):
         super().__init__(id=id)
         self._failures: list[MemoryEvent] = []  # of this window: they are stored nowhere
         self._folded = False
+        self._drawn: tuple[Size, list[Line]] | None = None  # since the last change
+
+    def refresh(self, *regions: Region, **options: bool) -> Self:
+        self._drawn = None
+        return super().refresh(*regions, **options)
 
     def watch_status(self, old: MemoryStatus | None, new: MemoryStatus | None) -> None:
         if old is not None and new is not None and old.record_id != new.record_id:
@@ -134,7 +139,7 @@ class MemoryPane(Widget, can_focus=True):
 
     def _fit(self) -> None:
         """Lay the side bar out again only when a line came or went."""
-        fixed = self._folded or self.has_class("-set") or self.screen.query("#side.-alone")
+        fixed = self._folded or self.has_class("-set") or any(w.has_class("-alone") for w in self.ancestors)
         if not fixed and self.is_mounted and self.size.width and len(self._lines(self.size.width)) != self.size.height:
             self.refresh(layout=True)
 
@@ -172,7 +177,9 @@ class MemoryPane(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        lines = self._lines(width, self.size.height)
+        if self._drawn is None or self._drawn[0] != self.size:
+            self._drawn = self.size, self._lines(width, self.size.height)
+        lines = self._drawn[1]
         base = self.rich_style
         if y >= len(lines):
             return Strip.blank(width, base)

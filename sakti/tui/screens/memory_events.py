@@ -43,9 +43,11 @@ class MemoryEventsScreen(ListPanel):
         return [e for e in self._events if text.lower() in f"{e.kind} {in_a_line(e)}".lower()]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        now = self.host.session.workspace.clock.now()
+        retry_at = self._retry_at if self._retry_at is not None and self._retry_at > now else None
         newest = next((e for e in self._events if e.kind == "failed"), None)
         head = event_head(row, palette, "%Y-%m-%d %H:%M:%S")
-        text = one_line(in_a_line(row, self._retry_at if row is newest else None), 300)
+        text = one_line(in_a_line(row, retry_at if row is newest else None), 300)
         first, *more = wrap([(text, palette.text)], max(10, width - line_width(head) - 1))
         return [[*head, *first], *indent(more, Segment(" " * line_width(head)))]
 

@@ -51,7 +51,6 @@ class Prompt(VimArea):
         ),
         Binding("ctrl+v,super+v", "paste", "Paste, an image as well", show=False, id="prompt.paste"),
         Binding("f6", "screen.browse", "Browse the conversation", show=False, id="prompt.browse"),
-        Binding("ctrl+z", "app.suspend_process", "Suspend", show=False, id="prompt.suspend"),
         Binding("ctrl+underscore,super+z", "undo", "Undo", show=False, id="prompt.undo"),
         *editing_keys(),
     ]

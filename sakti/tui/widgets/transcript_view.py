@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from time import monotonic
 
@@ -59,6 +59,7 @@ class TranscriptView(LineView):
         self._target = ""  # the message that was just jumped to: a resize keeps it in sight
         self._pattern: re.Pattern[str] | None = None  # its line that matches best is what to show
         self._asked_older = False
+        self.drawn: Callable[[], object] = bool  # called after a drawing, before it is painted
 
     # --- drawing ------------------------------------------------------------------------------------------
 
@@ -389,6 +390,7 @@ class TranscriptView(LineView):
             self._move(self.scroll_offset.y)
             if news and self.size.height:
                 self.refresh_lines(self.scroll_offset.y + self.size.height - 1, 1)
+        self.drawn()
 
     def _seconds(self) -> float:
         return host_of(self).session.workspace.clock.monotonic()

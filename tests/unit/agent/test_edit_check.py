@@ -22,6 +22,8 @@ TEXTS = [
     ("a.pyi", "def f() -> int: ...", True),
     ("a.json", '{"a": 1}', True),
     ("a.json", "{'a': 1}", False),
+    ("tsconfig.json", '{\n  // paths\n  "a": 1\n}', None),
+    ("a.json", '{"a": "http://x", }', False),
     ("a.toml", "a = 1", True),
     ("a.toml", "a = ", False),
     ("a.yaml", "a: [1, 2]\nb: !custom x\n", True),
@@ -47,6 +49,11 @@ def test_what_parses(name: str, text: str, parses: bool | None) -> None:
         ("-export default function main() {\n+function start() {", ["main"]),
         ("-LIMIT: int = 3\n+MOST: int = 3", ["LIMIT"]),
         ("-    x = 1\n-if a == 2:\n-# def gone\n+    y = 1", []),
+        ("-    a class of its own\n-class of things\n-type in a word\n-def word. And\n+x", []),
+        (
+            "-type Cart struct {\n-struct Point;\n-let mut cart = 1\n-class All extends B {",
+            ["Cart", "Point", "cart", "All"],
+        ),
         ("--- a/def fmt\n+++ b/def fmt\n-pub fn parse() {\n", ["parse"]),
     ],
 )
@@ -66,6 +73,8 @@ FILES = {
     "app.js": "function total(a) {\n  return a\n}\n",
     "site.css": "a { color: red }\n",
     "conf.toml": "limit = 1\n",
+    "bom.py": "\ufeffx = 1\n",
+    "notes.md": "type prices\n",
     ".env": "fmt=very-secret-value-of-the-user\n",
 }
 RENAMED = "prices.py parses. `fmt` is gone but still used in 2 files: cart.py:1,"
@@ -75,6 +84,8 @@ VERDICTS = [
     (edit("prices.py", "return x", "return str(x)"), "prices.py parses."),
     (edit("conf.toml", "1", ""), "conf.toml does not parse: "),
     (edit("site.css", "red", "blue"), "site.css is unchecked."),
+    (edit("bom.py", "x = 1", "x = 2"), "bom.py parses."),
+    (edit("notes.md", "type prices", "words"), "notes.md is unchecked."),
     (Answer("", calls=(Call("write", {"path": "new.json", "content": "[1,"}),)), "new.json does not parse: "),
 ]  # fmt: skip
 
@@ -92,7 +103,7 @@ async def test_an_answer_after_an_edit_ends_with_the_verdict(
     )  # fmt: skip
     end = await run.ask("please change it")
     assert end.text.startswith("All is consistent.\n\nChecked by the program: " + verdict)
-    assert "very-secret" not in end.text and ".env" not in end.text
+    assert "very-secret" not in end.text and ".env" not in end.text and "`prices`" not in end.text
     streamed = "".join(e.text for e in run.of(TextDelta))
     assert streamed == end.text, "shown as it is stored"
     await run.session.close()
@@ -112,6 +123,19 @@ async def test_only_edits_of_the_local_model_are_judged(store: Store, tmp_path: 
     await other.session.close()
 
 
+NODE = """#!/bin/sh
+# Like the real one, reports no error of a module unless package.json names it so.
+text=$(cat "$2")
+case "$text" in
+    *export*) grep -qs module "${2%/*}/package.json" || exit 0 ;;
+esac
+case "$text" in
+    *"return a("*) echo "SyntaxError: Unexpected" >&2; exit 1 ;;
+    *"<div"*) echo "SyntaxError: Unexpected token '<'" >&2; exit 1 ;;
+esac
+"""
+
+
 @pytest.mark.parametrize("rule", ["deny", "allow"])
 async def test_javascript_is_checked_by_node_unless_the_judge_refuses(
     store: Store, tmp_path: Path, rule: str, monkeypatch: pytest.MonkeyPatch
@@ -120,12 +144,20 @@ async def test_javascript_is_checked_by_node_unless_the_judge_refuses(
     root.mkdir()
     programs.mkdir()
     (root / "app.js").write_text(FILES["app.js"])
-    node, fails = programs / "node", 'grep -q "return a(" "$2" && { echo "SyntaxError: Unexpected" >&2; exit 1; }'
-    node.write_text(f"#!/bin/sh\n{fails}\nexit 0\n")
+    node = programs / "node"
+    node.write_text(NODE)
     node.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     overrides = ("approval.mode=edits", *(["approval.deny=['bash']"] if rule == "deny" else []))
-    for new, verdict in (("return a(", "does not parse: SyntaxError"), ("return a + 1", "parses.")):
+    changes = (
+        ("return a(", "does not parse: SyntaxError"),
+        ("return a + 1", "parses."),
+        ("return <div>a</div>", "is unchecked."),  # JSX: not what node reads
+        ("return a }\nexport const x = return a(\nfunction f() {", "is unchecked."),
+        ("return a(;", "does not parse: SyntaxError"),
+    )
+    for number, (new, verdict) in enumerate(changes):
+        (root / "package.json").write_text('{"type": "module"}' if number == len(changes) - 1 else "{}")
         old = (root / "app.js").read_text().split("\n")[1].strip()
         run = await start(store, root, [edit("app.js", old, new), "Done."], model=LOCAL, overrides=overrides)
         run.session.workspace.options.env["PATH"] = f"{programs}:/usr/bin:/bin"

@@ -25,8 +25,7 @@ SEEDS = (0, 1, 4, 5, 8, 12)
 # Two windows on one thread, and windows on one memory of several threads: one loses what the other observed.
 TWO_WINDOWS = (18, 50, 6, 22)
 
-
-TURNS = 16  # of each conversation; the command plays them whole
+TURNS = 12  # of each conversation; the command plays them whole
 
 
 async def play(seed: int, **changes: object) -> Run:

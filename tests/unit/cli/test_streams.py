@@ -17,16 +17,13 @@ ODD = "Antwort: é 日本 — fertig"
 SAKTI = f"{shlex.quote(sys.executable)} -m sakti"
 # of every kind: board, store, documents, reports, help, the chat in its forms
 COMMANDS = (
-    "--version",
     "--help",
     "tasks list",
-    "tasks export",
     "tasks import -",
     "tasks nope",
     "config --json",
     "run",
     "run --input-format stream-json",
-    "-p hello",
     "",
     "--plain",
     "tour",

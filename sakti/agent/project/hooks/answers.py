@@ -7,7 +7,7 @@ reason. Any other end is told to the user and changes nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct, field
@@ -125,16 +125,7 @@ def _table(text: str) -> Json | None:
 def _of_table(event: str, hook: Hook, table: Json) -> Answer:
     inner = table.get("hookSpecificOutput")
     special: Json = cast("Json", inner) if isinstance(inner, dict) else {}
-    verdict = _WORDS.get(str(table.get("decision")), "") if event not in CANNOT else ""
-    reason, changed = _text(table, "reason"), special.get("updatedInput")
-    if event == "PreToolUse" and (permission := _WORDS.get(str(special.get("permissionDecision")))):
-        verdict, reason = permission, _text(special, "permissionDecisionReason") or reason
-    elif event == "PermissionRequest" and isinstance(decided := special.get("decision"), dict):
-        request = cast("Json", decided)
-        verdict = _WORDS.get(str(request.get("behavior")), "")
-        reason, changed = _text(request, "message"), request.get("updatedInput")
-    elif event not in ("PreToolUse", "PermissionRequest") and verdict != "deny":
-        verdict = ""  # what others may say is `block`
+    verdict, reason, changed = _read_verdict(event, table, special)
     message = _text(table, "systemMessage")
     stop = (_text(table, "stopReason") or reason) if table.get("continue") is False else None
     return Answer(
@@ -148,6 +139,23 @@ def _of_table(event: str, hook: Hook, table: Json) -> Answer:
     )
 
 
+def _read_verdict(event: str, table: Json, special: Json) -> tuple[Verdict, str, object]:
+    """Return verdict, reason and changed input, each under the names that an event has for it."""
+    verdict = _WORDS.get(str(table.get("decision")), "") if event not in CANNOT else ""
+    reason, changed = _text(table, "reason"), special.get("updatedInput")
+    if event == "PreToolUse":
+        if permission := _WORDS.get(str(special.get("permissionDecision"))):
+            return permission, _text(special, "permissionDecisionReason") or reason, changed
+    elif event == "PermissionRequest":
+        if isinstance(decided := special.get("decision"), dict):
+            request = cast("Json", decided)
+            verdict = _WORDS.get(str(request.get("behavior")), "")
+            return verdict, _text(request, "message"), request.get("updatedInput")
+    elif verdict != "deny":
+        verdict = ""  # what others may say is `block`
+    return verdict, reason, changed
+
+
 def _text(table: Json, name: str) -> str:
     value = table.get(name)
     return short(value) if isinstance(value, str) else ""
@@ -157,19 +165,28 @@ def merged(answers: Sequence[Answer]) -> Decision:
     """Return one decision: deny before ask before allow, whatever came first."""
     verdicts: list[Verdict] = [a.verdict for a in answers]
     worst = max(verdicts, key=_STRICTNESS.index) if verdicts else ""
-    reasons = tuple(Text(a.hook, a.reason) for a in answers if a.verdict == worst and a.reason and worst)
-    changing = next((a for a in answers if a.input is not None), None) if worst != "deny" else None
-    stopping = next((Text(a.hook, a.stop) for a in answers if a.stop is not None), None)
+    deciding = [a for a in answers if a.verdict == worst and worst]
+    changed, changed_by = _find_change(answers) if worst != "deny" else (None, None)
     return Decision(
         worst,
-        reasons,
-        changing.input if changing else None,
-        changing.hook if changing else None,
-        tuple(Text(a.hook, a.context) for a in answers if a.context),
-        stopping,
-        tuple(Text(a.hook, m) for a in answers for m in a.messages),
-        tuple(Text(a.hook, n) for a in answers for n in a.notices),
+        _texts((a.hook, a.reason) for a in deciding),
+        changed,
+        changed_by,
+        _texts((a.hook, a.context) for a in answers),
+        next((Text(a.hook, a.stop) for a in answers if a.stop is not None), None),
+        _texts((a.hook, text) for a in answers for text in a.messages),
+        _texts((a.hook, text) for a in answers for text in a.notices),
     )
+
+
+def _find_change(answers: Sequence[Answer]) -> tuple[Json | None, Hook | None]:
+    """Return the first changed input, and the hook that changed it."""
+    return next(((a.input, a.hook) for a in answers if a.input is not None), (None, None))
+
+
+def _texts(pairs: Iterable[tuple[Hook, str]]) -> tuple[Text, ...]:
+    """Texts of hooks, without the empty ones."""
+    return tuple(Text(hook, text) for hook, text in pairs if text)
 
 
 def delimited(event: str, texts: Sequence[Text]) -> str:

@@ -71,22 +71,14 @@ class HookGuard:
         if decision.stop is not None:
             self._stop = decision.stop.text or "A hook ended the turn."
             raise Denied(f"Not run: {self._stop}", self._stop)
+        source = decision.reasons[0].hook.source if decision.reasons else ""
         if decision.verdict == "deny":
             text = answers.delimited(event, decision.reasons)
-            source = decision.reasons[0].hook.source if decision.reasons else ""
             raise Denied(f"Refused by a hook.\n{text}", f"hook of {source}: {one_line(decision.reason, 300)}")
-        notes = [answers.delimited(event, decision.context)]
-        if decision.input is not None and decision.changed_by is not None and decision.input != calls[0].input:
-            source = decision.changed_by.source
-            if len(calls) > 1 or call.name == "apply_patch":
-                why = f"a hook of {source} changes the input of {call.name}, which is not possible"
-                raise Denied(f"Refused: {why}.", why)
-            call = structs.replace(call, arguments=payload.ours(call.name, decision.input))
-            notes.append(f"[A hook of {source} changed the input of this call: {payload.shown(decision.input)}]")
-        verdict = "allow" if decision.verdict == "allow" else "ask" if decision.verdict == "ask" else ""
-        reason = f"A hook of {decision.reasons[0].hook.source} asks: {decision.reason}" if decision.reasons else ""
-        note = "\n".join(n for n in notes if n)
-        return Judged(call, verdict, one_line(reason or "A hook asks", 300), note)
+        call, change = _change_input(call, calls, decision)
+        reason = f"A hook of {source} asks: {decision.reason}" if decision.reasons else ""
+        note = "\n".join(n for n in (answers.delimited(event, decision.context), change) if n)
+        return Judged(call, decision.verdict, one_line(reason or "A hook asks", 300), note)
 
     def _convert_call(self, call: ToolCallPart) -> list[Told]:
         return payload.told(call.name, call.arguments or {}, lambda path: str(self._tools.resolve(path)))
@@ -100,3 +92,15 @@ class HookGuard:
 
 def _name_call(told: Told) -> dict[str, Any]:
     return {"tool_name": told.name, "tool_input": told.input}
+
+
+def _change_input(call: ToolCallPart, calls: list[Told], decision: Decision) -> tuple[ToolCallPart, str]:
+    """Return the call with the input that a hook gives it, and the note on that. Raises `Denied`."""
+    if decision.input is None or decision.changed_by is None or decision.input == calls[0].input:
+        return call, ""
+    source = decision.changed_by.source
+    if len(calls) > 1 or call.name == "apply_patch":
+        why = f"a hook of {source} changes the input of {call.name}, which is not possible"
+        raise Denied(f"Refused: {why}.", why)
+    call = structs.replace(call, arguments=payload.ours(call.name, decision.input))
+    return call, f"[A hook of {source} changed the input of this call: {payload.shown(decision.input)}]"

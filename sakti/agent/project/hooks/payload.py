@@ -121,17 +121,22 @@ def ours(tool: str, given: Json) -> Json:
     if tool == "grep" and isinstance(shape := out.pop("output_mode", None), str):
         out["files_only"] = shape != "content"
     if tool == "edit":
-        back = {theirs: name for name, theirs in _EDIT.items()}
-        single = {back[k]: out.pop(k) for k in list(out) if k in back}
-        listed: Any = out.get("edits")
-        if single and not isinstance(listed, list):
-            out["edits"] = [single]
-        elif isinstance(listed, list):
-            each = cast("list[Any]", listed)
-            out["edits"] = [
-                {back.get(k, k): v for k, v in cast("Json", e).items()} if isinstance(e, dict) else e for e in each
-            ]
+        _rename_edits(out)
     return out
+
+
+def _rename_edits(out: Json) -> None:
+    """Give the replacements of an edit our names, the single one of another program too."""
+    back = {theirs: name for name, theirs in _EDIT.items()}
+    single = {back[k]: out.pop(k) for k in list(out) if k in back}
+    listed: Any = out.get("edits")
+    if isinstance(listed, list):
+        each = cast("list[Any]", listed)
+        out["edits"] = [
+            {back.get(k, k): v for k, v in cast("Json", e).items()} if isinstance(e, dict) else e for e in each
+        ]
+    elif single:
+        out["edits"] = [single]
 
 
 def response(name: str, call: Told, outcome: Outcome) -> Json:

@@ -181,8 +181,8 @@ class OpenThread:
         if options.resume or options.fork:
             thread = await ws.find_thread(options.resume or options.fork or "")
             if options.fork:
-                copy = {"id": store.ids.new(), "ids": store.ids, "now": ws.clock.now()}
-                thread = await store.write(thread_fork.fork, thread.id, **copy)
+                now, ids = ws.clock.now(), store.ids
+                thread = await store.write(thread_fork.fork, thread.id, id=ids.new(), ids=ids, now=now)
             await self.switch_to(thread)
         elif options.thread_id:
             stored = await store.read(stored_threads.get, options.thread_id)

@@ -336,7 +336,7 @@ class Turns:
         return turn
 
     async def _may_end(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
-        """Return the message that continues a turn: hooks hold it, or children of a headless run have reported."""
+        """Return the message that continues a turn: of hooks, or after children of a headless run."""
         if not self._open.workspace.options.interactive and await self._open.children.wait_background():
             return (TextPart(read_prompt("subagents#ended")),), BY_AGENT
         return await self.hooking.stopping(answer, held) if self.hooking is not None else ((), {})

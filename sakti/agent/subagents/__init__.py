@@ -1,4 +1,4 @@
-"""Define what a thread asks of its children: parts of the work in threads of their own, with a checked report.
+"""Define the host of child threads, which do parts of the work and report.
 
 `children.Children` answers for a thread of a session; a child has no children itself.
 """

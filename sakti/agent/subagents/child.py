@@ -130,7 +130,7 @@ class Child:
         await self.turns.ask(text)
 
     async def stop(self, why: str) -> None:
-        """Stop it and keep what there is; waits no longer than `STOP_S`."""
+        """Stop it with a partial report; waits no longer than `STOP_S`."""
         if not self.is_running:
             return
         assert self.task is not None

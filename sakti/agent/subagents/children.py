@@ -90,7 +90,7 @@ class Children:
         return spec
 
     async def _wait(self, child: Child) -> Outcome:
-        """Wait for a child; if the wait is cancelled it is stopped, and what it has is the result."""
+        """Wait for a child; a cancelled wait stops it, and its partial report is the result."""
         assert child.task is not None
         try:
             await asyncio.shield(child.task)

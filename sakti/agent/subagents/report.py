@@ -75,7 +75,7 @@ class ChildReport(Struct, frozen=True):
 
 
 def check_quotes(findings: Sequence[QuotedFinding], read: Callable[[str], bytes | None]) -> tuple[QuotedFinding, ...]:
-    """Mark each finding by its quote; `read` returns a file's bytes, None where it may not or cannot be read."""
+    """Mark each finding by its quote; `read` returns the bytes of a readable file."""
     files: dict[str, list[str] | None] = {}
 
     def text_of(path: str) -> list[str] | None:
@@ -115,7 +115,7 @@ def _squeezed(text: str) -> str:
 
 
 def _find(quote: str, file: Sequence[str], named: str) -> tuple[int, int] | None:
-    """Return the lines that a quote is on, white space ignored; the named ones first, None if there are none."""
+    """Return the lines that a quote is on, white space ignored; the named ones first."""
     needle = _squeezed(quote)
     squeezed = [_squeezed(line) for line in file]
     if len(needle) < SHORTEST_QUOTE and needle not in squeezed:
@@ -208,7 +208,7 @@ def as_findings(report: ChildReport, ids: Ids, counter: Counter, now: int, timez
 
 
 def partial_report(observed: Sequence[str], text: str, why: str) -> ChildReport:
-    """Return the report of a child that ended early: what was observed and its last text, without a model call."""
+    """Return the report of a child that ended early: observed lines and its last text."""
     findings = tuple(QuotedFinding(line) for line in observed)
     return ChildReport(text.strip() or "The child ended before it wrote a report.", findings, partial=why)
 

@@ -67,7 +67,7 @@ class ChildThread(OpenThread):
 
     @property
     def approval_mode(self) -> SessionMode:
-        """Return the widest mode that it works in; the parent's applies where it is narrower."""
+        """Return the widest mode that it works in; a narrower one of the parent applies."""
         return self.spec.ceiling
 
     @property
@@ -103,7 +103,7 @@ class ChildThread(OpenThread):
 
 
 class ChildTurns(Turns):
-    """Turns of a child: its limits, its report, and the author of what it is told.
+    """Turns of a child, with its limits, its report, and the author of its prompts.
 
     `has_reported` and `limit` are asked after each step: whether it is done, and which limit it has reached.
     """
@@ -118,7 +118,7 @@ class ChildTurns(Turns):
         self._child, self._has_reported, self._limit = thread, has_reported, limit
 
     async def ask(self, text: str) -> None:
-        """Play a turn with what the parent asks for. Raises `SaktiError` where it cannot begin."""
+        """Play a turn for a prompt of the parent. Raises `SaktiError` if it cannot begin."""
         await self._begin((TextPart(text),))
         await self.wait()
 

@@ -1,4 +1,4 @@
-"""Make the tools `agent`, by which a thread starts children, and `report`, by which a child ends its work."""
+"""Make the tools `agent`, which starts children, and `report`, which ends their work."""
 
 from __future__ import annotations
 

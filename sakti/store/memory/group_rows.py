@@ -68,7 +68,7 @@ class Group(Struct, frozen=True):
 
     @property
     def end(self) -> int | None:
-        """Return the index of the last message that it stands for; of a report, of the message that brought it."""
+        """Return the index of its last message; of a report, of the message that brought it."""
         return self.metadata.get("at") if self.origin == "report" else self.last_index
 
 

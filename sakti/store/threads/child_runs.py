@@ -1,4 +1,4 @@
-"""Store the runs of child threads: who asked for them, how they ended, what was delivered.
+"""Store the runs of child threads: calls, states and reports.
 
 A child that is resumed keeps its row. `total_usage` is raw SQL: it runs when a thread is opened.
 """

@@ -84,7 +84,7 @@ class ThreadsScreen(ListPanel):
         return [row for s in matches for row in (s, *(s.below if s.thread.id in self._unfolded else ()))]
 
     def action_branches(self) -> None:
-        """Show or hide children and undone branches of the thread under the cursor, or of the one it belongs to."""
+        """Show or hide the children and undone branches of the thread under the cursor."""
         row = self._row()
         owner = next((s for s in self._summaries if s.below and row is not None and row in (s, *s.below)), None)
         if owner is None:

@@ -13,28 +13,23 @@ if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
 with lazy_imports:
-    from sakti.core import resources
     from sakti.memory import modes as memory_modes
 
-MODES = ("default", "explore", "bug_fixing", "refactoring", "testing", "debugging", "research")
 
-
-@action(arg("name", default="", offers=MODES), chat="mode", hint="[MODE]", needs="session")
+@action(arg("name", default="", offers="modes"), chat="mode", hint="[MODE]", needs="session")
 async def mode(scope: Scope, name: str) -> Value:
-    """Choose what the Observer looks for."""
+    """Change how the agent works: its instructions, its tools and what is remembered."""
     session = scope.session
     if not name:
         return _list_modes(session.current.mode)
     await session.set_mode(name)
-    return Done(f"The Observer now looks for what matters in {session.current.mode}.", title="Mode")
+    return Done(f"The mode is {name}: {memory_modes.describe(name)}", title="Mode")
 
 
 def _list_modes(current: str) -> Card:
-    """Return every mode with the first sentence of its file, the current one marked."""
-    names = resources.mode_names()
-    tasks = ((name, memory_modes.prompt(name, "task").strip().partition(". ")[0].removesuffix(".")) for name in names)
-    rows = ((name, f"{'Current. ' if name == current else ''}{task}.") for name, task in tasks)
-    return Card("Modes: /mode NAME changes what the Observer looks for", tuple(rows))
+    """Return every mode with one sentence about it, the current one marked."""
+    rows = ((n, f"{'Current. ' if n == current else ''}{text}") for n, text in memory_modes.descriptions().items())
+    return Card("Modes: /mode NAME changes how the agent works and what is remembered", tuple(rows))
 
 
 @action(arg("name", default="", offers=APPROVAL_MODES), chat="approve", hint="[MODE]", needs="session")

@@ -17,7 +17,7 @@ from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.running_turn import RunningTurn, StepEstimate
 from sakti.agent.workspace import Workspace
 from sakti.core.config import SessionMode
-from sakti.core.errors import ConfigError, StoreError
+from sakti.core.errors import StoreError
 from sakti.core.events import Event, MemoryStatus, MessageSaved, Notice, StepFinished, ThreadChanged, assign_thread
 from sakti.core.lazy import lazy_imports
 from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent import budget
     from sakti.agent.checkpoints import recorder as recording
+    from sakti.agent.judge import modes as judge_modes
     from sakti.agent.judge import rules as judge_rules
     from sakti.agent.processors import builtin
     from sakti.agent.project.hooks import guard as hook_guard
@@ -44,9 +45,9 @@ with lazy_imports:
     from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
     from sakti.memory import engine as memory_engine
+    from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
-    from sakti.store.threads import fork as thread_fork
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads
 
@@ -107,8 +108,13 @@ class OpenThread:
 
     @property
     def mode(self) -> str:
-        """Return what the Observer looks for here."""
+        """Return the agent mode of this thread."""
         return self._mode or self.workspace.options.config.mode
+
+    @property
+    def mode_tools(self) -> judge_modes.ModeTools:
+        """Return the tools that the agent mode allows."""
+        return judge_modes.ModeTools(self.mode, memory_modes.numbers(self.mode).tools)
 
     @property
     def approval_mode(self) -> SessionMode:
@@ -168,63 +174,6 @@ class OpenThread:
 
     # --- open and leave ---------------------------------------------------------------------------------------
 
-    async def open_initial(self) -> None:
-        """Open the thread that the options name, else a new one. Raises `ConfigError` (no such thread)."""
-        ws = self.workspace
-        options, store = ws.options, ws.store
-        if options.resume or options.fork:
-            thread = await self._find(options.resume or options.fork or "")
-            if options.fork:
-                now = ws.clock.now()
-                thread = await store.write(thread_fork.fork, thread.id, id=store.ids.new(), ids=store.ids, now=now)
-            await self.switch_to(thread)
-        elif options.thread_id:
-            stored = await store.read(stored_threads.get, options.thread_id)
-            if stored is not None and stored.resource_id != ws.resource_id:
-                raise ConfigError(f"The thread {options.thread_id} belongs to {stored.resource_id}.")
-            await (self.switch_to(stored) if stored is not None else self.open_new(options.thread_id))
-        elif options.continue_last:
-            await self._continue_last()
-        else:
-            await self.open_new()
-
-    async def _continue_last(self) -> None:
-        """Open the newest thread, or the one in which an undo of it goes on."""
-        ws = self.workspace
-        newest = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
-        if not newest:
-            await self.open_new()
-            self.emit(Notice("warning", "No thread to continue", "This workspace has none; a new one starts."))
-            return
-        went_to = stored_threads.goes_on_as(newest[0])
-        if went_to and await ws.store.read(stored_threads.get, went_to) is None:
-            await self.open_new(went_to)
-        else:
-            await self.switch_to(
-                newest[0]
-            )  # a successor in the lists would be newer: this one was deleted, or is empty
-
-    async def _find(self, name: str) -> Thread:
-        """Return the thread of an id or a part of its title. Raises `ConfigError`."""
-        ws = self.workspace
-        if thread := titles.choose_thread(name, await ws.store.read(stored_threads.find, ws.resource_id, name)):
-            return thread
-        raise ConfigError(titles.explain_missing(name, await ws.store.read(stored_threads.find, None, name)))
-
-    async def open_read_only(self) -> None:
-        """Open the thread that the options name, else the newest, without a model and read-only.
-
-        Raises `ConfigError`.
-        """
-        ws = self.workspace
-        if ws.options.resume:
-            threads = [await self._find(ws.options.resume)]
-        else:
-            threads = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
-        if threads:
-            self.is_new = True  # so that nothing is repaired or stored
-            await self.switch_to(threads[0])
-
     async def open_new(self, thread_id: str | None = None) -> None:
         """Begin an empty thread. It is stored with its first message, so that empty ones leave no trace."""
         ws = self.workspace
@@ -258,7 +207,8 @@ class OpenThread:
             await self.switch_to(self.thread)
 
     async def set_mode(self, mode: str) -> None:
-        """Change what the Observer looks for."""
+        """Change the agent mode: its words, its tools, what the Observer looks for, its thresholds."""
+        memory_modes.numbers(mode)  # raises if its file is broken
         self._mode = mode
         if self.thread is not None:
             await self.workspace.store.write(stored_threads.set_mode, self.thread.id, mode)
@@ -270,6 +220,8 @@ class OpenThread:
         if self._engine is not None:
             await self._engine.close()
         self.thread, self._mode, self.status = thread, thread.mode, None
+        if self._toolbox is not None:
+            self._toolbox.mode_tools = self.mode_tools
         self.running.estimate.reset()
         engine = self._engine = self._make_engine()
         if not self.is_new:
@@ -476,6 +428,7 @@ class OpenThread:
             **system_prompt.moving_facts(ws.files.git, tools.show(tools.cwd), ws.clock.now()),
             **prompt_facts.instruction_facts(messages, self.news.instructions, near, self.thread),
             **({"hooks": self.news.hooks} if self.news.hooks else {}),
+            **prompt_facts.mode_facts(messages, self.mode_tools, self.approval_mode),
             **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
         }
 
@@ -542,7 +495,7 @@ class OpenThread:
     def _use_toolbox(self, toolbox: Toolbox) -> None:
         if self._toolbox is None:  # another was made meanwhile
             self._toolbox = toolbox
-            toolbox.mode = self.approval_mode
+            toolbox.mode, toolbox.mode_tools = self.approval_mode, self.mode_tools
 
     async def load_rules(self) -> None:
         """Read the rules saved for the workspace, also those saved or revoked in another window."""

@@ -168,7 +168,6 @@ class MemoryEngine:
             self._counter,
             self._settings,
             thread,
-            mode=self._mode,
             last_messages=self._last_messages,
         )
         if self._page_of is not None:

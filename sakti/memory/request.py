@@ -39,11 +39,11 @@ class RequestBuilder:
     """
 
     def __init__(
-        self, store: Store, counter: Counter, settings: MemorySettings, thread: Thread, *, mode: str, last_messages: int
+        self, store: Store, counter: Counter, settings: MemorySettings, thread: Thread, *, last_messages: int
     ) -> None:
         self._store, self._counter, self._settings = store, counter, settings
         self._last_messages = last_messages
-        self.log = context.ContextBuilder(counter, mode=mode, tagged=settings.retrieval)
+        self.log = context.ContextBuilder(counter, tagged=settings.retrieval)
         if settings.scope == "resource":
             self.log.share(thread)
         self._levels = Levels(store, counter)

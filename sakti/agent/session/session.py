@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import moved_folder, user_shell
-    from sakti.agent.session import hooking, turn_lease
+    from sakti.agent.session import hooking, initial_thread, turn_lease
     from sakti.agent.tools import approvals as tool_approvals
     from sakti.memory.working import pages as memory_pages
     from sakti.providers import protocol
@@ -116,7 +116,7 @@ class Session:
             self.turns.hooking = hooking.begin(self.current)
         await self._settle_approval()
         await self.workspace.prepare()
-        await self.current.open_initial()
+        await initial_thread.open_initial(self.current)
         for earlier in self.workspace.files.earlier:
             self.emit(Notice("warning", "Moved folder", moved_folder.offer(earlier)))
         self._begin_hooks()

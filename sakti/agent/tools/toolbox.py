@@ -14,6 +14,7 @@ from msgspec import Struct, field, structs
 
 from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.guarded import runs_later
+from sakti.agent.judge.modes import ModeTools
 from sakti.agent.judge.rules import Rules
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search
@@ -79,8 +80,9 @@ class Toolbox(Struct):
     """Tools of an open thread and their state.
 
     `rules` are those of the settings; `granted` allow for the thread that is open, `saved` for the workspace.
-    `may_edit`: the mode is `edits` for this thread, until it is changed. `model` names the model that calls; `images`
-    are those of results, by call, until they are saved with them.
+    `may_edit`: the mode is `edits` for this thread, until it is changed.
+    `mode_tools`: those of the agent mode. `model` names the model that calls; `images` are those of results, by call,
+    until they are saved with them.
     """
 
     tools: dict[str, Tool]
@@ -97,6 +99,7 @@ class Toolbox(Struct):
     searched: frozenset[str] = frozenset()  # tools that are found by search and run by `call_tool`
     guard: call_hooks.Guard | None = None
     removed: frozenset[str] = frozenset()  # tools that this step's processors took out: a call of one is refused
+    mode_tools: ModeTools = ModeTools()
     images: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict[str, tuple[ImagePart, ...]])
     _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
@@ -218,7 +221,7 @@ class Toolbox(Struct):
             judged = await self._run_hooks(run, call)
             call = judged.call
             tool, arguments, decision = await self._admit(run, judged)
-            run.read_only = self.mode == "plan" or decision.only_reads
+            run.read_only = self._mode_for(tool) == "plan" or decision.only_reads
             run.is_alone = decision.is_alone
             call = structs.replace(call, arguments=arguments)
             started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
@@ -290,6 +293,8 @@ class Toolbox(Struct):
         if tool is None:
             forms.call(call.name, call.arguments or {}, run.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
+        if reason := self.mode_tools.refusal(tool.name):
+            raise Denied(f"Refused: {reason}", reason)
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
         _, values = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
@@ -298,6 +303,10 @@ class Toolbox(Struct):
     @property
     def _all_rules(self) -> Rules:
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
+
+    def _mode_for(self, tool: Tool) -> SessionMode:
+        """Return the approval mode for calls of a tool: commands of an agent mode that only reads change nothing."""
+        return "plan" if tool.effect == "run" and self.mode_tools.reads_only else self.mode
 
     def set_mode(self, mode: SessionMode) -> None:
         """Change what runs without asking, also for the open questions."""
@@ -338,7 +347,7 @@ class Toolbox(Struct):
             return _with_loss(self._decided(run, found, arguments, judged, mode), arguments, loss)
 
         def decide() -> Decision:
-            decision = decide_in(self.mode)
+            decision = decide_in(self._mode_for(found))
             is_edit = decision.verdict == "ask" and self.mode == "ask" and decide_in("edits").verdict == "allow"
             return structs.replace(decision, is_edit=is_edit)
 
@@ -406,7 +415,7 @@ class Toolbox(Struct):
             self.state.changed.clear()  # they were on the screen
         if answer.edited is not None and found.effect == "run":
             arguments = {**arguments, "command": answer.edited}
-            decision = judge(found, arguments, mode=self.mode, rules=self._all_rules, place=run.place())
+            decision = judge(found, arguments, mode=self._mode_for(found), rules=self._all_rules, place=run.place())
             if decision.verdict == "deny":
                 raise _refusal(call, decision)
         return _with(arguments, decision), decision

@@ -1,0 +1,106 @@
+"""Read from a tool call what code can know: queries, empty searches, errors, stacks, test results, sources. Pure.
+
+Root causes and conclusions need a model. Keys are those that modes declare in their `[fields]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from sakti.core.patterns import lazy_pattern
+from sakti.core.types import Json, ToolCallPart, ToolResultPart
+from sakti.memory.modes import FieldType
+
+Facts: TypeAlias = Mapping[str, list[str]]  # values by key
+
+SEARCHES = ("grep", "glob", "memory-search")
+MOST, LONGEST = 12, 200  # values of a key, characters of one
+LOOKED_AT = 100_000  # characters at the end of a result
+
+_SEARCH_COMMAND = lazy_pattern(r"\s*(?:git grep|grep|rg|ag|find|fd)\s")
+_NOTHING = lazy_pattern(r"(?:No|Nothing)\b")
+_ERROR_TYPE = lazy_pattern(r"(?:^|[\s:.(])([A-Z]\w*(?:Error|Exception))\b(?=[:\s]|$)")
+_FRAME = lazy_pattern(
+    r'File "([^"\n]+)", line (\d+)|\bat (?:[^\n(]*\()?([\w./@-]+\.\w+:\d+)|^\s*([\w./-]+\.\w+:\d+): in ', re.MULTILINE
+)
+_RESULT = lazy_pattern(r"^.*?\b\d+ (?:passed|failed|passing|failing)\b.*$|^test result: .*$", re.MULTILINE)
+_TEST = lazy_pattern(r"\b([\w./-]+\.\w+::[\w:\[\]-]+)|^(?:=== RUN|--- \w+:)\s+(\w+)", re.MULTILINE)
+_COVERAGE = lazy_pattern(
+    r"^(TOTAL|All files)\b.*?(\d+(?:\.\d+)?\s?%)|(coverage)[: ]+(\d+(?:\.\d+)?\s?%)", re.MULTILINE | re.IGNORECASE
+)
+
+
+def read_facts(call: ToolCallPart | None, result: ToolResultPart) -> Facts:
+    """Return the values that a call and its result show, by key."""
+    arguments: Json = (call.arguments if call is not None else None) or {}
+    command, text = str(arguments.get("command") or ""), result.content[-LOOKED_AT:]
+    query = _query(result.name, arguments, command)
+    wrote = result.name in ("write", "edit") and not result.is_error
+    values = {
+        "search_queries": [query],
+        "not_found": [query] if _is_empty(result, text) else [],
+        "sources": [str(arguments.get("url") or "")],
+        "files_affected": [str(arguments.get("path") or "")] if wrote else [],
+        **(_of_output(text) if command and not query else {}),
+    }
+    return {key: bounded for key, each in values.items() if (bounded := _bounded(each))}
+
+
+def fill_keys(
+    lines: Mapping[str, Sequence[Facts]], declared: Mapping[str, FieldType], sections: Sequence[str]
+) -> tuple[dict[str, str], dict[str, Json]]:
+    """Return the section and the values of the declared keys of each line, by its content; skip lines without."""
+    by_key = {name.replace("-", "_"): name for name in sections}
+    fields = {content: values for content, facts in lines.items() if (values := _select(facts, declared))}
+    categories = {c: by_key[key] for c, values in fields.items() for key in reversed(values) if key in by_key}
+    return categories, fields
+
+
+def _select(facts: Iterable[Facts], declared: Mapping[str, FieldType]) -> Json:
+    """Return the values of the declared keys, in their types, of the calls that share a line."""
+    merged: dict[str, list[str]] = {}
+    for one in facts:
+        for key in one.keys() & declared.keys():
+            merged[key] = _bounded([*merged.get(key, ()), *one[key]])
+    return {key: _typed(merged[key], kind) for key, kind in declared.items() if key in merged}
+
+
+def _typed(values: list[str], kind: FieldType) -> list[str] | dict[str, str] | str:
+    if kind == "list":
+        return values
+    if kind == "table":
+        return dict(v.split(": ", 1) for v in values if ": " in v)
+    return "\n".join(values)
+
+
+def _bounded(values: Iterable[str]) -> list[str]:
+    return [value[:LONGEST] for value in dict.fromkeys(values) if value][:MOST]
+
+
+def _query(tool: str, arguments: Json, command: str) -> str:
+    """Return what a call searches for; empty if it does not search."""
+    if tool in SEARCHES:
+        words = (str(arguments[k]) for k in ("pattern", "query", "path") if arguments.get(k))
+        return " ".join((tool, *words))
+    return " ".join(command.split()) if _SEARCH_COMMAND.match(command) else ""
+
+
+def _is_empty(result: ToolResultPart, text: str) -> bool:
+    """Return whether a search has no result."""
+    if result.name in SEARCHES:
+        matches = result.details.get("matches")
+        return not result.is_error and (matches == 0 if matches is not None else _NOTHING.match(text) is not None)
+    return text.strip().startswith(("[exit code 1]", "[no output]"))
+
+
+def _of_output(text: str) -> dict[str, list[str]]:
+    """Return what the output of a command shows: errors, frames of a stack, tests and their results."""
+    return {
+        "error_type": [m[1] for m in _ERROR_TYPE.finditer(text)][-1:],
+        "stack_trace": [":".join(filter(None, m.groups())) for m in _FRAME.finditer(text)],
+        "test_results": [m[0].strip(" =") for m in _RESULT.finditer(text)],
+        "tests": [m[1] or m[2] for m in _TEST.finditer(text)],
+        "coverage": [": ".join(filter(None, m.groups())).lower() for m in _COVERAGE.finditer(text)],
+    }

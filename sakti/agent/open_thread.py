@@ -41,7 +41,7 @@ with lazy_imports:
     from sakti.agent.project.skills import catalog as skill_catalog
     from sakti.agent.session import prompt_facts, recovery
     from sakti.agent.tools import approvals as tool_approvals
-    from sakti.agent.tools import background, catalog
+    from sakti.agent.tools import background, cards, catalog
     from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
     from sakti.memory import engine as memory_engine
@@ -515,10 +515,12 @@ class OpenThread:
         if ws.files.library.offered:
             loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.names_loaded(self.thread), self.note_skills)
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
+        approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
+        tools.append(cards.make_ask_user(approvals))
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools},
             ws.make_tool_state(self.emit, enclosed=self.approval_mode != "full"),
-            tool_approvals.Approvals(self.emit, interactive=ws.options.interactive),
+            approvals,
             self.approval_mode,
             judge_rules.Rules(approval.allow, approval.ask, approval.deny),
             ws.save_rule,

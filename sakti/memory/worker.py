@@ -19,6 +19,7 @@ from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
 from sakti.memory.observe import answer, speaking
 from sakti.memory.observe.faithfulness import Dropped, Source, dropped, flags
+from sakti.memory.observe.tool_facts import with_user_answers
 from sakti.memory.protocol import (
     ModelCall,
     ObserveInput,
@@ -103,6 +104,7 @@ class Worker:
         `before`: the log lines that the new ones may replace. Where nothing was worth a line its text is empty: the
         messages count as observed all the same.
         """
+        request = structs.replace(request, messages=with_user_answers(request.messages))
         result = await self.observer.observe(request)
         await self._record_calls(request.thread_id, "observer", result.calls)
         by_model = result.model != EXTRACTIVE

@@ -288,11 +288,15 @@ class Session:
         self, approval_id: str, approved: bool, *, grant: Grant = "once", note: str = "", edited: str | None = None
     ) -> None:
         """Answer an approval; `edited` replaces the command that was asked about."""
+        self.answer(approval_id, tool_approvals.Answer(approved, grant, note, edited))
+
+    def answer(self, approval_id: str, answer: tool_approvals.Answer) -> None:
+        """Answer an approval or a card."""
         toolbox = self.current.made_toolbox
         if toolbox is not None:
-            if approved and grant == "edits":
+            if answer.approved and answer.grant == "edits":
                 self.current.allow_edits()
-            toolbox.approvals.resolve(approval_id, tool_approvals.Answer(approved, grant, note, edited))
+            toolbox.approvals.resolve(approval_id, answer)
 
     async def shell(self, command: str) -> None:
         """Run the user's `!command`; its output becomes part of the conversation.

@@ -46,6 +46,7 @@ TOOLS = _table(
         "glob": "findfiles findpath filesearch globfilesearch find",
         "grep": "search searchfiles searchfilecontent grepsearch grepfiles searchcode rg ripgrep",
         "apply_patch": "patch applypatches",
+        "ask_user": "askuserquestion askfollowupquestion",
     }
 )
 EDITORS = frozenset({"strreplacebasededittool", "strreplaceeditor", "texteditor", "strreplaceeditortool"})

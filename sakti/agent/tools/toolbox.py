@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 TOLD_AFTER, STOPPED_AFTER = 3, 5
 MAX_PARALLEL = 8
-MEMORY_TOOLS = ("memory-search", "skill", "task-mutate", "task-query")
+MEMORY_TOOLS = ("ask_user", "memory-search", "skill", "task-mutate", "task-query")
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
 
 

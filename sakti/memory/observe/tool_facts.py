@@ -1,4 +1,4 @@
-"""Read from a tool call what code can know: queries, empty searches, errors, stacks, test results, sources. Pure.
+"""Read from a tool call what code can know: queries, empty searches, errors, tests, answers of the user. Pure.
 
 Root causes and conclusions need a model. Keys are those that modes declare in their `[fields]`.
 """
@@ -6,11 +6,13 @@ Root causes and conclusions need a model. Keys are those that modes declare in t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from msgspec import structs
+
 from sakti.core.patterns import lazy_pattern
-from sakti.core.types import Json, ToolCallPart, ToolResultPart
+from sakti.core.types import Json, Message, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory.modes import FieldType
 
 Facts: TypeAlias = Mapping[str, list[str]]  # values by key
@@ -20,6 +22,7 @@ MOST, LONGEST = 12, 200  # values of a key, characters of one
 LOOKED_AT = 100_000  # characters at the end of a result
 
 _SEARCH_COMMAND = lazy_pattern(r"\s*(?:git grep|grep|rg|ag|find|fd)\s")
+_SENTENCE_END = lazy_pattern(r"[.?!:;]+(?=\s)")
 _NOTHING = lazy_pattern(r"(?:No|Nothing)\b")
 _ERROR_TYPE = lazy_pattern(r"(?:^|[\s:.(])([A-Z]\w*(?:Error|Exception))\b(?=[:\s]|$)")
 _FRAME = lazy_pattern(
@@ -30,6 +33,29 @@ _TEST = lazy_pattern(r"\b([\w./-]+\.\w+::[\w:\[\]-]+)|^(?:=== RUN|--- \w+:)\s+(\
 _COVERAGE = lazy_pattern(
     r"^(TOTAL|All files)\b.*?(\d+(?:\.\d+)?\s?%)|(coverage)[: ]+(\d+(?:\.\d+)?\s?%)", re.MULTILINE | re.IGNORECASE
 )
+
+
+def with_user_answers(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages with each answer to `ask_user` as a statement of the user, with its question."""
+    return tuple(out for message in messages for out in _split_answers(message))
+
+
+def _split_answers(message: Message) -> Iterator[Message]:
+    answers = [r for r in message.tool_results if r.name == "ask_user" and "answers" in r.details]
+    if not answers:
+        yield message
+        return
+    others = tuple(p for p in message.parts if p not in answers)
+    text = "\n".join(_state_answer(one) for r in answers for one in r.details["answers"])
+    share = message.tokens // 2
+    yield structs.replace(message, role="user", parts=(TextPart(text),), part_tokens=(share,), tokens=share)
+    yield structs.replace(message, parts=others, part_tokens=(share,) * len(others), tokens=message.tokens - share)
+
+
+def _state_answer(answer: Json) -> str:
+    text = " ".join(str(answer["question"]).split()).rstrip("?.!: ").replace('"', "'")
+    question = _SENTENCE_END.sub(",", text)  # so that question and answer are one sentence
+    return f'My decision on "{question}" is: {", ".join(filter(None, [*answer["choices"], answer["text"]]))}.'
 
 
 def read_facts(call: ToolCallPart | None, result: ToolResultPart) -> Facts:

@@ -47,6 +47,11 @@ def question(tool: str) -> str:
     return "Run this command?" if tool == "bash" else f"Allow {one_line(tool, 40)}?"
 
 
+def summary(asked: ApprovalRequested) -> str:
+    """Return one line about a question for a notification."""
+    return asked.target if asked.questions else f"{question(asked.tool)} {asked.target}"
+
+
 def lay_out(
     pending: tuple[ApprovalRequested, ...],
     at: int,

@@ -1,0 +1,300 @@
+"""Cards above the prompt that the user answers: questions with choices. Never a modal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from msgspec import Struct
+from rich.segment import Segment
+from rich.style import Style
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.geometry import Size
+from textual.getters import query_one
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Input
+
+from sakti.agent.tools.approvals import Answer
+from sakti.core.clock import Clock
+from sakti.core.events import ApprovalRequested, CardAnswer, CardQuestion
+from sakti.core.text import one_line, sanitise
+from sakti.tui.host import host_of
+from sakti.tui.palette import Palette
+from sakti.tui.transcript.wrap import Line, Span, indent, plain_lines, shorten, wrap
+from sakti.tui.widgets.approval import GUARD, SHARE
+from sakti.tui.widgets.safe_input import SafeInput
+
+QUESTION_LINES = 4
+
+
+class QuestionForm(Struct):
+    """Answers of the user so far: options chosen and own words, by question."""
+
+    questions: tuple[CardQuestion, ...]
+    chosen: list[set[int]]
+    texts: list[str]
+    at: int = 0  # the question shown
+    cursor: int = 0  # the option under the cursor
+
+    @property
+    def question(self) -> CardQuestion:
+        return self.questions[self.at]
+
+    def toggle(self, option: int) -> None:
+        """Choose an option of the question shown, or take the choice back."""
+        if option >= len(self.question.options):
+            return
+        self.cursor = option
+        chosen = self.chosen[self.at]
+        if self.question.multiple:
+            chosen ^= {option}
+        else:
+            self.chosen[self.at] = set() if chosen == {option} else {option}
+            self.texts[self.at] = ""
+
+    def write(self, text: str) -> None:
+        """Answer the question shown in the user's own words."""
+        self.texts[self.at] = text
+        if text and not self.question.multiple:
+            self.chosen[self.at] = set()
+
+    def turn_to(self, at: int) -> None:
+        if 0 <= at < len(self.questions):
+            self.at, self.cursor = at, 0
+
+    def is_answered(self, at: int) -> bool:
+        return bool(self.chosen[at] or self.texts[at])
+
+    def first_open(self) -> int | None:
+        """Return the first question without an answer, the next ones before the earlier ones."""
+        order = [*range(self.at, len(self.questions)), *range(self.at)]
+        return next((i for i in order if not self.is_answered(i)), None)
+
+    def answers(self) -> tuple[CardAnswer, ...]:
+        return tuple(
+            CardAnswer(q.header, tuple(q.options[i].label for i in sorted(chosen)), text)
+            for q, chosen, text in zip(self.questions, self.chosen, self.texts, strict=True)
+        )
+
+
+def make_form(questions: tuple[CardQuestion, ...]) -> QuestionForm:
+    """Return a form without answers."""
+    return QuestionForm(questions, [set() for _ in questions], ["" for _ in questions])
+
+
+def lay_out_form(form: QuestionForm, width: int, palette: Palette, height: int, *, writing: bool = False) -> list[Line]:
+    """Lay out the question shown, at most `height` lines; the keys are always among them."""
+    room = max(4, width - 2)
+    head = [
+        *_tabs(form, room, palette),
+        *plain_lines(sanitise(form.question.question), palette.bold, room, QUESTION_LINES),
+    ]
+    keys = wrap(_keys(form, palette, writing=writing), room)
+    options = _options(form, room, palette, described=True)
+    if len(head) + len(options) + len(keys) > height:
+        options = _options(form, room, palette, described=False)
+    body = [*head, *options][: max(1, height - len(keys))]
+    return indent([*body, *keys], Segment("┃ ", palette.agent))
+
+
+def _tabs(form: QuestionForm, room: int, palette: Palette) -> list[Line]:
+    """Return the headers of the questions, the one shown highlighted, answered ones marked."""
+    spans: list[Span] = []
+    for index, question in enumerate(form.questions):
+        sign = "✓ " if form.is_answered(index) else ""
+        style = palette.heading if index == form.at else palette.muted
+        spans += [(" · " if index else "", palette.faint)]
+        spans += [(f"{sign}{one_line(question.header, 20)}", style + Style(meta={"question": index}))]
+    return wrap(spans, room)
+
+
+def _options(form: QuestionForm, room: int, palette: Palette, *, described: bool) -> list[Line]:
+    out: list[Line] = []
+    for index, option in enumerate(form.question.options):
+        meta = Style(meta={"option": index})
+        chosen = index in form.chosen[form.at]
+        sign = ("■" if chosen else "□") if form.question.multiple else ("●" if chosen else "○")
+        style = (palette.bold if index == form.cursor else palette.text) + meta
+        label = shorten(one_line(option.label, 200), max(1, room - 4))
+        out.append([Segment(f"{index + 1} {sign} ", palette.agent + meta), Segment(label, style)])
+        if option.description and described:
+            lines = wrap([(one_line(option.description, 300), palette.muted + meta)], max(4, room - 4))
+            out += indent(lines[:2], Segment("    "))
+    if text := form.texts[form.at]:
+        out.append([Segment("o ● ", palette.agent), Segment(shorten(one_line(text, 500), room - 4), palette.text)])
+    return out
+
+
+def _keys(form: QuestionForm, palette: Palette, *, writing: bool) -> list[Span]:
+    if writing:
+        return _name_keys((("enter", "Keep the answer"), ("esc", "Back")), palette)
+    last = form.first_open() in (None, form.at)
+    keys = [("1-6", "Choose"), ("space", "Toggle"), ("o", "Another answer")]
+    keys.append(("enter", "Send" if last else "Next"))
+    keys += [("←→", "Question")] if len(form.questions) > 1 else []
+    return _name_keys((*keys, ("esc", "Decline")), palette)
+
+
+def _name_keys(keys: Sequence[tuple[str, str]], palette: Palette) -> list[Span]:
+    spans: list[Span] = []
+    for number, (key, text) in enumerate(keys):
+        spans += [(" · " if number else "", palette.muted), (f"{key} ", palette.agent), (text, palette.muted)]
+    return spans
+
+
+class CardView(Widget, can_focus=True):
+    """Draws the card and takes its keys."""
+
+    HELP = (
+        "Digits choose an option, up and down move between options and space toggles one; o writes another answer, "
+        "left and right change the question, enter sends the answers, esc declines to answer."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(f"{n}", f"press('{n}')", f"Option {n}", show=False, id=f"card.{n}") for n in range(1, 7)),
+        Binding("space", "press('space')", "Toggle the option", show=False, id="card.toggle"),
+        Binding("o", "press('o')", "Write another answer", show=False, id="card.other"),
+        Binding("enter", "press('enter')", "Send the answers", show=False, id="card.send"),
+        Binding("up", "press('up')", "Previous option", show=False, id="card.up"),
+        Binding("down", "press('down')", "Next option", show=False, id="card.down"),
+        Binding("left", "press('left')", "Previous question", show=False, id="card.left"),
+        Binding("right", "press('right')", "Next question", show=False, id="card.right"),
+    ]
+
+    class CardKey(Message):
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    form: QuestionForm | None = None
+    writing = False  # the line below is open
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines(width))
+
+    def _lines(self, width: int) -> list[Line]:
+        host = host_of(self)
+        if self.form is None:
+            return []
+        height = max(2, int((host.size.height - 4) * SHARE) - self.writing)
+        return lay_out_form(self.form, max(4, width), host.palette, height, writing=self.writing)
+
+    def render_line(self, y: int) -> Strip:
+        lines = self._lines(self.size.width)
+        base = self.rich_style
+        line: Line = lines[y] if y < len(lines) else []
+        return Strip(Segment.apply_style(line, base)).crop_extend(0, self.size.width, base)
+
+    def action_press(self, key: str) -> None:
+        self.post_message(self.CardKey(key))
+
+    def on_click(self, event: events.Click) -> None:
+        meta = event.style.meta
+        if self.form is not None and (at := meta.get("question")) is not None:
+            self.form.turn_to(at)
+            self.refresh(layout=True)
+        elif (option := meta.get("option")) is not None:
+            self.action_press(f"{option + 1}")
+
+
+class CardBox(Vertical):
+    """The card, and a line to write an answer in."""
+
+    class CardAnswered(Message):
+        def __init__(self, id: str, answer: Answer) -> None:
+            super().__init__()
+            self.id, self.answer = id, answer
+
+    view = query_one("#card-view", CardView)
+    line = query_one("#card-line", Input)
+
+    def __init__(self, clock: Clock, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._clock = clock
+        self._since = 0.0
+        self.pending: tuple[ApprovalRequested, ...] = ()
+        self.display = False
+
+    def compose(self) -> ComposeResult:
+        yield CardView(id="card-view")
+        line = SafeInput(id="card-line", compact=True, placeholder="your answer")
+        line.display = False
+        yield line
+
+    @property
+    def current(self) -> ApprovalRequested | None:
+        return self.pending[0] if self.pending else None
+
+    def show(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
+        """Show the oldest card; `take_focus`: the user is not in the middle of typing something else."""
+        before, self.pending = self.current, pending
+        now = self.current
+        if now != before:
+            self._since = self._clock.monotonic()
+            self._stop_writing()
+            self.view.form = make_form(now.questions) if now is not None else None
+            self.view.refresh(layout=True)
+        self.display = now is not None
+        if now is not None and take_focus and not self.view.writing:
+            self.view.focus()
+
+    @on(CardView.CardKey)
+    def _press(self, event: CardView.CardKey) -> None:
+        event.stop()
+        form = self.view.form
+        if form is None or self._clock.monotonic() - self._since < GUARD:
+            return
+        match event.key:
+            case "enter":
+                self._go_on(form)
+            case "o":
+                self._write(form.texts[form.at])
+            case "space":
+                form.toggle(form.cursor)
+            case "up" | "down":
+                form.cursor = (form.cursor + (1 if event.key == "down" else -1)) % len(form.question.options)
+            case "left" | "right":
+                form.turn_to(form.at + (1 if event.key == "right" else -1))
+            case digit:
+                form.toggle(int(digit) - 1)
+        self.view.refresh(layout=True)
+
+    def _go_on(self, form: QuestionForm) -> None:
+        """Go to the next question without an answer; send the answers if there is none."""
+        missing = form.first_open()
+        if missing is not None:
+            form.turn_to(missing)
+        elif self.current is not None:
+            self.post_message(self.CardAnswered(self.current.id, Answer(True, answers=form.answers())))
+
+    def _write(self, text: str) -> None:
+        self.line.display = self.view.writing = True
+        self.line.value = text
+        self.line.focus()
+
+    def _stop_writing(self) -> None:
+        self.line.display = self.view.writing = False
+        self.view.refresh(layout=True)
+
+    @on(Input.Submitted, "#card-line")
+    def _submit_line(self, event: Input.Submitted) -> None:
+        event.stop()
+        if self.view.form is not None:
+            self.view.form.write(event.value.strip())
+        self._stop_writing()
+        self.view.focus()
+
+    def leave(self) -> bool:
+        """Handle Esc: close the line, else decline the card. False if there is no card."""
+        if self.view.writing:
+            self._stop_writing()
+            self.view.focus()
+        elif self.current is not None:
+            self.post_message(self.CardAnswered(self.current.id, Answer(False)))
+        else:
+            return False
+        return True

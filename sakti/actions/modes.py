@@ -1,11 +1,11 @@
-"""Declare `/mode` and `/approve`: the agent's mode and approvals."""
+"""Declare `/mode`, `/approve` and `/plan`: the agent's mode, approvals, and the approved plan."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from sakti.actions.spec import action, arg
-from sakti.actions.values import Card, Done, Value
+from sakti.actions.values import Card, Done, Text, Value
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.lazy import lazy_imports
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
 with lazy_imports:
+    from sakti.agent import plans
     from sakti.memory import modes as memory_modes
 
 
 @action(arg("name", default="", offers="modes"), chat="mode", hint="[MODE]", needs="session")
 async def mode(scope: Scope, name: str) -> Value:
-    """Change how the agent works: its instructions, its tools and what is remembered."""
+    """Change the agent's instructions, its tools, and what memory keeps."""
     session = scope.session
     if not name:
         return _list_modes(session.current.mode)
@@ -40,3 +41,13 @@ async def approve(scope: Scope, name: str) -> Value:
         session.set_approval_mode(name)
     where = " in this thread" if session.current.may_edit else ""
     return Done(f"Approval is {session.current.approval_mode}{where}; /approve takes {', '.join(APPROVAL_MODES)}.")
+
+
+@action(chat="plan", needs="session")
+async def plan(scope: Scope) -> Value:
+    """Show the plan that was approved in this thread."""
+    thread = scope.session.thread
+    current = plans.current(thread.metadata) if thread is not None else None
+    if current is None:
+        return Done("No plan was approved in this thread. In plan mode the agent proposes one.", title="Plan")
+    return Text(tuple(plans.to_markdown(current).split("\n")), title="Plan")

@@ -188,6 +188,8 @@ async def _steps(turn: Turn, user: Message) -> None:
         calls = turn.steps[-1].message.tool_calls
         if calls:
             await _run_calls(turn, calls, repetition)
+            if any(r.details.get("ends_turn") for r in turn.results):
+                return
         goes_on = bool(calls or turn.cut_at or turn.paused())
         _stop_if_due(turn, repetition, last and bool(calls or turn.step > 1), goes_on=goes_on)
         _stop_for_hook(turn)

@@ -18,19 +18,29 @@ from sakti.agent.session.running_turn import RunningTurn, StepEstimate
 from sakti.agent.workspace import Workspace
 from sakti.core.config import SessionMode
 from sakti.core.errors import StoreError
-from sakti.core.events import Event, MemoryStatus, MessageSaved, Notice, StepFinished, ThreadChanged, assign_thread
+from sakti.core.events import (
+    Event,
+    MemoryStatus,
+    MessageSaved,
+    Notice,
+    StepFinished,
+    TasksChanged,
+    ThreadChanged,
+    assign_thread,
+)
 from sakti.core.lazy import lazy_imports
 from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.plans import ProposedPlan
     from sakti.agent.project.hooks.fire import Hooks
     from sakti.agent.tools.processes import Running
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
 
 with lazy_imports:
-    from sakti.agent import budget
+    from sakti.agent import budget, plans
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.judge import modes as judge_modes
     from sakti.agent.judge import rules as judge_rules
@@ -50,6 +60,7 @@ with lazy_imports:
     from sakti.store import secrets
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads
+    from sakti.tasks import service
 
 
 class OpenThread:
@@ -174,12 +185,16 @@ class OpenThread:
 
     # --- open and leave ---------------------------------------------------------------------------------------
 
-    async def open_new(self, thread_id: str | None = None) -> None:
+    async def open_new(self, thread_id: str | None = None, *, metadata: Json | None = None) -> None:
         """Begin an empty thread. It is stored with its first message, so that empty ones leave no trace."""
         ws = self.workspace
         now = ws.clock.now()
         self.is_new = True
-        await self.switch_to(Thread(thread_id or ws.store.ids.new(), ws.resource_id, "", now, now, mode=self.mode))
+        await self.switch_to(
+            Thread(
+                thread_id or ws.store.ids.new(), ws.resource_id, "", now, now, mode=self.mode, metadata=metadata or {}
+            )
+        )
 
     async def open_stored(self, thread_id: str) -> None:
         """Go on with a stored thread. Raises `StoreError` if it does not exist."""
@@ -389,6 +404,30 @@ class OpenThread:
         if now != before:
             await self.add_metadata({prompt_facts.LOADED: now})
 
+    # --- plans ------------------------------------------------------------------------------------------------
+
+    def task_actor(self) -> service.Actor:
+        """Return the agent of this thread as the one who changes tasks."""
+        ws = self.workspace
+        return service.Actor(ws.board_id, self.id, ws.clock.now(), self.id, owner=ws.owner or None)
+
+    async def approve_plan(self, plan: ProposedPlan, message_id: str, mode: SessionMode, *, fresh: bool) -> None:
+        """Create the tasks of a plan and store it in one transaction, then change the approval mode.
+
+        `fresh`: a new thread, which begins after this turn, carries it out.
+        """
+        ws = self.workspace
+        mode = "edits" if mode == "auto" and ws.refused_auto() else mode
+        approval: Json = {"before": self.approval_mode, "mode": mode}
+        stored = await ws.store.write(plans.approve, self.task_actor(), plan, ws.store.ids, message_id, approval)
+        if fresh:
+            self.running.successor = {plans.KEY: stored, **plans.pin(stored, at_once=True), plans.PLANNED_IN: self.id}
+            await self.add_metadata({stored_threads.PINNED_PLAN: None})
+        else:
+            await self.add_metadata({plans.KEY: stored, **plans.pin(stored)})
+            self.set_approval_mode(mode)
+        self.emit(TasksChanged())
+
     # --- the prompt -------------------------------------------------------------------------------------------
 
     def system(self) -> tuple[Block, ...]:
@@ -516,7 +555,7 @@ class OpenThread:
             loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.names_loaded(self.thread), self.note_skills)
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
-        tools.append(cards.make_ask_user(approvals))
+        tools += [cards.make_ask_user(approvals), cards.make_present_plan(approvals, self.approve_plan)]
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools},
             ws.make_tool_state(self.emit, enclosed=self.approval_mode != "full"),

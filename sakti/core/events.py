@@ -193,6 +193,16 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     is_edit: bool = False
     questions: tuple[CardQuestion, ...] = ()
 
+    @property
+    def is_plan(self) -> bool:
+        """Return whether it is a plan, as Markdown in `target`, that waits for approval."""
+        return self.tool == "present_plan"
+
+    @property
+    def is_card(self) -> bool:
+        """Return whether a special card answers it."""
+        return bool(self.questions) or self.is_plan
+
 
 class ApprovalResolved(ThreadEvent, frozen=True):
     id: str

@@ -41,7 +41,7 @@ class ModeNumbers(Struct, frozen=True, forbid_unknown_fields=True):
 
 @lru_cache(maxsize=64)
 def numbers(mode: str) -> ModeNumbers:
-    """Return the front matter of a mode; the default mode's if it has none. Raises `ConfigError` for a broken one."""
+    """Return the front matter of a mode, without a file the default one. Raises `ConfigError`."""
     name = f"modes/{mode}"
     if not has_prompt(name):
         return ModeNumbers()
@@ -69,7 +69,7 @@ def descriptions() -> dict[str, str]:
 
 
 def typed_fields(mode: str, section: str, content: str) -> Json:
-    """Return the `mode_specific` values of a line: declared keys typed, in a section also other names, as text.
+    """Return the `mode_specific` values of a line: declared keys typed, others in a section as text.
 
     The section fills the key of its name: a text, one entry of a list, or with its pairs a table.
     """

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from sakti.core.config import SessionMode
 from sakti.core.events import ApprovalRequested, CardAnswer, CardQuestion, Grant
 from sakti.core.patterns import lazy_pattern
 
@@ -22,12 +23,14 @@ class Answer(Struct, frozen=True):
     edited: str | None = None
     problem: str = ""
     answers: tuple[CardAnswer, ...] = ()
+    mode: SessionMode = "ask"
+    fresh: bool = False
 
 
 def answer(line: str, asked: ApprovalRequested) -> Answer | None:
     """Parse a line as an answer to the open question; None if it is something else."""
-    if asked.questions:
-        return _answer_card(line, asked.questions)
+    if asked.is_card:
+        return _answer_plan(line) if asked.is_plan else _answer_card(line, asked.questions)
     word, _, rest = line.strip().partition(" ")
     match word.lower().rstrip(",."), rest.strip():
         case (("y" | "yes"), ""):
@@ -52,6 +55,20 @@ def answer(line: str, asked: ApprovalRequested) -> Answer | None:
             return None
 
 
+def _answer_plan(line: str) -> Answer | None:
+    """Parse the answer to a plan: `a MODE`, `f MODE`, or `n` with a note."""
+    word, _, rest = line.strip().partition(" ")
+    match word.lower().rstrip(",."), rest.strip():
+        case (("a" | "f") as way, ("ask" | "edits" | "auto") as mode):
+            return Answer(True, mode=mode, fresh=way == "f")
+        case (("a" | "f"), ""):
+            return Answer(problem="name the approval mode as well: a ask, a edits or a auto")
+        case (("n" | "no"), note):
+            return Answer(note=note)
+        case _:
+            return None
+
+
 def _answer_card(line: str, questions: Sequence[CardQuestion]) -> Answer | None:
     """Parse the answers to all questions, separated by semicolons: numbers, or `o` and the user's words."""
     if line.strip().lower() in ("n", "no"):
@@ -69,7 +86,7 @@ def _answer_card(line: str, questions: Sequence[CardQuestion]) -> Answer | None:
 
 
 def _answer_one(piece: str, question: CardQuestion) -> CardAnswer | str:
-    """Return the answer to one question, or what is wrong with it."""
+    """Return the answer to one question, or the problem with it."""
     if piece[0] in "oO":
         return CardAnswer(question.header, (), piece[1:].strip())
     numbers = sorted({int(n) for n in piece.replace(",", " ").split()})

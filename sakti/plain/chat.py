@@ -340,7 +340,18 @@ class Chat:
         if reply.problem:
             self.say([reply.problem])
             return
-        answer = Answer(reply.approved, reply.grant, reply.note, reply.edited, answers=reply.answers)
+        if reply.mode == "auto" and (refused := self.session.workspace.refused_auto()):
+            self.say([f"auto is not possible here: {refused}"])
+            return
+        answer = Answer(
+            reply.approved,
+            reply.grant,
+            reply.note,
+            reply.edited,
+            answers=reply.answers,
+            mode=reply.mode,
+            fresh=reply.fresh,
+        )
         self.session.answer(question.id, answer)
 
     async def send(self, text: str) -> None:

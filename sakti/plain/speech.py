@@ -205,7 +205,7 @@ class Speech(Struct):
             self._open = (*self._open, event)
             return self._ask() if len(self._open) == 1 else []
         first = self._open[:1]
-        was_card = any(q.questions for q in self._open if q.id == event.id)
+        was_card = any(q.is_card for q in self._open if q.id == event.id)
         self._open = tuple(q for q in self._open if q.id != event.id)
         return [
             words.resolved(event, was_card=was_card),
@@ -214,9 +214,7 @@ class Speech(Struct):
 
     def _ask(self) -> list[str]:
         self._questions += 1
-        if self._open[0].questions:
-            return words.card(self._open[0].questions, self._questions)
-        return words.question(self._open, self._questions)
+        return words.ask(self._open, self._questions)
 
     @property
     def question(self) -> ApprovalRequested | None:

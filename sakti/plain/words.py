@@ -119,6 +119,14 @@ def planned(said: Message) -> list[str]:
     return [f"{many(len(calls), 'call')}: {'; '.join(call(c) for c in calls)}"] if len(calls) > 1 else []
 
 
+def ask(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
+    """Format the first of `pending`: a plan, a card or an approval."""
+    first = pending[0]
+    if first.is_plan:
+        return plan(first.target, number)
+    return card(first.questions, number) if first.is_card else question(pending, number)
+
+
 def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     """Format the first of `pending` as a question with its answers."""
     first = pending[0]
@@ -148,6 +156,17 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     return out
 
 
+def plan(text: str, number: int) -> list[str]:
+    """Format a plan that waits for approval, and how it is answered."""
+    lines = [f"  {line}" for line in sanitise(text).split("\n") if line.strip()]
+    return [
+        f"question {number}: approve this plan?",
+        *lines,
+        "a and an approval mode (ask, edits, auto): approve; f and a mode: approve in a fresh thread",
+        "n and Enter: keep planning; words behind the n say what to plan differently",
+    ]
+
+
 def resolved(event: ApprovalResolved, *, was_card: bool) -> str:
     """Say how a question ended."""
     if event.approved:
@@ -158,6 +177,8 @@ def resolved(event: ApprovalResolved, *, was_card: bool) -> str:
 
 def keys(asked: ApprovalRequested) -> str:
     """Name the keys that answer a question."""
+    if asked.is_plan:
+        return "a, f or n"
     return "a number, o or n" if asked.questions else "y, s, t, a, n or e"
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from sakti.agent.tools.approvals import Answer
-from sakti.core.events import CardAnswer
+from sakti.core.events import ApprovalRequested, CardAnswer
 from tests.tui.conftest import screen_text, settle
 from tests.unit.agent.test_cards import card
 
 
-async def show(app, pilot, session):
-    session.approvals = (card(),)
+async def show(app, pilot, session, asked=None):
+    session.approvals = (asked or card(),)
     session.emit(session.approvals[0])
     await settle(app, pilot)
 
@@ -43,8 +44,33 @@ async def test_escape_closes_the_line_first_and_then_declines(running, session):
         assert session.calls[-1] == ("answer", "c", Answer(False))
 
 
+TEXT = "# Store the region\n\nFor taxes.\n\n1. Add the column\n   Files: db.sql\n   Check: make check\n2. Read it"
+PLAN = ApprovalRequested("p", "present_plan", "", TEXT, ".")
+
+
+async def test_a_plan_is_approved_with_a_mode_or_sent_back(running, session):
+    async with running((80, 24)) as (app, pilot):
+        await show(app, pilot, session, PLAN)
+        assert "Approve this plan?" in screen_text(app) and "Check: make check" in screen_text(app)
+        await pilot.press("f", "escape", "a", "2")
+        await settle(app, pilot)
+        assert session.calls[-1] == ("answer", "p", Answer(True, mode="edits"))
+        await show(app, pilot, session, msgspec.structs.replace(PLAN, id="q"))
+        await pilot.press("f")
+        await settle(app, pilot)
+        app.chat.conversation.card.change_plan(TEXT + " twice")
+        await pilot.press("1")
+        await settle(app, pilot)
+        assert session.calls[-1] == ("answer", "q", Answer(True, edited=TEXT + " twice", mode="ask", fresh=True))
+        await show(app, pilot, session, msgspec.structs.replace(PLAN, id="r"))
+        await pilot.press("n", *"no", "enter")
+        await settle(app, pilot)
+        assert session.calls[-1] == ("answer", "r", Answer(False, note="no"))
+
+
+@pytest.mark.parametrize("asked", [card(), PLAN], ids=["question", "plan"])
 @pytest.mark.parametrize("size", [(80, 24), (120, 35)])
-def test_picture_of_a_question(snap_compare, size):
+def test_picture_of_a_card(snap_compare, size, asked):
     from pathlib import Path
 
     from sakti.tui.app import SaktiApp
@@ -56,7 +82,7 @@ def test_picture_of_a_question(snap_compare, size):
     async def ask(pilot):
         await posed("sakti-dark")(pilot)
         scenery.workspace.clock.step = 1.0
-        await show(pilot.app, pilot, scenery)
+        await show(pilot.app, pilot, scenery, asked)
         await pilot.press("1")
         await settle(pilot.app, pilot)
 

@@ -1,4 +1,4 @@
-"""Tell the model what changed since the thread began: instructions, each file as a fact, skills, modes."""
+"""Tell the model of changes since the thread began: instructions by file, skills, modes."""
 
 from __future__ import annotations
 

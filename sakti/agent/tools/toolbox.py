@@ -21,6 +21,7 @@ from sakti.agent.tools import call_hooks, call_texts, masked_values, tool_search
 from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.call_hooks import Denied, Judged
+from sakti.agent.tools.cards import PRESENT_PLAN
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError, ToolError
@@ -35,7 +36,8 @@ log = logging.getLogger(__name__)
 
 TOLD_AFTER, STOPPED_AFTER = 3, 5
 MAX_PARALLEL = 8
-MEMORY_TOOLS = ("ask_user", "memory-search", "skill", "task-mutate", "task-query")
+MEMORY_TOOLS = ("ask_user", "memory-search", "present_plan", "skill", "task-mutate", "task-query")
+PLAN_ENDS = "Plan mode changes nothing. Call present_plan when the plan is ready."
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
 
 
@@ -305,7 +307,7 @@ class Toolbox(Struct):
         return structs.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
 
     def _mode_for(self, tool: Tool) -> SessionMode:
-        """Return the approval mode for calls of a tool: commands of an agent mode that only reads change nothing."""
+        """Return the approval mode for calls of a tool: `plan` for commands if the agent mode only reads."""
         return "plan" if tool.effect == "run" and self.mode_tools.reads_only else self.mode
 
     def set_mode(self, mode: SessionMode) -> None:
@@ -376,7 +378,7 @@ class Toolbox(Struct):
         if decision.verdict == "allow":
             return _with(arguments, decision), decision
         if decision.verdict == "deny":
-            raise _refusal(call, decision)
+            raise self._refusal(call, decision)
         return await self._asked(run, found, call, arguments, decision, decide)
 
     async def _asked(
@@ -404,7 +406,7 @@ class Toolbox(Struct):
         )
         answer, decision = await self.approvals.ask(request, decision, decide)
         if decision.verdict == "deny":
-            raise _refusal(call, decision)
+            raise self._refusal(call, decision)
         if not answer.approved:
             if not self.approvals.interactive:
                 raise Denied(f"Denied: {answer.note}.", answer.note)
@@ -417,8 +419,12 @@ class Toolbox(Struct):
             arguments = {**arguments, "command": answer.edited}
             decision = judge(found, arguments, mode=self._mode_for(found), rules=self._all_rules, place=run.place())
             if decision.verdict == "deny":
-                raise _refusal(call, decision)
+                raise self._refusal(call, decision)
         return _with(arguments, decision), decision
+
+    def _refusal(self, call: ToolCallPart, decision: Decision) -> Denied:
+        after = f" {PLAN_ENDS}" if self.mode == "plan" and PRESENT_PLAN in self.tools else ""
+        return Denied(f"Refused: {decision.target or call.name}: {decision.reason}.{after}", decision.reason)
 
     def _grant(self, grant: Grant, rules: Sequence[str]) -> None:
         """Allow what an answer allows beyond its call, also to the other open questions."""
@@ -456,10 +462,6 @@ class Toolbox(Struct):
                 return ""
             message = f"{self.state.show(hidden[0])} has not been read yet. Read it, then change it."
             raise ToolError(message) from None
-
-
-def _refusal(call: ToolCallPart, decision: Decision) -> Denied:
-    return Denied(f"Refused: {decision.target or call.name}: {decision.reason}.", decision.reason)
 
 
 def _with_loss(decision: Decision, arguments: Json, loss: str) -> Decision:

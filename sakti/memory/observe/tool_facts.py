@@ -1,4 +1,4 @@
-"""Read from a tool call what code can know: queries, empty searches, errors, tests, answers of the user. Pure.
+"""Read facts from tool calls: queries, empty searches, errors, tests, answers of the user. Pure.
 
 Root causes and conclusions need a model. Keys are those that modes declare in their `[fields]`.
 """
@@ -17,6 +17,7 @@ from sakti.memory.modes import FieldType
 
 Facts: TypeAlias = Mapping[str, list[str]]  # values by key
 
+_ANSWERED = ("ask_user", "present_plan")  # calls whose results have words of the user
 SEARCHES = ("grep", "glob", "memory-search")
 MOST, LONGEST = 12, 200  # values of a key, characters of one
 LOOKED_AT = 100_000  # characters at the end of a result
@@ -36,17 +37,20 @@ _COVERAGE = lazy_pattern(
 
 
 def with_user_answers(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the messages with each answer to `ask_user` as a statement of the user, with its question."""
+    """Return the messages with answers to questions, and changes of a plan, as statements of the user."""
     return tuple(out for message in messages for out in _split_answers(message))
 
 
 def _split_answers(message: Message) -> Iterator[Message]:
-    answers = [r for r in message.tool_results if r.name == "ask_user" and "answers" in r.details]
+    answers = [r for r in message.tool_results if r.name in _ANSWERED and r.details.keys() & {"answers", "edited"}]
     if not answers:
         yield message
         return
     others = tuple(p for p in message.parts if p not in answers)
-    text = "\n".join(_state_answer(one) for r in answers for one in r.details["answers"])
+    lines = [_state_answer(one) for r in answers for one in r.details.get("answers", ())]
+    text = "\n".join(
+        [*lines, *(f"I changed the plan to:\n{r.details['edited']}" for r in answers if "edited" in r.details)]
+    )
     share = message.tokens // 2
     yield structs.replace(message, role="user", parts=(TextPart(text),), part_tokens=(share,), tokens=share)
     yield structs.replace(message, parts=others, part_tokens=(share,) * len(others), tokens=message.tokens - share)
@@ -77,7 +81,7 @@ def read_facts(call: ToolCallPart | None, result: ToolResultPart) -> Facts:
 def fill_keys(
     lines: Mapping[str, Sequence[Facts]], declared: Mapping[str, FieldType], sections: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, Json]]:
-    """Return the section and the values of the declared keys of each line, by its content; skip lines without."""
+    """Return the section and the values of declared keys of each line that has some, by its content."""
     by_key = {name.replace("-", "_"): name for name in sections}
     fields = {content: values for content, facts in lines.items() if (values := _select(facts, declared))}
     categories = {c: by_key[key] for c, values in fields.items() for key in reversed(values) if key in by_key}
@@ -106,7 +110,7 @@ def _bounded(values: Iterable[str]) -> list[str]:
 
 
 def _query(tool: str, arguments: Json, command: str) -> str:
-    """Return what a call searches for; empty if it does not search."""
+    """Return the query of a call; empty if it does not search."""
     if tool in SEARCHES:
         words = (str(arguments[k]) for k in ("pattern", "query", "path") if arguments.get(k))
         return " ".join((tool, *words))
@@ -122,7 +126,7 @@ def _is_empty(result: ToolResultPart, text: str) -> bool:
 
 
 def _of_output(text: str) -> dict[str, list[str]]:
-    """Return what the output of a command shows: errors, frames of a stack, tests and their results."""
+    """Return errors, frames of a stack, tests and their results from the output of a command."""
     return {
         "error_type": [m[1] for m in _ERROR_TYPE.finditer(text)][-1:],
         "stack_trace": [":".join(filter(None, m.groups())) for m in _FRAME.finditer(text)],

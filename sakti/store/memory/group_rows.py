@@ -207,7 +207,7 @@ def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
 
 
 def mode_data(db: Database, group_ids: Sequence[str]) -> tuple[dict[str, str], dict[str, Json]]:
-    """Return the sections and the `mode_specific` fields of these groups' lines, by content; skip those without."""
+    """Return the sections and the `mode_specific` fields of these groups' lines, by content."""
     marks = ",".join("?" * len(group_ids))
     rows = db.execute_sql(
         f"SELECT content, category, json_extract(metadata, '$.mode_specific') FROM observations"

@@ -21,7 +21,7 @@ from sakti.tui.chat.find import ThreadFind
 from sakti.tui.chat.thread_view import ThreadView, VisitBar
 from sakti.tui.host import Host, app_of
 from sakti.tui.widgets.approval import ApprovalBox
-from sakti.tui.widgets.card import CardBox
+from sakti.tui.widgets.card import CardBox, PlanForm
 from sakti.tui.widgets.completions import Completions
 from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.prompt import Prompt
@@ -30,6 +30,7 @@ from sakti.tui.widgets.start import Start
 from sakti.tui.widgets.transcript import Transcript
 
 with lazy_imports:
+    from sakti.agent import plans
     from sakti.tui import clipboard, editor
     from sakti.tui.screens import text as text_screens
 
@@ -52,7 +53,7 @@ class Conversation(Vertical):
         self.transcript = Transcript(id="transcript", findable=True)
         self.transcript.takes_click = False
         self.approval = ApprovalBox(host.session.workspace.clock)
-        self.card = CardBox(host.session.workspace.clock)
+        self.card = CardBox(host.session.workspace.clock, lambda: not host.session.workspace.refused_auto())
         self.queue = QueueView()
         self.completions = Completions()
         self.prompt = Prompt(id="prompt")
@@ -251,9 +252,26 @@ class Conversation(Vertical):
     def _answer_card(self, event: CardBox.CardAnswered) -> None:
         self._host.session.answer(event.id, event.answer)
 
+    @on(CardBox.PlanWanted)
+    def _open_plan(self, event: CardBox.PlanWanted) -> None:
+        if event.edit:
+            self._host.go(self._edit_plan, event.form, group="approval", exclusive=True)
+        else:
+            self._host.push(text_screens.PageScreen("Plan", event.form.text))
+
+    async def _edit_plan(self, form: PlanForm) -> None:
+        """Let the user change the plan in an editor; one that cannot be read leaves the card as it was."""
+        text = (await self._edit_text(form.text)).rstrip("\n")
+        try:
+            plans.from_markdown(text)
+        except SaktiError as e:
+            self._host.say(e.message, title="Plan", tone="warning")
+            return
+        self.card.change_plan(text)
+
     def show_questions(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
         """Show the open approvals and the oldest card."""
-        cards = tuple(p for p in pending if p.questions)
+        cards = tuple(p for p in pending if p.is_card)
         self.approval.show(tuple(p for p in pending if p not in cards), take_focus=take_focus)
         self.card.show(cards, take_focus=take_focus and not self.approval.pending)
         self.fit_start()

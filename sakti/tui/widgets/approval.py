@@ -49,7 +49,9 @@ def question(tool: str) -> str:
 
 def summary(asked: ApprovalRequested) -> str:
     """Return one line about a question for a notification."""
-    return asked.target if asked.questions else f"{question(asked.tool)} {asked.target}"
+    if asked.is_card:
+        return f"Plan: {asked.target.partition(chr(10))[0].removeprefix('# ')}" if asked.is_plan else asked.target
+    return f"{question(asked.tool)} {asked.target}"
 
 
 def lay_out(

@@ -1,8 +1,8 @@
-"""Cards above the prompt that the user answers: questions with choices. Never a modal."""
+"""Cards above the prompt that the user answers: questions with choices, plans. Never a modal."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ from textual.widgets import Input
 
 from sakti.agent.tools.approvals import Answer
 from sakti.core.clock import Clock
+from sakti.core.config import SessionMode
 from sakti.core.events import ApprovalRequested, CardAnswer, CardQuestion
 from sakti.core.text import one_line, sanitise
 from sakti.tui.host import host_of
@@ -140,6 +141,56 @@ def _keys(form: QuestionForm, palette: Palette, *, writing: bool) -> list[Span]:
     return _name_keys((*keys, ("esc", "Decline")), palette)
 
 
+class PlanForm(Struct):
+    """Plan as Markdown with the user's changes; `way`, as chosen, is "", "approve" or "fresh"."""
+
+    text: str
+    edited: bool = False
+    may_auto: bool = False
+    way: str = ""
+
+    @property
+    def modes(self) -> tuple[SessionMode, ...]:
+        """Return the approval modes in which it may be carried out."""
+        return ("ask", "edits", "auto") if self.may_auto else ("ask", "edits")
+
+    def answer(self, mode: SessionMode) -> Answer:
+        edited = self.text if self.edited else None
+        return Answer(True, edited=edited, mode=mode, fresh=self.way == "fresh")
+
+
+def lay_out_plan(form: PlanForm, width: int, palette: Palette, height: int, *, writing: bool = False) -> list[Line]:
+    """Lay out a plan, at most `height` lines; the keys are always among them."""
+    room = max(4, width - 2)
+    head: list[Line] = [[Segment("Approve this plan?", palette.heading)]]
+    keys = wrap(_plan_keys(form, palette, writing=writing), room)
+    rows = [line for text in sanitise(form.text).split("\n") for line in _plan_line(text, room, palette)]
+    free = max(1, height - len(head) - len(keys))
+    if len(rows) > free:
+        rows = [*rows[: free - 1], [Segment(f"… {len(rows) - free + 1} more lines, v shows all", palette.muted)]]
+    return indent([*head, *rows, *keys], Segment("┃ ", palette.agent))
+
+
+def _plan_line(text: str, room: int, palette: Palette) -> list[Line]:
+    if not text.strip():
+        return []
+    if text.startswith("# "):
+        return wrap([(text[2:], palette.bold)], room)
+    lead = len(text) - len(text.lstrip())
+    style = palette.muted if lead else palette.text
+    return indent(wrap([(text.strip(), style)], max(4, room - lead)), Segment(" " * lead))
+
+
+def _plan_keys(form: PlanForm, palette: Palette, *, writing: bool) -> list[Span]:
+    if writing:
+        return _name_keys((("enter", "Send"), ("esc", "Back")), palette)
+    if form.way:
+        modes = [(f"{n}", f"Approval {mode}") for n, mode in enumerate(form.modes, start=1)]
+        return _name_keys((*modes, ("esc", "Back")), palette)
+    keys = (("a", "Approve"), ("f", "Approve, fresh thread"), ("e", "Edit"), ("v", "View"), ("n", "Keep planning"))
+    return _name_keys(keys, palette)
+
+
 def _name_keys(keys: Sequence[tuple[str, str]], palette: Palette) -> list[Span]:
     spans: list[Span] = []
     for number, (key, text) in enumerate(keys):
@@ -152,7 +203,8 @@ class CardView(Widget, can_focus=True):
 
     HELP = (
         "Digits choose an option, up and down move between options and space toggles one; o writes another answer, "
-        "left and right change the question, enter sends the answers, esc declines to answer."
+        "left and right change the question, enter sends the answers, esc declines to answer. A plan: a approves it, f "
+        "in a fresh thread, e edits it, v shows all of it, n keeps planning, with a note."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(f"{n}", f"press('{n}')", f"Option {n}", show=False, id=f"card.{n}") for n in range(1, 7)),
@@ -163,6 +215,11 @@ class CardView(Widget, can_focus=True):
         Binding("down", "press('down')", "Next option", show=False, id="card.down"),
         Binding("left", "press('left')", "Previous question", show=False, id="card.left"),
         Binding("right", "press('right')", "Next question", show=False, id="card.right"),
+        Binding("a", "press('a')", "Approve the plan", show=False, id="card.approve"),
+        Binding("f", "press('f')", "Approve the plan in a fresh thread", show=False, id="card.fresh"),
+        Binding("e", "press('e')", "Edit the plan", show=False, id="card.edit"),
+        Binding("v", "press('v')", "View the plan", show=False, id="card.view"),
+        Binding("n", "press('n')", "Keep planning, with a note", show=False, id="card.keep-planning"),
     ]
 
     class CardKey(Message):
@@ -170,7 +227,7 @@ class CardView(Widget, can_focus=True):
             super().__init__()
             self.key = key
 
-    form: QuestionForm | None = None
+    form: QuestionForm | PlanForm | None = None
     writing = False  # the line below is open
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -181,7 +238,8 @@ class CardView(Widget, can_focus=True):
         if self.form is None:
             return []
         height = max(2, int((host.size.height - 4) * SHARE) - self.writing)
-        return lay_out_form(self.form, max(4, width), host.palette, height, writing=self.writing)
+        lay_out = lay_out_plan if isinstance(self.form, PlanForm) else lay_out_form
+        return lay_out(self.form, max(4, width), host.palette, height, writing=self.writing)  # pyright: ignore[reportArgumentType]
 
     def render_line(self, y: int) -> Strip:
         lines = self._lines(self.size.width)
@@ -194,7 +252,7 @@ class CardView(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         meta = event.style.meta
-        if self.form is not None and (at := meta.get("question")) is not None:
+        if isinstance(self.form, QuestionForm) and (at := meta.get("question")) is not None:
             self.form.turn_to(at)
             self.refresh(layout=True)
         elif (option := meta.get("option")) is not None:
@@ -209,19 +267,26 @@ class CardBox(Vertical):
             super().__init__()
             self.id, self.answer = id, answer
 
+    class PlanWanted(Message):
+        """Show all of a plan, or open it in the user's editor."""
+
+        def __init__(self, form: PlanForm, *, edit: bool) -> None:
+            super().__init__()
+            self.form, self.edit = form, edit
+
     view = query_one("#card-view", CardView)
     line = query_one("#card-line", Input)
 
-    def __init__(self, clock: Clock, *, id: str | None = None) -> None:
+    def __init__(self, clock: Clock, may_auto: Callable[[], bool], *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._clock = clock
+        self._clock, self._may_auto = clock, may_auto
         self._since = 0.0
         self.pending: tuple[ApprovalRequested, ...] = ()
         self.display = False
 
     def compose(self) -> ComposeResult:
         yield CardView(id="card-view")
-        line = SafeInput(id="card-line", compact=True, placeholder="your answer")
+        line = SafeInput(id="card-line", compact=True)
         line.display = False
         yield line
 
@@ -236,11 +301,14 @@ class CardBox(Vertical):
         if now != before:
             self._since = self._clock.monotonic()
             self._stop_writing()
-            self.view.form = make_form(now.questions) if now is not None else None
+            self.view.form = self._make_form(now) if now is not None else None
             self.view.refresh(layout=True)
         self.display = now is not None
         if now is not None and take_focus and not self.view.writing:
             self.view.focus()
+
+    def _make_form(self, asked: ApprovalRequested) -> QuestionForm | PlanForm:
+        return PlanForm(asked.target, may_auto=self._may_auto()) if asked.is_plan else make_form(asked.questions)
 
     @on(CardView.CardKey)
     def _press(self, event: CardView.CardKey) -> None:
@@ -248,32 +316,57 @@ class CardBox(Vertical):
         form = self.view.form
         if form is None or self._clock.monotonic() - self._since < GUARD:
             return
-        match event.key:
-            case "enter":
-                self._go_on(form)
-            case "o":
-                self._write(form.texts[form.at])
-            case "space":
-                form.toggle(form.cursor)
-            case "up" | "down":
-                form.cursor = (form.cursor + (1 if event.key == "down" else -1)) % len(form.question.options)
-            case "left" | "right":
-                form.turn_to(form.at + (1 if event.key == "right" else -1))
-            case digit:
-                form.toggle(int(digit) - 1)
+        if isinstance(form, PlanForm):
+            self._press_at_plan(form, event.key)
+        else:
+            self._press_at_question(form, event.key)
         self.view.refresh(layout=True)
 
+    def _press_at_plan(self, form: PlanForm, key: str) -> None:
+        if form.way and key.isdecimal() and int(key) <= len(form.modes):
+            self._reply(form.answer(form.modes[int(key) - 1]))
+        elif key in ("a", "f"):
+            form.way = "approve" if key == "a" else "fresh"
+        elif key in ("e", "v"):
+            self.post_message(self.PlanWanted(form, edit=key == "e"))
+        elif key == "n":
+            self._write("", "what to plan differently (optional)")
+
+    def change_plan(self, text: str) -> None:
+        """Show the plan as the user edited it."""
+        if isinstance(self.view.form, PlanForm) and text.strip() != self.view.form.text.strip():
+            self.view.form.text, self.view.form.edited = text, True
+            self.view.refresh(layout=True)
+
+    def _press_at_question(self, form: QuestionForm, key: str) -> None:
+        if key == "enter":
+            self._go_on(form)
+        elif key == "o":
+            self._write(form.texts[form.at], "your answer")
+        elif key == "space":
+            form.toggle(form.cursor)
+        elif key in ("up", "down"):
+            form.cursor = (form.cursor + (1 if key == "down" else -1)) % len(form.question.options)
+        elif key in ("left", "right"):
+            form.turn_to(form.at + (1 if key == "right" else -1))
+        elif key.isdecimal():
+            form.toggle(int(key) - 1)
+
+    def _reply(self, answer: Answer) -> None:
+        if self.current is not None:
+            self.post_message(self.CardAnswered(self.current.id, answer))
+
     def _go_on(self, form: QuestionForm) -> None:
-        """Go to the next question without an answer; send the answers if there is none."""
+        """Go to the next question without an answer, or send the answers."""
         missing = form.first_open()
         if missing is not None:
             form.turn_to(missing)
-        elif self.current is not None:
-            self.post_message(self.CardAnswered(self.current.id, Answer(True, answers=form.answers())))
+        else:
+            self._reply(Answer(True, answers=form.answers()))
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, placeholder: str) -> None:
         self.line.display = self.view.writing = True
-        self.line.value = text
+        self.line.value, self.line.placeholder = text, placeholder
         self.line.focus()
 
     def _stop_writing(self) -> None:
@@ -283,8 +376,11 @@ class CardBox(Vertical):
     @on(Input.Submitted, "#card-line")
     def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
-        if self.view.form is not None:
-            self.view.form.write(event.value.strip())
+        form = self.view.form
+        if isinstance(form, QuestionForm):
+            form.write(event.value.strip())
+        elif form is not None:
+            self._reply(Answer(False, note=event.value.strip()))
         self._stop_writing()
         self.view.focus()
 
@@ -293,8 +389,11 @@ class CardBox(Vertical):
         if self.view.writing:
             self._stop_writing()
             self.view.focus()
+        elif isinstance(self.view.form, PlanForm) and self.view.form.way:
+            self.view.form.way = ""
+            self.view.refresh(layout=True)
         elif self.current is not None:
-            self.post_message(self.CardAnswered(self.current.id, Answer(False)))
+            self._reply(Answer(False))
         else:
             return False
         return True

@@ -62,7 +62,7 @@ from sakti.store.masked_stream import MaskedStream
 from sakti.store.text_registry import leaving, leaving_all
 
 with lazy_imports:
-    from sakti.agent import structured, user_lines
+    from sakti.agent import plans, structured, user_lines
 
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolOutput
 
@@ -151,6 +151,7 @@ class _Run:
         self._left_out: dict[str, str] = {}  # files that the last turn made and that nobody trusted
         self._saved = False
         self._usage, self._steps = Usage(), 0
+        self._plan: Json | None = None  # that the agent proposed as the result
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
         self._closing: asyncio.Future[bool] | None = None  # both kept so that they are not collected
@@ -279,6 +280,8 @@ class _Run:
             self._finished.append(event)
         if isinstance(event, MessageSaved):
             self._saved = True
+        if isinstance(event, ToolFinished) and event.result.name == "present_plan":
+            self._plan = event.result.details.get("plan") or self._plan
         if isinstance(event, StoreWaiting):
             self._waits.hear(event.seconds)
         if self._output == "stream-json":
@@ -312,6 +315,9 @@ class _Run:
         if last is not None and last.metadata:
             result["metadata"] = last.metadata
         result |= self._name_left_out()
+        if self._plan is not None:
+            result["plan"] = self._plan
+            result["text"] = text = text or plans.to_markdown(plans.read_plan(self._plan))
         if self._schema is not None:
             result["structured_output"] = value
         self._print_result(result, text)

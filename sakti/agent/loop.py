@@ -188,7 +188,7 @@ async def _steps(turn: Turn, user: Message) -> None:
         calls = turn.steps[-1].message.tool_calls
         if calls:
             await _run_calls(turn, calls, repetition)
-        if turn.is_over():
+        if _is_over(turn, calls):
             return
         goes_on = bool(calls or turn.cut_at or turn.paused())
         _stop_if_due(turn, repetition, last and bool(calls or turn.step > 1), goes_on=goes_on)
@@ -201,6 +201,11 @@ async def _steps(turn: Turn, user: Message) -> None:
             held += 1
             message = structs.replace(turn_store.message(turn, "user", parts), metadata=metadata)
             await _announce(turn, await turn_store.append(turn, message))
+
+
+def _is_over(turn: Turn, calls: Sequence[ToolCallPart]) -> bool:
+    """Return whether a step ended the turn; may raise `Stop`."""
+    return turn.is_over() or bool(calls and any(r.details.get("ends_turn") for r in turn.results))
 
 
 def _warn_without_price(turn: Turn) -> None:

@@ -17,13 +17,23 @@ from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.running_turn import RunningTurn, StepEstimate
 from sakti.agent.workspace import Workspace
 from sakti.core.config import SessionMode
-from sakti.core.errors import ConfigError, StoreError
-from sakti.core.events import Event, MemoryStatus, MessageSaved, Notice, StepFinished, ThreadChanged, assign_thread
+from sakti.core.errors import StoreError
+from sakti.core.events import (
+    Event,
+    MemoryStatus,
+    MessageSaved,
+    Notice,
+    StepFinished,
+    TasksChanged,
+    ThreadChanged,
+    assign_thread,
+)
 from sakti.core.lazy import lazy_imports
 from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.recorder import Recorder
+    from sakti.agent.plans import ProposedPlan
     from sakti.agent.project.hooks.fire import Hooks
     from sakti.agent.subagents import ChildHost
     from sakti.agent.tools.context import ToolState
@@ -32,8 +42,9 @@ if TYPE_CHECKING:
     from sakti.memory.engine import MemoryEngine
 
 with lazy_imports:
-    from sakti.agent import budget
+    from sakti.agent import budget, plans
     from sakti.agent.checkpoints import recorder as recording
+    from sakti.agent.judge import modes as judge_modes
     from sakti.agent.judge import rules as judge_rules
     from sakti.agent.processors import builtin
     from sakti.agent.project.hooks import guard as hook_guard
@@ -42,16 +53,17 @@ with lazy_imports:
     from sakti.agent.project.skills import catalog as skill_catalog
     from sakti.agent.session import prompt_facts, recovery
     from sakti.agent.tools import approvals as tool_approvals
-    from sakti.agent.tools import background, catalog
+    from sakti.agent.tools import background, cards, catalog
     from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
     from sakti.memory import engine as memory_engine
+    from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
     from sakti.store.threads import child_runs
-    from sakti.store.threads import fork as thread_fork
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads
+    from sakti.tasks import service
 
 
 class OpenThread:
@@ -110,8 +122,13 @@ class OpenThread:
 
     @property
     def mode(self) -> str:
-        """Return what the Observer looks for here."""
+        """Return the agent mode of this thread."""
         return self._mode or self.workspace.options.config.mode
+
+    @property
+    def mode_tools(self) -> judge_modes.ModeTools:
+        """Return the tools that the agent mode allows."""
+        return judge_modes.ModeTools(self.mode, memory_modes.numbers(self.mode).tools)
 
     @property
     def approval_mode(self) -> SessionMode:
@@ -174,59 +191,16 @@ class OpenThread:
 
     # --- open and leave ---------------------------------------------------------------------------------------
 
-    async def open_initial(self) -> None:
-        """Open the thread that the options name, else a new one. Raises `ConfigError` (no such thread)."""
-        ws = self.workspace
-        options, store = ws.options, ws.store
-        if options.resume or options.fork:
-            thread = await ws.find_thread(options.resume or options.fork or "")
-            if options.fork:
-                now, ids = ws.clock.now(), store.ids
-                thread = await store.write(thread_fork.fork, thread.id, id=ids.new(), ids=ids, now=now)
-            await self.switch_to(thread)
-        elif options.thread_id:
-            stored = await store.read(stored_threads.get, options.thread_id)
-            if stored is not None and stored.resource_id != ws.resource_id:
-                raise ConfigError(f"The thread {options.thread_id} belongs to {stored.resource_id}.")
-            await (self.switch_to(stored) if stored is not None else self.open_new(options.thread_id))
-        elif options.continue_last:
-            await self._continue_last()
-        else:
-            await self.open_new()
-
-    async def _continue_last(self) -> None:
-        """Open the newest thread, or the one in which an undo of it goes on."""
-        ws = self.workspace
-        newest = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
-        if not newest:
-            await self.open_new()
-            self.emit(Notice("warning", "No thread to continue", "This workspace has none; a new one starts."))
-            return
-        went_to = stored_threads.goes_on_as(newest[0])
-        if went_to and await ws.store.read(stored_threads.get, went_to) is None:
-            await self.open_new(went_to)
-        else:
-            await self.switch_to(newest[0])  # a listed successor would be newer: it was deleted, or is empty
-
-    async def open_read_only(self) -> None:
-        """Open the thread that the options name, else the newest, without a model and read-only.
-
-        Raises `ConfigError`.
-        """
-        ws = self.workspace
-        threads = [await ws.find_thread(ws.options.resume)] if ws.options.resume else []
-        if not ws.options.resume:
-            threads = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
-        if threads:
-            self.is_new = True  # so that nothing is repaired or stored
-            await self.switch_to(threads[0])
-
-    async def open_new(self, thread_id: str | None = None) -> None:
+    async def open_new(self, thread_id: str | None = None, *, metadata: Json | None = None) -> None:
         """Begin an empty thread. It is stored with its first message, so that empty ones leave no trace."""
         ws = self.workspace
         now = ws.clock.now()
         self.is_new = True
-        await self.switch_to(Thread(thread_id or ws.store.ids.new(), ws.resource_id, "", now, now, mode=self.mode))
+        await self.switch_to(
+            Thread(
+                thread_id or ws.store.ids.new(), ws.resource_id, "", now, now, mode=self.mode, metadata=metadata or {}
+            )
+        )
 
     async def open_stored(self, thread_id: str) -> None:
         """Go on with a stored thread. Raises `StoreError` if it does not exist."""
@@ -254,7 +228,8 @@ class OpenThread:
             await self.switch_to(self.thread)
 
     async def set_mode(self, mode: str) -> None:
-        """Change what the Observer looks for."""
+        """Change the agent mode: its words, its tools, what the Observer looks for, its thresholds."""
+        memory_modes.numbers(mode)  # raises if its file is broken
         self._mode = mode
         if self.thread is not None:
             await self.workspace.store.write(stored_threads.set_mode, self.thread.id, mode)
@@ -266,6 +241,8 @@ class OpenThread:
         if self._engine is not None:
             await self._engine.close()
         self.thread, self._mode, self.status = thread, thread.mode, None
+        if self._toolbox is not None:
+            self._toolbox.mode_tools = self.mode_tools
         self.running.estimate.reset()
         engine = self._engine = self._make_engine()
         if not self.is_new:
@@ -438,6 +415,30 @@ class OpenThread:
         if now != before:
             await self.add_metadata({prompt_facts.LOADED: now})
 
+    # --- plans ------------------------------------------------------------------------------------------------
+
+    def task_actor(self) -> service.Actor:
+        """Return the agent of this thread as the one who changes tasks."""
+        ws = self.workspace
+        return service.Actor(ws.board_id, self.id, ws.clock.now(), self.id, owner=ws.owner or None)
+
+    async def approve_plan(self, plan: ProposedPlan, message_id: str, mode: SessionMode, *, fresh: bool) -> None:
+        """Create the tasks of a plan and store it in one transaction, then change the approval mode.
+
+        `fresh`: a new thread, which begins after this turn, carries it out.
+        """
+        ws = self.workspace
+        mode = "edits" if mode == "auto" and ws.refused_auto() else mode
+        approval: Json = {"before": self.approval_mode, "mode": mode}
+        stored = await ws.store.write(plans.approve, self.task_actor(), plan, ws.store.ids, message_id, approval)
+        if fresh:
+            self.running.successor = {plans.KEY: stored, **plans.pin(stored, at_once=True), plans.PLANNED_IN: self.id}
+            await self.add_metadata({stored_threads.PINNED_PLAN: None})
+        else:
+            await self.add_metadata({plans.KEY: stored, **plans.pin(stored)})
+            self.set_approval_mode(mode)
+        self.emit(TasksChanged())
+
     # --- the prompt -------------------------------------------------------------------------------------------
 
     def system(self) -> tuple[Block, ...]:
@@ -445,7 +446,7 @@ class OpenThread:
 
         The overview of the workspace is of the time when the thread began, and stored with it.
         """
-        ws, info = self.workspace, self.model
+        ws, info = self.workspace, self.workspace.models.info
         brief = bool(info and info.brief)
         text = system_prompt.build(
             ws.root,
@@ -472,10 +473,6 @@ class OpenThread:
     def _more_texts(self) -> list[tuple[str, str]]:
         return []
 
-    @property
-    def model(self) -> ModelInfo | None:
-        return self.workspace.models.info
-
     def facts(self) -> dict[str, str]:
         """Return what changes from step to step, by name: the hour, the folder, git, news."""
         ws, tools = self.workspace, self.toolbox.state
@@ -485,6 +482,7 @@ class OpenThread:
             **system_prompt.moving_facts(ws.files.git, tools.show(tools.cwd), ws.clock.now()),
             **prompt_facts.instruction_facts(messages, self.news.instructions, near, self.thread),
             **({"hooks": self.news.hooks} if self.news.hooks else {}),
+            **prompt_facts.mode_facts(messages, self.mode_tools, self.approval_mode),
             **prompt_facts.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
             **self.children.facts(messages),
         }
@@ -508,7 +506,7 @@ class OpenThread:
 
     async def _limit_memory(self) -> None:
         """Tell memory how many tokens the model's window leaves it, if the window is known."""
-        ws, engine, info = self.workspace, self._engine, self.model
+        ws, engine, info = self.workspace, self._engine, self.workspace.models.info
         if engine is None or info is None or info.context_window is None:
             return
         if info.small:
@@ -546,7 +544,7 @@ class OpenThread:
     def _use_toolbox(self, toolbox: Toolbox) -> None:
         if self._toolbox is None:  # another was made meanwhile
             self._toolbox = toolbox
-            toolbox.mode = self.approval_mode
+            toolbox.mode, toolbox.mode_tools = self.approval_mode, self.mode_tools
 
     async def load_rules(self) -> None:
         """Read the rules saved for the workspace, also those saved or revoked in another window."""
@@ -566,15 +564,17 @@ class OpenThread:
         if ws.files.library.offered:
             loaded = prompt_facts.LoadedSkills(lambda: prompt_facts.names_loaded(self.thread), self.note_skills)
             tools.append(skill_tool.make(lambda: ws.files.library, loaded))
+        approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
+        tools += [cards.make_ask_user(approvals), cards.make_present_plan(approvals, self.approve_plan)]
         tools += self.children.tools()
         toolbox = tool_box.Toolbox(
             {t.name: t for t in tools},
             self._make_tool_state(),
-            tool_approvals.Approvals(self.emit, interactive=ws.options.interactive),
+            approvals,
             self.approval_mode,
             judge_rules.Rules(approval.allow, approval.ask, approval.deny),
             ws.save_rule,
-            lambda: self.model.name if self.model else "",
+            lambda: ws.models.info.name if ws.models.info else "",
         )
         for processor in ws.processors():
             if isinstance(processor, builtin.ToolSearch):
@@ -584,7 +584,7 @@ class OpenThread:
             toolbox.hooks = (near(ws.files, trusts, lambda: self.thread, self.add_metadata, toolbox.touched),)
         if self.hooks is not None:
             toolbox.guard = hook_guard.HookGuard(self.hooks, toolbox.state)
-        toolbox.count(ws.counter, toolbox.specs(self.model))
+        toolbox.count(ws.counter, toolbox.specs(ws.models.info))
         return toolbox
 
     @property

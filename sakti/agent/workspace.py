@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sakti.agent import repository, titles
+from sakti.agent import repository
 from sakti.agent.options import Options
 from sakti.agent.project import files as project_files
 from sakti.agent.project import trust
@@ -23,11 +23,10 @@ from sakti.agent.threads.reindexing import Indexing
 from sakti.core import resources
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import SessionMode, model_choices
-from sakti.core.errors import ConfigError, SaktiError, StoreError
+from sakti.core.errors import SaktiError, StoreError
 from sakti.core.events import Event, Notice, StoreWaiting
 from sakti.core.lazy import lazy_imports, load
 from sakti.core.tokens import Counter, O200k
-from sakti.core.types import Thread
 
 if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
@@ -57,7 +56,6 @@ with lazy_imports:
     from sakti.providers import presets
     from sakti.store import database as store_database
     from sakti.store import leases, user_state
-    from sakti.store.threads import threads as stored_threads
 
 log = logging.getLogger(__name__)
 
@@ -378,12 +376,6 @@ class Workspace:
         if models.observing() == models.info.full_name:
             return "the model that answers"
         return f"the small model of {models.info.provider}"
-
-    async def find_thread(self, name: str) -> Thread:
-        """Return the thread of an id or a part of its title. Raises `ConfigError`."""
-        if thread := titles.choose_thread(name, await self.store.read(stored_threads.find, self.resource_id, name)):
-            return thread
-        raise ConfigError(titles.explain_missing(name, await self.store.read(stored_threads.find, None, name)))
 
     # --- tools and sandbox ------------------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
 from sakti.core.errors import NOT_SAVED
@@ -158,12 +158,35 @@ class TurnFinished(Struct, frozen=True):
 Grant: TypeAlias = Literal["once", "thread", "workspace", "edits"]
 
 
+class CardOption(Struct, frozen=True, forbid_unknown_fields=True):
+    label: Annotated[str, Meta(min_length=1, max_length=200)]
+    description: Annotated[str, Meta(max_length=1_000)] = ""
+
+
+class CardQuestion(Struct, frozen=True, forbid_unknown_fields=True):
+    """Question of `ask_user`; `header` names it in few words, `multiple`: several options may be chosen."""
+
+    question: Annotated[str, Meta(min_length=1, max_length=2_000)]
+    header: Annotated[str, Meta(min_length=1, max_length=20)]
+    options: Annotated[tuple[CardOption, ...], Meta(min_length=2, max_length=6)]
+    multiple: bool = False
+
+
+class CardAnswer(Struct, frozen=True):
+    """Answer to a question of `ask_user`: the labels chosen, and the user's own words."""
+
+    header: str
+    choices: tuple[str, ...] = ()
+    text: str = ""
+
+
 class ApprovalRequested(ThreadEvent, frozen=True):
     """Tool call that waits for the user's approval.
 
     `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
     that a grant for more than this call would follow; `call_id` is the call's. `is_edit`: the approval mode `edits`
-    would allow it. `agent` names the child that asks, "" for the thread itself.
+    would allow it. `questions` are those of `ask_user`, which the user answers instead of allowing a call.
+    `agent` names the child that asks, "" for the thread itself.
     """
 
     id: str
@@ -175,7 +198,18 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     rule: str = ""
     call_id: str = ""
     is_edit: bool = False
+    questions: tuple[CardQuestion, ...] = ()
     agent: str = ""
+
+    @property
+    def is_plan(self) -> bool:
+        """Return whether it is a plan, as Markdown in `target`, that waits for approval."""
+        return self.tool == "present_plan"
+
+    @property
+    def is_card(self) -> bool:
+        """Return whether a special card answers it."""
+        return bool(self.questions) or self.is_plan
 
 
 class ApprovalResolved(ThreadEvent, frozen=True):

@@ -28,6 +28,7 @@ from sakti.store.log import lines as memory_log
 from sakti.store.tasks import questions as tasks
 from sakti.store.threads import carry_over, child_runs
 from sakti.store.threads import messages as message_store
+from sakti.store.threads import threads as stored_threads
 
 LOG_SHARE = 0.75  # of what the model's window leaves for memory and messages: a log above that is sent in part
 NO_WINDOW = 1 << 60  # without observation a summary always replaces its messages
@@ -40,16 +41,18 @@ class RequestBuilder:
     """
 
     def __init__(
-        self, store: Store, counter: Counter, settings: MemorySettings, thread: Thread, *, mode: str, last_messages: int
+        self, store: Store, counter: Counter, settings: MemorySettings, thread: Thread, *, last_messages: int
     ) -> None:
         self._store, self._counter, self._settings = store, counter, settings
         self._last_messages = last_messages
-        self.log = context.ContextBuilder(counter, mode=mode, tagged=settings.retrieval)
+        self.log = context.ContextBuilder(counter, tagged=settings.retrieval)
         if settings.scope == "resource":
             self.log.share(thread)
         self._levels = Levels(store, counter)
         self._pages = Pages(store, counter, settings, thread.resource_id)
         self._working_memory: tuple[str, ...] = ()
+        self._pinned: list[tuple[str, str]] = []  # kind and text of the plan and the goal
+        self._pinned_at = -1  # the last message that was no longer sent when they were read
         self._carried = ""
         self._pieces: list[carry_over.Piece] = []  # of it, if they could not be stored
         self._unwanted: set[carry_over.Piece] = set()  # that the user removed before the first turn
@@ -65,10 +68,16 @@ class RequestBuilder:
 
     # --- read once per turn -------------------------------------------------------------------------------
 
-    async def open(self, thread_id: str) -> None:
+    async def open(self, state: MemoryState) -> None:
         """Load what the thread was sent with last."""
+        thread_id = state.window.thread.id
         self._working_memory = await self._pages.sent(thread_id)
+        await self._read_pinned(state)
         self._carried = await self._store.read(carry_over.text, thread_id)
+
+    async def _read_pinned(self, state: MemoryState) -> None:
+        self._pinned_at = cursor = state.window.cursor if self._settings.enabled else NO_WINDOW
+        self._pinned = await self._store.read(stored_threads.pinned_texts, state.window.thread, cursor)
 
     async def load(self, state: MemoryState) -> None:
         """Load what other processes changed since the last turn."""
@@ -79,6 +88,8 @@ class RequestBuilder:
         self._tasks = await self._store.read(tasks.in_a_line, thread.resource_id, thread.id)
         if not self._settings.enabled:
             await self._levels.load(thread)
+        if not self._settings.enabled or state.window.cursor != self._pinned_at:  # messages left since: by /compact
+            await self._read_pinned(state)
         await self._read_other_threads(state)
 
     async def carry_over(self, state: MemoryState, *, writes: bool) -> None:
@@ -131,7 +142,7 @@ class RequestBuilder:
     async def remove_carried(self, state: MemoryState, line: carry_over.CarriedLine, *, removed: bool) -> None:
         """Remove a line of the carry-over, or restore it.
 
-        Before the first turn it is left out at once, later by `drop_removed`.
+        Before the first turn it is left out at once, later by `renew`.
         """
         thread = state.window.thread
         piece = carry_over.Piece(line.kind, line.source_id, line.text)
@@ -139,9 +150,10 @@ class RequestBuilder:
         if carry_over.KEY in thread.metadata:
             await self._store.write(carry_over.mark_removed, thread.id, line.position, removed=removed)
 
-    async def drop_removed(self, state: MemoryState) -> None:
-        """Leave out the lines that the user removed: the prompt's prefix breaks anyway."""
+    async def renew(self, state: MemoryState) -> None:
+        """Leave out the lines that the user removed, add plan and goal: the prompt's prefix breaks anyway."""
         thread = state.window.thread
+        await self._read_pinned(state)
         if self._carried and await self._store.read(carry_over.has_removed, thread.id):
             with contextlib.suppress(StoreError):  # they leave with the next change
                 await self._store.write(carry_over.drop_removed, thread.id)
@@ -183,6 +195,7 @@ class RequestBuilder:
     def blocks(self, state: MemoryState) -> tuple[Block, ...]:
         """Return the blocks before the messages, what changes least first."""
         out = [self.log.text("working_memory", text) for text in self._working_memory]
+        out += [self.log.text(kind, f"<{kind}>\n{text}\n</{kind}>") for kind, text in self._pinned]
         if self._carried and self._settings.enabled:
             out.append(self.log.text("carry_over", f"<carry-over>\n{self._carried}\n</carry-over>"))
         log = self._log(state) if self._settings.enabled else ()

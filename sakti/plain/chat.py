@@ -19,13 +19,21 @@ from sakti.agent.project import trust
 from sakti.agent.reports import trust_view
 from sakti.agent.session import trusting
 from sakti.agent.session.exit import observe_on_exit
+from sakti.agent.tools.approvals import Answer
 from sakti.agent.workspace import NOT_KEPT
 from sakti.core import terminal
 from sakti.core.errors import RAN, SaktiError
-from sakti.core.events import Event, MessageSaved, ModelChanged, QueueChanged, ThreadChanged, TurnFinished
+from sakti.core.events import (
+    ApprovalRequested,
+    Event,
+    MessageSaved,
+    ModelChanged,
+    QueueChanged,
+    ThreadChanged,
+    TurnFinished,
+)
 from sakti.core.text import one_line, sanitise
-from sakti.plain import words
-from sakti.plain.asking import answer
+from sakti.plain import asking, words
 from sakti.plain.commands import STOPPABLE, Commands
 from sakti.plain.lines import Lines
 from sakti.plain.own import OWN
@@ -309,13 +317,8 @@ class Chat:
             self._decide(line, *self._new_files)
             return
         question = self.speech.question
-        if question is not None and not self._begun and (reply := answer(line, question)) is not None:
-            if reply.problem:
-                self.say([reply.problem])
-            else:
-                self.session.resolve(
-                    question.id, reply.approved, grant=reply.grant, note=reply.note, edited=reply.edited
-                )
+        if question is not None and not self._begun and (reply := asking.answer(line, question)) is not None:
+            self._answer(question, reply)
             return
         if line.endswith("\\") and not line.endswith("\\\\"):
             self._begun.append(line[:-1])
@@ -325,13 +328,31 @@ class Chat:
         if not text.strip():
             return
         if question is not None and parse(text).kind == "message":
-            self.say(["the question still waits: answer y, s, t, a, n or e; what you wrote is queued"])
+            self.say([f"the question still waits: answer {words.keys(question)}; what you wrote is queued"])
         if text.strip().isdecimal() and self.commands.choose is not None:
             self.go(self.commands.choose, int(text))
             return
         self.go(self.send, text)
         if not text.startswith("/quit"):
             self.go(self.session.views.add_history, text)
+
+    def _answer(self, question: ApprovalRequested, reply: asking.Answer) -> None:
+        if reply.problem:
+            self.say([reply.problem])
+            return
+        if reply.mode == "auto" and (refused := self.session.workspace.refused_auto()):
+            self.say([f"auto is not possible here: {refused}"])
+            return
+        answer = Answer(
+            reply.approved,
+            reply.grant,
+            reply.note,
+            reply.edited,
+            answers=reply.answers,
+            mode=reply.mode,
+            fresh=reply.fresh,
+        )
+        self.session.answer(question.id, answer)
 
     async def send(self, text: str) -> None:
         """Take a line: a command, a shell line, a note or a message."""

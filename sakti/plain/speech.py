@@ -226,16 +226,16 @@ class Speech(Struct):
             self._open = (*self._open, event)
             return self._ask() if len(self._open) == 1 else []
         first = self._open[:1]
+        was_card = any(q.is_card for q in self._open if q.id == event.id)
         self._open = tuple(q for q in self._open if q.id != event.id)
-        denial = f"denied: {one_line(event.note, 300)}" if event.note else "denied"
         return [
-            "allowed" if event.approved else denial,
+            words.resolved(event, was_card=was_card),
             *(self._ask() if self._open and self._open[:1] != first else []),
         ]
 
     def _ask(self) -> list[str]:
         self._questions += 1
-        return words.question(self._open, self._questions)
+        return words.ask(self._open, self._questions)
 
     @property
     def question(self) -> ApprovalRequested | None:

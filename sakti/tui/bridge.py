@@ -41,7 +41,7 @@ from sakti.core.events import (
 from sakti.core.text import count_k, counted
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
 from sakti.tui.transcript.endings import ENDS, ended_notice
-from sakti.tui.widgets.approval import question
+from sakti.tui.widgets.approval import summary
 
 if TYPE_CHECKING:
     from sakti.tui.chat.screen import ChatScreen
@@ -106,7 +106,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
             live.set_state(event.call_id, "waiting" if isinstance(event, ApprovalRequested) else "running")
             chat.show_approvals(event)
             if isinstance(event, ApprovalRequested):
-                chat.notifier.call(f"{question(event.tool)} {event.target}")
+                chat.notifier.call(summary(event))
         case QueueChanged(queued):
             chat.conversation.queue.queued = queued
             chat.status_line.queued = len(queued)

@@ -17,7 +17,19 @@ from sakti.tui.screens.help import parts
 from tests.hygiene.documents import FOR_CONTRIBUTORS, FOR_USERS, PAGES, ROOT, read_blocks, read_code_spans, read_links
 
 TOPICS = (
-    *("approvals", "configuration", "data", "headless", "hooks", "instructions", "keys", "memory", "models", "sandbox"),
+    *(
+        "agents",
+        "approvals",
+        "configuration",
+        "data",
+        "headless",
+        "hooks",
+        "instructions",
+        "keys",
+        "memory",
+        "models",
+        "sandbox",
+    ),
     *("scripting", "search", "secrets", "tasks", "troubleshooting", "trust", "undo"),
 )
 KEPT_SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")

@@ -352,6 +352,11 @@ class FakeSession:
         self.approvals = tuple(a for a in self.approvals if a.id != approval_id)
         self.emit(ApprovalResolved(approval_id, approved, note))
 
+    def answer(self, approval_id, answer):
+        self.calls.append(("answer", approval_id, answer))
+        self.approvals = tuple(a for a in self.approvals if a.id != approval_id)
+        self.emit(ApprovalResolved(approval_id, answer.approved, answer.note))
+
     async def new_thread(self) -> None:
         self.emit(ThreadChanged(Thread("t9", self.workspace.resource_id, "", NOW, NOW)))
 

@@ -1,21 +1,25 @@
-"""Tell the model what changed since the thread began: instructions, each file as a fact, and skills."""
+"""Tell the model of changes since the thread began: instructions by file, skills, modes."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from sakti.agent.judge.modes import ModeTools
 from sakti.agent.project.instructions import find, nearby
 from sakti.agent.project.skills import catalog
 from sakti.agent.project.skills.library import Library, Skill
+from sakti.core import resources
 from sakti.core.patterns import lazy_pattern
 from sakti.core.types import ContextPart, FilePart, Json, Message, ModelInfo, Thread, ToolCallPart, ToolResultPart
+from sakti.memory import modes
 
 if TYPE_CHECKING:
     from sakti.agent.tools.toolbox import Toolbox
     from sakti.agent.workspace import WorkspaceFiles
 
 CATALOG, LOADED = "skills", "loaded_skills"  # in a thread's metadata: what it began with, names of those loaded since
+MODE, PLAN = "mode", "plan"  # names of the facts with the words of a mode
 INSTRUCTIONS, SKILL = "instructions", "skill"  # first words of the facts with the text of a file, or a skill
 _NAMED = lazy_pattern(r'<skill name="([^"]+)">')
 
@@ -138,3 +142,23 @@ def _shown_in(message: Message) -> list[str]:
     texts = [p.text for p in message.parts if isinstance(p, FilePart)]
     texts += [p.content for p in message.parts if isinstance(p, ToolResultPart) and p.name == "skill"]
     return [m[1] for t in texts if (m := _NAMED.match(t))]
+
+
+# --- modes ------------------------------------------------------------------------------------------------
+
+
+def mode_facts(messages: Sequence[Message], mode: ModeTools, approval_mode: str) -> dict[str, str]:
+    """Return the words of the agent mode and of the approval mode `plan`, and that one of them has ended."""
+    out: dict[str, str] = {}
+    if mode.mode != modes.DEFAULT:
+        parts = (modes.prompt(mode.mode, "task"), modes.prompt(mode.mode, "context"))
+        tools = resources.read_prompt("system#mode-reads") if mode.reads_only else ""
+        words = "\n".join(t for t in (*parts, tools) if t)
+        out[MODE] = resources.fill_prompt("system#mode", mode=mode.mode, words=words)
+    elif MODE in list_facts(messages, MODE):
+        out[MODE] = resources.read_prompt("system#mode-ended")
+    if approval_mode == PLAN:
+        out[PLAN] = resources.read_prompt("system#plan")
+    elif PLAN in list_facts(messages, PLAN):
+        out[PLAN] = resources.read_prompt("system#plan-ended")
+    return out

@@ -23,6 +23,7 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.tokens import CALL_OVERHEAD, estimate_tokens
+from sakti.core.types import Json
 
 if TYPE_CHECKING:
     from sakti.agent.session.turn import Turn
@@ -102,8 +103,8 @@ class StepEstimate:
 class RunningTurn(Struct):
     """The running turn and its task; `has_failed`: the last turn ended with an error, so it can be retried.
 
-    `estimate` counts what the turn, and commands of the user, have brought and nothing has stored yet. `children` are
-    the thread's.
+    `successor` is the metadata of the thread that carries out a plan after this turn. `estimate` counts what the turn,
+    and commands of the user, have brought and nothing has stored yet. `children` are the thread's.
     """
 
     estimate: StepEstimate
@@ -111,3 +112,4 @@ class RunningTurn(Struct):
     task: asyncio.Task[None] | None = None
     has_failed: bool = False
     children: ChildHost = field(default_factory=NoChildren)
+    successor: Json | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -42,11 +42,15 @@ FAR = 10  # characters a token from which it surely is: counting millions of the
 SAMPLE = 20_000  # characters that are counted then
 
 
+async def _begin_nothing(_metadata: Json) -> None:
+    return None
+
+
 class Turns:
     """Starts, queues, interrupts and repeats the turns of a session's open thread."""
 
-    def __init__(self, thread: OpenThread) -> None:
-        self._open = thread
+    def __init__(self, thread: OpenThread, begin_successor: Callable[[Json], Awaitable[None]] = _begin_nothing) -> None:
+        self._open, self._begin_successor = thread, begin_successor
         self._titling = titling.Titling(thread)
         self.hooking: SessionHooks | None = None  # None: there are no hooks
 
@@ -248,7 +252,10 @@ class Turns:
         if end.status == "answered":
             prompt = next((m.text for m in turn.messages if m.role == "user"), "")
             self._titling.begin(prompt, end.text)
-        if not thread.running.has_failed and not turn.interrupted:
+        successor, thread.running.successor = thread.running.successor, None
+        if successor is not None and end.status == "answered":
+            await self._begin_successor(successor)
+        elif not thread.running.has_failed and not turn.interrupted:
             await self._send_queued()
 
     def _pass_on(self, event: Event, taken: asyncio.Future[None]) -> None:

@@ -6,20 +6,19 @@ from collections.abc import Collection
 
 from msgspec import Struct, field
 
+from sakti.agent.judge.modes import ModeTools
 from sakti.core.config import SessionMode
 from sakti.core.resources import mode_names
 from sakti.core.types import Effort
+from sakti.memory import modes
 
-# Tools of a mode that changes nothing; its `bash` is judged as in the approval mode `plan`.
-READ_ONLY = frozenset({"read", "ls", "glob", "grep", "memory-search", "task-query", "skill", "bash", "webfetch"})
-READ_ONLY_MODES = frozenset({"explore", "research"})
 NEVER = frozenset({"agent", "ask_user", "present_plan"})  # the depth is fixed, and nobody answers a child
 
 
 class AgentSpec(Struct, frozen=True):
     """A mode or a custom agent.
 
-    `tools`: those that it gets, None for all; `without`: those that it does not. `ceiling`: the widest approval mode
+    `tools`: those that it gets; `without`: those that it does not. `ceiling`: the widest approval mode
     that it works in. `rules` allow calls of a tool that is only partly its own, by tool.
     """
 
@@ -27,7 +26,7 @@ class AgentSpec(Struct, frozen=True):
     mode: str = "default"
     description: str = ""
     prompt: str = ""
-    tools: frozenset[str] | None = None
+    tools: ModeTools = ModeTools()
     without: frozenset[str] = NEVER
     ceiling: SessionMode = "full"
     model: str = ""
@@ -44,13 +43,12 @@ class AgentSpec(Struct, frozen=True):
 
     def narrowed(self, tools: Collection[str]) -> frozenset[str]:
         """Return the tools of `tools` that it gets."""
-        return frozenset(t for t in tools if (self.tools is None or t in self.tools) and t not in self.without)
+        return frozenset(t for t in tools if self.tools.allows(t) and t not in self.without)
 
 
 def of_mode(name: str) -> AgentSpec | None:
     """Return the agent that a mode makes; None if there is no such mode."""
     if name not in mode_names():
         return None
-    if name in READ_ONLY_MODES:
-        return AgentSpec(name, name, tools=READ_ONLY, ceiling="plan")
-    return AgentSpec(name, name)
+    tools = ModeTools(name, modes.numbers(name).tools)
+    return AgentSpec(name, name, tools=tools, ceiling="plan" if tools.reads_only else "full")

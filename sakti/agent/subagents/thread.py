@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from sakti.agent.judge.modes import ModeTools
 from sakti.agent.judge.rules import Rules
 from sakti.agent.open_thread import OpenThread
+from sakti.agent.session import prompt_facts
 from sakti.agent.session.turn import Stop, Turn
 from sakti.agent.session.turns import Turns
 from sakti.agent.subagents import NoChildren
@@ -62,13 +64,13 @@ class ChildThread(OpenThread):
         self.running.children = _ReportOnly(report)
 
     @property
-    def model(self) -> ModelInfo | None:
-        return self.answering[1] if self.answering is not None else super().model
-
-    @property
     def approval_mode(self) -> SessionMode:
         """Return the widest mode that it works in; a narrower one of the parent applies."""
         return self.spec.ceiling
+
+    @property
+    def mode_tools(self) -> ModeTools:
+        return ModeTools()  # it has no other tools, and its system prompt has the words of its mode
 
     @property
     def recorder(self) -> Recorder | None:
@@ -85,6 +87,9 @@ class ChildThread(OpenThread):
         task = self.spec.prompt or modes.prompt(self.spec.mode, "task").strip()
         return [("agent", fill_prompt("subagents#child", task=task))]
 
+    def facts(self) -> dict[str, str]:
+        return {name: text for name, text in super().facts().items() if name != prompt_facts.PLAN}
+
     def _make_tool_state(self) -> ToolState:
         parent = self.parent.toolbox.state
         enclosed = parent.sandbox is not None
@@ -92,7 +97,7 @@ class ChildThread(OpenThread):
 
     def _make_toolbox(self) -> Toolbox:
         toolbox, parent = super()._make_toolbox(), self.parent.toolbox
-        offered = self.spec.narrowed(toolbox.tools)
+        offered = frozenset(t for t in self.spec.narrowed(toolbox.tools) if self.parent.mode_tools.allows(t))
         if self._named is not None:
             offered &= self._named
         toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered or n == "report"}

@@ -47,6 +47,8 @@ TOOLS = _table(
         "grep": "search searchfiles searchfilecontent grepsearch grepfiles searchcode rg ripgrep",
         "apply_patch": "patch applypatches",
         "agent": "task subagent dispatchagent",
+        "ask_user": "askuserquestion askfollowupquestion",
+        "present_plan": "exitplanmode presentplan",
     }
 )
 EDITORS = frozenset({"strreplacebasededittool", "strreplaceeditor", "texteditor", "strreplaceeditortool"})

@@ -285,7 +285,11 @@ class Config:
         (), "Commands that run at events: tables [[hooks]] with event, match, command, timeout, write."
     )
     mode: str = setting(
-        "default", "Focus of the Observer, for example debugging.", project=True, at_once=True, refuse=refuse_mode
+        "default",
+        "How the agent works and what is remembered: for example debugging.",
+        project=True,
+        at_once=True,
+        refuse=refuse_mode,
     )
     memory: MemorySettings = setting(make=MemorySettings)
     approval: ApprovalSettings = setting(make=ApprovalSettings)

@@ -10,11 +10,11 @@ from sakti.store.memory.group_rows import (
     Held,
     NewLine,
     as_line,
-    categories,
     current,
     cursor,
     groups,
     groups_by_id,
+    mode_data,
     pinned_lines,
 )
 from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
@@ -48,7 +48,6 @@ __all__ = [
     "UndoReflection",
     "advance",
     "as_line",
-    "categories",
     "corrected",
     "current",
     "cursor",
@@ -58,6 +57,7 @@ __all__ = [
     "groups",
     "groups_by_id",
     "may_condense",
+    "mode_data",
     "pinned_lines",
     "revision",
     "set_buffered_at",

@@ -211,13 +211,16 @@ def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
     return [as_line(content, priority, time) for content, priority, time in rows]
 
 
-def categories(db: Database, group_ids: Sequence[str]) -> dict[str, str]:
-    """Map the content of these groups' lines to the section of their mode; skip other lines."""
+def mode_data(db: Database, group_ids: Sequence[str]) -> tuple[dict[str, str], dict[str, Json]]:
+    """Return the sections and the `mode_specific` fields of these groups' lines, by content."""
     marks = ",".join("?" * len(group_ids))
     rows = db.execute_sql(
-        f"SELECT content, category FROM observations WHERE group_id IN ({marks}) AND category != ''", list(group_ids)
-    )
-    return dict(rows.fetchall())
+        f"SELECT content, category, json_extract(metadata, '$.mode_specific') FROM observations"
+        f" WHERE group_id IN ({marks})",
+        list(group_ids),
+    ).fetchall()
+    sections = {content: category for content, category, _ in rows if category}
+    return sections, {content: json.loads(fields) for content, _, fields in rows if fields and fields != "{}"}
 
 
 def as_line(content: str, priority: str, time: str) -> str:

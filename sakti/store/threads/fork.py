@@ -15,7 +15,7 @@ from peewee import fn
 
 from sakti.core.errors import StoreError
 from sakti.core.ids import Ids
-from sakti.core.types import Thread
+from sakti.core.types import Json, Thread
 from sakti.store import memory, rows
 from sakti.store.connection import Database
 from sakti.store.memory import Group
@@ -51,9 +51,7 @@ def fork(
     last = _last(db, thread_id, upto)
     if last is None:
         raise StoreError("There is no message to fork from.")
-    metadata = {k: v for k, v in parent.metadata.items() if k not in _OF_THREAD}
-    if (metadata.get("task_index") or -1) > last:  # what came later said what is being worked on
-        metadata = {k: v for k, v in metadata.items() if k not in ("current_task", "suggested_response", "task_index")}
+    metadata = _metadata_until(parent.metadata, last)
     past = [[t, min(end, last)] for t, end in parent.metadata.get("lineage", ())]
     copy = threads.create(
         db,
@@ -81,6 +79,16 @@ def fork(
     _copy_page(db, thread_id, copy, ids)
     carry_over.copy(db, thread_id, copy.id)
     return copy
+
+
+def _metadata_until(metadata: Json, last: int) -> Json:
+    """Return the metadata of a thread without that of messages after index `last`."""
+    gone = set(_OF_THREAD)
+    if (metadata.get("task_index") or -1) > last:  # what came later said what is being worked on
+        gone |= {"current_task", "suggested_response", "task_index"}
+    if (metadata.get("plan") or {}).get("index", -1) > last:
+        gone |= {"plan", threads.PINNED_PLAN}
+    return {k: v for k, v in metadata.items() if k not in gone}
 
 
 def _last(db: Database, thread_id: str, upto: int | None) -> int | None:

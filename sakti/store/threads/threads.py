@@ -24,6 +24,9 @@ LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again,
 HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
 HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest meanwhile, as before what was undone
 
+# In a thread's metadata: a text that stays with the model, the index of the message that holds it first (-1: none),
+# and the epic whose end ends it.
+PINNED_PLAN, PINNED_GOAL = "pinned_plan", "pinned_goal"
 UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and the id of the thread in which it goes on
 
 
@@ -125,6 +128,26 @@ def update_metadata(db: Database, thread_id: str, changes: Json) -> None:
         return
     merged = {k: v for k, v in {**json.loads(row[0]), **changes}.items() if v is not None}
     rows.update(db, ThreadRow, thread_id, metadata=merged)
+
+
+def pinned_texts(db: Database, thread: Thread, cursor: int) -> list[tuple[str, str]]:
+    """Return kind and text of plan and goal, unless their message is still sent or their epic closed.
+
+    `cursor`: the index of the last message that is no longer sent.
+    """
+    row = db.execute_sql(_METADATA, (thread.id,)).fetchone()
+    metadata: Json = json.loads(row[0]) if row is not None else thread.metadata
+    out: list[tuple[str, str]] = []
+    for key in (PINNED_PLAN, PINNED_GOAL):
+        entry: Json = metadata.get(key) or {}
+        if entry and entry["index"] <= cursor and not (entry["epic"] and _is_closed(db, entry["epic"])):
+            out.append((key.removeprefix("pinned_"), entry["text"]))
+    return out
+
+
+def _is_closed(db: Database, task_id: str) -> bool:
+    row = db.execute_sql("SELECT status, deleted_at FROM tasks WHERE id = ?", (task_id,)).fetchone()
+    return row is None or row[0] == "closed" or row[1] is not None
 
 
 def add_left_out(db: Database, thread_id: str, marks: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.widget import Widget
 from textual.widgets import Static
 
 from sakti.actions import line
@@ -20,6 +21,7 @@ from sakti.tui.chat.find import ThreadFind
 from sakti.tui.chat.thread_view import ThreadView, VisitBar
 from sakti.tui.host import Host, app_of
 from sakti.tui.widgets.approval import ApprovalBox
+from sakti.tui.widgets.card import CardBox, PlanForm
 from sakti.tui.widgets.completions import Completions
 from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.prompt import Prompt
@@ -28,6 +30,7 @@ from sakti.tui.widgets.start import Start
 from sakti.tui.widgets.transcript import Transcript
 
 with lazy_imports:
+    from sakti.agent import plans
     from sakti.tui import clipboard, editor
     from sakti.tui.screens import text as text_screens
 
@@ -50,6 +53,7 @@ class Conversation(Vertical):
         self.transcript = Transcript(id="transcript", findable=True)
         self.transcript.takes_click = False
         self.approval = ApprovalBox(host.session.workspace.clock)
+        self.card = CardBox(host.session.workspace.clock, lambda: not host.session.workspace.refused_auto())
         self.queue = QueueView()
         self.completions = Completions()
         self.prompt = Prompt(id="prompt")
@@ -61,6 +65,7 @@ class Conversation(Vertical):
         yield self.visit_bar
         yield self.start
         yield self.transcript
+        yield self.card
         yield self.approval
         yield self.queue
         yield self.completions
@@ -78,7 +83,7 @@ class Conversation(Vertical):
     def fit_start(self) -> None:
         """Show the start page once the thread is known to be empty, not while it is still loading."""
         empty = bool(self.view.shown) and not self.transcript.document.blocks
-        self.start.display = empty and not self.approval.pending  # a question needs the room
+        self.start.display = empty and not (self.approval.pending or self.card.pending)  # they need the room
 
     # --- sending ----------------------------------------------------------------------------------------------
 
@@ -242,6 +247,43 @@ class Conversation(Vertical):
     @on(ApprovalBox.Answered)
     def _resolve_approval(self, event: ApprovalBox.Answered) -> None:
         self._host.session.resolve(event.id, event.approved, grant=event.grant, note=event.note, edited=event.edited)
+
+    @on(CardBox.CardAnswered)
+    def _answer_card(self, event: CardBox.CardAnswered) -> None:
+        self._host.session.answer(event.id, event.answer)
+
+    @on(CardBox.PlanWanted)
+    def _open_plan(self, event: CardBox.PlanWanted) -> None:
+        if event.edit:
+            self._host.go(self._edit_plan, event.form, group="approval", exclusive=True)
+        else:
+            self._host.push(text_screens.PageScreen("Plan", event.form.text))
+
+    async def _edit_plan(self, form: PlanForm) -> None:
+        """Let the user change the plan in an editor; one that cannot be read leaves the card as it was."""
+        text = (await self._edit_text(form.text)).rstrip("\n")
+        try:
+            plans.from_markdown(text)
+        except SaktiError as e:
+            self._host.say(e.message, title="Plan", tone="warning")
+            return
+        self.card.change_plan(text)
+
+    def show_questions(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
+        """Show the open approvals and the oldest card."""
+        cards = tuple(p for p in pending if p.is_card)
+        self.approval.show(tuple(p for p in pending if p not in cards), take_focus=take_focus)
+        self.card.show(cards, take_focus=take_focus and not self.approval.pending)
+        self.fit_start()
+
+    def focused_question(self, focused: Widget | None) -> bool:
+        """Return whether an approval or a card has the focus."""
+        return focused is not None and not {self.approval, self.card}.isdisjoint(focused.ancestors_with_self)
+
+    def next_question(self, focused: Widget | None) -> Widget | None:
+        """Return the question that Tab comes to, None if none waits or it has the focus already."""
+        views = [v for box, v in ((self.approval, self.approval.view), (self.card, self.card.view)) if box.pending]
+        return next((v for v in views if v is not focused), None)
 
     @on(ApprovalBox.EditWanted)
     def _start_command_edit(self, event: ApprovalBox.EditWanted) -> None:

@@ -47,6 +47,13 @@ def question(tool: str) -> str:
     return "Run this command?" if tool == "bash" else f"Allow {one_line(tool, 40)}?"
 
 
+def summary(asked: ApprovalRequested) -> str:
+    """Return one line about a question for a notification."""
+    if asked.is_card:
+        return f"Plan: {asked.target.partition(chr(10))[0].removeprefix('# ')}" if asked.is_plan else asked.target
+    return f"{question(asked.tool)} {asked.target}"
+
+
 def lay_out(
     pending: tuple[ApprovalRequested, ...],
     at: int,
